@@ -1,0 +1,381 @@
+"""The core: claim → grant → hold, written once for every engine and every runtime.
+
+It decides when to ask the engine, who inside the process is next, and what an answer means. The facades (client.py,
+aio.py) only translate. ``lock`` guards all bookkeeping of one client; it is never held across I/O or a user's code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import platform
+import random
+import sys
+import threading
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from typing import Final, TypeVar
+
+from holdfast._core import backoff, names, states
+from holdfast._core.acquisition import Acquisition
+from holdfast._core.grant import Grant
+from holdfast._core.hold import Hold
+from holdfast._core.local_queue import MAX_HANDOVERS, LocalQueue, LocalWaiter
+from holdfast._core.policy import Policy
+from holdfast._core.releasing import release_at_engine
+from holdfast._core.watchdog import Watchdog
+from holdfast._runtime.base import Runtime
+from holdfast.engines.base import Claim, Engine, LockState, RequestFailed
+from holdfast.errors import EngineUnavailable, LockLost, LossReason, UsageError
+from holdfast.options import ClientOptions
+
+T = TypeVar("T")
+_log: Final = logging.getLogger("holdfast")
+
+_CLOSE_WITHIN: Final = 1.0
+_HOST: Final = platform.node()
+_PROGRAM: Final = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+
+
+class Core:
+    """One open client: its identity towards the engine, its sessions, its holds."""
+
+    def __init__(self, engine: Engine, options: ClientOptions, front: Runtime, back: Runtime) -> None:
+        self.engine = engine
+        self.options = options
+        self.front = front
+        self.session = engine.session(front)
+        self.lock = threading.Lock()
+        self.queue = LocalQueue()
+        self.closed = False
+        self.disowned = False  #: it belongs to the parent process
+        self.orphaned = False  #: the client object is garbage: end when nothing is held any more
+        self._identity = str(uuid.uuid4())
+        self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
+        self._live: set[Grant] = set()
+        self._descriptions: dict[str, bytes] = {}
+        self.watchdog = Watchdog(self, back, engine.session(back))
+
+    # -- claims ----------------------------------------------------------------------------------------------------
+
+    def new_claim(self, policy: Policy, *, polite: bool) -> Claim:
+        """A fresh claim; with local waiters behind it, it asks for enough tokens to be handed on."""
+        reserve = self.engine.reserves_tokens and not policy.fair and self.queue.waiting(policy.key)
+        return Claim(
+            policy.key,
+            f"{self._identity}:{int.from_bytes(os.urandom(8)) >> 1}",
+            policy.ttl,
+            tokens=MAX_HANDOVERS + 1 if reserve else 1,
+            fair=policy.fair,
+            polite=polite,
+            replicas=policy.replicas,
+            description=self._describe(),
+        )
+
+    def _describe(self) -> bytes:
+        thread = threading.current_thread().name
+        description = self._descriptions.get(thread)
+        if description is None:
+            facts = {"host": _HOST, "pid": os.getpid(), "thread": thread[:100], "program": _PROGRAM[:100]}
+            description = json.dumps(facts).encode()
+            if len(self._descriptions) < 100:
+                self._descriptions[thread] = description
+        return description
+
+    # -- acquiring -------------------------------------------------------------------------------------------------
+
+    def reenter(self, policy: Policy) -> Hold | None:
+        """The caller's own live hold on this name, with one more handle; None if there is none. No I/O."""
+        if not policy.reentrant:
+            return None
+        hold = self._holds.get((policy.key, self.front.caller()))
+        if hold is None or not hold.held:
+            return None
+        if not policy.shares_hold_with(hold.policy):
+            raise UsageError(
+                f"lock {policy.name!r} is held by this caller with another ttl, fair or replicas: "
+                "use the same settings to re-enter, or reentrant=False to wait",
+                name=policy.name,
+            )
+        with self.lock:
+            if hold.state is not states.State.HELD:
+                return None
+            hold.handles += 1
+        return hold
+
+    async def acquire(self, policy: Policy, timeout: float | None) -> Hold:
+        """A hold with one handle more; raises as CONTRACT says. Cancelled or interrupted: nothing stays behind."""
+        self.check_open()
+        hold = self.reenter(policy)
+        if hold is not None:
+            return hold
+        return await Acquisition(self, policy, timeout).run()
+
+    def begin_hold(self, grant: Grant, policy: Policy, *, watched: bool) -> Hold:
+        """Make a grant into the caller's hold, with one handle."""
+        caller = self.front.caller()
+        now = self.front.now()
+        hold = Hold(self, grant, policy, caller, now)
+        hold.handles = 1
+        with self.lock:
+            if self.closed:
+                raise UsageError("this client is closed", name=policy.name)
+            grant.hold = hold
+            grant.policy = policy
+            self._live.add(grant)
+            if policy.reentrant:
+                self._holds[policy.key, caller] = hold
+            if not watched or hold.ends is not None:
+                self.watchdog.watch(grant, grant.since)
+        if grant.lost is not None:  # while it was on its way to us
+            self.lose_grant(grant, grant.lost)
+        return hold
+
+    # -- releasing -------------------------------------------------------------------------------------------------
+
+    async def release(self, hold: Hold) -> None:
+        """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before."""
+        _ = hold.held  # belief may have run out this moment: then it is a loss, and told as one
+        heir: LocalWaiter | None = None
+        with self.lock:
+            hold.handles -= 1
+            last = hold.handles == 0
+            lost = hold.reason
+            if last and lost is None:
+                heir = self._end(hold)
+            elif last and not self.closed:
+                self._withdraw(hold.grant)  # the engine may still have it
+        if lost is not None:
+            raise LockLost(lost, name=hold.policy.name, token=hold.token)
+        if not last:
+            return
+        hold.ring()
+        if heir is not None:
+            heir.event.set()
+            return
+        await release_at_engine(self, hold)
+
+    def _end(self, hold: Hold) -> LocalWaiter | None:
+        """Belief ends here, before any byte is sent. Returns the local heir, if there may be one."""
+        grant = hold.grant
+        hold.state = states.step(hold.state, states.Event.RELEASE)
+        self._forget_caller(hold)
+        heir = self.queue.heir(grant, self.front.now())
+        if heir is not None:
+            hold.state = states.step(hold.state, states.Event.CONFIRM)
+            grant.hold = None
+            return heir
+        self.watchdog.forget(grant)
+        self._live.discard(grant)
+        return None
+
+    def drop_handle(self, hold: Hold) -> None:
+        """A handle is garbage (called by the watchdog): as a release, but the engine is told in the background."""
+        with self.lock:
+            hold.handles -= 1
+            if hold.handles:
+                return
+            heir = None
+            if hold.state is states.State.HELD:
+                heir = self._end(hold)
+            if heir is None:
+                self._withdraw(hold.grant)
+                heir = self._vacate(hold)
+        hold.ring()
+        if heir is not None:
+            heir.event.set()
+
+    def pass_on(self, grant: Grant) -> None:
+        """A local waiter was given this grant but has gone: give it to the next, or to the engine. No I/O."""
+        with self.lock:
+            heir = self.queue.heir(grant, self.front.now())
+            if heir is None:
+                self.watchdog.forget(grant)
+                self._live.discard(grant)
+                self._withdraw(grant)
+                heir = self.queue.vacate(grant.claim.name)
+        if heir is not None:
+            heir.event.set()
+
+    def vacate(self, policy: Policy) -> None:
+        """This caller neither holds nor contends any more: the next local waiter's turn."""
+        if policy.fair:
+            return  # fair claims queue at the engine alone
+        with self.lock:
+            waiter = self.queue.vacate(policy.key)
+        if waiter is not None:
+            waiter.event.set()
+
+    def turn_away(self, policy: Policy) -> None:
+        """This caller could not reach the engine: neither could those who wait behind it in this process."""
+        if policy.fair:
+            return
+        with self.lock:
+            waiters = self.queue.fail(policy.key)
+        for waiter in waiters:
+            waiter.event.set()
+
+    def let_go(self, grant: Grant) -> None:
+        """An inherited grant that is of no use any more. Its slot stays with the caller."""
+        with self.lock:
+            self.watchdog.forget(grant)
+            self._live.discard(grant)
+            if grant.lost is None:
+                self._withdraw(grant)
+
+    def withdraw(self, claim: Claim) -> None:
+        """Have the watchdog make sure that ``claim`` holds nothing, now or later."""
+        with self.lock:
+            self.watchdog.withdraw(claim, self.front.now() + claim.ttl)
+
+    def _vacate(self, hold: Hold) -> LocalWaiter | None:
+        return None if hold.policy.fair else self.queue.vacate(hold.policy.key)
+
+    def _withdraw(self, grant: Grant) -> None:
+        self.watchdog.withdraw(grant.claim, self.front.now() + grant.ttl)
+
+    def _forget_caller(self, hold: Hold) -> None:
+        place = (hold.policy.key, hold.caller)
+        if self._holds.get(place) is hold:
+            del self._holds[place]
+
+    def renewed(self, grant: Grant, sent: float, ttl: float) -> None:
+        """The user renewed by hand: ``ttl`` is what the watchdog renews to from now on."""
+        with self.lock:
+            grant.confirm(sent, ttl)
+            grant.ttl = ttl
+            if self.tracks(grant):
+                self.watchdog.watch(grant, sent)
+
+    # -- loss ------------------------------------------------------------------------------------------------------
+
+    def tracks(self, grant: Grant) -> bool:
+        """Whether the watchdog should go on with it. The caller holds the lock."""
+        return grant in self._live and grant.lost is None
+
+    def expire(self, hold: Hold, now: float) -> None:
+        """The deadline has passed: seen by whoever looked first."""
+        self._lose(hold, hold.why_over(now))
+
+    def lose_grant(self, grant: Grant, reason: LossReason) -> None:
+        """The engine, or the clock, says that this grant is over."""
+        with self.lock:
+            if grant.lost is None:
+                grant.lost = reason
+            self.watchdog.forget(grant)
+            self._live.discard(grant)
+            hold = grant.hold
+        if hold is not None:
+            self._lose(hold, reason)
+
+    def _lose(self, hold: Hold, reason: LossReason) -> None:
+        with self.lock:
+            if hold.state is not states.State.HELD:
+                return
+            hold.state = states.step(hold.state, states.Event.LOSE)
+            hold.reason = reason
+            self._forget_caller(hold)
+            self.watchdog.forget(hold.grant)
+            self._live.discard(hold.grant)
+            waiter = self._vacate(hold)
+            listeners, hold.listeners = hold.listeners, []
+            scope = hold.scopes[-1] if hold.scopes else None
+        if waiter is not None:
+            waiter.event.set()
+        hold.ring()
+        if scope is not None:
+            scope.on_loss()
+        for tell in listeners:
+            self.front.dispatch(tell)
+
+    # -- for operators ---------------------------------------------------------------------------------------------
+
+    async def inspect(self, name: str) -> LockState:
+        key = names.qualify(self.options.namespace, name)
+        state = await self._ask(lambda timeout: self.session.inspect(key, timeout), name)
+        return dataclasses.replace(state, name=name)
+
+    async def locks(self, prefix: str) -> AsyncIterator[LockState]:
+        self.check_open()
+        start = names.qualify(self.options.namespace, prefix)
+        try:
+            async for key in self.session.names(start, self.options.request_timeout):
+                name = names.unqualify(self.options.namespace, key)
+                if name is not None and (state := await self.inspect(name)).holders:
+                    yield state
+        except RequestFailed as failure:
+            raise EngineUnavailable(f"{self.engine!r} could not be reached: {failure}") from failure
+
+    async def break_(self, name: str) -> bool:
+        key = names.qualify(self.options.namespace, name)
+        held = await self._ask(lambda timeout: self.session.break_(key, timeout), name)
+        _log.warning("lock %r was broken by force%s", name, "" if held else "; nobody held it")
+        return held
+
+    async def ping(self) -> None:
+        await self._ask(self.session.ping, None)
+
+    async def _ask(self, ask: Callable[[float], Awaitable[T]], name: str | None) -> T:
+        """An idempotent question, repeated until it is answered or the engine counts as unavailable."""
+        self.check_open()
+        since = self.front.now()
+        failures = 0
+        while True:
+            try:
+                return await ask(self.options.request_timeout)
+            except RequestFailed as failure:
+                failures += 1
+                if self.front.now() - since >= self.options.unavailable_after:
+                    raise EngineUnavailable(
+                        f"{self.engine!r} could not be reached for {self.options.unavailable_after:g} s: {failure}", name=name
+                    ) from failure
+                await self.front.sleep_until(self.front.now() + backoff.pause(failures, random.random))
+
+    # -- opening and closing ---------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise UsageError("this client is closed; connect() again")
+
+    async def close(self) -> None:
+        """Release everything (the watchdog does it, so that it works without an event loop), within a second."""
+        self.begin_close()
+        if self.watchdog.started:
+            await self.watchdog.stopped.wait(self.front.now() + _CLOSE_WITHIN)
+        await self.session.close()
+
+    def begin_close(self) -> None:
+        """Flip all belief, turn all waiters away, and send the watchdog to release what was held. No I/O."""
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+            grants = list(self._live)
+            waiters = self.queue.close()
+        for grant in grants:
+            self.lose_grant(grant, "closed")
+        with self.lock:
+            for grant in grants:
+                self._withdraw(grant)
+            if self.watchdog.started:
+                self.watchdog.stop()
+        for waiter in waiters:
+            waiter.event.set()
+
+    def orphan(self) -> None:
+        """The client object is garbage: let the watchdog end once nothing is held. Called from ``__del__``: no lock."""
+        self.orphaned = True
+        self.watchdog.ring()
+
+    def disown_in_child(self) -> None:
+        """After a fork, in the child: nothing here is ours. The lock may be held by a thread that was not copied."""
+        self.lock = threading.Lock()
+        self.closed = self.disowned = True
+        for grant in list(self._live):
+            grant.lost = grant.lost or "forked"
+            hold = grant.hold
+            if hold is not None and hold.state is states.State.HELD:
+                hold.state, hold.reason = states.State.LOST, "forked"
+        self._live = set()

@@ -1,0 +1,51 @@
+"""A grant: what the engine gave to a claim, and how long we may believe in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast._core import lease_time
+from holdfast.engines.base import Claim
+from holdfast.errors import LossReason
+
+if TYPE_CHECKING:
+    from holdfast._core.hold import Hold
+    from holdfast._core.policy import Policy
+
+
+class Grant:
+    """One claim that the engine granted. Passes from hold to hold when it is handed on inside the process.
+
+    ``deadline`` is the end of belief; only a confirmed lease-setting request moves it, and only forward.
+    """
+
+    __slots__ = ("bucket", "claim", "deadline", "failing", "hold", "last_token", "lost", "next_token", "policy", "since", "ttl")
+
+    def __init__(self, claim: Claim, policy: Policy, sent: float, last_token: int) -> None:
+        self.claim = claim
+        self.policy = policy
+        self.ttl = claim.ttl  #: what the watchdog renews to; lease.renew(ttl=…) may raise it
+        self.deadline = lease_time.deadline(sent, claim.ttl)
+        self.since = sent
+        self.next_token = last_token - claim.tokens + 1
+        self.last_token = last_token
+        self.failing = False  #: the last renewal got no answer
+        self.lost: LossReason | None = None
+        self.hold: Hold | None = None  #: None while it is on its way from one local waiter to the next
+        self.bucket: set[Grant] | None = None  #: where the watchdog's timetable keeps it
+
+    def draw_token(self) -> int:
+        """The next token of the reserved block: larger than every one handed out before it."""
+        token = self.next_token
+        if token > self.last_token:
+            raise RuntimeError("internal error in holdfast: the block of fencing tokens is used up")
+        self.next_token = token + 1
+        return token
+
+    def confirm(self, sent: float, ttl: float) -> None:
+        """A lease-setting request, first transmitted after ``sent``, was confirmed."""
+        self.failing = False
+        self.deadline = max(self.deadline, lease_time.deadline(sent, ttl))
+
+    def why_expired(self) -> LossReason:
+        return "unreachable" if self.failing else "expired"

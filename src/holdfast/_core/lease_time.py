@@ -1,0 +1,40 @@
+"""Lease arithmetic. Pure: callers pass the clock's readings in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Renew every third of the ttl: two renewals may be missed before belief ends.
+RENEWALS_PER_TTL: Final = 3
+#: Belief ends this much before the engine's expiry: covers the rounding of clocks and the rate error of two of them.
+_MARGIN_FLOOR: Final = 0.005
+_MARGIN_SHARE: Final = 0.01
+
+
+def margin(ttl: float) -> float:
+    """How much earlier than the engine's expiry belief ends."""
+    return max(_MARGIN_FLOOR, ttl * _MARGIN_SHARE)
+
+
+def deadline(sent: float, ttl: float) -> float:
+    """When belief ends, for a confirmed lease-setting request.
+
+    ``sent`` must be read *before* the first byte of the request left: the engine starts counting when the request
+    arrives, which may be any time after; counting from the reply would believe in time that has already been spent.
+    """
+    return sent + ttl - margin(ttl)
+
+
+def renew_at(confirmed: float, ttl: float) -> float:
+    """When to renew next, after a request sent at ``confirmed`` was confirmed."""
+    return confirmed + ttl / RENEWALS_PER_TTL
+
+
+def retry_at(now: float, ttl: float, end: float) -> float:
+    """When to try again after a failed renewal: soon, and at ``end`` (the deadline) at the latest."""
+    return min(now + max(0.02, ttl / 20), max(end, now))
+
+
+def request_timeout(configured: float, ttl: float) -> float:
+    """A request may take no longer than a third of the lease it is about."""
+    return min(configured, ttl / RENEWALS_PER_TTL)

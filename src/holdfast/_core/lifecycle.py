@@ -1,0 +1,45 @@
+"""Fork and interpreter exit: the two moments that happen to all open clients at once."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from holdfast._runtime.blocking import BLOCKING
+
+if TYPE_CHECKING:
+    from holdfast._core.core import Core
+
+_open: weakref.WeakSet[Core] = weakref.WeakSet()
+_EXIT_WITHIN: Final = 1.0
+
+
+def register(core: Core) -> None:
+    """From now on ``core`` is disowned in forked children and released at interpreter exit."""
+    _open.add(core)
+
+
+def _after_fork_in_child() -> None:
+    BLOCKING.after_fork_in_child()
+    for core in list(_open):
+        core.disown_in_child()
+        core.engine.after_fork_in_child()
+    _open.clear()
+
+
+def _at_exit() -> None:
+    """Best effort, bounded: what cannot be released now is free at its ttl. Watchdogs are daemon threads and still run."""
+    cores = [core for core in _open if not core.closed]
+    for core in cores:
+        core.begin_close()
+    end = time.monotonic() + _EXIT_WITHIN
+    for core in cores:
+        while core.watchdog.started and not core.watchdog.stopped.is_set() and time.monotonic() < end:
+            time.sleep(0.002)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

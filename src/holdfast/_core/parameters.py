@@ -1,0 +1,67 @@
+"""Names of what ``connect`` takes, per engine, known without importing any driver; and the nearest for a wrong one.
+
+The Redis lists are those of redis-py 7 and 8; a test compares them with the installed version.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable
+from typing import Final
+
+#: Our own keywords: those of ``connect``, of a URL's query, of HOLDFAST_* and of the settings file.
+OWN: Final = frozenset({"ttl", "namespace", "renew", "request_timeout", "unavailable_after", "replicas", "token_ttl"})
+
+#: What a redis:// URL may carry in its query: texts that redis-py's URL parser converts or passes on.
+REDIS_URL: Final = frozenset(
+    {
+        "client_name", "db", "lib_name", "lib_version", "password", "protocol", "socket_connect_timeout",
+        "socket_keepalive", "socket_read_size", "socket_timeout", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path",
+        "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_ciphers", "ssl_exclude_verify_flags",
+        "ssl_include_verify_flags", "ssl_keyfile", "ssl_min_version", "ssl_password", "username",
+    }
+)  # fmt: skip
+
+#: Settings of redis-py's connections that only Python can express, in addition to those of the URL.
+REDIS_OBJECTS: Final = frozenset(
+    {
+        "credential_provider", "driver_info", "redis_connect_func", "socket_keepalive_options", "socket_type",
+        "ssl_ocsp_context", "ssl_ocsp_expected_cert", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled",
+    }
+)  # fmt: skip
+
+#: How redis-py pools, retries and decodes: holdfast does these its own way. Accepted, because a URL or a dict of
+#: settings is often shared with other users of the same server, and taken out, because connections do not know them
+#: (or would obey: a retried request is a late duplicate).
+REDIS_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "decode_responses", "encoding", "encoding_errors", "health_check_interval", "legacy_responses",
+        "max_connections", "retry", "retry_on_error", "retry_on_timeout", "timeout",
+    }
+)  # fmt: skip
+
+#: Not known to a connection over a unix socket.
+REDIS_TCP_ONLY: Final = frozenset({"socket_keepalive", "socket_keepalive_options", "socket_type"})
+
+#: Names never shown with their values, nor compared in an error.
+SECRET: Final = frozenset({"password", "ssl_password", "credential_provider"})
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that ``name`` was probably meant to be."""
+    return next(iter(difflib.get_close_matches(name.lower().replace("-", "_"), list(known), n=1)), None)
+
+
+def unknown(kind: str, name: str, known: Collection[str]) -> str:
+    """The sentence about an unknown ``name``: with the nearest known one, else with all of them.
+
+    A name that does not look like one is not repeated: it may be the second half of an unescaped password.
+    """
+    if not _IDENTIFIER.fullmatch(name):
+        return f"a {kind} has no valid name; '?', '#', '/' and '@' in user info must be percent-encoded"
+    guess = nearest(name, known)
+    hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(sorted(known))}"
+    return f"unknown {kind} {name!r}; {hint}"

@@ -1,0 +1,42 @@
+"""Renewal on the user's own request."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from holdfast._core import backoff, lease_time
+from holdfast._core.hold import Hold
+from holdfast.engines.base import Found
+from holdfast.errors import EngineUnavailable, LockLost, LossReason
+
+if TYPE_CHECKING:
+    from holdfast._core.core import Core
+
+
+async def renew(core: Core, hold: Hold, ttl: float) -> None:
+    """Make the lease valid for at least ``ttl`` from now, and let the watchdog keep it so. Never shortens."""
+    front = core.front
+    since = front.now()
+    failures = 0
+    while True:
+        if not hold.held:
+            raise LockLost(hold.lost or "expired", name=hold.policy.name, token=hold.token)
+        sent = front.now()
+        timeout = lease_time.request_timeout(core.options.request_timeout, min(ttl, hold.grant.ttl))
+        (answer,) = await core.session.renew([hold.grant.claim], ttl, timeout)
+        if isinstance(answer, Found):
+            break
+        failures += 1
+        if front.now() - since >= core.options.unavailable_after:
+            raise EngineUnavailable(
+                f"lock {hold.policy.name!r} could not be renewed: {core.engine!r} could not be reached", name=hold.policy.name
+            ) from answer
+        await front.sleep_until(front.now() + backoff.pause(failures, random.random))
+    if answer is not Found.OURS:
+        reason: LossReason = "stolen" if answer is Found.STOLEN else "broken"
+        core.lose_grant(hold.grant, reason)
+    elif hold.held:
+        core.renewed(hold.grant, sent, ttl)
+        return
+    raise LockLost(hold.lost or "expired", name=hold.policy.name, token=hold.token)

@@ -1,0 +1,51 @@
+"""The life of a hold, as a table.
+
+::
+
+    HELD ──RELEASE──▶ RELEASING ──CONFIRM──▶ RELEASED
+     │                 │      └──GIVE_UP──▶ UNKNOWN
+     └─────LOSE───────┴──LOSE──▶ LOST
+
+Belief is possible in HELD alone: it ends *before* the first byte of a release leaves. LOST, RELEASED and UNKNOWN are
+final: no later answer of the engine brings a hold back (I13, no resurrection).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+
+class State(enum.Enum):
+    HELD = "held"
+    RELEASING = "releasing"
+    RELEASED = "released"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+class Event(enum.Enum):
+    RELEASE = "release"  # the last handle was released, or the hold is handed on
+    CONFIRM = "confirm"  # the engine has released it, or somebody else in the process has taken it over
+    GIVE_UP = "give up"  # the engine could not be reached until the deadline
+    LOSE = "lose"  # the deadline passed, or the engine says that it is not ours
+
+
+_TABLE: Final[Mapping[tuple[State, Event], State]] = {
+    (State.HELD, Event.RELEASE): State.RELEASING,
+    (State.HELD, Event.LOSE): State.LOST,
+    (State.RELEASING, Event.CONFIRM): State.RELEASED,
+    (State.RELEASING, Event.GIVE_UP): State.UNKNOWN,
+    (State.RELEASING, Event.LOSE): State.LOST,
+}
+
+FINAL: Final = frozenset({State.RELEASED, State.LOST, State.UNKNOWN})
+
+
+def step(state: State, event: Event) -> State:
+    """The next state. An event that cannot happen in ``state`` is a bug in holdfast and says so."""
+    try:
+        return _TABLE[state, event]
+    except KeyError:
+        raise RuntimeError(f"internal error in holdfast: {event.value!r} in state {state.value!r}") from None

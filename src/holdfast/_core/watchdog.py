@@ -1,0 +1,255 @@
+"""The watchdog: renews what is held, notices what is lost, withdraws what was given up. One per client, off the event loop.
+
+It runs on a session of its own, on a thread of its own in both colours, so a blocked event loop does not lose locks and a
+cancelled acquire is withdrawn whatever becomes of the loop. It never re-creates a lock; a failure of one batch or errand
+never touches another; whatever goes wrong in a round, the next round comes.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from holdfast._core import backoff, lease_time
+from holdfast._core.grant import Grant
+from holdfast._core.hold import Hold
+from holdfast._core.timetable import Timetable
+from holdfast._runtime.base import Runtime
+from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects
+from holdfast.errors import EngineError
+
+if TYPE_CHECKING:
+    from holdfast._core.core import Core
+
+_log: Final = logging.getLogger("holdfast.watchdog")
+
+#: Sleep no longer than this while anything is held: a suspend is not noticed by the sleep itself.
+_LONGEST_SLEEP: Final = 1.0
+#: An idle watchdog is not woken by the next acquire, it looks by itself for this long: waking a thread costs more than a lock.
+_LINGER: Final = 5.0
+
+
+@dataclass(slots=True)
+class Errand:
+    """A claim to withdraw: tried until ``until``, when the engine has forgotten it by itself."""
+
+    claim: Claim
+    until: float
+    due: float = 0.0
+    failures: int = 0
+
+
+class Watchdog:
+    """Call its methods with the core's lock held, except ``abandoned`` and ``run``."""
+
+    def __init__(self, core: Core, runtime: Runtime, session: Session) -> None:
+        self._core = core
+        self._runtime = runtime
+        self._session = session
+        self._bell = runtime.wakeup()
+        self._timetable = Timetable()
+        self._errands: list[Errand] = []
+        self._abandoned: deque[Hold] = deque()
+        self._wakes_at = float("-inf")  # when it will look by itself; -inf: not started yet
+        self._last_ttl = 0.0
+        self.stopping = False
+        self.stopped = core.front.event()
+
+    # -- what the core tells it ------------------------------------------------------------------------------------
+
+    def watch(self, grant: Grant, now: float) -> None:
+        """Look after a new grant."""
+        policy = grant.policy
+        self._last_ttl = grant.ttl
+        if policy.renew:
+            due = self._timetable.add(grant, lease_time.renew_at(now, grant.ttl))
+        else:
+            due = self._timetable.add(grant, grant.deadline, exact=True)
+        hold = grant.hold
+        if hold is not None and hold.ends is not None and hold.ends < due:
+            due = self._timetable.add(grant, hold.ends, exact=True)
+        self._look_by(due)
+
+    def forget(self, grant: Grant) -> None:
+        """The grant is over, or about to be released: never renew it again."""
+        self._timetable.discard(grant)
+
+    def withdraw(self, claim: Claim, until: float) -> None:
+        """Make sure in the background that ``claim`` holds nothing, now or later."""
+        self._errands.append(Errand(claim, until))
+        self._look_by(float("-inf"))
+
+    def abandoned(self, hold: Hold) -> None:
+        """A handle became garbage unreleased. Called from ``__del__``: no lock, no I/O."""
+        self._abandoned.append(hold)
+        self.ring()
+
+    def ring(self) -> None:
+        """Have it look around now. Takes no lock."""
+        self._bell.set()
+
+    def stop(self) -> None:
+        """Run the errands once more, then end."""
+        self.stopping = True
+        self._look_by(float("-inf"))
+
+    @property
+    def started(self) -> bool:
+        return self._wakes_at != float("-inf")
+
+    def _look_by(self, due: float) -> None:
+        if not self.started:
+            self._wakes_at = self._runtime.now()
+            self._runtime.spawn(self.run, "holdfast-watchdog")
+        elif due < self._wakes_at:
+            self._wakes_at = due
+            self._bell.set()
+
+    # -- its own thread --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            while True:
+                suspects = await self._session.doze(self._plan_sleep(), self._bell)
+                self._bell.clear()
+                try:
+                    await self._round(suspects)
+                except Exception:
+                    _log.exception("the watchdog met a bug in holdfast; it goes on")
+                if self._may_end():
+                    return
+        finally:
+            await self._session.close()
+            self._bell.close()
+            self.stopped.set()
+
+    def _plan_sleep(self) -> float:
+        now = self._runtime.now()
+        with self._core.lock:
+            due = [errand.due for errand in self._errands]
+            if (next_time := self._timetable.next_time()) is not None:
+                due.append(next_time)
+            busy = bool(due)
+            wake = min(due, default=now + max(_LINGER, self._last_ttl))
+            if self.stopping or self._core.orphaned or self._abandoned:
+                wake = now
+            elif busy:
+                wake = min(wake, now + _LONGEST_SLEEP)
+            self._wakes_at = wake
+        return wake
+
+    def _may_end(self) -> bool:
+        with self._core.lock:
+            if self.stopping:
+                return True
+            return self._core.orphaned and not self._errands and not self._abandoned and not self._timetable.grants()
+
+    async def _round(self, suspects: Suspects) -> None:
+        while self._abandoned:
+            self._core.drop_handle(self._abandoned.popleft())
+        with self._core.lock:
+            due = self._timetable.pop_due(self._runtime.now())
+            if suspects:
+                due.extend(self._take_suspects(suspects, due))
+        await self._run_errands()
+        await self._renew(self._still_believed(due))
+
+    def _take_suspects(self, suspects: Suspects, due: list[Grant]) -> list[Grant]:
+        known = set(due)
+        taken = [
+            grant
+            for grant in self._timetable.grants()
+            if grant not in known and (suspects == ALL_NAMES or grant.claim.name in suspects)
+        ]
+        for grant in taken:
+            self._timetable.discard(grant)
+        return taken
+
+    def _still_believed(self, grants: Iterable[Grant]) -> list[Grant]:
+        """Tell the loss of those whose time is over; the rest is to be renewed."""
+        renewable = []
+        for grant in grants:
+            now = self._runtime.now()
+            hold = grant.hold
+            if hold is not None and now >= hold.deadline:
+                self._core.expire(hold, now)
+            elif now >= grant.deadline:
+                self._core.lose_grant(grant, grant.why_expired())
+            else:
+                renewable.append(grant)
+        return renewable
+
+    async def _renew(self, grants: list[Grant]) -> None:
+        batches: dict[float, list[Grant]] = {}
+        for grant in grants:
+            batches.setdefault(grant.ttl, []).append(grant)
+        # Short leases first, and no request longer than the shortest lease allows: one black hole must not eat up the time
+        # of those who have the least.
+        limit = min(batches, default=0.0)
+        for ttl in sorted(batches):
+            await self._renew_batch(batches[ttl], ttl, limit)
+
+    async def _renew_batch(self, grants: list[Grant], ttl: float, limit: float) -> None:
+        sent = self._runtime.now()
+        timeout = lease_time.request_timeout(self._core.options.request_timeout, limit)
+        answers: Iterable[Found | Exception]
+        try:
+            answers = await self._session.renew([grant.claim for grant in grants], ttl, timeout)
+        except (RequestFailed, EngineError) as failure:
+            answers = [failure] * len(grants)
+        for grant, answer in zip(grants, answers, strict=True):
+            self._settle(grant, answer, sent, ttl)
+
+    def _settle(self, grant: Grant, answer: Found | Exception, sent: float, ttl: float) -> None:
+        now = self._runtime.now()
+        if answer is Found.OURS:
+            with self._core.lock:
+                # A renewal confirmed after belief had ended must not bring it back: somebody may have looked meanwhile.
+                if grant.lost is None and now < grant.deadline:
+                    grant.confirm(sent, ttl)
+                    if self._core.tracks(grant):
+                        self.watch(grant, sent)
+                    return
+        elif isinstance(answer, Exception):
+            grant.failing = True
+            _log.warning("lock %r could not be renewed yet: %s", grant.policy.name, answer)
+            with self._core.lock:
+                if self._core.tracks(grant):
+                    end = grant.deadline if grant.hold is None else grant.hold.deadline
+                    self._look_by(self._timetable.add(grant, lease_time.retry_at(now, ttl, end), exact=True))
+                    return
+        else:
+            self._core.lose_grant(grant, "stolen" if answer is Found.STOLEN else "broken")
+            return
+        self._still_believed([grant])
+
+    async def _run_errands(self) -> None:
+        with self._core.lock:
+            errands, self._errands = self._errands, []
+        later = []
+        for errand in errands:
+            if self._runtime.now() < errand.due and not self.stopping:
+                later.append(errand)
+            elif not await self._try_errand(errand):
+                if self.stopping:
+                    break  # unreachable: what is left ends by itself
+                errand.failures += 1
+                errand.due = self._runtime.now() + backoff.pause(errand.failures, random.random)
+                if errand.due < errand.until:
+                    later.append(errand)
+        with self._core.lock:
+            self._errands.extend(later)
+
+    async def _try_errand(self, errand: Errand) -> bool:
+        timeout = lease_time.request_timeout(self._core.options.request_timeout, errand.claim.ttl)
+        try:
+            await self._session.withdraw(errand.claim, timeout)
+        except RequestFailed:
+            return False
+        except EngineError as refusal:
+            _log.warning("could not withdraw from lock %r: %s", errand.claim.name, refusal)
+        return True

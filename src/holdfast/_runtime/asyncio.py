@@ -1,0 +1,154 @@
+"""The asyncio runtime: events that other threads may set, and timers on the clock of belief."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import weakref
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from typing import Any, Final
+
+from holdfast._runtime import clock
+from holdfast._runtime.base import Wakeup
+
+_log: Final = logging.getLogger("holdfast")
+
+# The loop's clock stands still while the machine is suspended: look at the clock of belief this often.
+_SLICE: Final = 1.0
+
+
+async def _settled(future: asyncio.Future[bool], until: float | None) -> bool:
+    """Wait for ``future``; at ``until`` on the clock of belief it is settled with False."""
+    if until is None:
+        return await future
+    loop = future.get_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def tick() -> None:
+        nonlocal timer
+        left = until - clock.now()
+        if left > 0:
+            timer = loop.call_later(min(left, _SLICE), tick)
+        elif not future.done():
+            future.set_result(False)
+
+    tick()
+    try:
+        return await future
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+class AsyncioEvent:
+    """A set-once flag for tasks of one loop; ``set`` may come from any thread."""
+
+    __slots__ = ("_flag", "_futures", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._flag = False
+        self._futures: list[asyncio.Future[bool]] = []
+
+    def set(self) -> None:
+        self._flag = True
+        if asyncio._get_running_loop() is self._loop:
+            self._wake()
+        elif not self._loop.is_closed():
+            # A waiter that read the flag just before is on the list by the time the loop runs this.
+            _call_soon(self._loop, self._wake)
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def _wake(self) -> None:
+        futures, self._futures = self._futures, []
+        for future in futures:
+            if not future.done():
+                future.set_result(True)
+
+    async def wait(self, until: float | None) -> bool:
+        if self._flag:
+            return True
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self._futures.append(future)
+        try:
+            return await _settled(future, until) or self._flag
+        finally:
+            if future in self._futures:
+                self._futures.remove(future)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    try:
+        loop.call_soon_threadsafe(callback)
+    except RuntimeError:
+        _log.debug("the event loop was closed before it could be told")
+
+
+class AsyncioRuntime:
+    """One event loop, seen from inside it."""
+
+    def __init__(self) -> None:
+        self.loop: Final = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    now = staticmethod(clock.now)
+
+    def caller(self) -> Hashable:
+        # Weak: a task keeps its result, often a Lease, and a Lease kept alive here would never be garbage.
+        # Weak references to live objects are equal when the objects are; to ended ones, only when identical.
+        task = asyncio.current_task(self.loop)
+        return self if task is None else weakref.ref(task)
+
+    async def sleep_until(self, when: float) -> None:
+        while (left := when - clock.now()) > 0:
+            await asyncio.sleep(min(left, _SLICE))
+
+    def event(self) -> AsyncioEvent:
+        return AsyncioEvent(self.loop)
+
+    def wakeup(self) -> Wakeup:
+        raise NotImplementedError("the watchdog, who sleeps on a wakeup, is a thread in both colours")
+
+    async def readable(self, filenos: Sequence[int], until: float | None) -> bool:
+        future: asyncio.Future[bool] = self.loop.create_future()
+
+        def ready() -> None:
+            if not future.done():
+                future.set_result(True)
+
+        for fileno in filenos:
+            self.loop.add_reader(fileno, ready)
+        try:
+            return await _settled(future, until)
+        finally:
+            for fileno in filenos:
+                self.loop.remove_reader(fileno)
+
+    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        self._keep(self.loop.create_task(main(), name=name))
+
+    def dispatch(self, callback: Callable[[], Any]) -> None:
+        _call_soon(self.loop, lambda: self._run(callback))
+
+    def _run(self, callback: Callable[[], Any]) -> None:
+        try:
+            result = callback()
+        except Exception:
+            _log.exception("an on_lost callback raised")
+            return
+        if inspect.iscoroutine(result):
+            self._keep(self.loop.create_task(_logged(result)))
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)  # the loop itself only keeps weak references
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _logged(coroutine: Coroutine[Any, Any, Any]) -> None:
+    try:
+        await coroutine
+    except Exception:
+        _log.exception("an on_lost callback raised")

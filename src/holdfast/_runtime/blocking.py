@@ -1,0 +1,186 @@
+"""The blocking runtime: awaitables that never suspend, and the one-step driver that runs a coroutine on them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import select
+import threading
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from typing import Any, Final, TypeVar
+
+from holdfast._runtime import clock
+
+T = TypeVar("T")
+_log: Final = logging.getLogger("holdfast")
+
+# A wait on CLOCK_MONOTONIC does not notice a suspend: sleep in slices, re-reading the clock of belief.
+_SLICE: Final = 1.0
+# What select() and Condition.wait() take as "very long" without overflowing.
+_FOREVER: Final = 3600.0 * 24
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine of the core to its end on the calling thread. One step: blocking awaitables never suspend."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    finally:
+        coroutine.close()
+    raise RuntimeError("internal error in holdfast: the blocking runtime was asked to suspend")
+
+
+def _left(until: float | None) -> float:
+    return _SLICE if until is None else min(_SLICE, until - clock.now())
+
+
+class _Thread(threading.local):
+    """A fresh object for each thread: identifies it. (An ident, or a Thread object, may come back after its end.)"""
+
+    def __init__(self) -> None:
+        self.identity = object()
+
+
+_thread: Final = _Thread()
+
+
+class BlockingEvent:
+    """A set-once flag over a lock: cheaper to make than threading.Event, and waiting is bounded by the belief clock."""
+
+    __slots__ = ("_condition", "_flag")
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition(threading.Lock())
+        self._flag = False
+
+    def set(self) -> None:
+        with self._condition:
+            self._flag = True
+            self._condition.notify_all()
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    async def wait(self, until: float | None) -> bool:
+        with self._condition:
+            while not self._flag:
+                left = _left(until)
+                if left <= 0:
+                    return False
+                self._condition.wait(left)
+        return True
+
+
+class BlockingWakeup:
+    """A bell made of a pipe: ringing it is one non-blocking write, so it is safe in ``__del__`` and signal handlers."""
+
+    __slots__ = ("_read", "_write")
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def set(self) -> None:
+        try:
+            os.write(self._write, b"!")
+        except (BlockingIOError, OSError):
+            pass  # full: it is ringing already; closed: nobody sleeps here any more
+
+    def clear(self) -> None:
+        try:
+            while len(os.read(self._read, 4096)) == 4096:
+                pass
+        except (BlockingIOError, OSError):
+            pass
+
+    async def wait(self, until: float | None) -> bool:
+        return await BLOCKING.readable((self._read,), until)
+
+    def close(self) -> None:
+        read, write, self._read, self._write = self._read, self._write, -1, -1
+        for fd in (read, write):
+            if fd >= 0:
+                os.close(fd)
+
+
+class _Dispatcher:
+    """One lazy daemon thread for users' callbacks, so that a slow ``on_lost`` never delays a renewal."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._running = False
+
+    def put(self, callback: Callable[[], Any]) -> None:
+        self._queue.put(callback)
+        with self._lock:
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="holdfast-callbacks", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                callback = self._queue.get(timeout=1.0)
+            except queue.Empty:
+                with self._lock:
+                    if self._queue.empty():
+                        self._running = False
+                        return
+                continue
+            try:
+                callback()
+            except Exception:
+                _log.exception("an on_lost callback raised")
+
+
+class BlockingRuntime:
+    """Threads and real time."""
+
+    def __init__(self) -> None:
+        self._dispatcher = _Dispatcher()
+
+    now = staticmethod(clock.now)
+
+    def caller(self) -> Hashable:
+        return _thread.identity
+
+    async def sleep_until(self, when: float) -> None:
+        while (left := _left(when)) > 0:
+            select.select((), (), (), left)
+
+    def event(self) -> BlockingEvent:
+        return BlockingEvent()
+
+    def wakeup(self) -> BlockingWakeup:
+        return BlockingWakeup()
+
+    async def readable(self, filenos: Sequence[int], until: float | None) -> bool:
+        poll = select.poll()
+        for fileno in filenos:
+            poll.register(fileno, select.POLLIN)
+        while True:
+            left = _left(until)
+            if poll.poll(max(0.0, left) * 1000.0):
+                return True
+            if left <= 0:
+                return False
+
+    def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        threading.Thread(target=lambda: run(main()), name=name, daemon=True).start()
+
+    def dispatch(self, callback: Callable[[], Any]) -> None:
+        self._dispatcher.put(callback)
+
+    def after_fork_in_child(self) -> None:
+        self._dispatcher = _Dispatcher()  # its thread and its lock stayed in the parent
+
+
+BLOCKING: Final = BlockingRuntime()

@@ -1,0 +1,266 @@
+"""The async face: AsyncClient, AsyncLock, AsyncLease. Same names as the sync face; whatever may do I/O is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast._core import names, renewing, states
+from holdfast._core.core import Core
+from holdfast._core.entered import Entered
+from holdfast._core.policy import Policy
+from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast.client import _DEFAULT, BaseClient, find_target
+from holdfast.engines.base import LockState
+from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
+from holdfast.lease import BaseLease, NotPortable, until_lost
+from holdfast.options import check_timeout
+
+__all__ = ["AsyncClient", "AsyncLease", "AsyncLock", "connect"]
+
+
+class _Body:
+    """One open ``async with``: the task to cancel when the hold is lost, once, and never while it is leaving."""
+
+    __slots__ = ("_before", "_cancelled", "_leaving", "_loop", "_task")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise UsageError("async with needs to run inside a task")
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._before = task.cancelling()
+        self._cancelled = False
+        self._leaving = False
+
+    def on_loss(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            pass  # the loop is closed: so is the body
+
+    def _cancel(self) -> None:
+        if not (self._leaving or self._task.done()):
+            self._cancelled = True
+            self._task.cancel("the lock was lost")
+
+    def leave(self) -> None:
+        self._leaving = True
+
+    def absorbed(self) -> bool:
+        """Take back our own cancellation. False if somebody else wants the task cancelled too: then theirs goes first."""
+        if self._cancelled:
+            self._task.uncancel()
+        return self._task.cancelling() <= self._before
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+
+class AsyncLoss:
+    """The loss of a lease, as an event: ``if lease.lost``, ``await lease.lost.wait(5)``."""
+
+    __slots__ = ("_lease",)
+
+    def __init__(self, lease: AsyncLease) -> None:
+        self._lease = lease
+
+    def is_set(self) -> bool:
+        """Whether the lease is lost."""
+        return self._lease.lost_reason is not None
+
+    __bool__ = is_set
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the loss: True if lost, False at the timeout or once the lease is released."""
+        return await until_lost(self._lease, timeout)
+
+
+class AsyncLease(BaseLease):
+    """A held lock. An async context manager; leaving it releases, and losing it cancels the body: ``LockLost``.
+
+    Not guaranteed: that the body stops before its next await. A fence refuses the late write.
+    """
+
+    __slots__ = ("_bodies",)
+
+    def __init__(self, hold: Any) -> None:
+        super().__init__(hold)
+        self._bodies: list[_Body] = []
+
+    @property
+    def lost(self) -> AsyncLoss:
+        """The loss as an event: ``is_set()``, ``await wait(timeout)``, ``bool()``."""
+        return AsyncLoss(self)
+
+    async def renew(self, ttl: float | None = None) -> None:
+        """Make the lease valid for at least ``ttl`` seconds from now, and keep it so from then on. Never shortens."""
+        await renewing.renew(self._hold.core, *self._for_renewal(ttl))
+
+    async def release(self) -> None:
+        """Give this handle back. Idempotent; from any task. Raises LockLost if it was lost, OutcomeUnknown if the engine
+        could not be reached until the lease had run out. Cancelled: it is finished in the background."""
+        if self._begin_release():
+            await self._hold.core.release(self._hold)
+
+    async def __aenter__(self) -> Self:
+        self.check()
+        body = _Body()
+        self._bodies.append(body)
+        with self._hold.core.lock:
+            self._hold.scopes.append(body)
+            lost = self._hold.state is states.State.LOST
+        if lost:
+            body.on_loss()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        body = self._bodies.pop()
+        body.leave()
+        with self._hold.core.lock:
+            self._hold.scopes.remove(body)
+        own = body.absorbed()
+        try:
+            await self.release()
+        except LockError as failure:
+            if error is None or (own and body.cancelled and isinstance(error, asyncio.CancelledError)):
+                raise failure from None
+            self._annotate(error)
+            if not isinstance(failure, LockLost):
+                error.add_note(str(failure))
+        return False
+
+
+class AsyncLock(NotPortable):
+    """A name and a policy. Cheap, does no I/O, may be shared by tasks. ``acquire`` makes leases."""
+
+    def __init__(self, client: AsyncClient, policy: Policy) -> None:
+        self._client = client
+        self._policy = policy
+        self._entered: Entered[AsyncLease] = Entered()
+
+    @property
+    def name(self) -> str:
+        """The lock's name, without the namespace."""
+        return self._policy.name
+
+    async def acquire(self, *, timeout: float | None = None) -> AsyncLease:
+        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new handle.
+
+        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
+        OutcomeUnknown. Cancelled: nothing stays behind, whatever becomes of the event loop.
+        """
+        return AsyncLease(await self._client._open().acquire(self._policy, check_timeout(timeout)))
+
+    async def try_acquire(self, *, timeout: float | None = 0) -> AsyncLease | None:
+        """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
+        try:
+            return await self.acquire(timeout=timeout)
+        except AcquireTimeout:
+            return None
+
+    async def __aenter__(self) -> AsyncLease:
+        lease = await (await self.acquire(timeout=self._policy.timeout)).__aenter__()
+        return self._entered.push(self._client._open().front.caller(), lease)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return await self._entered.pop(self._client._caller()).__aexit__(kind, error, traceback)
+
+    def __repr__(self) -> str:
+        return f"<AsyncLock {self.name!r} of {self._client!r}>"
+
+
+class AsyncClient(BaseClient):
+    """A connection to a lock engine for one event loop: that of its first await. An async context manager."""
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float = _DEFAULT,
+        renew: bool = _DEFAULT,
+        timeout: float | None = None,
+        fair: bool = False,
+        reentrant: bool = True,
+        max_hold: float | None = None,
+        replicas: int = _DEFAULT,
+        on_lost: Callable[[AsyncLease], Any] | None = None,
+        require: Collection[str] = (),
+    ) -> AsyncLock:
+        """A lock by this name. No I/O.
+
+        ``ttl``: how long the lease lives without renewal. ``timeout``: how long ``async with`` waits. ``fair``: strictly first
+        come, first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the engine must give.
+        """
+        given = {key: value for key, value in locals().items() if key not in ("self", "name", "require")}
+        return AsyncLock(self, self._policy(name, require, given))
+
+    async def inspect(self, name: str) -> LockState:
+        """Who holds ``name`` and how many wait, as the engine saw it a moment ago. Never None; free: ``holders == ()``."""
+        return await self._open().inspect(names.validate(name))
+
+    async def locks(self, prefix: str = "") -> AsyncIterator[LockState]:
+        """The locks held at present whose names start with ``prefix``, lazily."""
+        async for state in self._open().locks(prefix):
+            yield state
+
+    async def break_(self, name: str) -> bool:
+        """Take ``name`` from whoever holds it; the holder is told ``'broken'``, and its token is fenced off.
+
+        True if somebody held it. The holder's code is not stopped: use it on holders known to be gone, or fenced.
+        """
+        return await self._open().break_(names.validate(name))
+
+    async def ping(self) -> None:
+        """Readiness probe: raises EngineUnavailable or EngineRefused if the engine cannot serve."""
+        await self._open().ping()
+
+    async def close(self) -> None:
+        """Release everything that is held, within a second. Later use raises UsageError. Idempotent."""
+        self._closed = True
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def aclose(self) -> None:
+        """Alias of close()."""
+        await self.close()
+
+    def _open(self) -> Core:
+        core = self._opened
+        if core is None or core.closed:
+            return self._open_on(AsyncioRuntime)
+        loop = core.front.loop  # type: ignore[attr-defined]
+        if loop is asyncio.get_running_loop():
+            return core
+        if not loop.is_closed():
+            raise UsageError("this client belongs to another event loop that is still open: connect() once per loop")
+        core.begin_close()
+        self._opened = None
+        return self._open_on(AsyncioRuntime)
+
+    def _caller(self) -> Any:
+        return AsyncioRuntime().caller()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def connect(url_or_client: Any = None, **keywords: Any) -> AsyncClient:
+    """A client for ``url``, an existing redis client, or the configured default. A plain call: it connects on first use.
+
+    Keywords as for :func:`holdfast.connect`.
+    """
+    return AsyncClient(find_target(url_or_client, keywords))

@@ -1,0 +1,226 @@
+"""The sync face: Client and Lock. No logic here; it is in the core."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from types import TracebackType
+from typing import Any, Final, Self
+
+from holdfast._core import lifecycle, names
+from holdfast._core.core import Core
+from holdfast._core.entered import Entered
+from holdfast._core.policy import Policy
+from holdfast._runtime.base import Runtime
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Engine, Guarantees, LockState
+from holdfast.engines.registry import make_engine
+from holdfast.errors import AcquireTimeout, UsageError
+from holdfast.lease import Lease, NotPortable
+from holdfast.options import ClientOptions, Target, check_timeout, check_ttl, parse_duration, parse_target
+from holdfast.settings import resolve_default
+
+_log: Final = logging.getLogger("holdfast")
+
+#: Stands for "as the client says".
+_DEFAULT: Final[Any] = type("Default", (), {"__repr__": lambda self: "<as the client>"})()
+
+
+class BaseClient(NotPortable):
+    """Settings and identity, shared by both colours. Opens on first use, and anew in a forked child."""
+
+    _remedy = "pass the URL and connect() there"
+
+    def __init__(self, target: Target) -> None:
+        self._options: ClientOptions = target.options
+        self._engine: Engine = make_engine(target)
+        self._opened: Core | None = None
+        self._opening = threading.Lock()
+        self._closed = False
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """What this engine gives, as data. ``loss_bound`` and ``needs_clocks`` say what it does not."""
+        return self._engine.guarantees
+
+    def _open_on(self, front: Callable[[], Runtime]) -> Core:
+        with self._opening:
+            if self._closed:
+                raise UsageError("this client is closed; connect() again")
+            if self._opened is None or self._opened.disowned:
+                self._opened = Core(self._engine, self._options, front(), BLOCKING)
+                lifecycle.register(self._opened)
+            return self._opened
+
+    def _policy(self, name: str, require: Collection[str], settings: dict[str, Any]) -> Policy:
+        self._require(require)
+        key = names.qualify(self._options.namespace, names.validate(name))
+        self._engine.validate_name(key)
+        return Policy(
+            name=name,
+            key=key,
+            ttl=self._options.ttl if settings["ttl"] is _DEFAULT else check_ttl(settings["ttl"]),
+            renew=self._options.renew if settings["renew"] is _DEFAULT else bool(settings["renew"]),
+            timeout=check_timeout(settings["timeout"]),
+            fair=settings["fair"],
+            reentrant=settings["reentrant"],
+            max_hold=None if settings["max_hold"] is None else parse_duration(settings["max_hold"], what="max_hold"),
+            replicas=self._replicas(settings["replicas"]),
+            on_lost=settings["on_lost"],
+        )
+
+    def _replicas(self, given: int) -> int:
+        replicas = self._options.replicas if given is _DEFAULT else given
+        if replicas:
+            # Ignoring it would promise an acknowledgement that nobody waits for.
+            raise UsageError(f"{self._engine!r} cannot wait for replicas in this version: leave replicas at 0")
+        return 0
+
+    def _require(self, required: Collection[str]) -> None:
+        for promise in {required} if isinstance(required, str) else required:
+            given = getattr(self._engine.guarantees, promise, None)
+            if not isinstance(given, bool):
+                raise UsageError(f"no such guarantee: {promise!r}")
+            if not given:
+                raise UsageError(f"{self._engine!r} does not give {promise!r}; see client.guarantees")
+
+    def __del__(self) -> None:
+        core = getattr(self, "_opened", None)
+        if core is not None and not core.closed:
+            core.orphan()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self._engine!r}>"
+
+
+class Lock(NotPortable):
+    """A name and a policy. Cheap, does no I/O, may be shared by threads. ``acquire`` makes leases."""
+
+    def __init__(self, client: Client, policy: Policy) -> None:
+        self._client = client
+        self._policy = policy
+        self._entered: Entered[Lease] = Entered()
+
+    @property
+    def name(self) -> str:
+        """The lock's name, without the namespace."""
+        return self._policy.name
+
+    def acquire(self, *, timeout: float | None = None) -> Lease:
+        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new handle.
+
+        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
+        OutcomeUnknown. Afterwards the lock is renewed until the last handle is released, or garbage.
+        """
+        return Lease(run(self._client._open().acquire(self._policy, check_timeout(timeout))))
+
+    def try_acquire(self, *, timeout: float | None = 0) -> Lease | None:
+        """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
+        try:
+            return self.acquire(timeout=timeout)
+        except AcquireTimeout:
+            return None
+
+    def __enter__(self) -> Lease:
+        return self._entered.push(BLOCKING.caller(), self.acquire(timeout=self._policy.timeout))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._entered.pop(BLOCKING.caller()).__exit__(kind, error, traceback)
+
+    def __repr__(self) -> str:
+        return f"<Lock {self.name!r} of {self._client!r}>"
+
+
+class Client(BaseClient):
+    """A connection to a lock engine. Thread-safe; a context manager; forks well."""
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float = _DEFAULT,
+        renew: bool = _DEFAULT,
+        timeout: float | None = None,
+        fair: bool = False,
+        reentrant: bool = True,
+        max_hold: float | None = None,
+        replicas: int = _DEFAULT,
+        on_lost: Callable[[Lease], Any] | None = None,
+        require: Collection[str] = (),
+    ) -> Lock:
+        """A lock by this name. No I/O.
+
+        ``ttl``: how long the lease lives without renewal. ``timeout``: how long ``with`` waits. ``fair``: strictly first come,
+        first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the engine must give.
+        """
+        given = {key: value for key, value in locals().items() if key not in ("self", "name", "require")}
+        return Lock(self, self._policy(name, require, given))
+
+    def inspect(self, name: str) -> LockState:
+        """Who holds ``name`` and how many wait, as the engine saw it a moment ago. Never None; free: ``holders == ()``."""
+        return run(self._open().inspect(names.validate(name)))
+
+    def locks(self, prefix: str = "") -> Iterator[LockState]:
+        """The locks held at present whose names start with ``prefix``, lazily."""
+        found = self._open().locks(prefix)
+        while (state := run(anext(found, None))) is not None:
+            yield state
+
+    def break_(self, name: str) -> bool:
+        """Take ``name`` from whoever holds it; the holder is told ``'broken'``, and its token is fenced off.
+
+        True if somebody held it. The holder's code is not stopped: use it on holders known to be gone, or fenced.
+        """
+        return run(self._open().break_(names.validate(name)))
+
+    def ping(self) -> None:
+        """Readiness probe: raises EngineUnavailable or EngineRefused if the engine cannot serve."""
+        run(self._open().ping())
+
+    def close(self) -> None:
+        """Release everything that is held, within a second. Later use raises UsageError. Idempotent."""
+        with self._opening:
+            self._closed = True
+            core = self._opened
+        if core is not None:
+            run(core.close())
+
+    def _open(self) -> Core:
+        core = self._opened
+        if core is None or core.closed:
+            return self._open_on(lambda: BLOCKING)
+        return core
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def find_target(url_or_client: Any, keywords: dict[str, Any]) -> Target:
+    """What to connect to: the argument, or else the configured default."""
+    if "gevent.monkey" in sys.modules:
+        warnings.warn("holdfast does not support gevent: leases may be lost while greenlets block", RuntimeWarning, stacklevel=3)
+    if url_or_client is not None:
+        return parse_target(url_or_client, keywords)
+    default = resolve_default()
+    if default.source == "embedded":
+        _log.info("embedded engine: this host only")
+    return parse_target(default.url, default.keywords | keywords)
+
+
+def connect(url_or_client: Any = None, **keywords: Any) -> Client:
+    """A client for ``url``, an existing redis client, or the configured default (embedded SQLite). Does no I/O.
+
+    Keywords: ``ttl=30.0, namespace="", renew=True, request_timeout=1.0, unavailable_after=3.0, replicas=0, token_ttl=…``
+    and those of the engine's driver. Unknown ones raise UsageError naming the nearest.
+    """
+    return Client(find_target(url_or_client, keywords))

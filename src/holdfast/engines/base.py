@@ -1,0 +1,216 @@
+"""The engine port: what a lock engine does for the core. A new engine is one new module that fulfils it.
+
+An :class:`Engine` is settings, without I/O. A :class:`Session` is one engine seen from one runtime: a client opens
+one for its callers (blocking, asyncio or simulated) and one for its watchdog, which runs on a thread of its own.
+
+Three rules bind every engine:
+
+* **Idempotent per claim.** Each method may be repeated with the same claim, also when an earlier reply was lost:
+  the effect is that of one call. A late duplicate of an acquire must not take effect after release or withdraw.
+* **Never shorten, never re-create.** ``acquire`` and ``renew`` set expiry := max(current, now + ttl); ``renew`` of a
+  claim that is not there answers so and changes nothing.
+* **Errors are two.** :class:`RequestFailed` (try again; says whether it may have happened) and
+  :class:`holdfast.EngineRefused` (do not). Driver errors are their ``__cause__``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from holdfast._runtime.base import Runtime, Wakeup
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What an engine gives, as data. ``require={"fencing"}`` checks the bools.
+
+    ``needs_clocks`` names the clocks that must run at the right rate; ``loss_bound`` says how long a holder may
+    go on believing after the engine has granted the lock to somebody else, and under which fault.
+    """
+
+    cross_process: bool
+    cross_host: bool
+    fair: bool
+    fencing: bool
+    survives_restart: bool
+    survives_failover: bool
+    needs_clocks: str
+    loss_bound: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One owner of a lock. Times are epoch seconds. A foreign owner (another library) has None where it says nothing."""
+
+    owner: str
+    host: str | None = None
+    pid: int | None = None
+    thread: str | None = None
+    program: str | None = None
+    since: float | None = None
+    until: float | None = None
+    token: int | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """A lock as the engine saw it a moment ago: information for people, never a basis for exclusion."""
+
+    name: str
+    holders: tuple[Holder, ...] = ()
+    waiters: int = 0
+    token: int | None = None
+    remaining: float | None = None
+
+
+class Claim:
+    """One attempt to hold one name. The engine writes ``owner`` where it writes who holds."""
+
+    __slots__ = ("description", "fair", "name", "owner", "polite", "replicas", "tokens", "ttl", "unresolved", "waiter")
+
+    def __init__(
+        self,
+        name: str,
+        owner: str,
+        ttl: float,
+        *,
+        tokens: int = 1,
+        fair: bool = False,
+        polite: bool = False,
+        replicas: int = 0,
+        description: bytes = b"{}",
+    ) -> None:
+        self.name = name  #: the engine's name: namespace included
+        self.owner = owner  #: "client-uuid:decimal", new for every claim
+        self.ttl = ttl
+        self.tokens = tokens  #: size of the block of fencing tokens to reserve; a repeat sends the same
+        self.fair = fair  #: only the head of the engine's queue may acquire
+        self.polite = polite  #: this once, do not overtake anybody who waits in the engine's queue
+        self.replicas = replicas
+        self.description = description  #: JSON object about the holder, shown by inspect (host, pid, thread, program)
+        self.waiter: str | None = None  #: this claim's entry in the engine's queue; set by the engine's Contender
+        self.unresolved = False  #: a transmission of this claim has an unknown fate: leave a tombstone
+
+
+class Granted(NamedTuple):
+    """The claim holds the name. ``token`` is the *last* of the reserved block (the first is token - tokens + 1)."""
+
+    token: int
+
+
+class Busy(NamedTuple):
+    """Somebody else holds the name, for at most ``remaining`` more seconds as far as the engine knows (else None)."""
+
+    remaining: float | None = None
+
+
+class Found(enum.Enum):
+    """What renew, release or withdraw found under the name."""
+
+    OURS = "ours"  # and it is done
+    GONE = "gone"  # nobody holds it
+    STOLEN = "stolen"  # somebody else does
+
+
+class RequestFailed(Exception):
+    """A request got no usable answer. ``may_have_happened`` is False only if not one byte of it can have arrived."""
+
+    def __init__(self, message: str, *, may_have_happened: bool) -> None:
+        super().__init__(message)
+        self.may_have_happened = may_have_happened
+
+
+ALL_NAMES: Literal["*"] = "*"
+#: What a push made suspicious: some names, or every one of them (connection lost, FLUSHALL).
+Suspects = Collection[str] | Literal["*"]
+
+
+class Contender(Protocol):
+    """A claim's place in the engine's queue, from the first busy answer to the grant or the giving up."""
+
+    async def wait(self, until: float) -> None:
+        """Arm the wake-up, look again, then sleep. Return when another ``acquire`` is worthwhile, or at ``until``.
+
+        ``until`` is on the runtime's clock. Spurious returns are allowed, late ones are not: never rely on the wake-up
+        alone, sleep no longer than the holder's remaining lease or a bounded, jittered poll.
+        Raises RequestFailed when the engine cannot be reached.
+        """
+
+    async def leave(self) -> None:
+        """Give up the place (granted, or timed out). Best effort, bounded by the request timeout, never raises
+        RequestFailed: what cannot be removed has a TTL."""
+
+    def abandon(self) -> None:
+        """Drop local resources without I/O, after a cancellation; ``Session.withdraw`` removes the place."""
+
+
+class Session(Protocol):
+    """An engine, open on one runtime. Thread-safe on the blocking runtime. Opens connections on first use."""
+
+    async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
+        """One attempt. If the claim holds the name already (an earlier reply was lost): extend, and the same token."""
+
+    def contender(self, claim: Claim, timeout: float) -> Contender:
+        """The waiting side of ``claim``; ``timeout`` bounds each of its requests."""
+
+    async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
+        """Extend all ``claims`` to at least ``ttl`` from now: one answer for each, failures isolated."""
+
+    async def release(self, claim: Claim, timeout: float) -> Found:
+        """Give the name up if ``claim`` holds it, and wake the next waiter."""
+
+    async def withdraw(self, claim: Claim, timeout: float) -> Found:
+        """As release, and more: remove the queue entry, and refuse any late duplicate of this claim from now on."""
+
+    async def inspect(self, name: str, timeout: float) -> LockState:
+        """Who holds ``name`` and who waits."""
+
+    def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
+        """Names held at present that start with ``prefix``."""
+
+    async def break_(self, name: str, timeout: float) -> bool:
+        """Take the name from whoever holds it, raise the token, wake a waiter, tell the holder if it can be told."""
+
+    async def ping(self, timeout: float) -> None:
+        """Prove that the engine can be reached and will serve us."""
+
+    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+        """Watchdog's sleep: until ``until``, or ``wakeup`` is set, or the engine hints that something held was lost.
+
+        Returns what is suspect (empty: nothing). A hint is verified by a renewal, so it may be wrong. Never raises
+        RequestFailed.
+        """
+
+    async def close(self) -> None:
+        """Close all connections. Never raises RequestFailed."""
+
+
+class Engine(Protocol):
+    """The settings of one engine: validated, without I/O; shared by the sessions of one client."""
+
+    scheme: str
+    guarantees: Guarantees
+    #: Tokens may be reserved in blocks, so a hold can be handed on inside the process (RULES 5).
+    reserves_tokens: bool
+
+    def validate_name(self, name: str) -> None:
+        """Raise InvalidName for a name that this engine cannot speak."""
+
+    def session(self, runtime: Runtime) -> Session:
+        """A new session on ``runtime``. Does no I/O."""
+
+    def after_fork_in_child(self) -> None:
+        """Forget what was inherited (close descriptors, never write to them); sessions will be opened anew."""
+
+    def __repr__(self) -> str:
+        """Without any secret."""
+
+
+class EngineFactory(Protocol):
+    """How ``connect`` makes an engine: an engine's module has one named ``connect``."""
+
+    def __call__(self, target: Any, options: dict[str, Any]) -> Engine: ...

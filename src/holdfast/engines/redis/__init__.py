@@ -1,0 +1,1 @@
+"""The Redis engine: one server now; Sentinel, Cluster and Redlock find their place beside it."""

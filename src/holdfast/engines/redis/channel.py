@@ -1,0 +1,73 @@
+"""The channel port: how the Redis engine talks to a server. Everything above it is one code for all runtimes.
+
+Three channels exist: blocking (a small pool of connections), asyncio (one multiplexed connection with automatic
+pipelining) and simulated (``holdfast.testing.simulation``). A channel never repeats a request by itself, with one exception
+that is safe: a script unknown to the server (NOSCRIPT: it did not run) is loaded and called again.
+
+Replies are as RESP gives them: bytes, int, list, None. An error reply raises what :func:`holdfast.engines.redis.replies.error`
+makes of it; a request without a usable reply raises :class:`~holdfast.engines.base.RequestFailed`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any, Protocol
+
+from holdfast._runtime.base import Wakeup
+from holdfast.engines.base import Suspects
+
+Argument = str | bytes | int
+
+
+class Script:
+    """One of the shipped Lua files. Only its digest travels, until a server says that it does not know it."""
+
+    __slots__ = ("name", "sha", "source")
+
+    def __init__(self, name: str, source: str) -> None:
+        self.name = name
+        self.source = source
+        self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+    @classmethod
+    def load(cls, name: str) -> Script:
+        """The script ``scripts/<name>.lua`` of this package."""
+        return cls(name, resources.files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8"))
+
+
+class Watch(Protocol):
+    """One waiter's way of being woken, by client tracking or, where the server cannot, by Redisson's channel."""
+
+    async def arm(self, key: str, channel: str, timeout: float) -> int:
+        """Ask to be woken when ``key`` changes (or, fallback, when ``channel`` speaks), and *then* look:
+        PTTL of ``key`` in ms (-2: there is no such key, -1: it has no TTL)."""
+
+    async def pushed(self, until: float) -> bool:
+        """Sleep until the armed key was pushed, at most until ``until``. A lost connection counts as a push."""
+
+    def close(self) -> None:
+        """Stop watching. No I/O that could block or fail."""
+
+
+class Channel(Protocol):
+    """A server, as seen from one runtime."""
+
+    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+        """Run a script; ``timeout`` bounds connecting, sending and the reply together."""
+
+    async def command(self, args: Sequence[Argument], timeout: float) -> Any:
+        """Run one plain command."""
+
+    def watch(self) -> Watch:
+        """A new watch for one waiter. No I/O before the first ``arm``."""
+
+    async def run_guarded(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+        """As ``run``, on the one connection that tracks (NOLOOP) every key it reads last: the renewals' connection."""
+
+    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+        """Sleep until ``until``, the bell, or a push for keys that ``run_guarded`` read: those keys, or ALL_NAMES if
+        the connection was lost or everything was flushed. Keys are returned as the server names them."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,30 @@
+"""Which module makes which engine. Drivers are imported when an engine is made, never before."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Final
+
+from holdfast.engines.base import Engine, EngineFactory
+from holdfast.errors import UsageError
+from holdfast.options import Target
+
+_MODULES: Final[Mapping[str, str]] = {
+    "memory": "holdfast.engines.memory",
+    "redis": "holdfast.engines.redis.engine",
+    "sqlite": "holdfast.engines.sqlite.engine",
+}
+_DRIVERS: Final[Mapping[str, str]] = {"redis": "redis", "hiredis": "redis"}
+
+
+def make_engine(target: Target) -> Engine:
+    """The engine for a parsed target. Does no I/O."""
+    try:
+        factory: EngineFactory = importlib.import_module(_MODULES[target.engine]).connect
+    except ImportError as missing:
+        extra = _DRIVERS.get((missing.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        raise UsageError(f"the {target.engine} engine needs its driver: pip install 'holdfast[{extra}]'") from missing
+    return factory(target.target, {**target.engine_options, "token_ttl": target.options.token_ttl})

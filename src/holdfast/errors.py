@@ -1,0 +1,121 @@
+"""Every error that holdfast raises, in one tree.
+
+Each class says *when* it is raised. Facts are attributes, not only text; every error can be pickled;
+no error carries a password or a URL with user info. A driver's own error is the ``__cause__``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+LossReason = Literal["expired", "unreachable", "stolen", "broken", "session", "max_hold", "closed", "forked"]
+
+_LOSS_EXPLAINED: Mapping[str, str] = {
+    "expired": "its lease ran out before it was renewed",
+    "unreachable": "its lease ran out while the lock engine could not be reached",
+    "stolen": "another owner holds it now",
+    "broken": "it was removed from the engine before its lease ran out (break_, DEL, FLUSHALL, forceUnlock, restart)",
+    "session": "the engine ended the session that carried it",
+    "max_hold": "it was held for longer than max_hold",
+    "closed": "its client was closed",
+    "forked": "it belongs to the parent process; a fork does not inherit locks",
+}
+assert set(_LOSS_EXPLAINED) == set(get_args(LossReason))
+
+
+class LockError(Exception):
+    """Base of everything holdfast raises. ``name`` is the lock's name, where there is one."""
+
+    def __init__(self, message: str, *, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # BaseException pickles by calling the class with ``args``; our constructors want keywords too.
+        return (_rebuild, (type(self), self.args, self.__dict__.copy()))
+
+
+def _rebuild(cls: type[LockError], args: tuple[object, ...], attributes: dict[str, object]) -> LockError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+class AcquireTimeout(LockError, TimeoutError):
+    """Raised when the lock stayed busy for the whole ``timeout``. Nothing is held and nothing is left behind."""
+
+    def __init__(self, message: str, *, name: str | None = None, timeout: float = 0.0) -> None:
+        super().__init__(message, name=name)
+        self.timeout = timeout
+
+
+class NotHeld(LockError):
+    """Raised when a lease that was already released is checked or renewed."""
+
+
+class LockLost(LockError):
+    """Raised when a lease was lost before it was released. ``reason`` says how; ``token`` is the lost lease's."""
+
+    def __init__(self, reason: LossReason, *, name: str, token: int | None = None) -> None:
+        super().__init__(f"lock {name!r} was lost ({reason}): {_LOSS_EXPLAINED[reason]}", name=name)
+        self.reason = reason
+        self.token = token
+
+
+class StaleToken(LockError):
+    """Raised by a fence that has already seen a newer token (or the same token from another owner)."""
+
+    def __init__(self, resource: str, *, token: int, seen: int) -> None:
+        super().__init__(
+            f"write to {resource!r} refused: its fencing token {token} is older than {seen}, which was seen already; "
+            "the lock has moved on, so drop this work"
+        )
+        self.resource = resource
+        self.token = token
+        self.seen = seen
+
+
+class OutcomeUnknown(LockError):
+    """Raised when it cannot be known whether ``operation`` took effect.
+
+    After an acquire, holdfast goes on withdrawing in the background until the ttl has passed; after a release,
+    the engine frees the lock by itself at its ttl at the latest. It is never renewed.
+    """
+
+    def __init__(self, message: str, *, operation: str, name: str | None = None) -> None:
+        super().__init__(message, name=name)
+        self.operation = operation
+
+
+class InvalidName(LockError, ValueError):
+    """Raised when a lock name is not a str of 1 to 512 UTF-8 bytes, or cannot be spoken by the engine."""
+
+
+class UsageError(LockError, RuntimeError):
+    """Raised when holdfast is used in a way that cannot work: the message names the remedy."""
+
+
+class EngineError(LockError):
+    """Base of what goes wrong between holdfast and the engine."""
+
+
+class EngineUnavailable(EngineError):
+    """Raised when the engine could not be reached for ``unavailable_after``, or for the call's timeout if sooner."""
+
+
+class UnavailableOutcomeUnknown(OutcomeUnknown, EngineUnavailable):
+    """Raised when the engine became unreachable *after* an acquire was sent: both of its bases are true."""
+
+
+class EngineRefused(EngineError):
+    """Raised at once when the engine answers but refuses: credentials, ACL, configuration, a key of another type."""
+
+
+class QuorumLost(EngineUnavailable):
+    """Raised when a majority of nodes cannot be reached. ``errors`` maps each failed node to its error."""
+
+    def __init__(self, message: str, *, name: str | None = None, errors: Mapping[str, BaseException]) -> None:
+        super().__init__(message, name=name)
+        self.errors = dict(errors)

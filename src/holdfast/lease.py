@@ -1,0 +1,216 @@
+"""Lease: one user's handle on a hold."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from holdfast._core import renewing, states
+from holdfast._core.hold import Hold
+from holdfast._runtime.blocking import run
+from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
+from holdfast.options import check_ttl
+
+
+class NotPortable:
+    """Refuses pickle and copy: a copy would be a second owner that nobody knows of."""
+
+    __slots__ = ()
+    _remedy = "pass the URL and connect() there"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise UsageError(f"a {type(self).__name__} cannot be pickled or copied: {self._remedy}")
+
+
+class BaseLease(NotPortable):
+    """What sync and async leases have in common: everything that does no I/O."""
+
+    __slots__ = ("__weakref__", "_hold", "_released")
+    _remedy = "it is this process's; to hand it over use detach() and attach()"
+
+    def __init__(self, hold: Hold) -> None:
+        self._released = False
+        self._hold = hold
+        if hold.policy.on_lost is not None:
+            self.on_lost(hold.policy.on_lost)
+
+    @property
+    def name(self) -> str:
+        """The lock's name, without the namespace."""
+        return self._hold.policy.name
+
+    @property
+    def token(self) -> int:
+        """The fencing token: larger than that of any grant completed before this acquire began. Equal on re-entry."""
+        return self._hold.token
+
+    @property
+    def owner(self) -> str:
+        """Who holds, as the engine writes it. Guards compare (token, owner)."""
+        return self._hold.grant.claim.owner
+
+    @property
+    def ttl(self) -> float:
+        """Seconds that the lease is renewed to."""
+        return self._hold.grant.ttl
+
+    @property
+    def held(self) -> bool:
+        """Whether this process may believe to hold the lock at this moment. No I/O; true at most until the deadline.
+
+        Not guaranteed: that it is still true one instruction later. What must not happen late needs a fence.
+        """
+        return not self._released and self._hold.held
+
+    @property
+    def remaining(self) -> float:
+        """Seconds of belief left without another renewal; 0.0 when not held."""
+        return max(0.0, self._hold.deadline - self._hold.core.front.now()) if self.held else 0.0
+
+    @property
+    def lost_reason(self) -> LossReason | None:
+        """Why the lease was lost, or None. See CONTRACT: expired, unreachable, stolen, broken, session, max_hold, …"""
+        return None if self._released and self._hold.state is not states.State.LOST else self._hold.lost
+
+    def check(self) -> None:
+        """Raise LockLost if lost, NotHeld if released. No I/O: cheap enough for every step of a loop."""
+        if self._released:
+            raise NotHeld(f"this lease on lock {self.name!r} was released", name=self.name)
+        if not self._hold.held:
+            raise self._loss()
+
+    def on_lost(self, callback: Callable[[Any], Any]) -> None:
+        """Have ``callback(lease)`` called exactly once when the lease is lost; at once if it is lost already.
+
+        Sync clients call it on a thread of its own, async clients on the event loop (coroutine functions allowed). What it
+        raises is logged. It is not called for a lease that was released or is garbage.
+        """
+        reference = weakref.ref(self)  # strong, it would keep the handle, and so the lock, alive for ever
+
+        def tell() -> Any:
+            lease = reference()
+            if lease is not None and not lease._released:
+                return callback(lease)
+            return None
+
+        core, hold = self._hold.core, self._hold
+        with core.lock:
+            if hold.reason is None:
+                hold.listeners.append(tell)
+                return
+        core.front.dispatch(tell)
+
+    def _loss(self) -> LockLost:
+        return LockLost(self._hold.lost or "expired", name=self.name, token=self.token)
+
+    def _begin_release(self) -> bool:
+        """True once: for the first release of this handle."""
+        first = not self._released
+        self._released = True
+        return first
+
+    def _for_renewal(self, ttl: float | None) -> tuple[Hold, float]:
+        self.check()
+        return self._hold, self._hold.grant.ttl if ttl is None else check_ttl(ttl)
+
+    def _annotate(self, error: BaseException) -> None:
+        """The body's own exception goes first; a loss on top of it is a note, never a mask."""
+        if (reason := self.lost_reason) is not None:
+            error.add_note(f"lock {self.name!r} lost: {reason}")
+
+    def __del__(self) -> None:
+        try:
+            released, hold = self._released, self._hold
+        except AttributeError:
+            return  # its constructor did not finish
+        if released or hold.state is not states.State.HELD and hold.reason in ("closed", "forked"):
+            return
+        hold.core.watchdog.abandoned(hold)
+        if hold.reason is None:
+            warnings.warn(
+                f"a lease on lock {hold.policy.name!r} was dropped without release(); its lock is being released",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+    def __repr__(self) -> str:
+        state = "released" if self._released else "held" if self.held else f"lost: {self.lost_reason}"
+        return f"<{type(self).__name__} {self.name!r} token={self.token} {state}>"
+
+
+class Loss:
+    """The loss of a lease, as an event: ``if lease.lost``, ``lease.lost.wait(5)``. Flips with no I/O."""
+
+    __slots__ = ("_lease",)
+
+    def __init__(self, lease: BaseLease) -> None:
+        self._lease = lease
+
+    def is_set(self) -> bool:
+        """Whether the lease is lost."""
+        return self._lease.lost_reason is not None
+
+    __bool__ = is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the loss: True if lost, False at the timeout or once the lease is released."""
+        return run(until_lost(self._lease, timeout))
+
+
+async def until_lost(lease: BaseLease, timeout: float | None) -> bool:
+    """Wait until ``lease`` is lost (True), is released or the time is up (False)."""
+    hold = lease._hold
+    now = hold.core.front.now
+    until = float("inf") if timeout is None else now() + timeout
+    while lease.held and now() < until:
+        await hold.over().wait(min(until, hold.deadline))
+    return lease.lost_reason is not None
+
+
+class Lease(BaseLease):
+    """A held lock. A context manager; leaving it releases.
+
+    Handles of one thread on one name share one hold: same token, same deadline, same loss. The lock is given back with the
+    last of them. Not guaranteed: that losing it stops your code. You are told (``lost``, ``on_lost``, ``check()``,
+    ``LockLost`` on exit), and a fence refuses the late write.
+    """
+
+    __slots__ = ()
+
+    @property
+    def lost(self) -> Loss:
+        """The loss as an event: ``is_set()``, ``wait(timeout)``, ``bool()``."""
+        return Loss(self)
+
+    def renew(self, ttl: float | None = None) -> None:
+        """Make the lease valid for at least ``ttl`` seconds from now, and keep it so from then on. Never shortens."""
+        run(renewing.renew(self._hold.core, *self._for_renewal(ttl)))
+
+    def release(self) -> None:
+        """Give this handle back. Idempotent; from any thread. Raises LockLost if it was lost, OutcomeUnknown if the engine
+        could not be reached until the lease had run out."""
+        if self._begin_release():
+            run(self._hold.core.release(self._hold))
+
+    def __enter__(self) -> Self:
+        self.check()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.release()
+            return
+        try:
+            self.release()
+        except LockError as failure:
+            self._annotate(error)
+            if not isinstance(failure, LockLost):
+                error.add_note(str(failure))
+
+

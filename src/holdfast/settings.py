@@ -1,0 +1,142 @@
+"""Where ``connect()`` without a URL connects to: ``configure``, the environment, a file, or the embedded default.
+
+The first of these that names a URL wins:
+
+1. ``holdfast.configure(...)``;
+2. ``HOLDFAST_URL``, with ``HOLDFAST_TTL``, ``HOLDFAST_NAMESPACE``, ``HOLDFAST_RENEW``, ``HOLDFAST_REQUEST_TIMEOUT``,
+   ``HOLDFAST_UNAVAILABLE_AFTER``, ``HOLDFAST_REPLICAS`` and ``HOLDFAST_TOKEN_TTL``;
+3. the TOML file named by ``HOLDFAST_CONFIG``; ``HOLDFAST_PROFILE`` (or its key ``profile``) chooses a profile;
+4. the embedded engine, to which the HOLDFAST_* options of 2 apply as well.
+
+Keywords of a ``configure`` without a URL are laid over 2, 3 or 4. HOLDFAST_* options beside a file are refused, not
+ignored. Files are never looked for: two hosts must not end up on different engines by accident.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from holdfast._core import parameters
+from holdfast.errors import InvalidName, UsageError
+from holdfast.options import option_from_text, parse_target
+
+Source = Literal["configure", "environment", "file", "embedded"]
+
+
+class Default(NamedTuple):
+    """The default target. ``url`` may also be a driver's client; None means the embedded engine."""
+
+    url: Any
+    keywords: dict[str, Any]
+    source: Source
+
+    def __repr__(self) -> str:  # the URL and the keywords may hold a password
+        return f"Default(source={self.source!r}, keywords={sorted(self.keywords)})"
+
+
+_lock: Final = threading.Lock()
+_configured: tuple[Any, dict[str, Any]] = (None, {})
+
+
+def configure(url_or_client: Any = None, **keywords: Any) -> None:
+    """Set the default of this process for ``connect()`` and ``@holdfast.locked``; without arguments, reset it.
+
+    Takes what ``connect`` takes and validates it now. Clients that exist already are not changed.
+    """
+    global _configured
+    # A fault should show here, not at the first lock. Without a URL the engine is not known yet: only our own
+    # keywords can be checked.
+    own = {name: value for name, value in keywords.items() if name in parameters.OWN}
+    parse_target(url_or_client, own if url_or_client is None else keywords)
+    with _lock:
+        _configured = (url_or_client, dict(keywords))
+
+
+def resolve_default(environment: Mapping[str, str] = os.environ) -> Default:
+    """What ``connect()`` without a URL means now. Reads the environment and perhaps one file; connects to nothing."""
+    with _lock:
+        url, keywords = _configured
+    if url is not None:
+        return Default(url, dict(keywords), "configure")
+    found = _from_environment(environment)
+    return found._replace(keywords=found.keywords | keywords)
+
+
+def _from_environment(environment: Mapping[str, str]) -> Default:
+    url = environment.get("HOLDFAST_URL") or None
+    path = environment.get("HOLDFAST_CONFIG") or None
+    profile = environment.get("HOLDFAST_PROFILE") or None
+    keywords = {}
+    for name in sorted(parameters.OWN):
+        variable = f"HOLDFAST_{name.upper()}"
+        if text := environment.get(variable):
+            keywords[name] = option_from_text(name, text, where=variable)
+    if url is not None:
+        return Default(url, _checked(url, keywords, "HOLDFAST_URL"), "environment")
+    if path is not None:
+        if keywords:
+            variables = ", ".join(f"HOLDFAST_{name.upper()}" for name in keywords)
+            raise UsageError(
+                f"{variables} and HOLDFAST_CONFIG are both set: the options belong in the file, or set HOLDFAST_URL"
+            )
+        return _from_file(path, profile)
+    if profile is not None:
+        raise UsageError("HOLDFAST_PROFILE is set, but HOLDFAST_CONFIG does not name the file that defines it")
+    return Default(None, _checked(None, keywords, "HOLDFAST_*"), "embedded")
+
+
+def _from_file(path: str, profile: str | None) -> Default:
+    where = f"settings file {path!r} (HOLDFAST_CONFIG)"
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise UsageError(f"{where} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        # Not chained: a decoder may quote the line it failed on, and that line may hold a password.
+        position = str(error).rpartition("(at ")[2].rstrip(")") if "(at " in str(error) else "not UTF-8"
+        raise UsageError(f"{where} is not valid TOML ({position})") from None
+    profiles = table.pop("profiles", {})
+    chosen = table.pop("profile", None)
+    if profile is not None:
+        chosen = profile
+    if chosen is not None:
+        table |= _profile(profiles, chosen, where)
+    url = table.pop("url", None)
+    if url is None:
+        raise UsageError(f"{where} names no url; add url = '…'" + (" or choose a profile" if profiles else ""))
+    if not isinstance(url, str):
+        raise UsageError(f"{where}: url is not a text")
+    return Default(url, _checked(url, _from_toml(table, where), where), "file")
+
+
+def _profile(profiles: object, chosen: object, where: str) -> dict[str, Any]:
+    if not isinstance(profiles, dict) or not isinstance(chosen, str):
+        raise UsageError(f"{where}: a profile is chosen by its name and stands in a table [profiles.NAME]")
+    if chosen not in profiles:
+        raise UsageError(f"{where}: {parameters.unknown('profile', chosen, profiles.keys())}")
+    table = profiles[chosen]
+    if not isinstance(table, dict):
+        raise UsageError(f"{where}: profile {chosen!r} is not a table; write [profiles.{chosen}]")
+    return table
+
+
+def _from_toml(table: dict[str, Any], where: str) -> dict[str, Any]:
+    """Texts of our own options converted, as in a URL: "30s", "none"; TOML's own numbers and bools as they are."""
+    return {
+        name: option_from_text(name, value, where=where) if name in parameters.OWN and isinstance(value, str) else value
+        for name, value in table.items()
+    }
+
+
+def _checked(url: str | None, keywords: dict[str, Any], where: str) -> dict[str, Any]:
+    """Find faults here, where it can still be said what they stand in."""
+    try:
+        parse_target(url, keywords)
+    except (UsageError, InvalidName, ValueError, TypeError) as error:
+        raise UsageError(f"{where}: {error}") from None
+    return keywords
