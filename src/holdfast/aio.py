@@ -47,13 +47,20 @@ class _Body:
             self._cancelled = True
             self._task.cancel("the lock was lost")
 
-    def leave(self) -> None:
+    async def leave(self, error: BaseException | None) -> asyncio.CancelledError | None:
+        """From here on the body is not cancelled. A cancellation that was requested but not yet delivered strikes now, and
+        is returned: it must not hit the code after the block."""
         self._leaving = True
+        if self._cancelled and not isinstance(error, asyncio.CancelledError):
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError as late:
+                return late
+        return None
 
     def absorbed(self) -> bool:
         """Take back our own cancellation. False if somebody else wants the task cancelled too: then theirs goes first."""
-        if self._cancelled:
-            self._task.uncancel()
+        self._task.uncancel()
         return self._task.cancelling() <= self._before
 
     @property
@@ -105,7 +112,7 @@ class AsyncLease(BaseLease):
         """Give this handle back. Idempotent; from any task. Raises LockLost if it was lost, OutcomeUnknown if the engine
         could not be reached until the lease had run out. Cancelled: it is finished in the background."""
         if self._begin_release():
-            await self._hold.core.release(self._hold)
+            await self._give_back()
 
     async def __aenter__(self) -> Self:
         self.check()
@@ -122,14 +129,16 @@ class AsyncLease(BaseLease):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         body = self._bodies.pop()
-        body.leave()
         with self._hold.core.lock:
             self._hold.scopes.remove(body)
-        own = body.absorbed()
+        late = await body.leave(error)
+        ours = body.cancelled and body.absorbed()
         try:
             await self.release()
         except LockError as failure:
-            if error is None or (own and body.cancelled and isinstance(error, asyncio.CancelledError)):
+            if late is not None and not ours:
+                raise late from None
+            if error is None or (ours and isinstance(error, asyncio.CancelledError)):
                 raise failure from None
             self._annotate(error)
             if not isinstance(failure, LockLost):

@@ -125,7 +125,7 @@ class Lock(NotPortable):
             return None
 
     def __enter__(self) -> Lease:
-        return self._entered.push(BLOCKING.caller(), self.acquire(timeout=self._policy.timeout))
+        return self._entered.push(BLOCKING.caller(), self.acquire(timeout=self._policy.timeout).__enter__())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

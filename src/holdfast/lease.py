@@ -28,12 +28,14 @@ class NotPortable:
 class BaseLease(NotPortable):
     """What sync and async leases have in common: everything that does no I/O."""
 
-    __slots__ = ("__weakref__", "_hold", "_released")
+    __slots__ = ("__weakref__", "_hold", "_reason", "_released")
     _remedy = "it is this process's; to hand it over use detach() and attach()"
 
     def __init__(self, hold: Hold) -> None:
         self._released = False
+        self._reason: LossReason | None = None
         self._hold = hold
+        hold.handed_to(self)
         if hold.policy.on_lost is not None:
             self.on_lost(hold.policy.on_lost)
 
@@ -73,7 +75,12 @@ class BaseLease(NotPortable):
     @property
     def lost_reason(self) -> LossReason | None:
         """Why the lease was lost, or None. See CONTRACT: expired, unreachable, stolen, broken, session, max_hold, …"""
-        return None if self._released and self._hold.state is not states.State.LOST else self._hold.lost
+        return self._reason if self._released else self._hold.lost
+
+    @property
+    def released(self) -> bool:
+        """Whether this handle was given back. Other handles of the same hold may go on."""
+        return self._released
 
     def check(self) -> None:
         """Raise LockLost if lost, NotHeld if released. No I/O: cheap enough for every step of a loop."""
@@ -111,6 +118,13 @@ class BaseLease(NotPortable):
         first = not self._released
         self._released = True
         return first
+
+    async def _give_back(self) -> None:
+        try:
+            await self._hold.core.release(self._hold)
+        except LockLost as loss:
+            self._reason = loss.reason
+            raise
 
     def _for_renewal(self, ttl: float | None) -> tuple[Hold, float]:
         self.check()
@@ -194,7 +208,7 @@ class Lease(BaseLease):
         """Give this handle back. Idempotent; from any thread. Raises LockLost if it was lost, OutcomeUnknown if the engine
         could not be reached until the lease had run out."""
         if self._begin_release():
-            run(self._hold.core.release(self._hold))
+            run(self._give_back())
 
     def __enter__(self) -> Self:
         self.check()

@@ -110,11 +110,13 @@ class Acquisition:
             grant = await self._until_granted(claim)
             hold = core.begin_hold(grant, policy, watched=False)
         except LockError as error:
-            await self._clean_up(claim)
-            if isinstance(error, EngineUnavailable):
-                core.turn_away(policy)
-            else:
-                core.vacate(policy)
+            try:
+                await self._clean_up(claim)
+            finally:  # also if the clean-up is cancelled: a slot that nobody vacates would block the process for ever
+                if isinstance(error, EngineUnavailable):
+                    core.turn_away(policy)
+                else:
+                    core.vacate(policy)
             raise
         except BaseException:
             # Cancelled or interrupted, perhaps between request and reply: the claim may hold the lock, now or later.

@@ -53,8 +53,9 @@ class Core:
         self.disowned = False  #: it belongs to the parent process
         self.orphaned = False  #: the client object is garbage: end when nothing is held any more
         self._identity = str(uuid.uuid4())
+        self._number = random.Random(os.urandom(16)).getrandbits  # tells claims apart; the identity keeps strangers out
         self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
-        self._live: set[Grant] = set()
+        self._live: dict[Grant, None] = {}
         self._descriptions: dict[str, bytes] = {}
         self.watchdog = Watchdog(self, back, engine.session(back))
 
@@ -65,7 +66,7 @@ class Core:
         reserve = self.engine.reserves_tokens and not policy.fair and self.queue.waiting(policy.key)
         return Claim(
             policy.key,
-            f"{self._identity}:{int.from_bytes(os.urandom(8)) >> 1}",
+            f"{self._identity}:{self._number(63)}",
             policy.ttl,
             tokens=MAX_HANDOVERS + 1 if reserve else 1,
             fair=policy.fair,
@@ -124,7 +125,7 @@ class Core:
                 raise UsageError("this client is closed", name=policy.name)
             grant.hold = hold
             grant.policy = policy
-            self._live.add(grant)
+            self._live[grant] = None
             if policy.reentrant:
                 self._holds[policy.key, caller] = hold
             if not watched or hold.ends is not None:
@@ -168,7 +169,7 @@ class Core:
             grant.hold = None
             return heir
         self.watchdog.forget(grant)
-        self._live.discard(grant)
+        self._live.pop(grant, None)
         return None
 
     def drop_handle(self, hold: Hold) -> None:
@@ -180,9 +181,12 @@ class Core:
             heir = None
             if hold.state is states.State.HELD:
                 heir = self._end(hold)
-            if heir is None:
-                self._withdraw(hold.grant)
-                heir = self._vacate(hold)
+                if heir is None:
+                    self._withdraw(hold.grant)
+                    hold.state = states.step(hold.state, states.Event.GIVE_UP)
+                    heir = self._vacate(hold)
+            elif not self.closed:
+                self._withdraw(hold.grant)  # lost (so its slot is vacant already), but the engine may still have it
         hold.ring()
         if heir is not None:
             heir.event.set()
@@ -193,7 +197,7 @@ class Core:
             heir = self.queue.heir(grant, self.front.now())
             if heir is None:
                 self.watchdog.forget(grant)
-                self._live.discard(grant)
+                self._live.pop(grant, None)
                 self._withdraw(grant)
                 heir = self.queue.vacate(grant.claim.name)
         if heir is not None:
@@ -221,7 +225,7 @@ class Core:
         """An inherited grant that is of no use any more. Its slot stays with the caller."""
         with self.lock:
             self.watchdog.forget(grant)
-            self._live.discard(grant)
+            self._live.pop(grant, None)
             if grant.lost is None:
                 self._withdraw(grant)
 
@@ -265,7 +269,7 @@ class Core:
             if grant.lost is None:
                 grant.lost = reason
             self.watchdog.forget(grant)
-            self._live.discard(grant)
+            self._live.pop(grant, None)
             hold = grant.hold
         if hold is not None:
             self._lose(hold, reason)
@@ -278,7 +282,7 @@ class Core:
             hold.reason = reason
             self._forget_caller(hold)
             self.watchdog.forget(hold.grant)
-            self._live.discard(hold.grant)
+            self._live.pop(hold.grant, None)
             waiter = self._vacate(hold)
             listeners, hold.listeners = hold.listeners, []
             scope = hold.scopes[-1] if hold.scopes else None
@@ -378,4 +382,4 @@ class Core:
             hold = grant.hold
             if hold is not None and hold.state is states.State.HELD:
                 hold.state, hold.reason = states.State.LOST, "forked"
-        self._live = set()
+        self._live = {}

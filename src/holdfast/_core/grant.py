@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from holdfast._core.policy import Policy
 
 
+#: Grants in the order in which they came: a set's order would change from run to run, and a simulation could not be replayed.
+Bucket = dict["Grant", None]
+
+
 class Grant:
     """One claim that the engine granted. Passes from hold to hold when it is handed on inside the process.
 
@@ -32,7 +36,7 @@ class Grant:
         self.failing = False  #: the last renewal got no answer
         self.lost: LossReason | None = None
         self.hold: Hold | None = None  #: None while it is on its way from one local waiter to the next
-        self.bucket: set[Grant] | None = None  #: where the watchdog's timetable keeps it
+        self.bucket: Bucket | None = None  #: where the watchdog's timetable keeps it
 
     def draw_token(self) -> int:
         """The next token of the reserved block: larger than every one handed out before it."""

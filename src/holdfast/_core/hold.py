@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +14,13 @@ from holdfast.errors import LossReason
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
+
+
+class Handle(Protocol):
+    """A Lease, as far as its hold needs to know it."""
+
+    @property
+    def released(self) -> bool: ...
 
 
 class Scope(Protocol):
@@ -29,7 +37,7 @@ class Hold:
     flips the state; so a holder that was frozen learns of it with its first look.
     """
 
-    __slots__ = ("_loss", "caller", "core", "ends", "grant", "handles", "listeners", "policy", "reason", "scopes", "state", "token")
+    __slots__ = ("_leases", "_loss", "caller", "core", "ends", "grant", "handles", "listeners", "policy", "reason", "scopes", "state", "token")
 
     def __init__(self, core: Core, grant: Grant, policy: Policy, caller: Hashable, started: float) -> None:
         self.core = core
@@ -43,7 +51,19 @@ class Hold:
         self.ends = None if policy.max_hold is None else started + policy.max_hold
         self.listeners: list[Callable[[], None]] = []
         self.scopes: list[Scope] = []
+        self._leases: list[weakref.ref[Handle]] = []
         self._loss: Event | None = None
+
+    def handed_to(self, lease: Handle) -> None:
+        """One of the ``handles`` has become a Lease in the user's hands."""
+        if len(self._leases) > 2 * self.handles + 16:
+            self.in_use()  # drops those that were released: a long hold may be re-entered a million times
+        self._leases.append(weakref.ref(lease))
+
+    def in_use(self) -> bool:
+        """Whether any unreleased Lease exists. An interrupt may strike before the Lease does: nobody would release it."""
+        self._leases = [ref for ref in self._leases if (lease := ref()) is not None and not lease.released]
+        return bool(self._leases)
 
     @property
     def deadline(self) -> float:

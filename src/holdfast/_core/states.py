@@ -18,6 +18,8 @@ from typing import Final
 
 
 class State(enum.Enum):
+    __hash__ = object.__hash__  # members are singletons; the default hashes their names, in Python
+
     HELD = "held"
     RELEASING = "releasing"
     RELEASED = "released"
@@ -26,6 +28,8 @@ class State(enum.Enum):
 
 
 class Event(enum.Enum):
+    __hash__ = object.__hash__
+
     RELEASE = "release"  # the last handle was released, or the hold is handed on
     CONFIRM = "confirm"  # the engine has released it, or somebody else in the process has taken it over
     GIVE_UP = "give up"  # the engine could not be reached until the deadline

@@ -11,7 +11,7 @@ import heapq
 import math
 from typing import Final
 
-from holdfast._core.grant import Grant
+from holdfast._core.grant import Bucket, Grant
 
 _BUCKETS_PER_TTL: Final = 30
 
@@ -20,7 +20,7 @@ class Timetable:
     """Grants by due time."""
 
     def __init__(self) -> None:
-        self._buckets: dict[float, set[Grant]] = {}
+        self._buckets: dict[float, Bucket] = {}
         self._times: list[float] = []
 
     def add(self, grant: Grant, due: float, *, exact: bool = False) -> float:
@@ -31,16 +31,16 @@ class Timetable:
             due = math.floor(due / step) * step
         bucket = self._buckets.get(due)
         if bucket is None:
-            bucket = self._buckets[due] = set()
+            bucket = self._buckets[due] = {}
             heapq.heappush(self._times, due)
-        bucket.add(grant)
+        bucket[grant] = None
         grant.bucket = bucket
         return due
 
     def discard(self, grant: Grant) -> None:
         """Forget ``grant``. Its bucket stays until its time: a busy client must not wake the watchdog at each release."""
         if grant.bucket is not None:
-            grant.bucket.discard(grant)
+            grant.bucket.pop(grant, None)
             grant.bucket = None
 
     def next_time(self) -> float | None:

@@ -31,6 +31,7 @@ _log: Final = logging.getLogger("holdfast.watchdog")
 _LONGEST_SLEEP: Final = 1.0
 #: An idle watchdog is not woken by the next acquire, it looks by itself for this long: waking a thread costs more than a lock.
 _LINGER: Final = 5.0
+_NOW: Final = float("-inf")
 
 
 @dataclass(slots=True)
@@ -54,21 +55,18 @@ class Watchdog:
         self._timetable = Timetable()
         self._errands: list[Errand] = []
         self._abandoned: deque[Hold] = deque()
-        self._wakes_at = float("-inf")  # when it will look by itself; -inf: not started yet
+        self._wakes_at = _NOW  # when it will look by itself
         self._last_ttl = 0.0
+        self.started = False
         self.stopping = False
         self.stopped = core.front.event()
 
     # -- what the core tells it ------------------------------------------------------------------------------------
 
     def watch(self, grant: Grant, now: float) -> None:
-        """Look after a new grant."""
-        policy = grant.policy
+        """Look after a grant that was confirmed by a request sent at ``now``."""
         self._last_ttl = grant.ttl
-        if policy.renew:
-            due = self._timetable.add(grant, lease_time.renew_at(now, grant.ttl))
-        else:
-            due = self._timetable.add(grant, grant.deadline, exact=True)
+        due = self._timetable.add(grant, lease_time.renew_at(now, grant.ttl))
         hold = grant.hold
         if hold is not None and hold.ends is not None and hold.ends < due:
             due = self._timetable.add(grant, hold.ends, exact=True)
@@ -81,7 +79,7 @@ class Watchdog:
     def withdraw(self, claim: Claim, until: float) -> None:
         """Make sure in the background that ``claim`` holds nothing, now or later."""
         self._errands.append(Errand(claim, until))
-        self._look_by(float("-inf"))
+        self._look_by(_NOW)
 
     def abandoned(self, hold: Hold) -> None:
         """A handle became garbage unreleased. Called from ``__del__``: no lock, no I/O."""
@@ -95,15 +93,11 @@ class Watchdog:
     def stop(self) -> None:
         """Run the errands once more, then end."""
         self.stopping = True
-        self._look_by(float("-inf"))
-
-    @property
-    def started(self) -> bool:
-        return self._wakes_at != float("-inf")
+        self._look_by(_NOW)
 
     def _look_by(self, due: float) -> None:
         if not self.started:
-            self._wakes_at = self._runtime.now()
+            self.started = True
             self._runtime.spawn(self.run, "holdfast-watchdog")
         elif due < self._wakes_at:
             self._wakes_at = due
@@ -135,7 +129,7 @@ class Watchdog:
                 due.append(next_time)
             busy = bool(due)
             wake = min(due, default=now + max(_LINGER, self._last_ttl))
-            if self.stopping or self._core.orphaned or self._abandoned:
+            if self.stopping or self._abandoned or (self._core.orphaned and not busy):
                 wake = now
             elif busy:
                 wake = min(wake, now + _LONGEST_SLEEP)
@@ -156,7 +150,7 @@ class Watchdog:
             if suspects:
                 due.extend(self._take_suspects(suspects, due))
         await self._run_errands()
-        await self._renew(self._still_believed(due))
+        await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
 
     def _take_suspects(self, suspects: Suspects, due: list[Grant]) -> list[Grant]:
         known = set(due)
@@ -182,6 +176,21 @@ class Watchdog:
             else:
                 renewable.append(grant)
         return renewable
+
+    def _to_be_renewed(self, grant: Grant) -> bool:
+        """Not if nobody can release it any more; nor if it is to end by itself: then look again when it does."""
+        hold = grant.hold
+        if hold is not None and not hold.in_use():
+            # A loss, not a release: should its caller only have been frozen for very long, it is told.
+            self._core.lose_grant(grant, "expired")
+            self._core.withdraw(grant.claim)
+            return False
+        if grant.policy.renew:
+            return True
+        with self._core.lock:
+            if self._core.tracks(grant):
+                self._timetable.add(grant, grant.deadline if hold is None else hold.deadline, exact=True)
+        return False
 
     async def _renew(self, grants: list[Grant]) -> None:
         batches: dict[float, list[Grant]] = {}

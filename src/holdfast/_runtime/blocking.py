@@ -77,9 +77,12 @@ class BlockingEvent:
 class BlockingWakeup:
     """A bell made of a pipe: ringing it is one non-blocking write, so it is safe in ``__del__`` and signal handlers."""
 
-    __slots__ = ("_read", "_write")
+    __slots__ = ("_lock", "_read", "_write")
 
     def __init__(self) -> None:
+        # Re-entrant, so that ``__del__`` may ring while its own thread is in here; it keeps ``set`` from writing to a
+        # descriptor that ``close`` has just given back to the system.
+        self._lock = threading.RLock()
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -88,26 +91,31 @@ class BlockingWakeup:
         return self._read
 
     def set(self) -> None:
-        try:
-            os.write(self._write, b"!")
-        except (BlockingIOError, OSError):
-            pass  # full: it is ringing already; closed: nobody sleeps here any more
+        with self._lock:
+            if self._write >= 0:  # closed: nobody sleeps here any more
+                try:
+                    os.write(self._write, b"!")
+                except BlockingIOError:
+                    pass  # full: it is ringing already
 
     def clear(self) -> None:
         try:
             while len(os.read(self._read, 4096)) == 4096:
                 pass
-        except (BlockingIOError, OSError):
+        except BlockingIOError:
             pass
 
     async def wait(self, until: float | None) -> bool:
         return await BLOCKING.readable((self._read,), until)
 
     def close(self) -> None:
-        read, write, self._read, self._write = self._read, self._write, -1, -1
-        for fd in (read, write):
-            if fd >= 0:
-                os.close(fd)
+        with self._lock:
+            read, write, self._read, self._write = self._read, self._write, -1, -1
+            for fd in (read, write):
+                if fd >= 0:
+                    os.close(fd)
+
+    __del__ = close
 
 
 class _Dispatcher:
