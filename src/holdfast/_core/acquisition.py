@@ -167,7 +167,8 @@ class Acquisition:
         timeout = lease_time.request_timeout(self._core.options.request_timeout, self._policy.ttl)
         if now is None or self._deadline is None or not self._timeout:
             return timeout
-        return min(timeout, max(self._deadline - now, _LAST_LOOK))
+        # Half of what is left: a reply lost in a black hole must leave time to ask again.
+        return min(timeout, max((self._deadline - now) / 2, _LAST_LOOK))
 
     async def _bear(self, failure: RequestFailed, claim: Claim, sent: float) -> None:
         """Pause before the next try, or give up: unreachable is not busy."""
@@ -176,7 +177,7 @@ class Acquisition:
         limit = since + options.unavailable_after
         if self._deadline is not None:
             # "One try" still means one answer: a reply that was lost is asked for again.
-            limit = min(limit, self._deadline if self._timeout else since + self._request_timeout(None))
+            limit = min(limit, self._deadline if self._timeout else since + 2 * self._request_timeout(None))
         now = front.now()
         if now >= limit:
             raise self._unavailable(claim, now - since) from failure

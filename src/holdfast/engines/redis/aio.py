@@ -1,0 +1,217 @@
+"""The asyncio channel: one multiplexed connection for all tasks of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hiredis import ReplyError
+
+from holdfast._runtime import clock
+from holdfast._runtime.base import Wakeup
+from holdfast.engines.base import RequestFailed, Suspects
+from holdfast.engines.redis import pushes
+from holdfast.engines.redis.channel import Argument, Script
+from holdfast.engines.redis.handshake import open_transport
+from holdfast.engines.redis.pipe import Pipe
+from holdfast.engines.redis.requests import call_by_digest, call_by_source, checked, is_unknown_script, pack
+from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.watch import BaseWatch, Way
+
+#: The loop's clock stands still while the machine is suspended: look at the clock of belief this often.
+_SLICE: Final = 1.0
+
+
+class AsyncioChannel:
+    """Belongs to the event loop of its first request."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._pipe: Pipe | None = None
+        self._connecting: asyncio.Task[Pipe] | None = None
+        self._closed = False
+        self._listeners: dict[bytes, set[AsyncioWatch]] = {}  # key or channel -> who waits for a word of it
+        self.way: Way | None = None
+
+    # -- the port --------------------------------------------------------------------------------------------------
+
+    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+        pipe = self._pipe
+        if pipe is None or pipe.lost:
+            started = time.monotonic()
+            pipe = await self.open(timeout)
+            timeout = max(timeout - (time.monotonic() - started), 0.001)
+        reply = await pipe.send(call_by_digest(script, keys, args), timeout)
+        if reply.__class__ is ReplyError:
+            if is_unknown_script(reply):
+                reply = await pipe.send(call_by_source(script, keys, args), timeout)
+            return checked(reply)
+        return reply
+
+    async def command(self, args: Sequence[Argument], timeout: float) -> Any:
+        pipe = await self.open(timeout)
+        return checked(await pipe.send(pack(tuple(args)), timeout))
+
+    def watch(self) -> AsyncioWatch:
+        return AsyncioWatch(self)
+
+    async def run_guarded(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+        # The watchdog, which needs a guard, is a thread in both colours; here only single leases are renewed.
+        return await self.run(script, keys, args, timeout)
+
+    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+        raise NotImplementedError("the watchdog runs on a thread, with a blocking channel")
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        task, self._connecting = self._connecting, None
+        if task is not None and task.get_loop() is loop:
+            task.cancel()
+            await asyncio.wait((task,))
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            await pipe.close() if pipe.loop is loop else pipe.forget()
+
+    def after_fork_in_child(self) -> None:
+        """Close what was inherited, without a word on it."""
+        self._closed = True
+        if self._pipe is not None:
+            self._pipe.forget()
+
+    # -- connecting ------------------------------------------------------------------------------------------------
+
+    async def open(self, timeout: float) -> Pipe:
+        """The connection. All who need it while it is being made wait for the same attempt."""
+        pipe = self._pipe
+        if pipe is not None and not pipe.lost:
+            return pipe
+        if self._closed:
+            raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
+        task = self._connecting
+        if task is None:
+            # A task of its own: the caller that happened to come first may be cancelled.
+            task = self._connecting = asyncio.get_running_loop().create_task(self._connect(timeout))
+            task.add_done_callback(_retrieve)
+        await asyncio.wait((task,), timeout=timeout)
+        if not task.done():
+            raise RequestFailed(f"{self._settings.address}: not connected in time", may_have_happened=False)
+        if task.cancelled():
+            raise RequestFailed(f"{self._settings.address}: this session was closed", may_have_happened=False)
+        error = task.exception()
+        if error is None:
+            return task.result()
+        if isinstance(error, RequestFailed):  # a new one for each caller: tracebacks grow on shared ones
+            raise RequestFailed(str(error), may_have_happened=False) from error
+        raise type(error)(str(error)) from error
+
+    async def _connect(self, timeout: float) -> Pipe:
+        try:
+            writer = await open_transport(self._settings, timeout)
+            self._pipe = Pipe(writer, self._settings.address, self._on_push)
+            return self._pipe
+        finally:
+            self._connecting = None
+
+    # -- pushes ----------------------------------------------------------------------------------------------------
+
+    def listen(self, word: bytes, watch: AsyncioWatch) -> None:
+        """Tell ``watch`` of ``word``."""
+        self._listeners.setdefault(word, set()).add(watch)
+
+    def unlisten(self, word: bytes, watch: AsyncioWatch) -> bool:
+        """The opposite; whether it was the last."""
+        listeners = self._listeners[word]
+        listeners.discard(watch)
+        if listeners:
+            return False
+        del self._listeners[word]
+        return True
+
+    def _on_push(self, push: Sequence[Any]) -> None:
+        words = pushes.words(push)
+        for word in list(self._listeners) if words is None else words:
+            for watch in self._listeners.get(word, ()):
+                watch.wake()
+
+
+def _retrieve(task: asyncio.Task[Pipe]) -> None:
+    """Look at the outcome: if every caller was cancelled meanwhile, asyncio would complain that nobody did."""
+    if not task.cancelled():
+        task.exception()
+
+
+class AsyncioWatch(BaseWatch[Pipe]):
+    """Listens on the shared connection."""
+
+    def __init__(self, channel: AsyncioChannel) -> None:
+        super().__init__(channel)
+        self._channel = channel
+        self._word: bytes | None = None
+        self._subscribed: Pipe | None = None
+        self._heard = False
+        self._sleeper: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        self._heard = True
+        sleeper = self._sleeper
+        if sleeper is not None and not sleeper.done():
+            sleeper.set_result(None)
+
+    def close(self) -> None:
+        word, self._word = self._word, None
+        pipe, self._subscribed = self._subscribed, None
+        if word is not None and self._channel.unlisten(word, self) and pipe is not None and not pipe.lost:
+            # Nobody waits for the answer: a request whose future is done already.
+            pipe.send(pack(("UNSUBSCRIBE", word)), self._timeout).cancel()
+
+    async def _line(self, timeout: float) -> Pipe:
+        return await self._channel.open(timeout)
+
+    def _expect(self, line: Pipe, word: bytes) -> None:
+        self._heard = False
+        if self._word != word:
+            self.close()
+            self._word = word
+            self._channel.listen(word, self)
+
+    def _subscribe(self, line: Pipe, channel: bytes) -> bool:
+        self._heard = False
+        if self._word == channel and self._subscribed is line:
+            return False
+        self.close()
+        self._word, self._subscribed = channel, line
+        # Others may have subscribed already, on this connection or on one that is lost: once more does no harm.
+        self._channel.listen(channel, self)
+        return True
+
+    def _is_lost(self, line: Pipe) -> bool:
+        return line.lost
+
+    async def _ask(self, line: Pipe, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
+        return await line.ask(commands, timeout)
+
+    async def _hear(self, until: float) -> bool:
+        loop = asyncio.get_running_loop()
+        while not self._heard:
+            left = min(until - clock.now(), _SLICE)
+            if left <= 0:
+                return False
+            self._sleeper = loop.create_future()
+            timer = loop.call_later(left, _settle, self._sleeper)
+            try:
+                await self._sleeper
+            finally:
+                timer.cancel()
+                self._sleeper = None
+        return True
+
+
+def _settle(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

@@ -1,0 +1,66 @@
+"""The Redis engine on a single server: settings, guarantees, and a session for each runtime."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Final
+
+from holdfast._runtime.base import Runtime
+from holdfast._runtime.blocking import BlockingRuntime
+from holdfast.engines.base import Guarantees
+from holdfast.engines.redis import keys, settings
+from holdfast.engines.redis.aio import AsyncioChannel
+from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.session import RedisSession
+
+_TOKEN_TTL: Final = 30 * 86400.0
+
+_GUARANTEES: Final = Guarantees(
+    cross_process=True,
+    cross_host=True,
+    fair=True,
+    fencing=True,
+    survives_restart=False,
+    survives_failover=False,
+    needs_clocks="the server's must not step forward (leases would end early there), the client's must keep its rate",
+    loss_bound="until the push or the next renewal, a third of the ttl, after eviction, FLUSHALL, a restart without disk "
+    "or a step of the server's clock; after a manual failover until the old master is out of reach",
+)
+
+
+class RedisEngine:
+    """See :class:`holdfast.engines.base.Engine`."""
+
+    scheme = "redis"
+    guarantees = _GUARANTEES
+    reserves_tokens = True
+
+    def __init__(self, server: settings.Settings, token_ttl: float | None) -> None:
+        self._server = server
+        self._token_ttl = token_ttl
+        self._channels: weakref.WeakSet[BlockingChannel | AsyncioChannel] = weakref.WeakSet()
+
+    def validate_name(self, name: str) -> None:
+        keys.validate(name)
+
+    def session(self, runtime: Runtime) -> RedisSession:
+        blocking = isinstance(runtime, BlockingRuntime)
+        channel = BlockingChannel(self._server) if blocking else AsyncioChannel(self._server)
+        self._channels.add(channel)
+        return RedisSession(channel, runtime, self._token_ttl)
+
+    def after_fork_in_child(self) -> None:
+        channels, self._channels = list(self._channels), weakref.WeakSet()
+        for channel in channels:
+            channel.after_fork_in_child()
+
+    def __repr__(self) -> str:
+        return f"<redis engine {self._server.address}>"
+
+
+def connect(target: Any, options: dict[str, Any]) -> RedisEngine:
+    """The engine for a redis://, rediss:// or unix:// URL or for a client of redis-py. Does no I/O."""
+    keywords = dict(options)
+    token_ttl = keywords.pop("token_ttl", _TOKEN_TTL)
+    server = settings.from_url(target, keywords) if isinstance(target, str) else settings.from_client(target)
+    return RedisEngine(server, token_ttl)

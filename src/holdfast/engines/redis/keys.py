@@ -1,0 +1,87 @@
+"""The keys of a lock, on Redisson's wire format. Pure.
+
+The lock itself is a hash at the raw name; everything beside it is found by Redisson's prefix rule, quirks included:
+``{`` *anywhere* in the name makes it ``prefix:name``, else it is ``prefix:{name}``, so that all keys share a slot.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from holdfast.errors import InvalidName
+
+OWNER: Final = "holdfast_owner"
+#: A lock of such a name would be the side key of another lock, ours or Java's.
+_RESERVED: Final = (
+    "holdfast_lock:",
+    "holdfast_owner:",
+    "holdfast_probe:",
+    "holdfast_queue:",
+    "redisson_lock__channel:",
+    "redisson_lock_queue:",
+    "redisson_lock_timeout:",
+    "redisson_lock_token:",
+    "redisson_unlock_latch:",
+)
+#: Redis' glob: these characters mean something in a pattern.
+_GLOB: Final = str.maketrans({character: f"\\{character}" for character in "*?[]\\"})
+
+
+def prefixed(prefix: str, name: str) -> str:
+    """Redisson's rule for the key of ``prefix`` beside ``name``."""
+    return f"{prefix}:{name}" if "{" in name else f"{prefix}:{{{name}}}"
+
+
+class Keys:
+    """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
+
+    __slots__ = ("acquire", "channel", "gone", "inspect", "metadata", "name", "queue", "release", "renew", "token")
+
+    def __init__(self, name: str) -> None:
+        self.name = name  #: hash: owner -> count
+        self.token = prefixed("redisson_lock_token", name)  #: the fencing counter, Redisson's RFencedLock
+        self.metadata = prefixed(OWNER, name)  #: token, time and description of the present grant; the lock's TTL
+        self.queue = prefixed("holdfast_queue", name)  #: list of waiters
+        self.gone = prefixed("holdfast_lock", name) + ":gone:"  #: + owner: tombstone of a claim
+        self.channel = prefixed("redisson_lock__channel", name)  #: where a release is published
+        self.acquire = (name, self.token, self.metadata, self.queue)
+        self.inspect = self.acquire
+        self.release = (name, self.metadata)
+        self.renew = (name, self.metadata, self.token)
+
+    def waiter(self, waiter: str) -> str:
+        """The key that is there as long as ``waiter`` is. Scripts build it the same way, from the queue's key."""
+        return f"{self.queue}:{waiter}"
+
+
+@lru_cache(maxsize=4096)
+def keys_of(name: str) -> Keys:
+    """The keys of the lock ``name``."""
+    return Keys(name)
+
+
+def validate(name: str) -> None:
+    """Refuse a name whose lock would be another lock's side key."""
+    for prefix in _RESERVED:
+        if name.startswith(prefix):
+            raise InvalidName(
+                f"names that begin with {prefix!r} are keys of locks, not locks; use namespace=", name=name
+            )
+
+
+def is_side_key(key: str) -> bool:
+    """Whether ``key`` cannot be a lock's own."""
+    return key.startswith(_RESERVED)
+
+
+def pattern(prefix: str) -> str:
+    """A glob that finds the metadata keys of all names beginning with ``prefix``, and some others."""
+    return f"{OWNER}:*{prefix.translate(_GLOB)}*" if prefix else f"{OWNER}:*"
+
+
+def names_of(metadata: str) -> tuple[str, ...]:
+    """The names whose metadata key this is. Two, where the prefix rule cannot tell ``x`` from ``{x}``."""
+    name = metadata[len(OWNER) + 1 :]
+    inner = name[1:-1]
+    return (inner, name) if name == f"{{{inner}}}" and inner and "{" not in inner else (name,)

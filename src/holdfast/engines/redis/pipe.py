@@ -1,0 +1,147 @@
+"""One multiplexed connection on an event loop: requests of many tasks, written together and answered in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+import hiredis
+
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.channel import Argument
+from holdfast.engines.redis.handshake import reset_on_close
+from holdfast.engines.redis.pushes import CONFIRMATIONS
+from holdfast.engines.redis.requests import pack
+
+_NOTHING: Final = object()
+
+
+class Pipe(asyncio.Protocol):
+    """Requests are written once per turn of the loop; the n-th reply belongs to the n-th request.
+
+    A caller that is cancelled leaves its request behind: the reply is read and dropped, and the order stays right. If
+    any request gets no reply in time, or the connection ends, all that wait fail together and the connection is reset.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter, address: str, on_push: Callable[[Sequence[Any]], None]) -> None:
+        # The writer is kept only because its finaliser would close the transport.
+        self._writer: asyncio.StreamWriter | None = writer
+        self._transport = cast(asyncio.Transport, writer.transport)
+        self._address = address
+        self._on_push = on_push
+        self.loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader(notEnoughData=_NOTHING)
+        self._outgoing: list[bytes] = []
+        # For each request: where its answer goes, how many replies make it up, and when it counts as lost.
+        self._pending: deque[tuple[asyncio.Future[Any], int, float]] = deque()
+        self._partial: list[Any] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed: asyncio.Future[None] = self.loop.create_future()
+        self.lost = False
+        self.tracking = False  #: CLIENT TRACKING is on
+        self._transport.set_protocol(self)
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def send(self, packed: bytes, timeout: float, replies: int = 1) -> asyncio.Future[Any]:
+        """Send packed requests together; the reply (which may be a ``hiredis.ReplyError``), or the list of them."""
+        loop = self.loop
+        future: asyncio.Future[Any] = loop.create_future()
+        if self.lost:
+            future.set_exception(RequestFailed(f"{self._address}: connection lost", may_have_happened=False))
+            return future
+        if not self._outgoing:
+            loop.call_soon(self._flush)
+        self._outgoing.append(packed)
+        deadline = loop.time() + timeout
+        self._pending.append((future, replies, deadline))
+        timer = self._timer
+        if timer is None or deadline < timer.when():
+            if timer is not None:
+                timer.cancel()
+            self._timer = loop.call_at(deadline, self._check_deadlines)
+        return future
+
+    async def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
+        """Send ``commands`` with nothing between them; all their replies."""
+        packed = b"".join([pack(tuple(command)) for command in commands])
+        answer = await self.send(packed, timeout, len(commands))
+        return answer if len(commands) > 1 else [answer]
+
+    def _flush(self) -> None:
+        if not self.lost:
+            self._transport.write(b"".join(self._outgoing))
+        self._outgoing.clear()
+
+    def _check_deadlines(self) -> None:
+        # One timer for all, set again when it fires: most requests are long answered by then.
+        self._timer = None
+        if not self._pending:
+            return
+        earliest = min(deadline for _, _, deadline in self._pending)
+        if earliest <= self.loop.time():
+            self.abort("no reply in time")
+        else:
+            self._timer = self.loop.call_at(earliest, self._check_deadlines)
+
+    # -- replies ---------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        pending, gets = self._pending, self._reader.gets
+        self._reader.feed(data)
+        try:
+            while (reply := gets()) is not _NOTHING:
+                if reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
+                    self._on_push(reply)
+                    continue
+                future, replies, _ = pending[0]
+                if replies > 1:
+                    self._partial.append(reply)
+                    if len(self._partial) < replies:
+                        continue
+                    reply, self._partial = self._partial, []
+                pending.popleft()
+                if not future.done():
+                    future.set_result(reply)
+        except (hiredis.ProtocolError, IndexError) as error:  # IndexError: a reply that nobody asked for
+            self.abort(f"protocol error: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"connection lost: {exc}" if exc is not None else "closed by the server")
+        self._writer = None
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def abort(self, reason: str) -> None:
+        """Reset the connection; everybody who waits fails with ``reason``."""
+        reset_on_close(self._transport.get_extra_info("socket"))
+        self._transport.abort()
+        self._fail(reason)
+
+    async def close(self) -> None:
+        """Close and wait until it is closed: a loop that ends with an open transport complains."""
+        self.abort("closed")
+        await asyncio.shield(self._closed)
+
+    def forget(self) -> None:
+        """Close the bare descriptor: after a fork (the loop stayed in the parent), or after the loop's own end."""
+        self.lost = True
+        sock = getattr(self._transport.get_extra_info("socket"), "_sock", None)
+        if sock is not None:
+            sock.close()
+
+    def _fail(self, reason: str) -> None:
+        if self.lost:
+            return
+        self.lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._pending:
+            future, _, _ = self._pending.popleft()
+            if not future.done():
+                future.set_exception(RequestFailed(f"{self._address}: {reason}", may_have_happened=True))
+        self._on_push((b"invalidate", None))  # whoever waits for a push shall look for himself

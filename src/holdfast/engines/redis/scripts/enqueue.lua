@@ -1,0 +1,41 @@
+-- Stand in line, and learn whom to watch.
+--
+-- KEYS     1 queue  2 key of this waiter
+-- ARGV     1 waiter  2 ttl of a waiter's key, ms  3 ttl of the queue, ms  4 '1': join, else only look
+--          5 how many at the front watch the lock itself
+-- Returns  -1: no longer in line (the waiter's key ran out): join again under a new id. 0: watch the lock.
+--          Text: watch this waiter, the live one in front.
+--
+-- Idempotent: a repeated join finds the waiter's key. A waiter is alive while its key is; the dead in front are dropped,
+-- some at a time. An id never joins twice: a waiter must not end up watching one that re-queued behind it.
+-- The key is refreshed rarely: each refresh is a write, and wakes whoever watches it.
+local queue, me = KEYS[1], ARGV[1]
+local left = redis.call('PTTL', KEYS[2])
+if left == -2 then
+    if ARGV[4] ~= '1' then
+        redis.call('LREM', queue, 1, me)
+        return -1
+    end
+    redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
+    redis.call('RPUSH', queue, me)
+    redis.call('PEXPIRE', queue, ARGV[3])
+elseif left < tonumber(ARGV[2]) / 2 then
+    redis.call('PEXPIRE', KEYS[2], ARGV[2])
+    redis.call('PEXPIRE', queue, ARGV[3])
+end
+
+local place = redis.call('LPOS', queue, me)
+if not place then
+    -- The queue was deleted under its waiters: they all stand at its end again.
+    place = redis.call('RPUSH', queue, me) - 1
+    redis.call('PEXPIRE', queue, ARGV[3])
+end
+local front = tonumber(ARGV[5])
+for _ = 1, 100 do
+    if place < front then return 0 end
+    local ahead = redis.call('LINDEX', queue, place - 1)
+    if redis.call('EXISTS', queue .. ':' .. ahead) == 1 then return ahead end
+    redis.call('LREM', queue, 1, ahead)
+    place = place - 1
+end
+return 0

@@ -1,0 +1,33 @@
+-- Extend the leases of many claims.
+--
+-- KEYS     for each claim: lock, holder's metadata, fencing counter
+-- ARGV     1 ttl ms  2 ttl of the counters, ms (0: leave them)  3… owner of each claim
+-- Returns  for each claim: 1 extended; 0 nobody holds the lock; -1 somebody else does, or the key is of another type.
+--
+-- Idempotent. Never shortens, never creates: a claim that is not there is told so, and nothing is written for it.
+-- Every lock is read last: on a connection that tracks what it reads, a write after the read would end the tracking.
+local ttl, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
+local found = {}
+for i = 1, #ARGV - 2 do
+    local lock, metadata, counter = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+    local held = redis.pcall('HEXISTS', lock, ARGV[i + 2])
+    if held == 1 then
+        if redis.call('PTTL', lock) < ttl then
+            redis.call('PEXPIRE', lock, ARGV[1])
+            redis.call('PEXPIRE', metadata, ARGV[1])
+        end
+        if keep > 0 then
+            local left = redis.call('PTTL', counter)
+            if left >= 0 and left < keep then redis.call('PEXPIRE', counter, ARGV[2]) end
+        end
+        found[i] = 1
+    elseif held == 0 then
+        found[i] = -redis.call('EXISTS', lock)
+    elseif string.find(held.err, 'WRONGTYPE', 1, true) then
+        found[i] = -1
+    else
+        return held
+    end
+end
+for i = 1, #found do redis.call('EXISTS', KEYS[3 * i - 2]) end
+return found

@@ -1,0 +1,34 @@
+-- Put before the scripts that issue fencing tokens.
+--
+-- raise_counter(key, tokens, keep) reserves a block of tokens. Returns its last as text, and the server's time as text;
+-- or nil and an error reply, before anything was written.
+-- counter := max(last + 1, server TIME in microseconds) + tokens - 1. The time lets the counter survive its own loss
+-- (FLUSHALL, DEL, expiry, a restart without disk): what comes after is still larger than what came before.
+-- keep: ttl in ms, as text; '0' for none. A counter without a ttl is Java's and never gets one: once it had run out, Java's
+-- INCR would start again at 1.
+-- The number is written by %.0f: Lua's own conversion would write 1.79e+15, which no INCR could read.
+local function raise_counter(key, tokens, keep)
+    local last = redis.call('GET', key)
+    local time = redis.call('TIME')
+    local token = time[1] * 1000000 + time[2]
+    if last then
+        local following = (tonumber(last) or 0/0) + 1  -- 0/0: what is not a number must not pass for a small one
+        if not (token >= following) then token = following end
+    end
+    token = token + tokens - 1
+    if not (token < 9007199254740992) then
+        return nil, redis.error_reply('HOLDFAST the fencing counter is not a number, or has reached 2^53')
+    end
+    token = string.format('%.0f', token)
+    if last and keep ~= '0' then
+        local left = redis.call('PTTL', key)
+        if left < 0 then keep = '0' elseif left > tonumber(keep) then keep = left end
+    end
+    if keep == '0' then
+        redis.call('SET', key, token)
+    else
+        redis.call('SET', key, token, 'PX', keep)
+    end
+    return token, time[1] .. '.' .. string.sub('00000' .. time[2], -6)
+end
+

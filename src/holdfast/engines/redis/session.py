@@ -1,0 +1,164 @@
+"""The Redis engine at work: each operation is one script. Written once, on a channel and a runtime."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from holdfast._runtime.base import Runtime, Wakeup
+from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
+from holdfast.engines.redis import metadata, scripts
+from holdfast.engines.redis.channel import Channel
+from holdfast.engines.redis.contender import RedisContender
+from holdfast.engines.redis.keys import is_side_key, keys_of, names_of, pattern
+from holdfast.engines.redis.replies import WrongType
+from holdfast.errors import EngineRefused, UsageError
+
+#: Renewed by one script: a longer one would keep the server from everybody else for too long.
+_CHUNK: Final = 200
+_SCAN_COUNT: Final = 500
+#: A tombstone outlives any duplicate of its claim, and the claim's own lease.
+_TOMBSTONE: Final = 60.0
+
+_FOUND: Final = {1: Found.OURS, 0: Found.GONE, -1: Found.STOLEN}
+
+
+class RedisSession:
+    """See :class:`holdfast.engines.base.Session`. ``token_ttl`` in seconds; None: fencing counters never expire."""
+
+    def __init__(self, channel: Channel, runtime: Runtime, token_ttl: float | None) -> None:
+        self._channel = channel
+        self._runtime = runtime
+        self._token_ttl = 0 if token_ttl is None else math.ceil(token_ttl * 1000)
+
+    async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
+        if claim.replicas:
+            raise UsageError("replicas= is not available on a single Redis server yet", name=claim.name)
+        keys = keys_of(claim.name)
+        names: tuple[str, ...] = (*keys.acquire, keys.gone + claim.owner)
+        args: tuple[str | bytes | int, ...] = (
+            claim.owner,
+            math.ceil(claim.ttl * 1000),
+            claim.tokens,
+            claim.description,
+            self._token_ttl,
+            1 if claim.fair or claim.polite else 0,
+        )
+        waiter = claim.waiter
+        if waiter is not None:
+            names += (keys.waiter(waiter),)
+            args += (waiter,)
+        try:
+            reply = await self._channel.run(scripts.ACQUIRE, names, args, timeout)
+        except WrongType as error:
+            raise await self._foreign(claim.name, timeout) from error
+        if reply.__class__ is int:
+            return Busy(reply / 1000.0 if reply >= 0 else None)
+        claim.waiter = None  # the script has removed it
+        return Granted(int(reply))
+
+    def contender(self, claim: Claim, timeout: float) -> RedisContender:
+        return RedisContender(self._channel, self._runtime, claim, keys_of(claim.name), timeout)
+
+    async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
+        answers: list[Found | RequestFailed] = []
+        for start in range(0, len(claims), _CHUNK):
+            chunk = claims[start : start + _CHUNK]
+            try:
+                answers += await self._renew(chunk, ttl, timeout)
+            except (RequestFailed, EngineRefused) as error:
+                # One server: what this chunk met, the next would meet too, after another time-out.
+                failure = error if isinstance(error, RequestFailed) else _unrenewed(error)
+                return answers + [failure] * (len(claims) - start)
+        return answers
+
+    async def _renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> list[Found]:
+        names = [key for claim in claims for key in keys_of(claim.name).renew]
+        args: list[str | int] = [math.ceil(ttl * 1000), self._token_ttl, *(claim.owner for claim in claims)]
+        reply: list[int] = await self._channel.run_guarded(scripts.RENEW, names, args, timeout)
+        return [_FOUND[found] for found in reply]
+
+    async def release(self, claim: Claim, timeout: float) -> Found:
+        keys = keys_of(claim.name)
+        args = (claim.owner, keys.channel, _tombstone_ms(claim) if claim.unresolved else 0)
+        names = (*keys.release, keys.gone + claim.owner)
+        try:
+            return _FOUND[await self._channel.run(scripts.RELEASE, names, args, timeout)]
+        except WrongType as error:
+            raise await self._foreign(claim.name, timeout) from error
+
+    async def withdraw(self, claim: Claim, timeout: float) -> Found:
+        keys, waiter = keys_of(claim.name), claim.waiter
+        names: tuple[str, ...] = (*keys.release, keys.gone + claim.owner)
+        args: tuple[str | int, ...] = (claim.owner, keys.channel, _tombstone_ms(claim))
+        if waiter is not None:
+            names += (keys.queue, keys.waiter(waiter))
+            args += (waiter,)
+        try:
+            return _FOUND[await self._channel.run(scripts.RELEASE, names, args, timeout)]
+        except WrongType as error:
+            raise await self._foreign(claim.name, timeout) from error
+
+    async def inspect(self, name: str, timeout: float) -> LockState:
+        try:
+            reply = await self._channel.run(scripts.INSPECT, keys_of(name).inspect, (), timeout)
+        except WrongType as error:
+            raise await self._foreign(name, timeout) from error
+        return metadata.lock_state(name, reply)
+
+    async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
+        """Names that are held through holdfast, found by their metadata. Java's plain locks have none and are not
+        found: nothing tells their hashes from other hashes. ``inspect`` sees them all the same."""
+        cursor, seen = b"0", set[str]()  # SCAN may return a key more than once
+        while True:
+            scan = ("SCAN", cursor, "MATCH", pattern(prefix), "COUNT", _SCAN_COUNT)
+            cursor, found = await self._channel.command(scan, timeout)
+            for key in found:
+                for name in names_of(key.decode("utf-8", "replace")):
+                    if name in seen or not name.startswith(prefix):
+                        continue
+                    seen.add(name)
+                    if await self._channel.command(("EXISTS", name), timeout):
+                        yield name
+            if cursor == b"0":
+                return
+
+    async def break_(self, name: str, timeout: float) -> bool:
+        keys = keys_of(name)
+        try:
+            held = await self._channel.run(
+                scripts.BREAK, (name, keys.token, keys.metadata), (keys.channel, self._token_ttl), timeout
+            )
+        except WrongType as error:
+            raise await self._foreign(name, timeout) from error
+        return bool(held)
+
+    async def ping(self, timeout: float) -> None:
+        await self._channel.run(scripts.PING, (), (), timeout)
+
+    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+        suspects = await self._channel.doze(until, wakeup)
+        return suspects if suspects == ALL_NAMES else {key for key in suspects if not is_side_key(key)}
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def _foreign(self, name: str, timeout: float) -> EngineRefused:
+        """The sentence about a key of another type: a string is redis-py's lock, most often."""
+        kind: Any = await self._channel.command(("TYPE", name), timeout)
+        kind = kind.decode() if isinstance(kind, bytes) else "value of another type"
+        where = f"key {name!r}" if kind not in ("hash", "none") else f"a key beside {name!r}"
+        kind = kind if kind not in ("hash", "none") else "value of another type"
+        return EngineRefused(f"{where} holds a {kind}, probably another lock library's; use namespace=", name=name)
+
+
+def _tombstone_ms(claim: Claim) -> int:
+    return math.ceil(max(2 * claim.ttl, _TOMBSTONE) * 1000)
+
+
+def _unrenewed(refusal: EngineRefused) -> RequestFailed:
+    """A refused renewal is tried again until the lease runs out: an ACL can be mended, a lease cannot."""
+    failure = RequestFailed(str(refusal), may_have_happened=False)
+    failure.__cause__ = refusal
+    return failure

@@ -1,0 +1,112 @@
+"""How to connect: taken from a URL or from an existing client of redis-py, whose own connections are left alone.
+
+redis-py does the connecting (TLS, AUTH, unix sockets, credential providers). Its retries are off: a request that it
+repeated behind our back would be a late duplicate. Its time-outs are set per connection from ours.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import redis.asyncio.connection as asyncio_connections
+import redis.connection as blocking_connections
+from redis.connection import parse_url
+
+from holdfast.errors import UsageError
+
+#: What passes through, beside ssl_*. Everything else (pools, retries, decoding, time-outs) is ours to decide.
+_KEPT: Final = frozenset(
+    {
+        "client_name", "credential_provider", "db", "host", "password", "path", "port", "redis_connect_func",
+        "socket_keepalive", "socket_keepalive_options", "socket_type", "username",
+    }
+)  # fmt: skip
+#: Ours, where the class knows them. RESP3, because wake-ups are pushed between replies. No CLIENT SETINFO: an ACL may
+#: refuse it, and it costs two round trips.
+_FORCED: Final[Mapping[str, Any]] = {"protocol": 3, "decode_responses": False, "driver_info": None}
+
+_CLASSES: Final = (
+    ("unix", blocking_connections.UnixDomainSocketConnection, asyncio_connections.UnixDomainSocketConnection),
+    ("rediss", blocking_connections.SSLConnection, asyncio_connections.SSLConnection),
+    ("redis", blocking_connections.Connection, asyncio_connections.Connection),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A server and how to connect to it. Its repr and ``address`` are fit for people to see."""
+
+    address: str
+    blocking_class: type[Any] = field(repr=False)
+    asyncio_class: type[Any] = field(repr=False)
+    keywords: Mapping[str, Any] = field(repr=False)
+
+    def blocking_connection(self, timeout: float) -> Any:
+        """A connection of redis-py for threads, not yet connected; each of its steps is bounded by ``timeout``."""
+        return self._connection(self.blocking_class, timeout)
+
+    def asyncio_connection(self, timeout: float) -> Any:
+        """The same for an event loop."""
+        return self._connection(self.asyncio_class, timeout)
+
+    def _connection(self, kind: type[Any], timeout: float) -> Any:
+        known = _parameters(kind)
+        for name in self.keywords.keys() - known:
+            # Not dropped in silence: it may be a check of the server's certificate.
+            raise UsageError(f"redis-py has no setting {name!r} for this kind of connection; remove it")
+        forced = {name: value for name, value in _FORCED.items() if name in known}
+        return kind(**self.keywords, **forced, socket_timeout=timeout, socket_connect_timeout=timeout)
+
+
+def from_url(url: str, keywords: Mapping[str, Any]) -> Settings:
+    """From a redis://, rediss:// or unix:// URL, and keywords of redis-py's connections that win over it."""
+    try:
+        found: dict[str, Any] = {**parse_url(url), **keywords}  # type: ignore[no-untyped-call]
+    except ValueError:
+        # Not chained: the original quotes what it could not read, and that may be half a password.
+        raise UsageError("the Redis URL cannot be read; user info must be percent-encoded") from None
+    return _settings(found.pop("connection_class", blocking_connections.Connection), found)
+
+
+def from_client(client: Any) -> Settings:
+    """From the settings of a ``redis.Redis`` or ``redis.asyncio.Redis``. Its pool and connections are not touched."""
+    pool = getattr(client, "connection_pool", None)
+    if pool is None:
+        kind = type(client)
+        raise UsageError(f"{kind.__module__}.{kind.__qualname__} is not a client of redis-py for a single server")
+    return _settings(pool.connection_class, pool.connection_kwargs)
+
+
+def _settings(kind: type[Any], found: Mapping[str, Any]) -> Settings:
+    keywords = {
+        name: value
+        for name, value in found.items()
+        if (name in _KEPT or name.startswith("ssl_")) and value is not None and value is not False
+    }
+    # A check that is switched off must stay off; everywhere else False and absent are the same.
+    keywords |= {name: found[name] for name in ("ssl_check_hostname", "socket_keepalive") if found.get(name) is False}
+    if "ssl_cert_reqs" in found:
+        keywords["ssl_cert_reqs"] = found["ssl_cert_reqs"]  # None means: verify nothing
+    for scheme, blocking_class, asyncio_class in _CLASSES:
+        # A subclass of the user's is kept for its own colour.
+        if issubclass(kind, blocking_class):
+            return Settings(_address(scheme, keywords), kind, asyncio_class, keywords)
+        if issubclass(kind, asyncio_class):
+            return Settings(_address(scheme, keywords), blocking_class, kind, keywords)
+    raise UsageError(f"connections of type {kind.__name__} are not for a single server; give a URL")
+
+
+def _address(scheme: str, keywords: Mapping[str, Any]) -> str:
+    database = keywords.get("db", 0)
+    if scheme == "unix":
+        return f"unix://{keywords.get('path', '')}" + (f"?db={database}" if database else "")
+    host = str(keywords.get("host", "localhost"))
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{keywords.get('port', 6379)}/{database}"
+
+
+def _parameters(kind: type[Any]) -> frozenset[str]:
+    constructors: list[Any] = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base)]
+    return frozenset(name for constructor in constructors for name in inspect.signature(constructor).parameters)

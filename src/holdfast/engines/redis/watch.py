@@ -1,0 +1,158 @@
+"""How a waiter is woken: by client tracking; where the server cannot, by Redisson's channel; at worst by looking often.
+
+Decided once per server, by trying: some servers accept CLIENT TRACKING and push nothing, an ACL may refuse any of it.
+Written once for both colours; the colours differ in how a connection is had and how its pushes are heard.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import random
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import hiredis
+
+from holdfast._runtime import clock
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis import replies
+from holdfast.engines.redis.channel import Argument
+from holdfast.engines.redis.keys import prefixed
+
+_TRACK: Final = ("CLIENT", "TRACKING", "ON", "OPTIN")
+_CACHE: Final = ("CLIENT", "CACHING", "YES")
+_PROBE_TTL_MS: Final = 5000
+#: How often to look where nothing wakes us: some 30 small requests a second for each waiting process.
+_LOOK_EVERY: Final = 0.04
+
+
+class Way(enum.Enum):
+    """How waiters of one server are woken, best first."""
+
+    TRACKING = "tracking"
+    CHANNEL = "channel"
+    POLLING = "polling"
+
+
+class Line(Protocol):
+    """A connection that can be listened on."""
+
+    tracking: bool
+
+
+class Host(Protocol):
+    """The channel that a watch belongs to."""
+
+    way: Way | None
+
+    async def command(self, args: Sequence[Argument], timeout: float) -> Any: ...
+
+    async def pause(self, seconds: float) -> None: ...
+
+
+L = TypeVar("L", bound=Line)
+
+
+class BaseWatch(abc.ABC, Generic[L]):
+    """A :class:`~holdfast.engines.redis.channel.Watch`, but for the connection."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._timeout = 0.0
+        self._polled: str | None = None  # the key to look at, where nothing wakes us
+
+    # -- what a colour adds ----------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def _line(self, timeout: float) -> L:
+        """The connection that this watch listens on."""
+
+    @abc.abstractmethod
+    def _expect(self, line: L, word: bytes) -> None:
+        """From now on, hear of the key or channel ``word``."""
+
+    @abc.abstractmethod
+    def _subscribe(self, line: L, channel: bytes) -> bool:
+        """As _expect, for a channel; whether a SUBSCRIBE must be sent for it."""
+
+    @abc.abstractmethod
+    async def _ask(self, line: L, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
+        """Send ``commands`` adjacent on ``line``; all replies."""
+
+    @abc.abstractmethod
+    async def _hear(self, until: float) -> bool:
+        """Sleep until the word was heard or the connection was lost: True; at ``until``: False."""
+
+    @abc.abstractmethod
+    def _is_lost(self, line: L) -> bool: ...
+
+    # -- the port --------------------------------------------------------------------------------------------------
+
+    async def arm(self, key: str, channel: str, timeout: float) -> int:
+        host, self._timeout, self._polled = self._host, timeout, None
+        if host.way is None:
+            host.way = await self._probe(key, timeout)
+        if host.way is Way.TRACKING:
+            line = await self._line(timeout)
+            self._expect(line, key.encode())
+            # CACHING and PTTL must be neighbours: the one applies to the very next command only.
+            commands = [_CACHE, ("PTTL", key)] if line.tracking else [_TRACK, _CACHE, ("PTTL", key)]
+            answer = _last(await self._ask(line, commands, timeout))
+            if answer is not None:
+                line.tracking = True
+                return answer
+            host.way = Way.CHANNEL  # the ACL has changed since it was tried
+        if host.way is Way.CHANNEL:
+            line = await self._line(timeout)
+            new = self._subscribe(line, channel.encode())
+            commands = [("SUBSCRIBE", channel), ("PTTL", key)] if new else [("PTTL", key)]
+            answer = _last(await self._ask(line, commands, timeout))
+            if answer is not None:
+                return answer
+            host.way = Way.POLLING
+        self._polled = key
+        return await self._look()
+
+    async def pushed(self, until: float) -> bool:
+        if self._polled is None:
+            return await self._hear(until)
+        while (left := until - clock.now()) > 0:
+            await self._host.pause(min(left, _LOOK_EVERY * random.uniform(0.5, 1.0)))
+            try:
+                if await self._look() == -2:
+                    return True
+            except RequestFailed:
+                return True
+        return False
+
+    async def _look(self) -> int:
+        return int(await self._host.command(("PTTL", self._polled or ""), self._timeout))
+
+    async def _probe(self, key: str, timeout: float) -> Way:
+        """Track a key of our own in the slot of ``key``, delete it, and expect to be told."""
+        line = await self._line(timeout)
+        probe = f"{prefixed('holdfast_probe', key)}:{secrets.token_hex(8)}"
+        self._expect(line, probe.encode())
+        commands = (_TRACK, ("SET", probe, "1", "PX", _PROBE_TTL_MS), _CACHE, ("PTTL", probe), ("DEL", probe))
+        if _last(await self._ask(line, commands, timeout)) is None:
+            return Way.CHANNEL
+        line.tracking = True
+        told = await self._hear(clock.now() + timeout)
+        if self._is_lost(line):
+            raise RequestFailed("the connection was lost while trying client tracking", may_have_happened=False)
+        return Way.TRACKING if told else Way.CHANNEL
+
+
+def _last(answers: Sequence[Any]) -> int | None:
+    """The last answer, a number; None if a command before it was refused."""
+    for answer in answers[:-1]:
+        if answer.__class__ is hiredis.ReplyError:
+            error = replies.error(str(answer))
+            if isinstance(error, RequestFailed):
+                raise error
+            return None
+    if answers[-1].__class__ is hiredis.ReplyError:
+        raise replies.error(str(answers[-1]))
+    return int(answers[-1])

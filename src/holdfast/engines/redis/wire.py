@@ -1,0 +1,172 @@
+"""One blocking connection, from the first byte after the handshake. For one thread at a time."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import hiredis
+
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.channel import Argument
+from holdfast.engines.redis.handshake import reset_on_close
+from holdfast.engines.redis.pushes import CONFIRMATIONS
+from holdfast.engines.redis.requests import pack
+
+_CHUNK: Final = 16384
+_NOTHING: Final = object()
+#: The other side is gone, whether or not it left something to read.
+_GONE: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL | getattr(select, "POLLRDHUP", 0)
+
+OnPush = Callable[[hiredis.PushNotification], None]
+
+
+def _skip(push: hiredis.PushNotification) -> None:
+    """Nobody listens: the push was for an earlier user of this connection."""
+
+
+class Wire:
+    """Requests and replies in turn, pushes in between.
+
+    After any exception the state of the connection is unknown: ``abort`` it. A request that got no complete reply must
+    never be followed by another one, whose reply it would be given.
+    """
+
+    __slots__ = (
+        "__weakref__", "_address", "_poll", "_reader", "_sock", "_timeout",
+        "on_push", "rested", "subscribed", "tracking",
+    )  # fmt: skip
+
+    def __init__(self, sock: socket.socket, address: str) -> None:
+        self._sock = sock
+        self._address = address
+        self._reader = hiredis.Reader(notEnoughData=_NOTHING)
+        self._timeout = sock.gettimeout()
+        self._poll: select.poll | None = None
+        self.on_push: OnPush = _skip
+        self.rested = 0.0  #: when it was last given back, on time.monotonic()
+        self.tracking = False  #: CLIENT TRACKING is on
+        self.subscribed = False  #: subscribed to a channel: not fit for a pool
+
+    def call(self, packed: bytes, timeout: float) -> Any:
+        """Send one packed request; its reply, which may be a ``hiredis.ReplyError``."""
+        deadline = time.monotonic() + timeout
+        self._send(packed, timeout)
+        return self._reply(deadline, timeout)
+
+    def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
+        """Send ``commands`` in one buffer, with nothing between them; all their replies."""
+        deadline = time.monotonic() + timeout
+        self._send(b"".join([pack(tuple(command)) for command in commands]), timeout)
+        return [self._reply(deadline, timeout) for _ in commands]
+
+    def listen(self, seconds: float) -> None:
+        """Wait at most ``seconds`` for something to arrive, and hand it to ``on_push``."""
+        try:
+            # A push that came in one packet with the last reply is in the reader already: polling would not see it.
+            if self._drain() or not self.readable(seconds):
+                return
+            self._receive(max(seconds, 0.001))
+            self._drain()
+        except TimeoutError:
+            pass  # TLS: part of a record
+        except (OSError, hiredis.ProtocolError) as error:
+            raise self._lost(error) from error
+
+    def _drain(self) -> bool:
+        """Hand what has arrived to ``on_push``; whether there was anything."""
+        any_push = False
+        while (push := self._reader.gets()) is not _NOTHING:
+            if push.__class__ is not hiredis.PushNotification:
+                raise hiredis.ProtocolError("a reply that nobody asked for")
+            self.on_push(push)
+            any_push = True
+        return any_push
+
+    def readable(self, seconds: float) -> bool:
+        """Whether there is something to read, now or within ``seconds``. Also true at the end of the stream."""
+        return self._pending() or bool(self._polled(seconds))
+
+    def is_dead(self) -> bool:
+        """Whether the server has hung up. No I/O that could block."""
+        events = self._polled(0.0)
+        return bool(events) and bool(events[0][1] & _GONE)
+
+    def mute(self) -> None:
+        """Nobody listens any more. What was asked for may still be told."""
+        self.on_push = _skip
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def close(self) -> None:
+        """Close it in peace: nothing is in flight. After a fork, nothing is said to the server either."""
+        self._sock.close()
+
+    def abort(self) -> None:
+        """Close it so that nothing unsent is sent any more."""
+        reset_on_close(self._sock)
+        self._sock.close()
+
+    # -- below: bytes ----------------------------------------------------------------------------------------------
+
+    def _send(self, packed: bytes, timeout: float) -> None:
+        sock = self._sock
+        try:
+            if timeout != self._timeout:
+                sock.settimeout(timeout)
+                self._timeout = timeout
+            sent = sock.send(packed)
+        except OSError as error:
+            # A plain send() that fails has taken nothing. TLS may have written part of a record.
+            raise self._lost(error, may_have_happened=isinstance(sock, ssl.SSLSocket)) from error
+        if sent < len(packed):
+            try:
+                sock.sendall(memoryview(packed)[sent:])
+            except OSError as error:
+                raise self._lost(error) from error
+
+    def _reply(self, deadline: float, timeout: float) -> Any:
+        gets = self._reader.gets
+        try:
+            while True:
+                reply = gets()
+                if reply is _NOTHING:
+                    self._receive(timeout)
+                    timeout = deadline - time.monotonic()
+                elif reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
+                    self.on_push(reply)
+                else:
+                    return reply
+        except TimeoutError as error:
+            raise RequestFailed(f"{self._address}: no reply in time", may_have_happened=True) from error
+        except (OSError, hiredis.ProtocolError) as error:
+            raise self._lost(error) from error
+
+    def _receive(self, timeout: float) -> None:
+        if timeout != self._timeout:
+            if timeout <= 0:
+                raise TimeoutError
+            self._sock.settimeout(timeout)
+            self._timeout = timeout
+        data = self._sock.recv(_CHUNK)
+        if not data:
+            raise ConnectionResetError("closed by the server")
+        self._reader.feed(data)
+
+    def _pending(self) -> bool:
+        """Whether something has left the socket already: into the reader, or into TLS."""
+        return self._reader.has_data() or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
+
+    def _polled(self, seconds: float) -> list[tuple[int, int]]:
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self._sock, select.POLLIN | getattr(select, "POLLRDHUP", 0))
+        return self._poll.poll(seconds * 1000.0)
+
+    def _lost(self, error: Exception, *, may_have_happened: bool = True) -> RequestFailed:
+        return RequestFailed(f"{self._address}: connection lost: {error}", may_have_happened=may_have_happened)
