@@ -68,9 +68,9 @@ class StaleToken(LockError):
     """Raised by a fence that has already seen a newer token (or the same token from another owner)."""
 
     def __init__(self, resource: str, *, token: int, seen: int) -> None:
+        why = f"is older than {seen}, which was seen already" if token < seen else "was seen already, of another owner"
         super().__init__(
-            f"write to {resource!r} refused: its fencing token {token} is older than {seen}, which was seen already; "
-            "the lock has moved on, so drop this work"
+            f"write to {resource!r} refused: its fencing token {token} {why}; the lock has moved on, so drop this work"
         )
         self.resource = resource
         self.token = token

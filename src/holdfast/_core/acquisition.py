@@ -22,62 +22,78 @@ if TYPE_CHECKING:
 
 #: The last look at a busy lock may take this much longer than the caller's timeout.
 _LAST_LOOK: Final = 0.1
-#: Upper bound of one wait, so that a closed client is noticed.
-_LONGEST_WAIT: Final = 3600.0
+#: Upper bound of one wait: a client that closes waits for its callers to notice, and has a second for everything.
+_LONGEST_WAIT: Final = 0.5
 
 
 class Acquisition:
-    """One call of ``acquire`` that was not a re-entry."""
+    """One call of ``acquire`` that was not a re-entry. It occupies the name's local slot until its hold does."""
 
-    __slots__ = ("_contender", "_core", "_deadline", "_failures", "_policy", "_timeout", "_troubled_since")
+    __slots__ = (
+        "_claim", "_contender", "_core", "_deadline", "_failures", "_hold", "_policy", "_timeout", "_troubled_since", "_waiter",
+    )  # fmt: skip
 
     def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
         self._core = core
         self._policy = policy
         self._timeout = timeout
         self._deadline = None if timeout is None else core.front.now() + timeout
+        self._waiter: LocalWaiter | None = None
+        self._claim: Claim | None = None
         self._contender: Contender | None = None
+        self._hold: Hold | None = None
         self._troubled_since: float | None = None
         self._failures = 0
 
     async def run(self) -> Hold:
-        policy = self._policy
-        if policy.fair:
-            # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
-            return await self._contend(polite=False)
-        waiter = self._join()
-        if waiter is None:
-            return await self._contend(polite=False)
-        grant = await self._await_turn(waiter)
-        if grant is not None:
-            if grant.lost is None and grant.deadline > self._core.front.now():
-                return self._core.begin_hold(grant, policy, watched=True)
-            self._core.let_go(grant)
-        # This process has had its turn: it may not overtake those who wait at the engine.
-        return await self._contend(polite=True)
+        try:
+            hold = self._hold = await self._seek()
+        except LockError as error:
+            try:
+                await self._clean_up()
+            finally:  # also if the clean-up is cancelled: a slot that nobody vacates would block the process for ever
+                self._core.give_up_slot(self._policy, self, unreachable=isinstance(error, EngineUnavailable))
+            raise
+        except BaseException:
+            self._undo()
+            raise
+        self._drop_contender()
+        return hold
+
+    async def _seek(self) -> Hold:
+        core, policy = self._core, self._policy
+        polite = False
+        # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
+        if not policy.fair and not self._occupy():
+            grant = await self._await_turn()
+            if grant is not None:
+                if grant.lost is None and grant.deadline > core.front.now():
+                    return core.begin_hold(grant, policy, self, watched=True)
+                core.let_go(grant)
+            # This process has had its turn: it may not overtake those who wait at the engine.
+            polite = True
+        claim = self._claim = core.new_claim(policy, polite=polite)
+        return core.begin_hold(await self._until_granted(claim), policy, self, watched=False)
 
     # -- inside the process ----------------------------------------------------------------------------------------
 
-    def _join(self) -> LocalWaiter | None:
-        """Take the name's slot (None: go on to the engine), or a place in its local queue."""
+    def _occupy(self) -> bool:
+        """Take the name's slot, or else a place in its local queue."""
         core, key = self._core, self._policy.key
         with core.lock:
-            if core.queue.occupy(key):
-                return None
+            if core.queue.occupy(key, self):
+                return True
             if self._timeout == 0:
                 raise self._busy()
-            waiter = LocalWaiter(self._policy, core.front.event())
-            core.queue.join(key, waiter)
-            return waiter
+            self._waiter = LocalWaiter(self, self._policy, core.front.event())
+            core.queue.join(key, self._waiter)
+            return False
 
-    async def _await_turn(self, waiter: LocalWaiter) -> Grant | None:
+    async def _await_turn(self) -> Grant | None:
         """An inherited grant, or None: it is our turn to contend."""
-        core = self._core
-        try:
-            await waiter.event.wait(self._deadline)
-        except BaseException:
-            self._decline(waiter)
-            raise
+        core, waiter = self._core, self._waiter
+        assert waiter is not None
+        await waiter.event.wait(self._deadline)
         with core.lock:
             if core.queue.leave(self._policy.key, waiter):
                 raise self._busy()
@@ -90,43 +106,7 @@ class Acquisition:
             )
         return waiter.gift
 
-    def _decline(self, waiter: LocalWaiter) -> None:
-        """Cancelled while waiting: if the turn had come already, pass it on."""
-        core = self._core
-        with core.lock:
-            if core.queue.leave(self._policy.key, waiter):
-                return
-        if waiter.gift is not None:
-            core.pass_on(waiter.gift)
-        elif waiter.turn is Turn.CONTEND:
-            core.vacate(self._policy)
-
     # -- at the engine ---------------------------------------------------------------------------------------------
-
-    async def _contend(self, *, polite: bool) -> Hold:
-        core, policy = self._core, self._policy
-        claim = core.new_claim(policy, polite=polite)
-        try:
-            grant = await self._until_granted(claim)
-            hold = core.begin_hold(grant, policy, watched=False)
-        except LockError as error:
-            try:
-                await self._clean_up(claim)
-            finally:  # also if the clean-up is cancelled: a slot that nobody vacates would block the process for ever
-                if isinstance(error, EngineUnavailable):
-                    core.turn_away(policy)
-                else:
-                    core.vacate(policy)
-            raise
-        except BaseException:
-            # Cancelled or interrupted, perhaps between request and reply: the claim may hold the lock, now or later.
-            claim.unresolved = True
-            self._drop_contender()
-            core.withdraw(claim)
-            core.vacate(policy)
-            raise
-        self._drop_contender()
-        return hold
 
     async def _until_granted(self, claim: Claim) -> Grant:
         core = self._core
@@ -157,7 +137,9 @@ class Acquisition:
     async def _wait(self, claim: Claim, sent: float) -> None:
         if self._contender is None:
             self._contender = self._core.session.contender(claim, self._request_timeout(None))
-        until = sent + _LONGEST_WAIT if self._deadline is None else self._deadline
+        until = self._core.front.now() + _LONGEST_WAIT
+        if self._deadline is not None:
+            until = min(until, self._deadline)
         try:
             await self._contender.wait(until)
         except RequestFailed as failure:
@@ -186,14 +168,29 @@ class Acquisition:
 
     # -- giving up -------------------------------------------------------------------------------------------------
 
-    async def _clean_up(self, claim: Claim) -> None:
+    async def _clean_up(self) -> None:
+        """A definite end: nothing is held, unless an attempt is still under way somewhere."""
         contender, self._contender = self._contender, None
-        if claim.unresolved:
+        if self._claim is not None and self._claim.unresolved:
             if contender is not None:
                 contender.abandon()
-            self._core.withdraw(claim)
+            self._core.withdraw(self._claim)
         elif contender is not None:
             await contender.leave()
+
+    def _undo(self) -> None:
+        """Cancelled or interrupted, no matter where: between request and reply the claim may hold the lock, now or later."""
+        core, waiter = self._core, self._waiter
+        self._drop_contender()
+        if waiter is not None:
+            with core.lock:
+                core.queue.leave(self._policy.key, waiter)
+        if waiter is not None and waiter.gift is not None:
+            core.pass_on(waiter.gift, self)
+        elif self._claim is not None:
+            self._claim.unresolved = True
+            core.withdraw(self._claim)
+        core.give_up_slot(self._policy, self, unreachable=False)
 
     def _drop_contender(self) -> None:
         contender, self._contender = self._contender, None

@@ -56,6 +56,8 @@ class Core:
         self._number = random.Random(os.urandom(16)).getrandbits  # tells claims apart; the identity keeps strangers out
         self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
         self._live: dict[Grant, None] = {}
+        self._acquiring = 0  # calls under way: a client that closes gives them time to leave in good order
+        self._idle = front.event()
         self._descriptions: dict[str, bytes] = {}
         self.watchdog = Watchdog(self, back, engine.session(back))
 
@@ -112,19 +114,31 @@ class Core:
         hold = self.reenter(policy)
         if hold is not None:
             return hold
-        return await Acquisition(self, policy, timeout).run()
+        with self.lock:
+            self.check_open()
+            self._acquiring += 1
+        try:
+            return await Acquisition(self, policy, timeout).run()
+        finally:
+            with self.lock:
+                self._acquiring -= 1
+                idle = self.closed and not self._acquiring
+            if idle:
+                self._idle.set()
 
-    def begin_hold(self, grant: Grant, policy: Policy, *, watched: bool) -> Hold:
-        """Make a grant into the caller's hold, with one handle."""
+    def begin_hold(self, grant: Grant, policy: Policy, seeker: Acquisition, *, watched: bool) -> Hold:
+        """Make a grant into the caller's hold, with one handle. The local slot passes from ``seeker`` to it."""
         caller = self.front.caller()
         now = self.front.now()
         hold = Hold(self, grant, policy, caller, now)
         hold.handles = 1
         with self.lock:
             if self.closed:
+                grant.claim.unresolved = True  # granted, but too late to be held: have it withdrawn
                 raise UsageError("this client is closed", name=policy.name)
             grant.hold = hold
             grant.policy = policy
+            self.queue.move_in(policy.key, seeker, hold)
             self._live[grant] = None
             if policy.reentrant:
                 self._holds[policy.key, caller] = hold
@@ -140,30 +154,45 @@ class Core:
         """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before."""
         _ = hold.held  # belief may have run out this moment: then it is a loss, and told as one
         heir: LocalWaiter | None = None
+        try:
+            with self.lock:
+                hold.handles -= 1
+                last = hold.handles == 0
+                lost = hold.reason
+                if last and lost is None:
+                    heir = self._end(hold)
+                elif last and not self.closed:
+                    self._withdraw(hold.grant)  # the engine may still have it
+            if lost is not None:
+                raise LockLost(lost, name=hold.policy.name, token=hold.token)
+            if last:
+                hold.ring()
+                if heir is None:
+                    await release_at_engine(self, hold)
+        except BaseException:
+            # Interrupted between two steps, perhaps: whatever was left undone is done in the background.
+            self._abandon_release(hold)
+            raise
+        finally:
+            if heir is not None:
+                heir.event.set()
+
+    def _abandon_release(self, hold: Hold) -> None:
         with self.lock:
-            hold.handles -= 1
-            last = hold.handles == 0
-            lost = hold.reason
-            if last and lost is None:
-                heir = self._end(hold)
-            elif last and not self.closed:
-                self._withdraw(hold.grant)  # the engine may still have it
-        if lost is not None:
-            raise LockLost(lost, name=hold.policy.name, token=hold.token)
-        if not last:
-            return
-        hold.ring()
-        if heir is not None:
-            heir.event.set()
-            return
-        await release_at_engine(self, hold)
+            if hold.state is states.State.RELEASING:
+                hold.grant.claim.unresolved = True
+                hold.state = states.step(hold.state, states.Event.GIVE_UP)
+                self._withdraw(hold.grant)
+            waiter = self.queue.vacate(hold.policy.key, hold) if hold.state in states.FINAL else None
+        if waiter is not None:
+            waiter.event.set()
 
     def _end(self, hold: Hold) -> LocalWaiter | None:
         """Belief ends here, before any byte is sent. Returns the local heir, if there may be one."""
         grant = hold.grant
         hold.state = states.step(hold.state, states.Event.RELEASE)
         self._forget_caller(hold)
-        heir = self.queue.heir(grant, self.front.now())
+        heir = self.queue.heir(grant, hold, self.front.now())
         if heir is not None:
             hold.state = states.step(hold.state, states.Event.CONFIRM)
             grant.hold = None
@@ -184,40 +213,40 @@ class Core:
                 if heir is None:
                     self._withdraw(hold.grant)
                     hold.state = states.step(hold.state, states.Event.GIVE_UP)
-                    heir = self._vacate(hold)
+                    heir = self.queue.vacate(hold.policy.key, hold)
             elif not self.closed:
                 self._withdraw(hold.grant)  # lost (so its slot is vacant already), but the engine may still have it
         hold.ring()
         if heir is not None:
             heir.event.set()
 
-    def pass_on(self, grant: Grant) -> None:
+    def pass_on(self, grant: Grant, seeker: Acquisition) -> None:
         """A local waiter was given this grant but has gone: give it to the next, or to the engine. No I/O."""
         with self.lock:
-            heir = self.queue.heir(grant, self.front.now())
+            heir = self.queue.heir(grant, seeker, self.front.now())
             if heir is None:
                 self.watchdog.forget(grant)
                 self._live.pop(grant, None)
                 self._withdraw(grant)
-                heir = self.queue.vacate(grant.claim.name)
+                heir = self.queue.vacate(grant.claim.name, seeker)
         if heir is not None:
             heir.event.set()
 
-    def vacate(self, policy: Policy) -> None:
-        """This caller neither holds nor contends any more: the next local waiter's turn."""
-        if policy.fair:
-            return  # fair claims queue at the engine alone
+    def vacate(self, hold: Hold) -> None:
+        """The hold is over: the next local waiter's turn."""
         with self.lock:
-            waiter = self.queue.vacate(policy.key)
+            waiter = self.queue.vacate(hold.policy.key, hold)
         if waiter is not None:
             waiter.event.set()
 
-    def turn_away(self, policy: Policy) -> None:
-        """This caller could not reach the engine: neither could those who wait behind it in this process."""
-        if policy.fair:
-            return
+    def give_up_slot(self, policy: Policy, seeker: Acquisition, *, unreachable: bool) -> None:
+        """The acquisition has failed. If it could not reach the engine, neither could those who wait behind it."""
         with self.lock:
-            waiters = self.queue.fail(policy.key)
+            if unreachable:
+                waiters = self.queue.fail(policy.key, seeker)
+            else:
+                waiter = self.queue.vacate(policy.key, seeker)
+                waiters = [] if waiter is None else [waiter]
         for waiter in waiters:
             waiter.event.set()
 
@@ -233,9 +262,6 @@ class Core:
         """Have the watchdog make sure that ``claim`` holds nothing, now or later."""
         with self.lock:
             self.watchdog.withdraw(claim, self.front.now() + claim.ttl)
-
-    def _vacate(self, hold: Hold) -> LocalWaiter | None:
-        return None if hold.policy.fair else self.queue.vacate(hold.policy.key)
 
     def _withdraw(self, grant: Grant) -> None:
         self.watchdog.withdraw(grant.claim, self.front.now() + grant.ttl)
@@ -283,7 +309,7 @@ class Core:
             self._forget_caller(hold)
             self.watchdog.forget(hold.grant)
             self._live.pop(hold.grant, None)
-            waiter = self._vacate(hold)
+            waiter = self.queue.vacate(hold.policy.key, hold)
             listeners, hold.listeners = hold.listeners, []
             scope = hold.scopes[-1] if hold.scopes else None
         if waiter is not None:
@@ -333,7 +359,8 @@ class Core:
                 failures += 1
                 if self.front.now() - since >= self.options.unavailable_after:
                     raise EngineUnavailable(
-                        f"{self.engine!r} could not be reached for {self.options.unavailable_after:g} s: {failure}", name=name
+                        f"{self.engine!r} could not be reached for {self.options.unavailable_after:g} s: {failure}",
+                        name=name,
                     ) from failure
                 await self.front.sleep_until(self.front.now() + backoff.pause(failures, random.random))
 
@@ -345,13 +372,27 @@ class Core:
 
     async def close(self) -> None:
         """Release everything (the watchdog does it, so that it works without an event loop), within a second."""
-        self.begin_close()
+        until = self.front.now() + _CLOSE_WITHIN
+        self._shut()
+        if self._acquiring:
+            # They see that it is closed and withdraw their claims: before the watchdog ends, who has to do it.
+            await self._idle.wait(until)
+        self._stop_watchdog()
         if self.watchdog.started:
-            await self.watchdog.stopped.wait(self.front.now() + _CLOSE_WITHIN)
+            await self.watchdog.stopped.wait(until)
         await self.session.close()
 
     def begin_close(self) -> None:
         """Flip all belief, turn all waiters away, and send the watchdog to release what was held. No I/O."""
+        self._shut()
+        self._stop_watchdog()
+
+    def _stop_watchdog(self) -> None:
+        with self.lock:
+            if self.watchdog.started and not self.watchdog.stopping:
+                self.watchdog.stop()
+
+    def _shut(self) -> None:
         with self.lock:
             if self.closed:
                 return
@@ -363,8 +404,6 @@ class Core:
         with self.lock:
             for grant in grants:
                 self._withdraw(grant)
-            if self.watchdog.started:
-                self.watchdog.stop()
         for waiter in waiters:
             waiter.event.set()
 

@@ -23,7 +23,19 @@ class Grant:
     ``deadline`` is the end of belief; only a confirmed lease-setting request moves it, and only forward.
     """
 
-    __slots__ = ("bucket", "claim", "deadline", "failing", "hold", "last_token", "lost", "next_token", "policy", "since", "ttl")
+    __slots__ = (
+        "bucket",
+        "claim",
+        "deadline",
+        "failing",
+        "hold",
+        "last_token",
+        "lost",
+        "next_token",
+        "policy",
+        "since",
+        "ttl",
+    )
 
     def __init__(self, claim: Claim, policy: Policy, sent: float, last_token: int) -> None:
         self.claim = claim

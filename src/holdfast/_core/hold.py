@@ -37,7 +37,21 @@ class Hold:
     flips the state; so a holder that was frozen learns of it with its first look.
     """
 
-    __slots__ = ("_leases", "_loss", "caller", "core", "ends", "grant", "handles", "listeners", "policy", "reason", "scopes", "state", "token")
+    __slots__ = (
+        "_leases",
+        "_loss",
+        "caller",
+        "core",
+        "ends",
+        "grant",
+        "handles",
+        "listeners",
+        "policy",
+        "reason",
+        "scopes",
+        "state",
+        "token",
+    )
 
     def __init__(self, core: Core, grant: Grant, policy: Policy, caller: Hashable, started: float) -> None:
         self.core = core

@@ -32,9 +32,10 @@ class Turn(enum.Enum):
 class LocalWaiter:
     """One caller in the queue of a name."""
 
-    __slots__ = ("event", "gift", "policy", "turn")
+    __slots__ = ("caller", "event", "gift", "policy", "turn")
 
-    def __init__(self, policy: Policy, event: Event) -> None:
+    def __init__(self, caller: object, policy: Policy, event: Event) -> None:
+        self.caller = caller  #: who will occupy the slot when the turn comes
         self.policy = policy
         self.event = event
         self.turn = Turn.WAITING
@@ -53,66 +54,94 @@ def may_hand_on(grant: Grant, receiver: Policy, now: float) -> bool:
     )
 
 
+class _Slot:
+    __slots__ = ("occupant", "queue")
+
+    def __init__(self, occupant: object) -> None:
+        self.occupant = occupant  #: an acquisition under way, or the hold that came of it
+        self.queue: deque[LocalWaiter] = deque()
+
+
 class LocalQueue:
-    """The slots of one client."""
+    """The slots of one client.
+
+    Each slot names its occupant, and giving it up takes that name: so an interrupted caller may clean up without knowing how
+    far it had come, and doing it twice does no harm.
+    """
 
     def __init__(self) -> None:
-        self._slots: dict[str, deque[LocalWaiter]] = {}
+        self._slots: dict[str, _Slot] = {}
 
-    def occupy(self, key: str) -> bool:
-        """Take the slot if it is vacant: then the caller contends, and must vacate or hand on later."""
+    def occupy(self, key: str, occupant: object) -> bool:
+        """Take the slot if it is vacant: then the occupant contends, and must vacate or hand on later."""
         if key in self._slots:
             return False
-        self._slots[key] = deque()
+        self._slots[key] = _Slot(occupant)
         return True
+
+    def move_in(self, key: str, old: object, new: object) -> None:
+        """The acquisition has become a hold."""
+        slot = self._slots.get(key)
+        if slot is not None and slot.occupant is old:
+            slot.occupant = new
 
     def join(self, key: str, waiter: LocalWaiter) -> None:
         """Queue up at an occupied slot."""
-        self._slots[key].append(waiter)
+        self._slots[key].queue.append(waiter)
 
     def waiting(self, key: str) -> int:
-        return len(self._slots.get(key, ()))
+        slot = self._slots.get(key)
+        return 0 if slot is None else len(slot.queue)
 
-    def heir(self, grant: Grant, now: float) -> LocalWaiter | None:
-        """Hand ``grant`` to the head of its queue if the rules allow. The caller rings the heir's event."""
-        queue = self._slots.get(grant.claim.name)
-        if not queue or not may_hand_on(grant, queue[0].policy, now):
+    def heir(self, grant: Grant, occupant: object, now: float) -> LocalWaiter | None:
+        """Hand ``grant`` to the head of the queue if the rules allow. The caller rings the heir's event."""
+        slot = self._slots.get(grant.claim.name)
+        if slot is None or slot.occupant is not occupant or not slot.queue:
             return None
-        waiter = queue.popleft()
+        if not may_hand_on(grant, slot.queue[0].policy, now):
+            return None
+        waiter = slot.queue.popleft()
         waiter.turn, waiter.gift = Turn.INHERIT, grant
+        slot.occupant = waiter.caller
         return waiter
 
-    def vacate(self, key: str) -> LocalWaiter | None:
-        """The occupant is done. The next in line, if any, becomes the occupant; the caller rings its event."""
-        queue = self._slots.get(key)
-        if queue is None:
+    def vacate(self, key: str, occupant: object) -> LocalWaiter | None:
+        """``occupant`` is done. The next in line, if any, takes the slot; the caller rings its event."""
+        slot = self._slots.get(key)
+        if slot is None or slot.occupant is not occupant:
             return None
-        if not queue:
+        if not slot.queue:
             del self._slots[key]
             return None
-        waiter = queue.popleft()
+        waiter = slot.queue.popleft()
         waiter.turn = Turn.CONTEND
+        slot.occupant = waiter.caller
         return waiter
 
     def leave(self, key: str, waiter: LocalWaiter) -> bool:
         """Give up waiting. False if it was this waiter's turn already: then it is for the waiter to pass it on."""
         if waiter.turn is not Turn.WAITING:
             return False
-        self._slots[key].remove(waiter)
+        slot = self._slots.get(key)
+        if slot is not None and waiter in slot.queue:
+            slot.queue.remove(waiter)
         return True
 
-    def fail(self, key: str) -> list[LocalWaiter]:
-        """The occupant could not reach the engine, and gives up its slot: neither could those behind it."""
-        waiters = list(self._slots.pop(key, ()))
-        for waiter in waiters:
-            waiter.turn = Turn.UNREACHABLE
-        return waiters
+    def fail(self, key: str, occupant: object) -> list[LocalWaiter]:
+        """``occupant`` could not reach the engine, and gives up its slot: neither could those behind it."""
+        slot = self._slots.get(key)
+        if slot is None or slot.occupant is not occupant:
+            return []
+        del self._slots[key]
+        return _turned(slot.queue, Turn.UNREACHABLE)
 
     def close(self) -> list[LocalWaiter]:
         """Turn everybody away."""
-        waiters = [waiter for queue in self._slots.values() for waiter in queue]
-        for waiter in waiters:
-            waiter.turn = Turn.CLOSED
-        for queue in self._slots.values():
-            queue.clear()
-        return waiters
+        slots, self._slots = self._slots, {}
+        return [waiter for slot in slots.values() for waiter in _turned(slot.queue, Turn.CLOSED)]
+
+
+def _turned(queue: deque[LocalWaiter], turn: Turn) -> list[LocalWaiter]:
+    for waiter in queue:
+        waiter.turn = turn
+    return list(queue)

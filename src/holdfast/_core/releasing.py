@@ -17,33 +17,27 @@ if TYPE_CHECKING:
 async def release_at_engine(core: Core, hold: Hold) -> None:
     """Release the grant of ``hold``, whose belief has ended already. Raises LockLost or OutcomeUnknown.
 
-    A reply may be lost after the engine has done it; so "not there" after an unresolved release that was sent before the
+    If it cannot be finished (unreachable until the deadline, refused, cancelled, interrupted) the caller has the watchdog do
+    it until the ttl. A reply may be lost after the engine has done it; so "not there" after an unresolved release that was sent before the
     deadline means that this release did it.
     """
     try:
         found, unresolved = await _until_answered(core, hold)
-    except BaseException as error:
-        # Unreachable until the deadline, refused, cancelled or interrupted: the watchdog goes on until the ttl.
-        hold.grant.claim.unresolved = True
-        hold.state = states.step(hold.state, states.Event.GIVE_UP)
-        core.withdraw(hold.grant.claim)
-        core.vacate(hold.policy)
-        if isinstance(error, RequestFailed):
-            raise OutcomeUnknown(
-                f"lock {hold.policy.name!r}: {core.engine!r} could not be reached until the lease ran out, so it is not known "
-                "whether the release took effect; the lock is free at its ttl at the latest",
-                operation="release",
-                name=hold.policy.name,
-            ) from error
-        raise
-    if found is Found.OURS or unresolved:
-        hold.state = states.step(hold.state, states.Event.CONFIRM)
-        core.vacate(hold.policy)
-        return
-    hold.reason = _why_gone(core, hold, found)
-    hold.state = states.step(hold.state, states.Event.LOSE)
-    core.vacate(hold.policy)
-    raise LockLost(hold.reason, name=hold.policy.name, token=hold.token)
+    except RequestFailed as failure:
+        raise OutcomeUnknown(
+            f"lock {hold.policy.name!r}: {core.engine!r} could not be reached until the lease ran out, so it is not known "
+            "whether the release took effect; the lock is free at its ttl at the latest",
+            operation="release",
+            name=hold.policy.name,
+        ) from failure
+    lost = found is not Found.OURS and not unresolved
+    with core.lock:
+        if lost:
+            hold.reason = _why_gone(core, hold, found)
+        hold.state = states.step(hold.state, states.Event.LOSE if lost else states.Event.CONFIRM)
+    core.vacate(hold)
+    if hold.reason is not None:
+        raise LockLost(hold.reason, name=hold.policy.name, token=hold.token)
 
 
 async def _until_answered(core: Core, hold: Hold) -> tuple[Found, bool]:

@@ -30,7 +30,8 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
         failures += 1
         if front.now() - since >= core.options.unavailable_after:
             raise EngineUnavailable(
-                f"lock {hold.policy.name!r} could not be renewed: {core.engine!r} could not be reached", name=hold.policy.name
+                f"lock {hold.policy.name!r} could not be renewed: {core.engine!r} could not be reached",
+                name=hold.policy.name,
             ) from answer
         await front.sleep_until(front.now() + backoff.pause(failures, random.random))
     if answer is not Found.OURS:

@@ -90,20 +90,26 @@ class BlockingChannel:
     # -- the pool --------------------------------------------------------------------------------------------------
 
     def _call(self, packed: bytes, timeout: float) -> Any:
+        now = time.monotonic()
+        deadline = now + timeout
         try:
             wire = self._idle.pop()
         except IndexError:
-            wire = None
-        if wire is None or time.monotonic() - wire.rested > _REST:
-            started = time.monotonic()
-            wire = self.take(timeout, wire)
-            timeout = max(timeout - (time.monotonic() - started), 0.001)
+            wire = self.connect(timeout)
+        else:
+            if now - wire.rested > _REST:
+                wire = self.take(timeout, wire)
         try:
-            reply = wire.call(packed, timeout)
+            wire.send(packed, timeout)
+            reply = wire.reply(deadline)
         except BaseException:  # Ctrl-C too: the reply may still come, and must not be taken for the next one's
             self.discard(wire)
             raise
-        self.give_back(wire)
+        wire.rested = now
+        if self._closed or len(self._idle) >= _IDLE_CAP:
+            wire.close()
+        else:
+            self._idle.append(wire)
         return reply
 
     def take(self, timeout: float, wire: Wire | None = None) -> Wire:
@@ -129,13 +135,10 @@ class BlockingChannel:
 
     def give_back(self, wire: Wire) -> None:
         """Return a connection on which nothing is in flight."""
-        wire.rested = time.monotonic()
-        if len(self._idle) >= _IDLE_CAP:
+        if self._closed or len(self._idle) >= _IDLE_CAP:
             wire.close()
-            return
-        self._idle.append(wire)
-        if self._closed:
-            self._drop_idle()
+        else:
+            self._idle.append(wire)
 
     def discard(self, wire: Wire) -> None:
         """Drop a connection in an unknown state. Those that rest have probably met the same fate."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from holdfast.engines.redis.requests import Closing, Opening
+from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.errors import InvalidName
 
 OWNER: Final = "holdfast_owner"
@@ -36,18 +38,19 @@ def prefixed(prefix: str, name: str) -> str:
 class Keys:
     """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
 
-    __slots__ = ("acquire", "channel", "gone", "inspect", "metadata", "name", "queue", "release", "renew", "token")
+    __slots__ = ("acquire", "channel", "inspect", "metadata", "name", "published", "queue", "release", "renew", "token")
 
     def __init__(self, name: str) -> None:
         self.name = name  #: hash: owner -> count
         self.token = prefixed("redisson_lock_token", name)  #: the fencing counter, Redisson's RFencedLock
         self.metadata = prefixed(OWNER, name)  #: token, time and description of the present grant; the lock's TTL
         self.queue = prefixed("holdfast_queue", name)  #: list of waiters
-        self.gone = prefixed("holdfast_lock", name) + ":gone:"  #: + owner: tombstone of a claim
+        tombstones = prefixed("holdfast_lock", name)  #: + ":gone:" + owner: a claim that must not come back
         self.channel = prefixed("redisson_lock__channel", name)  #: where a release is published
-        self.acquire = (name, self.token, self.metadata, self.queue)
-        self.inspect = self.acquire
-        self.release = (name, self.metadata)
+        self.acquire = Opening.of(ACQUIRE, (name, self.token, self.metadata, self.queue, tombstones), arguments=6)
+        self.release = Opening.of(RELEASE, (name, self.metadata, tombstones), arguments=3)
+        self.published = Closing.of(self.channel, 0)  #: for a release without a tombstone
+        self.inspect = (name, self.token, self.metadata, self.queue)
         self.renew = (name, self.metadata, self.token)
 
     def waiter(self, waiter: str) -> str:

@@ -8,16 +8,19 @@ from typing import Any, Final
 
 from holdfast._runtime.base import Runtime, Wakeup
 from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
-from holdfast.engines.redis import metadata, scripts
-from holdfast.engines.redis.channel import Channel
+from holdfast.engines.redis import metadata
+from holdfast.engines.redis.channel import Argument, Channel
 from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import is_side_key, keys_of, names_of, pattern
 from holdfast.engines.redis.replies import WrongType
+from holdfast.engines.redis.requests import Arguments, Closing
+from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, PING, RELEASE, RENEW
 from holdfast.errors import EngineRefused, UsageError
 
 #: Renewed by one script: a longer one would keep the server from everybody else for too long.
 _CHUNK: Final = 200
 _SCAN_COUNT: Final = 500
+_CLOSINGS_CAP: Final = 256
 #: A tombstone outlives any duplicate of its claim, and the claim's own lease.
 _TOMBSTONE: Final = 60.0
 
@@ -31,32 +34,40 @@ class RedisSession:
         self._channel = channel
         self._runtime = runtime
         self._token_ttl = 0 if token_ttl is None else math.ceil(token_ttl * 1000)
+        self._closings: dict[tuple[float, int, bool, bytes], Closing] = {}
 
     async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
-        if claim.replicas:
-            raise UsageError("replicas= is not available on a single Redis server yet", name=claim.name)
         keys = keys_of(claim.name)
-        names: tuple[str, ...] = (*keys.acquire, keys.gone + claim.owner)
-        args: tuple[str | bytes | int, ...] = (
-            claim.owner,
-            math.ceil(claim.ttl * 1000),
-            claim.tokens,
-            claim.description,
-            self._token_ttl,
-            1 if claim.fair or claim.polite else 0,
-        )
+        settings = (claim.ttl, claim.tokens, claim.fair or claim.polite, claim.description)
+        closing = self._closings.get(settings)
+        if closing is None:
+            closing = self._close_request(claim)
+        names: Sequence[str] = keys.acquire
+        args: Sequence[Argument] = Arguments(claim.owner, closing)
         waiter = claim.waiter
         if waiter is not None:
-            names += (keys.waiter(waiter),)
-            args += (waiter,)
+            names, args = (*names, keys.waiter(waiter)), (*args, waiter)
         try:
-            reply = await self._channel.run(scripts.ACQUIRE, names, args, timeout)
+            reply = await self._channel.run(ACQUIRE, names, args, timeout)
         except WrongType as error:
             raise await self._foreign(claim.name, timeout) from error
         if reply.__class__ is int:
             return Busy(reply / 1000.0 if reply >= 0 else None)
         claim.waiter = None  # the script has removed it
         return Granted(int(reply))
+
+    def _close_request(self, claim: Claim) -> Closing:
+        """The end of an acquire request: all that does not name the lock or the owner, packed once."""
+        if claim.replicas:
+            raise UsageError("replicas= is not available on a single Redis server yet", name=claim.name)
+        polite = claim.fair or claim.polite
+        closing = Closing.of(
+            math.ceil(claim.ttl * 1000), claim.tokens, claim.description, self._token_ttl, 1 if polite else 0
+        )
+        if len(self._closings) >= _CLOSINGS_CAP:
+            self._closings.clear()
+        self._closings[claim.ttl, claim.tokens, polite, claim.description] = closing
+        return closing
 
     def contender(self, claim: Claim, timeout: float) -> RedisContender:
         return RedisContender(self._channel, self._runtime, claim, keys_of(claim.name), timeout)
@@ -75,34 +86,34 @@ class RedisSession:
 
     async def _renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> list[Found]:
         names = [key for claim in claims for key in keys_of(claim.name).renew]
-        args: list[str | int] = [math.ceil(ttl * 1000), self._token_ttl, *(claim.owner for claim in claims)]
-        reply: list[int] = await self._channel.run_guarded(scripts.RENEW, names, args, timeout)
+        args: list[Argument] = [math.ceil(ttl * 1000), self._token_ttl]
+        args += [claim.owner for claim in claims]
+        reply: list[int] = await self._channel.run_guarded(RENEW, names, args, timeout)
         return [_FOUND[found] for found in reply]
 
     async def release(self, claim: Claim, timeout: float) -> Found:
         keys = keys_of(claim.name)
-        args = (claim.owner, keys.channel, _tombstone_ms(claim) if claim.unresolved else 0)
-        names = (*keys.release, keys.gone + claim.owner)
+        closing = Closing.of(keys.channel, _tombstone_ms(claim)) if claim.unresolved else keys.published
         try:
-            return _FOUND[await self._channel.run(scripts.RELEASE, names, args, timeout)]
+            return _FOUND[await self._channel.run(RELEASE, keys.release, Arguments(claim.owner, closing), timeout)]
         except WrongType as error:
             raise await self._foreign(claim.name, timeout) from error
 
     async def withdraw(self, claim: Claim, timeout: float) -> Found:
         keys, waiter = keys_of(claim.name), claim.waiter
-        names: tuple[str, ...] = (*keys.release, keys.gone + claim.owner)
-        args: tuple[str | int, ...] = (claim.owner, keys.channel, _tombstone_ms(claim))
+        names: tuple[str, ...] = (*keys.release,)
+        args: tuple[Argument, ...] = (claim.owner, keys.channel, _tombstone_ms(claim))
         if waiter is not None:
             names += (keys.queue, keys.waiter(waiter))
             args += (waiter,)
         try:
-            return _FOUND[await self._channel.run(scripts.RELEASE, names, args, timeout)]
+            return _FOUND[await self._channel.run(RELEASE, names, args, timeout)]
         except WrongType as error:
             raise await self._foreign(claim.name, timeout) from error
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         try:
-            reply = await self._channel.run(scripts.INSPECT, keys_of(name).inspect, (), timeout)
+            reply = await self._channel.run(INSPECT, keys_of(name).inspect, (), timeout)
         except WrongType as error:
             raise await self._foreign(name, timeout) from error
         return metadata.lock_state(name, reply)
@@ -128,14 +139,14 @@ class RedisSession:
         keys = keys_of(name)
         try:
             held = await self._channel.run(
-                scripts.BREAK, (name, keys.token, keys.metadata), (keys.channel, self._token_ttl), timeout
+                BREAK, (name, keys.token, keys.metadata), (keys.channel, self._token_ttl), timeout
             )
         except WrongType as error:
             raise await self._foreign(name, timeout) from error
         return bool(held)
 
     async def ping(self, timeout: float) -> None:
-        await self._channel.run(scripts.PING, (), (), timeout)
+        await self._channel.run(PING, (), (), timeout)
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         suspects = await self._channel.doze(until, wakeup)

@@ -15,6 +15,7 @@ import redis.asyncio.connection as asyncio_connections
 import redis.connection as blocking_connections
 from redis.connection import parse_url
 
+from holdfast.engines.redis.requests import Packer
 from holdfast.errors import UsageError
 
 #: What passes through, beside ssl_*. Everything else (pools, retries, decoding, time-outs) is ours to decide.
@@ -26,7 +27,12 @@ _KEPT: Final = frozenset(
 )  # fmt: skip
 #: Ours, where the class knows them. RESP3, because wake-ups are pushed between replies. No CLIENT SETINFO: an ACL may
 #: refuse it, and it costs two round trips.
-_FORCED: Final[Mapping[str, Any]] = {"protocol": 3, "decode_responses": False, "driver_info": None}
+_FORCED: Final[Mapping[str, Any]] = {
+    "protocol": 3,
+    "decode_responses": False,
+    "driver_info": None,
+    "command_packer": Packer(),
+}
 
 _CLASSES: Final = (
     ("unix", blocking_connections.UnixDomainSocketConnection, asyncio_connections.UnixDomainSocketConnection),

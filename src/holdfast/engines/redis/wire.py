@@ -19,6 +19,8 @@ from holdfast.engines.redis.requests import pack
 
 _CHUNK: Final = 16384
 _NOTHING: Final = object()
+#: How long the rest of a TLS record may take.
+_RECORD: Final = 0.1
 #: The other side is gone, whether or not it left something to read.
 _GONE: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL | getattr(select, "POLLRDHUP", 0)
 
@@ -52,17 +54,56 @@ class Wire:
         self.tracking = False  #: CLIENT TRACKING is on
         self.subscribed = False  #: subscribed to a channel: not fit for a pool
 
+    def send(self, packed: bytes, timeout: float) -> None:
+        """Send packed requests; a ``reply`` must be read for each."""
+        sock = self._sock
+        try:
+            if timeout != self._timeout:
+                sock.settimeout(timeout)
+                self._timeout = timeout
+            sent = sock.send(packed)
+        except OSError as error:
+            # A plain send() that fails has taken nothing. TLS may have written part of a record.
+            raise self._lost(error, may_have_happened=isinstance(sock, ssl.SSLSocket)) from error
+        if sent < len(packed):
+            try:
+                sock.sendall(memoryview(packed)[sent:])
+            except OSError as error:
+                raise self._lost(error) from error
+
+    def reply(self, deadline: float) -> Any:
+        """The next reply, which may be a ``hiredis.ReplyError``; ``deadline`` is on time.monotonic()."""
+        reader = self._reader
+        try:
+            reply = reader.gets()
+            while True:
+                if reply is _NOTHING:
+                    self._receive()
+                    reply = reader.gets()
+                    if reply is _NOTHING:
+                        self._shorten(deadline)
+                elif reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
+                    self.on_push(reply)
+                    reply = reader.gets()
+                    self._shorten(deadline)
+                else:
+                    return reply
+        except TimeoutError as error:
+            raise RequestFailed(f"{self._address}: no reply in time", may_have_happened=True) from error
+        except (OSError, hiredis.ProtocolError) as error:
+            raise self._lost(error) from error
+
     def call(self, packed: bytes, timeout: float) -> Any:
-        """Send one packed request; its reply, which may be a ``hiredis.ReplyError``."""
+        """Send one packed request; its reply."""
         deadline = time.monotonic() + timeout
-        self._send(packed, timeout)
-        return self._reply(deadline, timeout)
+        self.send(packed, timeout)
+        return self.reply(deadline)
 
     def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
         """Send ``commands`` in one buffer, with nothing between them; all their replies."""
         deadline = time.monotonic() + timeout
-        self._send(b"".join([pack(tuple(command)) for command in commands]), timeout)
-        return [self._reply(deadline, timeout) for _ in commands]
+        self.send(b"".join([pack(tuple(command)) for command in commands]), timeout)
+        return [self.reply(deadline) for _ in commands]
 
     def listen(self, seconds: float) -> None:
         """Wait at most ``seconds`` for something to arrive, and hand it to ``on_push``."""
@@ -70,7 +111,9 @@ class Wire:
             # A push that came in one packet with the last reply is in the reader already: polling would not see it.
             if self._drain() or not self.readable(seconds):
                 return
-            self._receive(max(seconds, 0.001))
+            if isinstance(self._sock, ssl.SSLSocket):
+                self._shorten(time.monotonic() + _RECORD)  # readable, perhaps, but no whole record
+            self._receive()
             self._drain()
         except TimeoutError:
             pass  # TLS: part of a record
@@ -114,49 +157,19 @@ class Wire:
 
     # -- below: bytes ----------------------------------------------------------------------------------------------
 
-    def _send(self, packed: bytes, timeout: float) -> None:
-        sock = self._sock
-        try:
-            if timeout != self._timeout:
-                sock.settimeout(timeout)
-                self._timeout = timeout
-            sent = sock.send(packed)
-        except OSError as error:
-            # A plain send() that fails has taken nothing. TLS may have written part of a record.
-            raise self._lost(error, may_have_happened=isinstance(sock, ssl.SSLSocket)) from error
-        if sent < len(packed):
-            try:
-                sock.sendall(memoryview(packed)[sent:])
-            except OSError as error:
-                raise self._lost(error) from error
-
-    def _reply(self, deadline: float, timeout: float) -> Any:
-        gets = self._reader.gets
-        try:
-            while True:
-                reply = gets()
-                if reply is _NOTHING:
-                    self._receive(timeout)
-                    timeout = deadline - time.monotonic()
-                elif reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
-                    self.on_push(reply)
-                else:
-                    return reply
-        except TimeoutError as error:
-            raise RequestFailed(f"{self._address}: no reply in time", may_have_happened=True) from error
-        except (OSError, hiredis.ProtocolError) as error:
-            raise self._lost(error) from error
-
-    def _receive(self, timeout: float) -> None:
-        if timeout != self._timeout:
-            if timeout <= 0:
-                raise TimeoutError
-            self._sock.settimeout(timeout)
-            self._timeout = timeout
+    def _receive(self) -> None:
         data = self._sock.recv(_CHUNK)
         if not data:
             raise ConnectionResetError("closed by the server")
         self._reader.feed(data)
+
+    def _shorten(self, deadline: float) -> None:
+        """Part of a reply, or a push, has arrived: wait for the rest no longer than until ``deadline``."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        self._timeout = left
 
     def _pending(self) -> bool:
         """Whether something has left the socket already: into the reader, or into TLS."""

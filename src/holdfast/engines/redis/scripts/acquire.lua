@@ -1,7 +1,7 @@
 -- Take the lock for one claim, if it is free.
 --
 -- KEYS     1 lock (hash, owner -> count)  2 fencing counter  3 holder's metadata  4 queue (list of waiters)
---          5 tombstone of this claim  [6 key of this claim's waiter]
+--          5 what tombstones begin with  [6 key of this claim's waiter]
 -- ARGV     1 owner  2 ttl ms  3 tokens to reserve  4 description of the holder (JSON)  5 ttl of the counter, ms (0: none)
 --          6 '1': do not overtake live waiters  [7 waiter]
 -- Returns  text: granted, the last token of the block. Number: busy, the lock's PTTL (-1: it has none; -2: the lock is
@@ -9,8 +9,9 @@
 --
 -- Idempotent per claim: a repeat that finds its own field extends the lease, never shortens it, and is given the token
 -- that was stored for this very grant. A late duplicate of a claim that was released or withdrawn meets its tombstone.
+-- Keys made here (tombstone, waiters) begin with one of KEYS and have its hash tag, so they are in its slot.
 local pttl = redis.call('PTTL', KEYS[1])
-if redis.call('EXISTS', KEYS[5]) == 1 then return pttl end
+if redis.call('EXISTS', KEYS[5] .. ':gone:' .. ARGV[1]) == 1 then return pttl end
 
 local ttl = ARGV[2]
 if pttl ~= -2 then
@@ -30,7 +31,6 @@ elseif ARGV[6] == '1' then
     for _ = 1, 100 do
         local head = redis.call('LINDEX', KEYS[4], 0)
         turn = not head or head == ARGV[7]
-        -- Waiters' keys have the queue's key as their prefix, so they are in its slot.
         if turn or redis.call('EXISTS', KEYS[4] .. ':' .. head) == 1 then break end
         redis.call('LPOP', KEYS[4])
     end

@@ -1,12 +1,12 @@
 -- Give up what a claim holds. With a tombstone and the waiter's keys: withdraw the claim altogether.
 --
--- KEYS     1 lock  2 holder's metadata  3 tombstone of this claim  [4 queue  5 key of this claim's waiter]
+-- KEYS     1 lock  2 holder's metadata  3 what tombstones begin with  [4 queue  5 key of this claim's waiter]
 -- ARGV     1 owner  2 channel  3 ttl of the tombstone, ms ('0': none)  [4 waiter]
 -- Returns  1 it was ours and is released; 0 nobody holds it; -1 somebody else does.
 --
 -- Idempotent: a repeat finds nothing of ours (0 or -1) and changes nothing; it never touches another owner's lock. The
 -- tombstone comes first: if it cannot be written (OOM) the lock is still there and the whole may be repeated.
-if ARGV[3] ~= '0' then redis.call('SET', KEYS[3], '1', 'PX', ARGV[3]) end
+if ARGV[3] ~= '0' then redis.call('SET', KEYS[3] .. ':gone:' .. ARGV[1], '1', 'PX', ARGV[3]) end
 if KEYS[4] then
     redis.call('DEL', KEYS[5])
     redis.call('LREM', KEYS[4], 1, ARGV[4])
