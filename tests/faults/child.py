@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -90,7 +91,7 @@ class Child:
 def main() -> None:
     locks = holdfast.connect(sys.argv[1], **json.loads(sys.argv[2]))
     keep: dict[str, Any] = {}
-    names = {"locks": locks, "keep": keep, "holdfast": holdfast, "os": os, "told": told}
+    names = {"locks": locks, "keep": keep, "holdfast": holdfast, "os": os, "time": time, "told": told}
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         try:
