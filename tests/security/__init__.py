@@ -1,0 +1,1 @@
+"""Names are data, secrets stay secret, and the least privilege is enough."""

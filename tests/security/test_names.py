@@ -1,0 +1,52 @@
+"""Names are data: hostile ones stay inside their lock, on every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from tests.servers.redis import RedisServer
+
+HOSTILE = [
+    "a b", "a\nb", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n", "a\0b", "{", "}", "{}", "}x", "a}b{c", "{a}", "a:b", "../../etc/passwd",
+    "'; DROP TABLE lock; --", '"', "\\", "*", "?", "[a-z]", "ключ", "锁", "🔒", "x" * 512, "KEYS[1]", "return 1", "%s", "\x1b[31m",
+]  # fmt: skip
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "redis":
+        return str(request.getfixturevalue("redis_url"))
+    return "memory:names" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
+
+
+@pytest.mark.needs_redis
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_a_lock_like_any_other(url: str, name: str) -> None:
+    with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        with locks.lock(name) as lease:
+            assert lease.name == name
+            assert others.lock(name).try_acquire() is None
+            assert others.inspect(name).holders[0].owner == lease.owner
+            assert [state.name for state in others.locks()] == [name]
+            assert [state.name for state in others.locks(name[:1])] == [name]
+            assert [state.name for state in others.locks("nobody's")] == []
+            with others.lock("bystander", timeout=1) as other:
+                assert other.held
+        assert others.inspect(name).holders == ()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 513, "é" * 257, "\ud800", None, 7, b"bytes", True])
+def test_what_is_not_a_name(name: object) -> None:
+    with holdfast.connect("memory:") as locks, pytest.raises(holdfast.InvalidName) as caught:
+        locks.lock(name)  # type: ignore[arg-type]
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_name_that_is_a_side_key_of_another_lock_is_refused(redis_server: RedisServer) -> None:
+    with holdfast.connect(redis_server.url) as locks:
+        for name in ("redisson_lock_token:{x}", "holdfast_owner:{x}", "holdfast_queue:{x}"):
+            with pytest.raises(holdfast.InvalidName):
+                locks.lock(name)
