@@ -1,0 +1,78 @@
+# `make demo` and `make test` do everything by themselves on a fresh Debian with python3, pip and make.
+# What is demonstrated and tested is the installed wheel, never the source tree.
+
+PYTHON ?= python3
+# More arguments for pytest, the demo or the benchmark: make test ARGS="-k names"
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+DONE := $(VENV)/.done
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Directories too: their time changes when a file is removed.
+SOURCES := $(shell find src -not -name '*.pyc' -not -name __pycache__)
+# Neither the caller's PYTHONPATH nor src/ may stand in front of the wheel.
+CLEAN_PATH := env -u PYTHONPATH -u PYTHONHOME
+CODE := $(wildcard src tests bench tools examples)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint types check wheel bench sim clean redis
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(DONE)/dev $(DONE)/wheel ## the virtual environment, with the wheel and all tools in it
+
+demo: $(DONE)/wheel ## see it work
+	$(CLEAN_PATH) $(BIN)/holdfast demo $(ARGS)
+
+test: setup redis ## all tests, against the wheel
+	$(CLEAN_PATH) $(BIN)/python -m pytest $(ARGS)
+
+lint: $(DONE)/dev ## ruff: rules and format
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+types: $(DONE)/dev ## mypy, strict
+	$(CLEAN_PATH) $(BIN)/mypy $(filter-out tools examples,$(CODE))
+
+check: lint types test ## lint, types and test
+
+wheel: $(DONE)/wheel ## dist/holdfast-*.whl
+	@ls dist/*.whl
+
+bench: setup redis ## measure; needs an otherwise idle machine
+	$(CLEAN_PATH) $(BIN)/python -m bench $(ARGS)
+
+sim: setup ## the simulated core, many seeds
+	$(CLEAN_PATH) $(BIN)/python -m pytest tests/sim $(ARGS)
+
+clean: ## remove what make made
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Asked for at each run: it costs nothing where the server is there.
+redis:
+	@tools/bootstrap redis
+
+$(DONE)/venv: tools/bootstrap
+	@tools/bootstrap venv $(PYTHON) $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'
+	@mkdir -p $(DONE) && touch $@
+
+$(DONE)/build: $(DONE)/venv pyproject.toml
+	$(PIP) install --group build
+	@touch $@
+
+$(DONE)/dev: $(DONE)/venv pyproject.toml
+	$(PIP) install --group dev
+	@touch $@
+
+# Dependencies are resolved when pyproject.toml changed; a change of the sources only puts the new wheel in.
+$(DONE)/wheel: $(DONE)/build pyproject.toml LICENSE README.md $(SOURCES)
+	rm -f dist/*.whl
+	$(BIN)/hatchling build -t wheel -d dist
+	@[ $(DONE)/dependencies -nt pyproject.toml ] || { set -x; $(PIP) install "$$(ls dist/*.whl)[all]"; }
+	$(PIP) install --no-deps --force-reinstall dist/*.whl
+	@touch $(DONE)/dependencies $@

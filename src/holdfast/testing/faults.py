@@ -1,0 +1,182 @@
+"""Faults for :class:`~holdfast.testing.proxy.FaultProxy`: on which request, and what happens to it or to its reply."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from holdfast.engines.redis.channel import Script
+
+Words = tuple[bytes, ...]
+Predicate = Callable[[Words], bool]
+Side = Literal["request", "reply"]
+Kind = Literal[
+    "notice",
+    "drop_reply_and_reset",
+    "black_hole",
+    "drop_request_and_reset",
+    "drop_request_black_hole",
+    "delay",
+    "duplicate",
+    "slice",
+]
+
+#: How a connection is set up. Faults meant for the work itself must not hit these, unless one is named outright.
+HANDSHAKE: Final = frozenset({b"HELLO", b"AUTH", b"CLIENT", b"SELECT", b"READONLY"})
+
+
+class HasDigest(Protocol):
+    """A script object with its SHA1: ours, redis-py's, anybody's."""
+
+    @property
+    def sha(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    kind: Kind
+    side: Side = "reply"
+    seconds: float | None = None
+
+
+class Rule:
+    """One fault, armed. Tells when it has struck, so that a test waits for that and not for luck.
+
+    Counters and matching belong to the proxy's loop; ``wait``, ``fired``, ``hits``, ``release`` and ``cancel`` are for
+    any thread.
+    """
+
+    def __init__(self, fault: Fault, matches: Predicate, nth: int, times: int | None) -> None:
+        self.fault = fault
+        self.hits: list[Words] = []  #: the requests it has struck
+        self._matches = matches
+        self._first = nth
+        self._last = None if times is None else nth + times - 1
+        self._seen = 0
+        self._cancelled = False
+        self._fired = threading.Event()
+        self._released = threading.Event()
+
+    @property
+    def fired(self) -> bool:
+        return self._fired.is_set()
+
+    def wait(self, timeout: float) -> bool:
+        """True once the fault has struck for the first time; False after ``timeout`` seconds."""
+        return self._fired.wait(timeout)
+
+    def release(self) -> None:
+        """Let go what ``delay`` holds back, now and from now on."""
+        self._released.set()
+
+    def cancel(self) -> None:
+        """Strike no more."""
+        self._cancelled = True
+
+    # ---- for the proxy
+
+    def claims(self, request: Words) -> bool:
+        """Count ``request`` if it matches; is it one to strike?"""
+        if self._cancelled or not self._matches(request):
+            return False
+        self._seen += 1
+        return self._seen >= self._first and (self._last is None or self._seen <= self._last)
+
+    def forget_one(self) -> None:
+        """The request did not run after all (NOSCRIPT): the next one takes its number."""
+        self._seen -= 1
+
+    def strike(self, request: Words) -> None:
+        self.hits.append(request)
+        self._fired.set()
+
+    async def held(self) -> None:
+        """Until the delay is over or released."""
+        loop = asyncio.get_running_loop()
+        end = None if self.fault.seconds is None else loop.time() + self.fault.seconds
+        while not self._released.is_set() and (end is None or loop.time() < end):
+            await asyncio.sleep(0.002)  # a thread's event, seen from a loop
+
+
+def matcher(command: str | None, script: str | HasDigest | None, containing: bytes | str | None) -> Predicate:
+    """All conditions that are given must hold."""
+    wanted = None if command is None else command.upper().encode()
+    digest = None if script is None else _digest(script)
+    part = containing.encode() if isinstance(containing, str) else containing
+
+    def matches(request: Words) -> bool:
+        verb = request[0].upper() if request else b""
+        if verb != wanted and (wanted is not None or verb in HANDSHAKE):
+            return False
+        if digest is not None and _script_of(verb, request) != digest:
+            return False
+        return part is None or any(part in word for word in request)
+
+    return matches
+
+
+def _digest(script: str | HasDigest) -> bytes:
+    if not isinstance(script, str):
+        return script.sha.lower().encode()
+    is_sha = len(script) == 40 and all(character in "0123456789abcdefABCDEF" for character in script)
+    return (script if is_sha else Script.load(script).sha).lower().encode()
+
+
+def _script_of(verb: bytes, request: Words) -> bytes | None:
+    if verb in (b"EVALSHA", b"EVALSHA_RO") and len(request) > 1:
+        return request[1].lower()
+    if verb in (b"EVAL", b"EVAL_RO") and len(request) > 1:
+        return hashlib.sha1(request[1], usedforsecurity=False).hexdigest().encode()
+    return None
+
+
+class Occasion:
+    """``proxy.on(…)``: the requests meant. Choose what befalls them; that arms the rule."""
+
+    def __init__(self, arm: Callable[[Rule], None], matches: Predicate, nth: int, times: int | None) -> None:
+        self._arm = arm
+        self._matches = matches
+        self._nth = nth
+        self._times = times
+
+    def _rule(self, fault: Fault) -> Rule:
+        rule = Rule(fault, self._matches, self._nth, self._times)
+        self._arm(rule)
+        return rule
+
+    def notice(self) -> Rule:
+        """No harm: only tell that the request was seen (it is sent on right after)."""
+        return self._rule(Fault("notice", "request"))
+
+    def drop_reply_and_reset(self) -> Rule:
+        """The server runs it; the reply is dropped and the client's connection reset."""
+        return self._rule(Fault("drop_reply_and_reset"))
+
+    def black_hole(self) -> Rule:
+        """The server runs it; from its reply on nothing passes any more, either way. The connection stays open."""
+        return self._rule(Fault("black_hole"))
+
+    def drop_request_and_reset(self) -> Rule:
+        """The server never sees it; the client's connection is reset."""
+        return self._rule(Fault("drop_request_and_reset", "request"))
+
+    def drop_request_black_hole(self) -> Rule:
+        """The server never sees it nor anything after it. The connection stays open, and silent."""
+        return self._rule(Fault("drop_request_black_hole", "request"))
+
+    def delay(self, seconds: float | None = None, *, side: Side = "reply") -> Rule:
+        """Hold the reply (or the request) back, and what follows it in that direction: for ``seconds``, or until
+        ``rule.release()``. A request held back reaches the server even if the client has gone meanwhile."""
+        return self._rule(Fault("delay", side, seconds))
+
+    def duplicate(self) -> Rule:
+        """Pass it as usual and keep a copy, which ``proxy.release_duplicates()`` sends on a connection of its own."""
+        return self._rule(Fault("duplicate", "request"))
+
+    def slice(self) -> Rule:
+        """Pass request and reply in pieces of one byte."""
+        return self._rule(Fault("slice"))

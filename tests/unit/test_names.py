@@ -1,0 +1,74 @@
+"""Lock names: what is accepted, what is refused and how, and namespaces there and back."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast._core import names
+from holdfast.errors import InvalidName
+
+# st.text() leaves surrogates in unless told; 128 four-byte characters are exactly the limit.
+valid_names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128)
+
+
+@given(valid_names)
+def test_any_text_of_up_to_512_bytes_is_a_name(name: str) -> None:
+    assert names.validate(name) is name
+
+
+@given(st.text(min_size=1, max_size=600))
+def test_the_limit_is_in_bytes_not_characters(name: str) -> None:
+    size = len(name.encode(errors="surrogatepass"))
+    lone_surrogate = any("\ud800" <= character <= "\udfff" for character in name)
+    if size <= 512 and not lone_surrogate:
+        assert names.validate(name) == name
+    else:
+        with pytest.raises(InvalidName):
+            names.validate(name)
+
+
+@pytest.mark.parametrize(
+    "bad, says",
+    [
+        ("", "empty"),
+        ("a" * 513, "513"),
+        ("ä" * 257, "514"),
+        ("a\ud800", "surrogate"),
+        (b"bytes", "bytes"),
+        (None, "NoneType"),
+        (7, "int"),
+    ],
+)
+def test_refused_with_a_sentence(bad: object, says: str) -> None:
+    with pytest.raises(InvalidName, match=says) as caught:
+        names.validate(bad)
+    assert isinstance(caught.value, ValueError)
+    # Every error can be logged and pickled, also the one about a name that cannot be encoded.
+    str(caught.value).encode()
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_512_bytes_are_accepted() -> None:
+    assert names.validate("ä" * 256) == "ä" * 256
+
+
+@given(st.just("") | valid_names, valid_names)
+def test_a_qualified_name_comes_back(namespace: str, name: str) -> None:
+    assert names.unqualify(namespace, names.qualify(namespace, name)) == name
+
+
+@given(valid_names, valid_names)
+def test_names_of_others_are_outside(namespace: str, name: str) -> None:
+    inside = name.startswith(f"{namespace}:") and name != f"{namespace}:"
+    assert (names.unqualify(namespace, name) is None) == (not inside)
+
+
+def test_namespace_is_a_prefix_with_a_colon() -> None:
+    assert names.qualify("shop", "order:42") == "shop:order:42"
+    assert names.qualify("", "order:42") == "order:42"
+    assert names.unqualify("shop", "shopping:1") is None
+    assert names.unqualify("shop", "shop:") is None

@@ -1,0 +1,240 @@
+"""The default target: configure, environment, file, embedded; in this order, and loudly when something is wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import InvalidName, UsageError
+from holdfast.settings import configure, resolve_default
+
+
+@pytest.fixture(autouse=True)
+def _reset() -> Iterator[None]:
+    configure()
+    yield
+    configure()
+
+
+def write(folder: Path, text: str) -> dict[str, str]:
+    path = folder / "holdfast.toml"
+    path.write_text(text, "utf-8")
+    return {"HOLDFAST_CONFIG": str(path)}
+
+
+# ---- order
+
+
+def test_nothing_is_the_embedded_engine() -> None:
+    assert resolve_default({}) == (None, {}, "embedded")
+
+
+def test_configure_comes_first(tmp_path: Path) -> None:
+    configure("memory:x", ttl="5s", namespace="app")
+    environment = {"HOLDFAST_URL": "redis://h", "HOLDFAST_TTL": "9"} | write(tmp_path, "nonsense")
+    assert resolve_default(environment) == ("memory:x", {"ttl": "5s", "namespace": "app"}, "configure")
+    configure()
+    assert resolve_default({}) == (None, {}, "embedded")
+
+
+def test_environment_comes_before_the_file(tmp_path: Path) -> None:
+    environment = {"HOLDFAST_URL": "memory:e", "HOLDFAST_TTL": "9"} | write(tmp_path, "url = 'memory:f'")
+    assert resolve_default(environment) == ("memory:e", {"ttl": 9.0}, "environment")
+
+
+def test_configure_without_url_is_laid_over_the_others(tmp_path: Path) -> None:
+    configure(namespace="app")
+    assert resolve_default({"HOLDFAST_URL": "memory:", "HOLDFAST_NAMESPACE": "x"}) == (
+        "memory:",
+        {"namespace": "app"},
+        "environment",
+    )
+    assert resolve_default(write(tmp_path, "url = 'memory:f'")) == ("memory:f", {"namespace": "app"}, "file")
+    assert resolve_default({}) == (None, {"namespace": "app"}, "embedded")
+
+
+def test_the_process_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "memory:now")
+    assert resolve_default().url == "memory:now"
+
+
+def test_nothing_is_looked_for_in_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "url = 'memory:trap'")
+    monkeypatch.chdir(tmp_path)
+    assert resolve_default({}).source == "embedded"
+
+
+# ---- configure
+
+
+@pytest.mark.parametrize(
+    "url, keywords, error",
+    [
+        ("rediis://h", {}, UsageError),
+        ("redis://h", {"ttl": 0}, ValueError),
+        ("memory:", {"namspace": "x"}, UsageError),
+        (None, {"namespace": "\ud800"}, InvalidName),
+        (None, {"renew": "no"}, TypeError),
+    ],
+)
+def test_configure_validates_at_once_and_changes_nothing(
+    url: str | None, keywords: dict[str, object], error: type[Exception]
+) -> None:
+    configure("memory:before")
+    with pytest.raises(error):
+        configure(url, **keywords)
+    assert resolve_default({}).url == "memory:before"
+
+
+def test_configured_keywords_are_copies() -> None:
+    configure("memory:", ttl=5)
+    resolve_default({}).keywords["ttl"] = 99
+    assert resolve_default({}).keywords == {"ttl": 5}
+
+
+def test_configure_is_seen_whole_by_other_threads() -> None:
+    stop = threading.Event()
+    torn: list[object] = []
+
+    def look() -> None:
+        while not stop.is_set():
+            found = resolve_default({})
+            if found.source == "configure" and found.url != f"memory:{found.keywords['namespace']}":
+                torn.append(found)
+
+    watchers = [threading.Thread(target=look) for _ in range(2)]
+    for watcher in watchers:
+        watcher.start()
+    for turn in range(300):
+        configure(f"memory:{turn}", namespace=str(turn))
+    stop.set()
+    for watcher in watchers:
+        watcher.join()
+    assert torn == []
+
+
+def test_repr_shows_no_secret() -> None:
+    configure("redis://joe:s3cr3t@h", client_name="x")
+    assert "s3cr3t" not in repr(resolve_default({}))
+
+
+# ---- environment
+
+
+def test_all_variables() -> None:
+    found = resolve_default(
+        {
+            "HOLDFAST_URL": "redis://h",
+            "HOLDFAST_TTL": "1m",
+            "HOLDFAST_NAMESPACE": "app",
+            "HOLDFAST_RENEW": "false",
+            "HOLDFAST_REQUEST_TIMEOUT": "500ms",
+            "HOLDFAST_UNAVAILABLE_AFTER": "5",
+            "HOLDFAST_REPLICAS": "1",
+            "HOLDFAST_TOKEN_TTL": "none",
+        }
+    )
+    assert found.keywords == {
+        "ttl": 60.0,
+        "namespace": "app",
+        "renew": False,
+        "request_timeout": 0.5,
+        "unavailable_after": 5.0,
+        "replicas": 1,
+        "token_ttl": None,
+    }
+
+
+def test_options_apply_to_the_embedded_engine_too() -> None:
+    assert resolve_default({"HOLDFAST_TTL": "5", "HOLDFAST_URL": ""}) == (None, {"ttl": 5.0}, "embedded")
+
+
+@pytest.mark.parametrize(
+    "environment, says",
+    [
+        ({"HOLDFAST_URL": "rediis://joe:s3cr3t@h"}, "HOLDFAST_URL: unknown URL scheme"),
+        ({"HOLDFAST_URL": "redis://h?ttl=5", "HOLDFAST_TTL": "6"}, "differently"),
+        ({"HOLDFAST_TTL": "soon"}, "HOLDFAST_TTL: ttl is not a duration"),
+        ({"HOLDFAST_TTL": "8d"}, "HOLDFAST_TTL"),
+        ({"HOLDFAST_RENEW": "perhaps"}, "HOLDFAST_RENEW"),
+        ({"HOLDFAST_REPLICAS": "two"}, "HOLDFAST_REPLICAS"),
+        ({"HOLDFAST_REQUEST_TIMEOUT": "0"}, "request_timeout"),
+        ({"HOLDFAST_TOKEN_TTL": "1s"}, "token_ttl"),
+        ({"HOLDFAST_PROFILE": "x"}, "HOLDFAST_CONFIG"),
+        ({"HOLDFAST_CONFIG": "/x", "HOLDFAST_TTL": "5"}, "HOLDFAST_TTL and HOLDFAST_CONFIG"),
+        ({"HOLDFAST_CONFIG": "/nowhere/holdfast.toml"}, "No such file"),
+        ({"HOLDFAST_CONFIG": "/"}, "cannot be read"),
+    ],
+)
+def test_refused_environments(environment: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_default(environment)
+    assert says in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
+
+
+# ---- file
+
+
+def test_top_level_keys(tmp_path: Path) -> None:
+    environment = write(tmp_path, 'url = "rediss://h"\nttl = "1m"\nrenew = false\nssl_ca_certs = "/ca.pem"\n')
+    keywords = {"ttl": 60.0, "renew": False, "ssl_ca_certs": "/ca.pem"}
+    assert resolve_default(environment) == ("rediss://h", keywords, "file")
+
+
+PROFILES = """
+profile = "prod"
+namespace = "app"
+[profiles.prod]
+url = "redis://h"
+ttl = 10
+[profiles.dev]
+url = "memory:"
+namespace = "dev"
+"""
+
+
+def test_profile_named_in_the_file(tmp_path: Path) -> None:
+    assert resolve_default(write(tmp_path, PROFILES)) == ("redis://h", {"namespace": "app", "ttl": 10}, "file")
+
+
+def test_profile_named_in_the_environment_wins(tmp_path: Path) -> None:
+    environment = write(tmp_path, PROFILES) | {"HOLDFAST_PROFILE": "dev"}
+    assert resolve_default(environment) == ("memory:", {"namespace": "dev"}, "file")
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("url = \nttl = 5", "line 1"),
+        ("pass = 's3cr3t", "not valid TOML"),
+        ("ttl = 5", "names no url"),
+        ("[profiles.a]\nurl = 'memory:'", "choose a profile"),
+        ("url = 5", "url is not a text"),
+        ("url = 'memory:'\ntll = 5", "did you mean 'ttl'?"),
+        ("url = 'memory:'\nttl = 'soon'", "not a duration"),
+        ("url = 'memory:'\nttl = 0.01", "0.1 s"),
+        ("url = 'memory:'\nrenew = 1", "True or False"),
+        ("url = 'redis://joe:s3cr3t@h:x'", "port"),
+        ("profile = 'prodd'\n[profiles.prod]\nurl = 'memory:'", "did you mean 'prod'?"),
+        ("profile = 'a'\nprofiles = 5", "[profiles.NAME]"),
+        ("profile = 'a'\n[profiles]\na = 5", "[profiles.a]"),
+        ("profile = 5\n[profiles.a]\nurl = 'memory:'", "by its name"),
+    ],
+)
+def test_refused_files(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve_default(write(tmp_path, text))
+    assert says in str(caught.value)
+    assert "holdfast.toml" in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    environment = write(tmp_path, "")
+    Path(environment["HOLDFAST_CONFIG"]).write_bytes(b"url = '\xff'")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        resolve_default(environment)
