@@ -1,7 +1,7 @@
 """A second process that does what it is told: the victim of freezes and kills, or simply somebody else.
 
-``Child(url)`` starts ``python -m tests.faults.child url``; ``child.do(code)`` evaluates an expression there (``locks`` is its
-client, ``keep`` a dict for leases) and returns the result through JSON.
+``Child(url)`` starts ``python -m tests.faults.child url``; ``child.do(code)`` evaluates an expression there (``locks``
+is its client, ``keep`` a dict for leases) and returns the result through JSON.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         if self._process.poll() is None:
             self.wake()
         self._process.stdin.close()

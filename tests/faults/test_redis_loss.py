@@ -42,7 +42,7 @@ def test_R13_a_frozen_holder_is_told_on_its_first_look_and_its_late_write_is_ref
 ) -> None:
     fence = FileFence(tmp_path / "fence")
     with Child(redis_url, ttl=TTL) as victim:
-        victim.do(f"__import__('holdfast.fencing') and keep.update(fence=holdfast.fencing.FileFence({str(tmp_path / 'fence')!r}))")
+        victim.do(f"keep.update(fence=holdfast.fencing.FileFence({str(tmp_path / 'fence')!r}))")
         victim.do("keep.update(lease=locks.lock('r13').acquire())")
         assert victim.do("keep['lease'].held")
         victim.freeze()

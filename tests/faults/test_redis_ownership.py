@@ -1,4 +1,4 @@
-"""Who owns a lock, and who does not: FAULTS R7, R10, R11, and the ways in which asyncio moves a call to another task."""
+"""Who owns a lock, and who does not: FAULTS R7, R10, R11, and the ways in which asyncio moves a call elsewhere."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_lease_outlives_the_thread_that_acquired_it(redis_url: str) -> None:
         lock = locks.lock("moved", ttl=0.3)
         lease = in_thread(lambda: lock.acquire(timeout=5))
         assert isinstance(lease, holdfast.Lease)
-        assert in_thread(lambda: lock.try_acquire()) is None, "a new thread, perhaps with the old ident, does not re-enter"
+        assert in_thread(lock.try_acquire) is None, "a new thread, perhaps with the old ident, does not re-enter"
         assert not lease.lost.wait(1.0), "renewed although its thread has ended"
         assert lease.held
         lease.release()
@@ -95,9 +95,7 @@ def test_a_lease_outlives_the_thread_that_acquired_it(redis_url: str) -> None:
 async def test_wait_for_and_gather_keep_what_they_acquired(redis_url: str) -> None:
     async with holdfast.aio.connect(redis_url) as locks:
         first = await asyncio.wait_for(locks.lock("w", ttl=0.3).acquire(), 5)
-        second, third = await asyncio.gather(
-            locks.lock("g1", ttl=0.3).acquire(), locks.lock("g2", ttl=0.3).acquire()
-        )
+        second, third = await asyncio.gather(locks.lock("g1", ttl=0.3).acquire(), locks.lock("g2", ttl=0.3).acquire())
         assert not await first.lost.wait(1.0)
         for lease in (first, second, third):
             assert lease.held
@@ -107,13 +105,12 @@ async def test_wait_for_and_gather_keep_what_they_acquired(redis_url: str) -> No
 
 async def test_an_async_holder_with_a_blocked_loop_keeps_its_lock(redis_url: str) -> None:
     ttl = 0.5
-    async with holdfast.aio.connect(redis_url) as locks:
-        async with locks.lock("busy", ttl=ttl) as lease:
-            end = asyncio.get_running_loop().time() + 2 * ttl
-            while asyncio.get_running_loop().time() < end:
-                sum(range(1000))  # CPU work that never yields to the loop
-            assert lease.held
-            assert (await locks.inspect("busy")).holders[0].owner == lease.owner
+    async with holdfast.aio.connect(redis_url) as locks, locks.lock("busy", ttl=ttl) as lease:
+        end = asyncio.get_running_loop().time() + 2 * ttl
+        while asyncio.get_running_loop().time() < end:
+            sum(range(1000))  # CPU work that never yields to the loop
+        assert lease.held
+        assert (await locks.inspect("busy")).holders[0].owner == lease.owner
 
 
 def test_a_sync_holder_in_a_busy_process_keeps_its_lock(redis_server: RedisServer) -> None:

@@ -296,7 +296,9 @@ def test_K2a_a_grant_that_took_longer_than_its_lease_is_not_believed(
     with Child(proxy.url, ttl=0.5) as victim:
         victim.do("locks.ping()")
         held_back = proxy.on(script=scripts.ACQUIRE).delay()
-        victim.send("keep.update(lease=locks.lock('k2a').acquire(timeout=5)) or [keep['lease'].remaining, keep['lease'].owner]")
+        victim.send(
+            "(lambda lease: keep.update(k=lease) or [lease.remaining, lease.owner])(locks.lock('k2a').acquire())"
+        )
         assert held_back.wait(5)
         victim.freeze()
         held_back.release()

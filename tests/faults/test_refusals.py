@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable
 
@@ -47,7 +48,7 @@ def test_no_server_is_unavailable_in_time() -> None:
             assert not isinstance(caught.value, holdfast.OutcomeUnknown), "not a byte was sent"
 
 
-@pytest.mark.parametrize(("timeout", "within"), [(0, 2.5), (0.2, 0.6)])
+@pytest.mark.parametrize("timeout, within", [(0, 2.5), (0.2, 0.6)])
 def test_no_server_is_unavailable_not_busy_within_the_calls_own_timeout(timeout: float, within: float) -> None:
     with holdfast.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=30) as locks:
         start = time.monotonic()
@@ -63,8 +64,6 @@ async def test_no_server_async() -> None:
 
 
 def test_waiters_behind_one_who_cannot_reach_the_engine_are_told_with_it() -> None:
-    import threading
-
     outcomes: list[type[BaseException]] = []
 
     def acquire() -> None:
@@ -84,7 +83,9 @@ def test_waiters_behind_one_who_cannot_reach_the_engine_are_told_with_it() -> No
         assert outcomes == [holdfast.EngineUnavailable] * 10
 
 
-def test_a_frozen_server_ends_in_outcome_unknown_which_is_also_unavailable(start_redis: Callable[..., RedisServer]) -> None:
+def test_a_frozen_server_ends_in_outcome_unknown_which_is_also_unavailable(
+    start_redis: Callable[..., RedisServer],
+) -> None:
     server = start_redis()
     with holdfast.connect(server.url, request_timeout=0.2, unavailable_after=0.6) as locks:
         locks.ping()
@@ -100,7 +101,8 @@ def test_a_frozen_server_ends_in_outcome_unknown_which_is_also_unavailable(start
 def test_a_key_of_another_type_is_explained(redis_server: RedisServer) -> None:
     redis_server.client().set("taken", "somebody's token", px=60_000)
     with holdfast.connect(redis_server.url) as locks:
-        with pytest.raises(holdfast.EngineRefused, match="holds a string, probably another lock library's; use namespace="):
+        told = "holds a string, probably another lock library's; use namespace="
+        with pytest.raises(holdfast.EngineRefused, match=told):
             locks.lock("taken").acquire()
         assert redis_server.client().get("taken") == b"somebody's token"
     with holdfast.connect(redis_server.url, namespace="ours") as locks, locks.lock("taken") as lease:

@@ -28,7 +28,9 @@ def failing(act: Callable[[], Any]) -> str:
     return texts(caught.value)
 
 
-def test_no_secret_is_shown_whatever_goes_wrong(start_redis: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_shown_whatever_goes_wrong(
+    start_redis: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     server = start_redis(password=SECRET)
     good = f"redis://:{SECRET}@127.0.0.1:{server.port}"
@@ -36,7 +38,7 @@ def test_no_secret_is_shown_whatever_goes_wrong(start_redis: Callable[..., Redis
     with holdfast.connect(good, unavailable_after=0.3) as locks:
         lock = locks.lock("a")
         with lock as lease:
-            shown += repr(locks) + repr(lock) + repr(lease) + repr(locks.inspect("a")) + repr(lease.lost) + str(locks.guarantees)
+            shown += "".join(map(repr, (locks, lock, lease, lease.lost, locks.inspect("a"), locks.guarantees)))
         server.client().set("string", 1)
         shown += failing(locks.lock("string").acquire)
         shown += failing(lambda: pickle.dumps(locks)) + failing(lambda: pickle.dumps(lock))
