@@ -1,0 +1,30 @@
+"""``holdfast demo``: see updates get lost without a lock, kept with one, and a late write refused. No server needed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from holdfast.cli.command import FAILED, OK
+
+SUMMARY = "watch real processes lose updates, keep them with holdfast, and have a late write refused (15 s, no server)"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the result only, as one line of JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0 if everything went as promised; 1 if not, or if a process of the demo failed."""
+    # Not needed for "holdfast --help".
+    from holdfast.cli.demo.crew import WorkerFailed
+    from holdfast.cli.demo.play import play
+    from holdfast.cli.demo.view import choose
+
+    try:
+        outcome = play(choose(quiet=arguments.json))
+    except WorkerFailed as error:
+        print(f"holdfast demo: {error}", file=sys.stderr)
+        return FAILED
+    print(outcome.json())
+    return OK if outcome.as_promised else FAILED

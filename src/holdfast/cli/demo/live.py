@@ -1,0 +1,119 @@
+"""The demo as a live picture, drawn by rich."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.demo.scene import Freeze, Mood, Outcome, Race
+
+_NARROWEST_SCORE: Final = 8
+#: Not for each of hundreds of updates: a terminal on a slow line would fall behind.
+_FRAME: Final = 0.08
+#: Long enough to read a result.
+_CURTAIN: Final = 1.2
+_STYLES: Final[dict[Mood, str]] = {"plain": "", "good": "green", "bad": "bold red"}
+
+
+class LiveView:
+    """One picture an act; a finished act stays on the screen."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        utf8 = self._console.encoding.lower().startswith("utf")
+        # Shapes and not only colours, for NO_COLOR and for eyes that cannot tell red from green.
+        self._alone, self._together, self._outside = ("█", "▚", "·") if utf8 else ("#", "X", ".")
+        self._live: Live | None = None
+        self._next_frame = 0.0
+
+    def race(self, race: Race) -> None:
+        if (now := time.monotonic()) >= self._next_frame:
+            self._next_frame = now + _FRAME
+            self._draw(self._picture_of_race(race))
+
+    def end_race(self, race: Race) -> None:
+        self._end(self._picture_of_race(race))
+
+    def freeze(self, act: Freeze) -> None:
+        self._draw(self._picture_of_freeze(act))
+
+    def end_freeze(self, act: Freeze) -> None:
+        self._end(self._picture_of_freeze(act))
+
+    def close(self, outcome: Outcome) -> None:
+        table = Table(title="what became of the updates", title_justify="left", title_style="bold")
+        table.add_column("")
+        for heading in ("updates", "in the file", "lost", "inside at once"):
+            table.add_column(heading, justify="right")
+        for race in (outcome.unlocked, outcome.locked):
+            lost = Text(str(race.lost), _STYLES["bad" if race.lost else "good"])
+            table.add_row(race.title, str(race.done), str(race.found), lost, str(race.most_at_once()))
+        self._console.print(table)
+        mood: Mood = "good" if outcome.stale_write == "refused" else "bad"
+        self._console.print(Text("late write of the frozen holder: ").append(outcome.stale_write, _STYLES[mood]))
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()  # gives the cursor back
+
+    def _draw(self, picture: RenderableType) -> None:
+        if self._live is None:
+            self._live = Live(picture, console=self._console, auto_refresh=False)
+            self._live.start(refresh=True)
+        else:
+            self._live.update(picture, refresh=True)
+
+    def _end(self, picture: RenderableType) -> None:
+        self._draw(picture)
+        assert self._live is not None
+        self._live.stop()
+        self._live = None
+        self.pause(_CURTAIN)
+
+    def _picture_of_race(self, race: Race) -> RenderableType:
+        digits = len(str(race.times))
+        labels = [f"{name} {pid}" for name, pid in zip("ABCDEFGH", race.pids, strict=False)]
+        longest = max(map(len, labels))
+        width = max(_NARROWEST_SCORE, self._console.width - longest - 2 * digits - 9)
+        moments = race.score(width)
+        lanes = Table.grid(padding=(0, 1))
+        for lane, label in enumerate(labels):
+            lanes.add_row(label, self._lane(lane, moments, width), f"{race.done_by(lane):{digits}}/{race.times}")
+        verdict = Text(f"updates done {race.done}, the file says {race.found}: ")
+        lost = max(0, race.lost)  # the file may be ahead of what we heard
+        verdict.append(f"{lost} lost", _STYLES["bad" if lost else "good"])
+        legend = Text(f"{self._alone} alone between read and write  {self._together} with others", "dim")
+        return Panel(Group(lanes, verdict, legend), title=race.title, title_align="left")
+
+    def _lane(self, lane: int, moments: list[frozenset[int]], width: int) -> Text:
+        text = Text(no_wrap=True, overflow="crop")
+        text.append(self._outside * (width - len(moments)), "dim")
+        for inside in moments:
+            if lane not in inside:
+                text.append(self._outside, "dim")
+            elif len(inside) == 1:
+                text.append(self._alone, _STYLES["good"])
+            else:
+                text.append(self._together, _STYLES["bad"])
+        return text
+
+    def _picture_of_freeze(self, act: Freeze) -> RenderableType:
+        lines = Table.grid(padding=(0, 1))
+        for line in act.lines:
+            lines.add_row(Text(f"{line.seconds:5.2f} s", "dim"), line.actor, Text(line.text, _STYLES[line.mood]))
+        return Panel(lines, title=act.title, title_align="left")

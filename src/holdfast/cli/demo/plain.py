@@ -1,0 +1,73 @@
+"""The demo in lines of ASCII: for pipes, logs and terminals that can do no more."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from holdfast.cli.demo.scene import Freeze, Outcome, Race
+
+
+class Silent:
+    """Shows nothing."""
+
+    def race(self, race: Race) -> None:
+        pass
+
+    def end_race(self, race: Race) -> None:
+        pass
+
+    def freeze(self, act: Freeze) -> None:
+        pass
+
+    def end_freeze(self, act: Freeze) -> None:
+        pass
+
+    def close(self, outcome: Outcome) -> None:
+        pass
+
+    def pause(self, seconds: float) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+
+class Plain(Silent):
+    """One line for each thing that happened, and a line for each quarter of a race."""
+
+    def __init__(self) -> None:
+        self._race: Race | None = None
+        self._quarters = 0
+
+    def race(self, race: Race) -> None:
+        if race is not self._race:
+            self._race, self._quarters = race, 0
+            _print(f"{race.title}: {len(race.pids)} processes add 1 to the number in a file, {race.times} times each")
+        while 4 * race.done > (self._quarters + 1) * race.expected:
+            self._quarters += 1
+            _print(f"  {race.done} of {race.expected} updates done, the file says {race.found}")
+
+    def end_race(self, race: Race) -> None:
+        _print(f"  all {race.done} updates done, the file says {race.found}: {race.lost} lost")
+
+    def freeze(self, act: Freeze) -> None:
+        if len(act.lines) == 1:
+            _print(f"{act.title}:")
+        line = act.lines[-1]
+        _print(f"  {line.seconds:5.2f} s  {line.actor} {line.text}")
+
+    def close(self, outcome: Outcome) -> None:
+        _print(f"{'':16}{'updates':>9}{'in the file':>13}{'lost':>6}{'at once':>9}")
+        for race in (outcome.unlocked, outcome.locked):
+            _print(f"{race.title:16}{race.done:9}{race.found:13}{race.lost:6}{race.most_at_once():9}")
+        _print(f"late write of the frozen holder: {outcome.stale_write}")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,48 @@
+"""A fence for what one process keeps in its memory."""
+
+from __future__ import annotations
+
+from holdfast.fencing.base import Fence
+from holdfast.fencing.rule import Bearer
+from holdfast.fencing.turns import Turns, Visitor
+
+
+class MemoryFence(Fence):
+    """A fence for one process: for its threads and its tasks, on any number of event loops.
+
+    It remembers one token for each resource for as long as it lives; forgetting one would let an old holder in. A
+    forked child goes on with a copy of its own.
+    """
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+        self._seen: dict[str, Bearer] = {}
+
+    def _gate(self, resource: str) -> _MemoryGate:
+        return _MemoryGate(resource, self._turns, self._seen)
+
+    def __repr__(self) -> str:
+        return f"<MemoryFence resources={len(self._seen)}>"
+
+
+class _MemoryGate:
+    __slots__ = ("_resource", "_seen", "_turns")
+
+    slow = False
+
+    def __init__(self, resource: str, turns: Turns, seen: dict[str, Bearer]) -> None:
+        self._resource = resource
+        self._turns = turns
+        self._seen = seen
+
+    def try_lock(self, visitor: Visitor) -> bool:
+        return self._turns.take(self._resource, visitor)
+
+    def unlock(self) -> None:
+        self._turns.give(self._resource)
+
+    def load(self) -> Bearer | None:
+        return self._seen.get(self._resource)
+
+    def store(self, seen: Bearer) -> None:
+        self._seen[self._resource] = seen

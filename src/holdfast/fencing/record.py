@@ -1,0 +1,32 @@
+"""What FileFence stores for one resource: one line of JSON, in exactly one spelling."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from holdfast.fencing.rule import Bearer, bearer
+
+_FORMAT: Final = "holdfast fence 1"
+#: Above any record: resource and owner have at most 512 bytes each, and JSON writes a control character with six.
+LONGEST: Final = 8192
+
+
+def encode(resource: str, seen: Bearer) -> bytes:
+    record = {"format": _FORMAT, "resource": resource, "token": seen.token, "owner": seen.owner}
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(resource: str, content: bytes) -> Bearer:
+    """What ``encode(resource, …)`` wrote; ValueError for anything else, be it longer, shorter or only alike.
+
+    A record cut short must never read as a smaller token, so what was parsed has to encode to the very same bytes.
+    """
+    try:
+        record = json.loads(content)
+        seen = bearer(record["token"], record["owner"])
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError("not a record of a fence") from error
+    if encode(resource, seen) != content:
+        raise ValueError("not a record of this fence, or not of this resource")
+    return seen

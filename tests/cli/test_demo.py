@@ -1,0 +1,207 @@
+"""``holdfast demo`` as a user runs it: a process of its own, with and without a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+COMMAND = [sys.executable, "-W", "error", "-m", "holdfast.cli", "demo"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Temporary files where we can look for leftovers, and a mark by which we find the demo's processes."""
+    return {**os.environ, "TMPDIR": str(tmp_path), "DEMO_UNDER_TEST": str(tmp_path)}
+
+
+def processes(environment: Mapping[str, str]) -> list[int]:
+    """Every process that was started with this environment, whoever is its parent by now."""
+    mark = f"DEMO_UNDER_TEST={environment['DEMO_UNDER_TEST']}".encode()
+    found = []
+    for status in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (status / "environ").read_bytes().split(b"\0"):
+                found.append(int(status.name))
+        except OSError:
+            continue  # ended meanwhile, or not ours
+    return found
+
+
+def assert_nothing_left(environment: Mapping[str, str]) -> None:
+    assert os.listdir(environment["TMPDIR"]) == []
+    assert processes(environment) == []
+
+
+def assert_as_promised(line: str) -> None:
+    result = json.loads(line)
+    assert list(result) == ["unlocked_lost", "holdfast_lost", "stale_write"]
+    assert type(result["unlocked_lost"]) is int
+    assert result["unlocked_lost"] > 0
+    assert result["holdfast_lost"] == 0
+    assert result["stale_write"] == "refused"
+
+
+def test_without_a_terminal(environment: dict[str, str]) -> None:
+    began = time.monotonic()
+    done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=55)
+    assert time.monotonic() - began < 30
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert_as_promised(lines[-1])
+    lost = json.loads(lines[-1])["unlocked_lost"]
+    assert done.stdout.isascii()
+    assert "\x1b" not in done.stdout
+    assert any(re.search(rf"all 300 updates done, the file says {300 - lost}: {lost} lost", line) for line in lines)
+    assert any("the file says 300: 0 lost" in line for line in lines)
+    assert any("LockLost" in line for line in lines)
+    assert any("StaleToken" in line for line in lines)
+    assert_nothing_left(environment)
+
+
+def test_json_is_one_line_and_nothing_else(environment: dict[str, str]) -> None:
+    done = subprocess.run([*COMMAND, "--json"], env=environment, capture_output=True, text=True, timeout=55)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    assert_as_promised(done.stdout)
+    assert_nothing_left(environment)
+
+
+class Terminal:
+    """A terminal with the demo in it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        try:
+            self.process = subprocess.Popen(
+                COMMAND, env={**environment, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs
+            )
+        finally:
+            os.close(theirs)
+        self.seen = ""
+
+    def read(self) -> bool:
+        """Read on; False when everybody on the other side has closed the terminal."""
+        try:
+            chunk = os.read(self._ours, 65536)
+        except OSError:  # EIO: nobody has it open any more
+            return False
+        self.seen += chunk.decode(errors="replace")
+        return bool(chunk)
+
+    def read_until(self, text: str) -> None:
+        while text not in self.seen:
+            assert self.read(), self.seen
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+
+@contextmanager
+def terminal(environment: Mapping[str, str]) -> Iterator[Terminal]:
+    opened = Terminal(environment)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def test_on_a_terminal(environment: dict[str, str]) -> None:
+    began = time.monotonic()
+    with terminal(environment) as screen:
+        while screen.read():
+            pass
+        assert screen.process.wait(10) == 0
+    assert time.monotonic() - began < 30
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.seen)
+    assert_as_promised(re.split(r"[\r\n]+", text.strip())[-1])
+    assert "▚" in text  # two inside at once
+    assert_cursor_is_back(screen.seen)
+    assert_nothing_left(environment)
+
+
+def assert_cursor_is_back(seen: str) -> None:
+    assert -1 < seen.rfind("\x1b[?25l") < seen.rfind("\x1b[?25h")
+
+
+def test_ctrl_c_leaves_nothing(environment: dict[str, str]) -> None:
+    with terminal(environment) as screen:
+        screen.read_until("updates done 1")
+        assert len(processes(environment)) == 5
+        screen.process.send_signal(signal.SIGINT)  # the workers are in sessions of their own: Ctrl-C is for the demo
+        while screen.read():
+            pass
+        assert screen.process.wait(10) == 130
+    assert "Traceback" not in screen.seen
+    assert_cursor_is_back(screen.seen)
+    assert_nothing_left(environment)
+
+
+@contextmanager
+def frozen(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """The demo while its holder is frozen."""
+    with subprocess.Popen(COMMAND, env=environment, stdout=PIPE, stderr=PIPE, text=True) as demo:
+        try:
+            assert demo.stdout is not None
+            assert any("frozen (SIGSTOP)" in line for line in demo.stdout)
+            yield demo
+        finally:
+            demo.kill()
+
+
+def test_terminated_it_leaves_nothing(environment: dict[str, str]) -> None:
+    with frozen(environment) as demo:
+        assert len(processes(environment)) == 3
+        demo.terminate()
+        assert demo.wait(10) == 128 + signal.SIGTERM
+        assert demo.stderr is not None
+        assert demo.stderr.read() == ""
+        assert_nothing_left(environment)
+
+
+def test_killed_it_leaves_no_process_not_even_the_frozen_one(environment: dict[str, str]) -> None:
+    with frozen(environment) as demo:
+        workers = set(processes(environment)) - {demo.pid}
+        handles = [os.pidfd_open(pid) for pid in workers]
+        assert len(handles) == 2
+        demo.kill()
+        assert all(map(ended, handles))
+
+
+def ended(handle: int) -> bool:
+    try:
+        return bool(select.select([handle], [], [], 10)[0])
+    finally:
+        os.close(handle)
+
+
+def test_without_rich_it_says_how_to_get_it_and_goes_on_in_lines(environment: dict[str, str]) -> None:
+    hide = (
+        "import sys, importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest)\n"
+        "sys.stdout.isatty = lambda: True\n"
+        "from holdfast.cli.demo.view import choose\n"
+        "print(type(choose(quiet=False)).__name__)\n"
+    )
+    environment["TERM"] = "xterm"
+    done = subprocess.run([sys.executable, "-c", hide], env=environment, capture_output=True, text=True, timeout=30)
+    assert done.stdout == "Plain\n"
+    assert done.stderr == "holdfast demo: for the live picture: pip install 'holdfast[cli]'\n"

@@ -1,0 +1,56 @@
+"""The live picture on terminals of several kinds."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from holdfast.cli.demo.live import LiveView
+from holdfast.cli.demo.scene import Freeze, Line, Outcome, Race, Span
+
+_RACE = Race("a race", pids=[1234567, 2], times=3, spans=[Span(0, 2, 0), Span(1, 3, 1), Span(4, 5, 0)], found=2)
+_ACT = Freeze("an act", lines=[Line(0.5, "A", "does something that takes more than one narrow line", "good")])
+_OUTCOME = Outcome(_RACE, _RACE, "expired", "accepted")
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, *, width: int, encoding: str = "utf-8") -> str:
+    monkeypatch.setattr(LiveView, "pause", lambda self, seconds: None)
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    with LiveView(Console(file=file, width=width, force_terminal=True, highlight=False)) as view:
+        view.race(_RACE)
+        view.end_race(_RACE)
+        view.freeze(_ACT)
+        view.end_freeze(_ACT)
+        view.close(_OUTCOME)
+    file.seek(0)
+    return file.read()
+
+
+@pytest.mark.parametrize("width", [200, 80, 36])
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_missing(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn(monkeypatch, width=width))
+    assert max(map(len, re.split(r"[\r\n]+", text))) <= width
+    for part in ("a race", "1234567", "▚█", "2/3", "1 lost", "an act", "A", "accepted"):
+        assert part in text
+
+
+def test_no_color_means_none_and_overlap_is_still_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    coloured = drawn(monkeypatch, width=80)
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = drawn(monkeypatch, width=80)
+    colours = r"\x1b\[(?:\d+;)*3\dm"
+    assert re.search(colours, coloured)
+    assert not re.search(colours, plain)
+    assert "▚" in plain
+
+
+def test_an_ascii_terminal_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    text = drawn(monkeypatch, width=80, encoding="ascii")
+    assert text.isascii()
+    assert re.search(r"\.X", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text))

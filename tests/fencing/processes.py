@@ -1,0 +1,53 @@
+"""Programs of other processes for the tests of FileFence, and how to talk with them: one line at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_PRELUDE = """
+import os, sys
+from holdfast.errors import LockError, StaleToken
+from holdfast.fencing import FileFence
+fence = FileFence(sys.argv[1])
+def say(*words): print(*words, flush=True)
+def heard(): return sys.stdin.readline().strip()
+"""
+
+
+class Program:
+    """A python program; ``say`` and ``heard`` are its side of the conversation."""
+
+    def __init__(self, source: str, *arguments: object) -> None:
+        command = [sys.executable, "-W", "error", "-c", _PRELUDE + source, *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        print(line, file=self.process.stdin, flush=True)
+
+    def answer(self) -> str:
+        """Its next line; empty once it has ended. The test's own timeout bounds the wait."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def result(self) -> int:
+        return self.process.wait(30)
+
+
+@contextmanager
+def programs(count: int, source: str, *arguments: object) -> Iterator[list[Program]]:
+    """``count`` processes of one program; argument 2 is its number. None of them outlives the test."""
+    started = [Program(source, arguments[0], number, *arguments[1:]) for number in range(count)]
+    try:
+        yield started
+    finally:
+        for program in started:
+            with program.process:  # closes the pipes
+                program.kill()
