@@ -1,0 +1,252 @@
+"""What the port's operations do to the file. Each runs to its end at once, or raises Contended having done nothing.
+
+There are no tombstones (RULES 2): a statement runs in the calling thread, so an attempt is over when its call ends, and
+nothing of a claim can arrive after its release or withdrawal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any, Final
+
+from holdfast.engines.base import Busy, Claim, Found, Granted, Holder, LockState, RequestFailed
+from holdfast.engines.sqlite import statements
+from holdfast.engines.sqlite.bell import ring
+from holdfast.engines.sqlite.faults import Contended
+from holdfast.engines.sqlite.judgement import Row, Verdict, adopted, judge
+from holdfast.engines.sqlite.store import Store
+from holdfast.errors import EngineRefused
+
+SECOND: Final = 1_000_000
+# Lost races in a row before a take answers "busy". Each means that somebody else got the name.
+_ROUNDS: Final = 8
+# Deaf or dead waiters to skip when one is to be woken; those behind them find out by their own re-poll.
+_SKIPS: Final = 32
+
+
+def take(store: Store, now: int, claim: Claim) -> Granted | Busy:
+    """One attempt to get ``claim.name``, or to confirm that the claim has it already."""
+    wall = time.time_ns() // 1000
+    first, victim, seen = wall, None, 0
+    for _ in range(_ROUNDS):
+        if _try(store, now, claim, wall, first, victim, seen):
+            return _granted(store, claim, first + claim.tokens - 1)
+        row = look(store, claim.name)
+        if row is None:
+            if not _clear_the_way(store, now, claim):
+                return Busy(None)
+            continue
+        if _is_ours(store, claim, row):
+            if extend(store, now, claim, claim.ttl) is Found.OURS:
+                return _granted(store, claim, row.token)
+            continue
+        verdict = judge(row, now, store.boot, store.is_dead)
+        if verdict is Verdict.FOREIGN:
+            return _adopt(store, now, claim.name, row)
+        if verdict is Verdict.HELD:
+            return Busy((row.expires - now) / SECOND)
+        if row.token < first and row.owner == victim and not _clear_the_way(store, now, claim):
+            return Busy(None)
+        # Somebody's token is ahead of the wall clock, or the row was judged takeable: name exactly what was seen.
+        first, victim, seen = max(first, row.token + 1), row.owner, row.expires
+    return Busy(None)
+
+
+def _try(store: Store, now: int, claim: Claim, wall: int, first: int, victim: str | None, seen: int) -> int:
+    ttl = int(claim.ttl * SECOND)
+    ahead = claim.tokens - 1
+    until, last = now + ttl, first + ahead
+    row = (claim.name, claim.owner, store.process, store.boot, until, ttl, last, wall, claim.description)
+    if claim.fair or claim.polite:
+        turn = (claim.name, store.boot, now, claim.name, claim.owner)
+        return store.write(statements.TAKE_IN_TURN, (*row, *turn, ahead, victim, seen))
+    return store.write(statements.TAKE, (*row, ahead, victim, seen))
+
+
+def _granted(store: Store, claim: Claim, token: int) -> Granted:
+    """A granted claim waits no longer. This must not fail: the grant has happened."""
+    store.held.add(claim.owner)
+    if claim.waiter is not None:
+        try:
+            store.write(statements.LEAVE, (claim.name, claim.owner))
+            claim.waiter = None
+        except (Contended, RequestFailed, EngineRefused):
+            pass  # the place ends by itself, or when its bell is rung in vain
+    return Granted(token)
+
+
+def _clear_the_way(store: Store, now: int, claim: Claim) -> bool:
+    """Remove dead waiters that stand before a claim that must keep to its turn. False: somebody alive is before it."""
+    if not (claim.fair or claim.polite):
+        return True
+    ahead = store.read(statements.AHEAD, (claim.name, store.boot, now, claim.name, claim.owner))
+    for (process,) in ahead:
+        if not store.is_dead(process):
+            return False
+        store.write(statements.BURY, (claim.name, process))
+    return True
+
+
+def _is_ours(store: Store, claim: Claim, row: Row) -> bool:
+    # The process too: after a fork the child has the parent's claims in memory, but they are not its own.
+    return row.owner == claim.owner and row.process == store.process
+
+
+def _adopt(store: Store, now: int, name: str, row: Row) -> Busy:
+    store.write(statements.ADOPT, (adopted(store.boot), now + row.ttl, name, row.owner, row.boot, row.expires))
+    return Busy(row.ttl / SECOND)
+
+
+def look(store: Store, name: str) -> Row | None:
+    """The row of ``name``; None if it was never locked (or long ago)."""
+    rows = store.read(statements.LOOK, (name,))
+    return Row._make(rows[0]) if rows else None
+
+
+def is_worth_trying(store: Store, now: int, claim: Claim) -> tuple[bool, Row | None]:
+    """Would a take by a waiting ``claim`` succeed just now? And the row that stands in its way, if not."""
+    row = look(store, claim.name)
+    if row is not None:
+        verdict = judge(row, now, store.boot, store.is_dead)
+        if verdict is Verdict.FOREIGN:
+            return True, row  # the attempt will adopt it
+        if verdict is Verdict.HELD:
+            return _is_ours(store, claim, row), row
+    return _clear_the_way(store, now, claim), None
+
+
+def extend(store: Store, now: int, claim: Claim, ttl: float) -> Found:
+    """Move the expiry of a held claim to ``ttl`` from ``now`` or later; never creates anything."""
+    micro = int(ttl * SECOND)
+    expires = now + micro
+    changed = store.write(
+        statements.EXTEND,
+        (store.boot, expires, expires, store.boot, micro, claim.name, claim.owner, store.process),
+    )
+    return Found.OURS if changed else _found_instead(store, claim)
+
+
+def give_up(store: Store, now: int, claim: Claim) -> Found:
+    """Free the name if ``claim`` holds it, and wake the first who waits."""
+    which = (time.time_ns() // 1000, claim.name, claim.owner, store.process)
+    if store.write(statements.RELEASE_UNAWAITED, which):
+        store.held.discard(claim.owner)
+        return Found.OURS
+    if store.write(statements.RELEASE, which):
+        store.held.discard(claim.owner)
+        wake_first(store, now, claim.name)
+        return Found.OURS
+    return _found_instead(store, claim)
+
+
+def _found_instead(store: Store, claim: Claim) -> Found:
+    store.held.discard(claim.owner)
+    row = look(store, claim.name)
+    return Found.GONE if row is None or row.owner is None else Found.STOLEN
+
+
+def wake_first(store: Store, now: int, name: str) -> None:
+    """Ring the first waiter that can hear. Comes after the release is committed: who registers later looks first.
+
+    Best effort, and it must not fail: the release before it has happened, and is not to be tried again.
+    """
+    try:
+        for _ in range(_SKIPS):
+            first = store.read(statements.FIRST, (name, store.boot, now))
+            if not first:
+                return
+            ((owner, bell),) = first
+            if not bell or ring(store.directory, bell):  # who has no bell polls
+                return
+            store.write(statements.LEAVE, (name, owner))
+    except (Contended, RequestFailed, EngineRefused):
+        pass  # waiters re-poll
+
+
+def withdraw(store: Store, now: int, claim: Claim) -> Found:
+    """Leave nothing of ``claim`` behind."""
+    if claim.waiter is not None:
+        leave_queue(store, now, claim)
+    return give_up(store, now, claim)
+
+
+def leave_queue(store: Store, now: int, claim: Claim) -> None:
+    """Remove the claim's place. A wake-up that was meant for it is passed on if the name is free."""
+    store.write(statements.LEAVE, (claim.name, claim.owner))
+    row = look(store, claim.name)
+    if row is None or row.owner is None:
+        wake_first(store, now, claim.name)
+
+
+def break_(store: Store, now: int, name: str) -> bool:
+    """Free the name whoever holds it; its token is spent. Tells the holder's process and the first waiter."""
+    row = look(store, name)
+    if row is None or judge(row, now, store.boot, store.is_dead) in (Verdict.FREE, Verdict.LAPSED):
+        return False
+    wall = time.time_ns() // 1000
+    if not store.write(statements.BREAK, (wall, wall, name, row.owner)):
+        return False
+    for bell in store.bells_of(row.process, "doze"):
+        ring(store.directory, bell, name.encode())
+    wake_first(store, now, name)
+    return True
+
+
+def inspect(store: Store, now: int, name: str) -> LockState:
+    """The name as it is now, for people."""
+    rows = store.read(statements.INSPECT, (store.boot, now, name))
+    if not rows:
+        return LockState(name)
+    row, (since, description, waiters) = Row._make(rows[0][:6]), rows[0][6:]
+    if row.owner is None or judge(row, now, store.boot, store.is_dead) is Verdict.LAPSED:
+        return LockState(name, (), waiters, row.token)
+    foreign = row.boot not in (store.boot, adopted(store.boot))
+    remaining = (row.ttl if foreign else row.expires - now) / SECOND
+    holder = _holder(row, since, description, time.time() + remaining)
+    return LockState(name, (holder,), waiters, row.token, remaining)
+
+
+def _holder(row: Row, since: int, description: bytes, until: float) -> Holder:
+    try:
+        facts: Any = json.loads(description)
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict):
+        facts = {}
+
+    def fact(key: str, kind: type) -> Any:
+        return facts[key] if isinstance(facts.get(key), kind) else None
+
+    return Holder(
+        owner=row.owner or "",
+        host=fact("host", str),
+        pid=fact("pid", int),
+        thread=fact("thread", str),
+        program=fact("program", str),
+        since=since / SECOND,
+        until=until,
+        token=row.token,
+        count=1,
+    )
+
+
+def page_of_names(store: Store, now: int, prefix: str, after: str | None) -> list[tuple[str, bool]]:
+    """Some names that start with ``prefix`` and come after ``after``, each with: is it held? Empty at the end."""
+    if after is None:
+        rows = store.read(statements.NAMES_FROM, (prefix, _end_of(prefix)))
+    else:
+        rows = store.read(statements.NAMES_AFTER, (after, _end_of(prefix)))
+    held = (Verdict.HELD, Verdict.FOREIGN)
+    return [(name, judge(Row._make(row), now, store.boot, store.is_dead) in held) for name, *row in rows]
+
+
+def _end_of(prefix: str) -> str | bytes:
+    """What comes after all names with this prefix. SQLite orders text as Python does, and any blob after any text."""
+    for length in range(len(prefix), 0, -1):
+        following = ord(prefix[length - 1]) + 1
+        if following <= sys.maxunicode:
+            # Surrogates are no text: what comes after U+D7FF is U+E000.
+            return prefix[: length - 1] + chr(0xE000 if following == 0xD800 else following)
+    return b""

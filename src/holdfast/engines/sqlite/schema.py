@@ -1,0 +1,85 @@
+"""The tables, and how a connection to them is opened. Times are µs since boot (expires), or since the epoch (since)."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from holdfast.engines.sqlite import statements
+from holdfast.errors import EngineRefused
+
+_APPLICATION: Final = 1752132708  # "hold" in ASCII, in the header of the file
+_VERSION: Final = 1
+
+# A free lock keeps its row for the token's sake (owner IS NULL). Only the name is indexed: taking and freeing rewrite
+# one page, and pages are small because the whole page goes through the checksum of the log.
+# ``waiting`` errs to 1: it is set with every entry into the queue, and cleared by a release that finds the queue empty.
+_CREATE: Final = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS lock (
+    name TEXT NOT NULL UNIQUE, owner TEXT, process TEXT NOT NULL, boot TEXT NOT NULL, expires INTEGER NOT NULL,
+    ttl INTEGER NOT NULL, token INTEGER NOT NULL, since INTEGER NOT NULL, description BLOB NOT NULL,
+    waiting INTEGER NOT NULL DEFAULT 1
+);
+CREATE TABLE IF NOT EXISTS queue (
+    name TEXT, seq INTEGER, owner TEXT NOT NULL, process TEXT NOT NULL, boot TEXT NOT NULL, expires INTEGER NOT NULL,
+    bell TEXT NOT NULL, PRIMARY KEY (name, seq)
+) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS queued AFTER INSERT ON queue BEGIN
+    UPDATE lock SET waiting = 1 WHERE name = NEW.name;
+END;
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+PRAGMA application_id = 1752132708;
+PRAGMA user_version = 1;
+COMMIT;
+"""
+
+
+def open_connection(path: str) -> sqlite3.Connection:
+    """A connection in autocommit mode, for use by any thread (one at a time). Raises sqlite3.Error as it comes."""
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64)
+    try:
+        _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+    fresh = not application and not version and not connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
+    if not fresh and application != _APPLICATION:
+        raise EngineRefused(f"lock file {path}: it is the database of another program; name another file")
+    if not fresh and version != _VERSION:
+        raise EngineRefused(f"lock file {path}: its format is version {version}, this is a holdfast for {_VERSION}")
+    if fresh:
+        connection.execute("PRAGMA page_size = 1024")
+    if _pragma(connection, "journal_mode = wal") != "wal":
+        raise EngineRefused(f"lock file {path}: write-ahead logging is not possible there")
+    # No fsync, ever. A crash of processes loses nothing; a power cut may tear the file, but it also ends every lease in
+    # it, and the first opening after a boot checks the file (repair.py).
+    connection.execute("PRAGMA synchronous = off")
+    # A short log is a warm log: measured faster than the default of 1000 pages.
+    connection.execute("PRAGMA wal_autocheckpoint = 200")
+    if fresh:
+        connection.executescript(_CREATE)
+
+
+def _pragma(connection: sqlite3.Connection, text: str) -> object:
+    (value,) = connection.execute(f"PRAGMA {text}").fetchone()
+    return value
+
+
+def is_sound(connection: sqlite3.Connection) -> bool:
+    """Does the file pass SQLite's own check?"""
+    try:
+        return _pragma(connection, "quick_check(1)") == "ok"
+    except sqlite3.DatabaseError:
+        return False
+
+
+def recall(connection: sqlite3.Connection, key: str) -> object:
+    """A value of the meta table, or None."""
+    row = connection.execute(statements.REMEMBERED, (key,)).fetchone()
+    return None if row is None else row[0]

@@ -1,0 +1,101 @@
+"""Every statement that touches a lock. Each is a transaction of its own.
+
+No statement has a RETURNING clause: Python would step it twice, and between the two steps (waiting for the GIL, or
+interrupted by a signal) the process would sit *inside* the write transaction and stall every name of the file. So a
+write is one step, its row count is the answer, and what else is to be known is read before or after it. The reads may
+be stale; the writes are conditional, so a stale read can only make them do nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_COLUMNS: Final = "name, owner, process, boot, expires, ttl, token, since, description"
+_TAKEN: Final = """
+    ON CONFLICT (name) DO UPDATE SET
+        owner = excluded.owner, process = excluded.process, boot = excluded.boot, expires = excluded.expires,
+        ttl = excluded.ttl, token = excluded.token, since = excluded.since, description = excluded.description
+    WHERE lock.token < excluded.token - ? AND (lock.owner IS NULL OR (lock.owner = ? AND lock.expires = ?))
+"""
+
+# Take a name that is free, or that is still in the very state (owner, expires) in which it was judged takeable. The
+# token must stay ahead of the stored one: the condition makes it max(last + 1, time) without reading it first.
+TAKE: Final = f"""
+    INSERT INTO lock ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    {_TAKEN}
+"""  # noqa: S608  (constants only)
+
+# The same, unless somebody alive waits ahead of this claim (ahead of all, if the claim has no place in the queue).
+TAKE_IN_TURN: Final = f"""
+    INSERT INTO lock ({_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?
+    WHERE NOT EXISTS (
+        SELECT 1 FROM queue WHERE name = ? AND boot = ? AND expires > ?
+        AND seq < coalesce((SELECT seq FROM queue WHERE name = ? AND owner = ?), 9223372036854775807)
+    )
+    {_TAKEN}
+"""  # noqa: S608  (constants only)
+
+# Never shortens. An expiry written by another kernel is on another clock, so there is nothing to compare.
+EXTEND: Final = """
+    UPDATE lock SET expires = CASE boot WHEN ? THEN max(expires, ?) ELSE ? END, boot = ?, ttl = max(ttl, ?)
+    WHERE name = ? AND owner = ? AND process = ?
+"""
+
+# The process is part of the condition: a forked child has the parent's claim in memory, but not its identity.
+# Two statements, of which the first is nearly always enough. "Nobody waits" is part of its condition, which saves
+# looking into the queue afterwards: who enters the queue sets ``waiting`` in the same transaction (by a trigger), and
+# looks at the lock after that.
+RELEASE_UNAWAITED: Final = """
+    UPDATE lock SET owner = NULL, since = ? WHERE name = ? AND owner = ? AND process = ? AND waiting = 0
+"""
+RELEASE: Final = """
+    UPDATE lock SET owner = NULL, since = ?, waiting = EXISTS (SELECT 1 FROM queue WHERE name = lock.name)
+    WHERE name = ? AND owner = ? AND process = ?
+"""
+
+BREAK: Final = "UPDATE lock SET owner = NULL, since = ?, token = max(token + 1, ?) WHERE name = ? AND owner = ?"
+
+# Start the clock for a row of another kernel, whose own clock and flock we cannot see (see judgement.py).
+ADOPT: Final = """
+    UPDATE lock SET boot = ?, expires = ? WHERE name = ? AND owner = ? AND boot = ? AND expires = ?
+"""
+
+LOOK: Final = "SELECT owner, process, boot, expires, ttl, token FROM lock WHERE name = ?"
+INSPECT: Final = """
+    SELECT owner, process, boot, expires, ttl, token, since, description,
+        (SELECT count(*) FROM queue WHERE name = lock.name AND boot = ? AND expires > ?)
+    FROM lock WHERE name = ?
+"""
+NAMES_FROM: Final = """
+    SELECT name, owner, process, boot, expires, ttl, token FROM lock
+    WHERE name >= ? AND name < ? AND owner IS NOT NULL ORDER BY name LIMIT 256
+"""
+NAMES_AFTER: Final = NAMES_FROM.replace("name >= ?", "name > ?")
+
+ENQUEUE: Final = """
+    INSERT INTO queue (name, seq, owner, process, boot, expires, bell)
+    SELECT ?, coalesce(max(seq), 0) + 1, ?, ?, ?, ?, ? FROM queue WHERE name = ?
+"""
+STAY: Final = "UPDATE queue SET expires = ? WHERE name = ? AND owner = ?"
+LEAVE: Final = "DELETE FROM queue WHERE name = ? AND owner = ?"
+FIRST: Final = "SELECT owner, bell FROM queue WHERE name = ? AND boot = ? AND expires > ? ORDER BY seq LIMIT 1"
+AHEAD: Final = """
+    SELECT DISTINCT process FROM queue WHERE name = ? AND boot = ? AND expires > ?
+    AND seq < coalesce((SELECT seq FROM queue WHERE name = ? AND owner = ?), 9223372036854775807)
+"""
+BURY: Final = "DELETE FROM queue WHERE name = ? AND process = ?"
+
+# Takes the write lock and changes nothing.
+PING: Final = "UPDATE lock SET owner = owner WHERE name IS NULL"
+
+# Housekeeping. All that writes is short: no transaction may grow with the table, for it stalls everybody.
+HELD: Final = "SELECT name, process FROM lock WHERE owner IS NOT NULL AND boot = ?"
+FREE_DEAD: Final = "UPDATE lock SET owner = NULL WHERE name = ? AND process = ?"
+BURY_EVERYWHERE: Final = "DELETE FROM queue WHERE process = ?"
+FORGET_QUEUES: Final = "DELETE FROM queue WHERE boot <> ?"
+TIDIED: Final = """
+    SELECT coalesce((SELECT value FROM meta WHERE key = 'tidied'), 0), coalesce((SELECT max(rowid) FROM lock), 0)
+"""
+FORGET: Final = "DELETE FROM lock WHERE rowid > ? AND rowid <= ? AND owner IS NULL AND since < ?"
+REMEMBERED: Final = "SELECT value FROM meta WHERE key = ?"
+REMEMBER: Final = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"

@@ -1,0 +1,81 @@
+"""The stores of this process, one for each file; and what happens to them in a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Final
+
+from holdfast._runtime import clock
+from holdfast.engines.sqlite import paths
+from holdfast.engines.sqlite.store import Store
+
+# Re-entrant for the same reason as a store's own lock. Order: this one, then a store's.
+_lock = threading.RLock()
+_current: Final[dict[str, Store]] = {}  # by resolved path
+_open: Final[set[Store]] = set()  # these, and displaced ones that still have users
+
+
+def opening() -> threading.RLock:
+    """Held by whoever opens or closes. A new one after a fork, for another thread may have held it then."""
+    return _lock
+
+
+def open_store(path: str, token_ttl: float | None) -> Store:
+    """The store for ``path``; opened if this is its first user. Each call wants one :func:`close_store`."""
+    resolved = paths.resolve(path)
+    with _lock:
+        store = _current.get(resolved)
+        if store is not None and store.is_displaced(clock.now()):
+            store.abandoned = True
+            store = None
+        if store is None:
+            store = _current[resolved] = Store(resolved, token_ttl)
+            _open.add(store)
+        store.users += 1
+        return store
+
+
+def close_store(store: Store) -> None:
+    """One user less. The last one closes it."""
+    with _lock:
+        if store not in _open:
+            return  # the parent's, before a fork
+        store.users -= 1
+        if store.users:
+            return
+        _open.discard(store)
+        if _current.get(store.path) is store:
+            del _current[store.path]
+        store.close()
+
+
+_quiesced: Final[list[Store]] = []
+
+
+def _before_fork() -> None:
+    # A connection must not cross a fork: a child with the descriptors of another thread's transaction would corrupt
+    # the file, or drop its POSIX locks. Nothing in here waits for longer than one statement takes.
+    _lock.acquire()
+    for store in _open:
+        store.quiesce()
+        _quiesced.append(store)
+
+
+def _after_fork_in_parent() -> None:
+    while _quiesced:
+        _quiesced.pop().resume()
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+    for store in _open:
+        store.disown()
+    _quiesced.clear()
+    _current.clear()
+    _open.clear()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,0 +1,80 @@
+"""A process that does what it is told on its standard input, one line of JSON at a time: the victim of these tests."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Claim, Granted, Session
+from holdfast.engines.sqlite import connect
+
+_IDENTITY = uuid.uuid4().hex
+_numbers = itertools.count(1)
+
+
+def make_claim(name: str, ttl: float = 30.0, **more: Any) -> Claim:
+    """A new claim, as the core would make one."""
+    return Claim(name, f"{_IDENTITY}:{next(_numbers)}", ttl, **more)
+
+
+async def obtain(session: Session, claim: Claim, until: float) -> Granted | None:
+    """The core's acquisition loop in its simplest form."""
+    contender = None
+    while True:
+        answer = await session.acquire(claim, 5.0)
+        if isinstance(answer, Granted):
+            if contender is not None:
+                contender.abandon()  # the place in the queue went with the grant
+            return answer
+        if clock.now() >= until:
+            if contender is not None:
+                await contender.leave()
+            return None
+        contender = contender or session.contender(claim, 5.0)
+        await contender.wait(until)
+
+
+def count(session: Session, name: str, file: Path, times: int) -> None:
+    """Add to a number in a file, reading and writing it with a gap, as only one process at a time may."""
+    for _ in range(times):
+        claim = make_claim(name)
+        assert run(obtain(session, claim, clock.now() + 30.0)) is not None
+        value = int(file.read_text())
+        os.sched_yield()
+        file.write_text(str(value + 1))
+        run(session.release(claim, 5.0))
+
+
+def main() -> None:
+    session = connect(sys.argv[1], {}).session(BLOCKING)
+    claims: dict[str, Claim] = {}
+    for line in sys.stdin:
+        order = json.loads(line)
+        name = order.get("name", "")
+        answer: dict[str, Any] = {}
+        match order["do"]:
+            case "acquire":
+                claim = claims[name] = make_claim(name, order.get("ttl", 30.0), fair=order.get("fair", False))
+                got = run(obtain(session, claim, clock.now() + order.get("timeout", 0.0)))
+                answer = {"token": got.token if got is not None else None}
+            case "release":
+                answer = {"found": run(session.release(claims[name], 5.0)).name}
+            case "count":
+                count(session, name, Path(order["file"]), order["times"])
+            case "say":
+                pass
+        answer["at"] = time.monotonic()
+        print(json.dumps(answer), flush=True)
+    run(session.close())
+
+
+if __name__ == "__main__":
+    main()
