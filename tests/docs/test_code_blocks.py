@@ -1,0 +1,165 @@
+"""Every code block of every document is run or checked: what is written there works, today."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import holdfast
+from holdfast.cli.command import commands
+from holdfast.engines import memory
+from holdfast.engines.sqlite.paths import default_path
+from holdfast.options import ClientOptions
+from holdfast.settings import resolve_default
+from tests.docs.blocks import MARKS, Document
+from tests.docs.markdown import ROOT, Block, blocks, documents, shown
+
+#: What documents write, and what it stands for while they are tested.
+REDIS_URL: Final = "redis://localhost:6379"
+STATE: Final = "/var/lib/app"
+
+LANGUAGES: Final = frozenset({"python", "console", "sh", "toml", "text"})
+#: Commands that documents may name beside make, pip and holdfast: they are other people's.
+FOREIGN_COMMANDS: Final = frozenset({"redis-cli", "export"})
+
+ALL_BLOCKS: Final = [block for path in documents() for block in blocks(path)]
+
+
+def _of(language: str) -> list[Block]:
+    return [block for block in ALL_BLOCKS if block.language == language]
+
+
+def _documents_with_python() -> list[Any]:
+    """Documents as parameters; only those that speak to Redis need it."""
+    texts = {block.path: "" for block in _of("python")}
+    for block in _of("python"):
+        texts[block.path] += block.text
+    return [
+        pytest.param(path, id=shown(path), marks=[pytest.mark.needs_redis] if REDIS_URL in text else [])
+        for path, text in texts.items()
+    ]
+
+
+@pytest.fixture
+def as_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No HOLDFAST_* settings, no locks of another document, and a home in which the default lock file harms nobody."""
+    monkeypatch.setattr(memory, "_stores", {})
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    real = pwd.getpwuid
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd((*real(uid)[:5], str(home), real(uid)[6])))
+    assert default_path().startswith(str(home))
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+    holdfast.configure()
+
+
+@pytest.mark.parametrize("path", _documents_with_python())
+@pytest.mark.usefixtures("as_another_user")
+def test_python_blocks_run(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    substitutions = {STATE: str(state)}
+    if request.node.get_closest_marker("needs_redis"):
+        server = request.getfixturevalue("redis_server")
+        server.flush()
+        substitutions[REDIS_URL] = server.url.removesuffix("/0")
+    with Document(tmp_path, substitutions) as document:
+        for block in blocks(path):
+            if block.language == "python":
+                document.run(block)
+
+
+@pytest.mark.parametrize("block", ALL_BLOCKS, ids=str)
+def test_languages_and_marks_are_known(block: Block) -> None:
+    assert block.language in LANGUAGES, "an unknown language would not be tested"
+    assert set(block.marks) <= (MARKS if block.language == "python" else set())
+    assert block.text.strip()
+
+
+# ---- commands
+
+
+def _command_lines(block: Block) -> list[str]:
+    """What a reader would type: all of ``sh``; in ``console`` the lines that begin with a prompt."""
+    lines = block.text.splitlines()
+    if block.language == "console":
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        assert lines, "a console block without a line that begins with '$ '"
+    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _check_make(words: list[str]) -> None:
+    targets = set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert words[1] in targets
+
+
+def _check_pip(words: list[str]) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert words[1] == "install"
+    for package in words[2:]:
+        name, _, extra = package.partition("[")
+        assert name == "holdfast"
+        assert not extra or set(extra.rstrip("]").split(",")) <= set(extras)
+
+
+def _check_holdfast(words: list[str]) -> None:
+    assert words[1] in commands()
+
+
+def _check_python(words: list[str]) -> None:
+    if words[1] == "-m":
+        assert words[2] == "pytest"
+    else:
+        assert (ROOT / words[1]).is_file()
+
+
+CHECKS: Final[dict[str, Callable[[list[str]], None]]] = {
+    "make": _check_make,
+    "pip": _check_pip,
+    "holdfast": _check_holdfast,
+    "python": _check_python,
+}
+
+
+@pytest.mark.parametrize("block", [*_of("console"), *_of("sh")], ids=str)
+def test_commands_exist(block: Block) -> None:
+    for line in _command_lines(block):
+        words = shlex.split(line, comments=True)
+        while re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            _check_variable(words.pop(0))
+        if words[0] == "export":
+            _check_variable(words[1])
+        assert words[0] in CHECKS.keys() | FOREIGN_COMMANDS, f"what is {words[0]!r}?"
+        if words[0] in CHECKS:
+            CHECKS[words[0]](words)
+
+
+def _check_variable(assignment: str) -> None:
+    name = assignment.partition("=")[0]
+    own = {f"HOLDFAST_{field.upper()}" for field in ClientOptions.__dataclass_fields__}
+    assert name in own | {"HOLDFAST_URL", "HOLDFAST_CONFIG", "HOLDFAST_PROFILE"}
+
+
+# ---- settings files
+
+
+@pytest.mark.parametrize("block", _of("toml"), ids=str)
+def test_settings_files_are_valid(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.toml"
+    file.write_text(block.text, "utf-8")
+    profiles = tomllib.loads(block.text).get("profiles", {})
+    for chosen in [{}, *({"HOLDFAST_PROFILE": name} for name in profiles)]:
+        assert resolve_default({"HOLDFAST_CONFIG": str(file)} | chosen).source == "file"

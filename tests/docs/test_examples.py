@@ -1,0 +1,40 @@
+"""The examples run, and do what they say: on the embedded engine, and one of them on Redis too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.docs.blocks import run_python
+from tests.docs.markdown import ROOT
+
+EXPECTED: Final = {
+    "nightly_report.py": ["report.txt: written"],
+    "async_worker.py": ["long: dropped (broken)", "short: done"],
+    "counter.py": ["60 of 60"],
+}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize(
+    "example, engine",
+    [
+        ("nightly_report.py", "sqlite"),
+        ("async_worker.py", "sqlite"),
+        ("counter.py", "sqlite"),
+        pytest.param("counter.py", "redis", marks=pytest.mark.needs_redis),
+    ],
+)
+def test_example_runs(example: str, engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    locks = f"sqlite://{tmp_path}/locks.db" if engine == "sqlite" else request.getfixturevalue("redis_server").url
+    settings = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    settings |= {"HOLDFAST_URL": locks, "TMPDIR": str(tmp_path)}
+    printed = run_python(["-W", "error", f"examples/{example}"], env=settings)
+    for line in EXPECTED[example]:
+        assert line in printed

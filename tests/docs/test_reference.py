@@ -1,0 +1,121 @@
+"""The reference is complete and agrees with the code: names, options, reasons, prefixes, guarantees."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, get_args
+
+import pytest
+
+import holdfast
+from holdfast import aio, errors, fencing
+from holdfast._core import parameters, urls
+from holdfast.engines.redis import keys
+from holdfast.testing.proxy import FaultProxy
+from tests.docs.markdown import ROOT, tables
+
+REFERENCE: Final = ROOT / "docs" / "reference"
+PUBLIC: Final = [(module, name) for module in (holdfast, aio, fencing) for name in module.__all__]
+CLASSES: Final = [
+    holdfast.Client, holdfast.Lock, holdfast.Lease, holdfast.Guarantees, holdfast.Holder, holdfast.LockState,
+    aio.AsyncClient, aio.AsyncLock, aio.AsyncLease,
+    fencing.Fence, fencing.FileFence, fencing.MemoryFence, fencing.Guard,
+]  # fmt: skip
+MEMBERS: Final = [
+    pytest.param(kind, name, id=f"{kind.__name__}.{name}")
+    for kind in CLASSES
+    for name in dir(kind)
+    if not name.startswith("_")
+]
+
+
+def _entries() -> dict[str, str]:
+    """What the reference says about each name: the section whose heading, or the row whose first cell, names it."""
+    found: dict[str, str] = {}
+    for path in sorted(REFERENCE.glob("*.md")):
+        text = path.read_text("utf-8")
+        sections = re.findall(r"^#+ [^\n]*?`(?:holdfast\.)?([\w.]+)`\n(.*?)(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+        rows = re.findall(r"^\| `(?:holdfast\.)?([\w.]+)` \|(.*)$", text, re.MULTILINE)
+        found |= dict(rows) | dict(sections)
+    return found
+
+
+@pytest.mark.parametrize("module, name", PUBLIC, ids=[f"{module.__name__}.{name}" for module, name in PUBLIC])
+def test_public_names_are_documented(module: ModuleType, name: str) -> None:
+    entry = f"aio.{name}" if module is aio else name
+    assert entry in _entries()
+    value: Any = getattr(module, name)
+    assert name == "__version__" or inspect.getdoc(value)
+
+
+@pytest.mark.parametrize("kind, name", MEMBERS)
+def test_public_members_are_documented(kind: type, name: str) -> None:
+    entries = _entries()
+    names = [f"aio.{base.__name__}" if base.__module__ == aio.__name__ else base.__name__ for base in kind.__mro__]
+    said = "".join(entries.get(base, "") for base in names)
+    assert re.search(rf"`{re.escape(name)}(?:\([^`]*\))?`", said)
+    if not dataclasses.is_dataclass(kind):
+        assert inspect.getdoc(getattr(kind, name))
+
+
+def test_own_options_and_their_variables() -> None:
+    text = (REFERENCE / "urls.md").read_text("utf-8")
+    for name in parameters.OWN:
+        assert f"| `{name}` | `HOLDFAST_{name.upper()}` |" in text
+
+
+@pytest.mark.parametrize("group", ["REDIS_URL", "REDIS_OBJECTS", "REDIS_WITHOUT_EFFECT"])
+def test_options_of_the_driver(group: str) -> None:
+    text = (REFERENCE / "urls.md").read_text("utf-8")
+    missing = [name for name in getattr(parameters, group) if f"`{name}`" not in text]
+    assert not missing
+
+
+def test_schemes() -> None:
+    text = (REFERENCE / "urls.md").read_text("utf-8")
+    for scheme in urls.SCHEMES:
+        assert f"| `{scheme}:" in text
+    for scheme in urls.PLANNED:
+        assert f"`{scheme}`" in text
+
+
+def test_reasons_of_a_loss() -> None:
+    (table,) = [rows for rows in tables(ROOT / "docs/concepts/leases.md") if rows[0][0] == "`lost_reason`"]
+    assert [row[0].strip("`") for row in table[1:]] == list(get_args(errors.LossReason))
+
+
+def test_errors_stand_in_the_tree_and_in_the_table() -> None:
+    text = (REFERENCE / "errors.md").read_text("utf-8")
+    kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.LockError)]
+    assert len(kinds) > 10
+    for kind in kinds:
+        assert f"| `{kind.__name__}` |" in text
+        assert re.search(rf"^[│├└─ ]*{kind.__name__}\b", text, re.MULTILINE)
+
+
+def test_reserved_prefixes_of_redis() -> None:
+    text = (REFERENCE / "redis-wire-format.md").read_text("utf-8")
+    for prefix in keys._RESERVED:
+        assert f"`{prefix}`" in text
+
+
+def test_faults_of_the_proxy() -> None:
+    text = (REFERENCE / "testing.md").read_text("utf-8")
+    occasion = FaultProxy("127.0.0.1", 1).on("GET")
+    for name in dir(occasion):
+        assert name.startswith("_") or f"| `{name}(" in text
+
+
+def test_the_guarantee_table_of_the_readme_is_what_the_engines_say(tmp_path: Path) -> None:
+    (table,) = [rows for rows in tables(ROOT / "README.md") if "`memory:`" in rows[0]]
+    targets = ["memory:", f"sqlite://{tmp_path}/locks.db", "redis://localhost:6379"]
+    for column, target in enumerate(targets, 1):
+        given = holdfast.connect(target).guarantees
+        bools = {name: value for name, value in dataclasses.asdict(given).items() if isinstance(value, bool)}
+        said = {re.findall(r"`(\w+)`", row[0])[0]: row[column] == "yes" for row in table[1:]}
+        assert {row[column] for row in table[1:]} <= {"yes", "no"}
+        assert said == bools
