@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdfast._core import names, renewing, states
-from holdfast._core.core import Core
+from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.entered import Entered
 from holdfast._core.policy import Policy
 from holdfast._runtime.asyncio import AsyncioRuntime
@@ -48,8 +48,8 @@ class _Body:
             self._task.cancel("the lock was lost")
 
     async def leave(self, error: BaseException | None) -> asyncio.CancelledError | None:
-        """From here on the body is not cancelled. A cancellation that was requested but not yet delivered strikes now, and
-        is returned: it must not hit the code after the block."""
+        """From here on the body is not cancelled. A cancellation that was requested but not yet delivered strikes
+        now, and is returned: it must not hit the code after the block."""
         self._leaving = True
         if self._cancelled and not isinstance(error, asyncio.CancelledError):
             try:
@@ -109,8 +109,8 @@ class AsyncLease(BaseLease):
         await renewing.renew(self._hold.core, *self._for_renewal(ttl))
 
     async def release(self) -> None:
-        """Give this handle back. Idempotent; from any task. Raises LockLost if it was lost, OutcomeUnknown if the engine
-        could not be reached until the lease had run out. Cancelled: it is finished in the background."""
+        """Give this handle back. Idempotent; from any task. Raises LockLost if it was lost, OutcomeUnknown if the
+        engine could not be reached until the lease had run out. Cancelled: it is finished in the background."""
         if self._begin_release():
             await self._give_back()
 
@@ -206,8 +206,9 @@ class AsyncClient(BaseClient):
     ) -> AsyncLock:
         """A lock by this name. No I/O.
 
-        ``ttl``: how long the lease lives without renewal. ``timeout``: how long ``async with`` waits. ``fair``: strictly first
-        come, first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the engine must give.
+        ``ttl``: how long the lease lives without renewal. ``timeout``: how long ``async with`` waits. ``fair``:
+        strictly first come, first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the
+        engine must give.
         """
         given = {key: value for key, value in locals().items() if key not in ("self", "name", "require")}
         return AsyncLock(self, self._policy(name, require, given))
@@ -234,9 +235,18 @@ class AsyncClient(BaseClient):
 
     async def close(self) -> None:
         """Release everything that is held, within a second. Later use raises UsageError. Idempotent."""
-        self._closed = True
-        if self._opened is not None:
-            await self._opened.close()
+        core = self._opened
+        if core is None or core.disowned:
+            self._closed = True
+        elif self._at_home(core):
+            self._closed = True
+            await core.close()
+        else:
+            self._closed = True
+            core.begin_close()  # without its loop: the watchdog releases what is held
+            until = core.front.now() + CLOSE_WITHIN
+            while core.watchdog.started and not core.watchdog.stopped.is_set() and core.front.now() < until:
+                await asyncio.sleep(0.005)
 
     async def aclose(self) -> None:
         """Alias of close()."""
@@ -246,14 +256,20 @@ class AsyncClient(BaseClient):
         core = self._opened
         if core is None or core.closed:
             return self._open_on(AsyncioRuntime)
-        loop = core.front.loop  # type: ignore[attr-defined]
-        if loop is asyncio.get_running_loop():
+        if self._at_home(core):
             return core
-        if not loop.is_closed():
-            raise UsageError("this client belongs to another event loop that is still open: connect() once per loop")
         core.begin_close()
         self._opened = None
         return self._open_on(AsyncioRuntime)
+
+    def _at_home(self, core: Core) -> bool:
+        """Whether this is the loop of ``core``; False if that one is closed, UsageError if it is still open."""
+        loop = core.front.loop  # type: ignore[attr-defined]
+        if loop is asyncio.get_running_loop():
+            return True
+        if not loop.is_closed():
+            raise UsageError("this client belongs to another event loop that is still open: connect() once per loop")
+        return False
 
     def _caller(self) -> Any:
         return AsyncioRuntime().caller()
@@ -268,7 +284,8 @@ class AsyncClient(BaseClient):
 
 
 def connect(url_or_client: Any = None, **keywords: Any) -> AsyncClient:
-    """A client for ``url``, an existing redis client, or the configured default. A plain call: it connects on first use.
+    """A client for ``url``, an existing redis client, or the configured default. A plain call: it connects on first
+    use.
 
     Keywords as for :func:`holdfast.connect`.
     """

@@ -187,7 +187,7 @@ class Client(BaseClient):
         with self._opening:
             self._closed = True
             core = self._opened
-        if core is not None:
+        if core is not None and not core.disowned:
             run(core.close())
 
     def _open(self) -> Core:
@@ -208,7 +208,9 @@ class Client(BaseClient):
 def find_target(url_or_client: Any, keywords: dict[str, Any]) -> Target:
     """What to connect to: the argument, or else the configured default."""
     if "gevent.monkey" in sys.modules:
-        warnings.warn("holdfast does not support gevent: leases may be lost while greenlets block", RuntimeWarning, stacklevel=3)
+        warnings.warn(
+            "holdfast does not support gevent: leases may be lost while greenlets block", RuntimeWarning, stacklevel=3
+        )
     if url_or_client is not None:
         return parse_target(url_or_client, keywords)
     default = resolve_default()
@@ -220,7 +222,7 @@ def find_target(url_or_client: Any, keywords: dict[str, Any]) -> Target:
 def connect(url_or_client: Any = None, **keywords: Any) -> Client:
     """A client for ``url``, an existing redis client, or the configured default (embedded SQLite). Does no I/O.
 
-    Keywords: ``ttl=30.0, namespace="", renew=True, request_timeout=1.0, unavailable_after=3.0, replicas=0, token_ttl=…``
-    and those of the engine's driver. Unknown ones raise UsageError naming the nearest.
+    Keywords: ``ttl=30.0, namespace="", renew=True, request_timeout=1.0, unavailable_after=3.0, replicas=0,
+    token_ttl=…`` and those of the engine's driver. Unknown ones raise UsageError naming the nearest.
     """
     return Client(find_target(url_or_client, keywords))

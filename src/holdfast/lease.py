@@ -92,8 +92,8 @@ class BaseLease(NotPortable):
     def on_lost(self, callback: Callable[[Any], Any]) -> None:
         """Have ``callback(lease)`` called exactly once when the lease is lost; at once if it is lost already.
 
-        Sync clients call it on a thread of its own, async clients on the event loop (coroutine functions allowed). What it
-        raises is logged. It is not called for a lease that was released or is garbage.
+        Sync clients call it on a thread of its own, async clients on the event loop (coroutine functions allowed). What
+        it raises is logged. It is not called for a lease that was released or is garbage.
         """
         reference = weakref.ref(self)  # strong, it would keep the handle, and so the lock, alive for ever
 
@@ -188,8 +188,8 @@ async def until_lost(lease: BaseLease, timeout: float | None) -> bool:
 class Lease(BaseLease):
     """A held lock. A context manager; leaving it releases.
 
-    Handles of one thread on one name share one hold: same token, same deadline, same loss. The lock is given back with the
-    last of them. Not guaranteed: that losing it stops your code. You are told (``lost``, ``on_lost``, ``check()``,
+    Handles of one thread on one name share one hold: same token, same deadline, same loss. The lock is given back with
+    the last of them. Not guaranteed: that losing it stops your code. You are told (``lost``, ``on_lost``, ``check()``,
     ``LockLost`` on exit), and a fence refuses the late write.
     """
 
@@ -205,8 +205,8 @@ class Lease(BaseLease):
         run(renewing.renew(self._hold.core, *self._for_renewal(ttl)))
 
     def release(self) -> None:
-        """Give this handle back. Idempotent; from any thread. Raises LockLost if it was lost, OutcomeUnknown if the engine
-        could not be reached until the lease had run out."""
+        """Give this handle back. Idempotent; from any thread. Raises LockLost if it was lost, OutcomeUnknown if the
+        engine could not be reached until the lease had run out."""
         if self._begin_release():
             run(self._give_back())
 

@@ -187,10 +187,15 @@ class Acquisition:
                 core.queue.leave(self._policy.key, waiter)
         if waiter is not None and waiter.gift is not None:
             core.pass_on(waiter.gift, self)
-        elif self._claim is not None:
-            self._claim.unresolved = True
-            core.withdraw(self._claim)
+        else:
+            self.withdraw()
         core.give_up_slot(self._policy, self, unreachable=False)
+
+    def withdraw(self) -> None:
+        """Have it made sure that nothing comes of this any more."""
+        if self._claim is not None:
+            self._claim.unresolved = True
+            self._core.withdraw(self._claim)
 
     def _drop_contender(self) -> None:
         contender, self._contender = self._contender, None

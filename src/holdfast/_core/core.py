@@ -34,7 +34,7 @@ from holdfast.options import ClientOptions
 T = TypeVar("T")
 _log: Final = logging.getLogger("holdfast")
 
-_CLOSE_WITHIN: Final = 1.0
+CLOSE_WITHIN: Final = 1.0
 _HOST: Final = platform.node()
 _PROGRAM: Final = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
 
@@ -56,7 +56,7 @@ class Core:
         self._number = random.Random(os.urandom(16)).getrandbits  # tells claims apart; the identity keeps strangers out
         self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
         self._live: dict[Grant, None] = {}
-        self._acquiring = 0  # calls under way: a client that closes gives them time to leave in good order
+        self._acquiring: dict[Acquisition, None] = {}  # under way: a client that closes lets them leave in good order
         self._idle = front.event()
         self._descriptions: dict[str, bytes] = {}
         self.watchdog = Watchdog(self, back, engine.session(back))
@@ -114,14 +114,15 @@ class Core:
         hold = self.reenter(policy)
         if hold is not None:
             return hold
+        acquisition = Acquisition(self, policy, timeout)
         with self.lock:
             self.check_open()
-            self._acquiring += 1
+            self._acquiring[acquisition] = None
         try:
-            return await Acquisition(self, policy, timeout).run()
+            return await acquisition.run()
         finally:
             with self.lock:
-                self._acquiring -= 1
+                self._acquiring.pop(acquisition, None)
                 idle = self.closed and not self._acquiring
             if idle:
                 self._idle.set()
@@ -372,7 +373,7 @@ class Core:
 
     async def close(self) -> None:
         """Release everything (the watchdog does it, so that it works without an event loop), within a second."""
-        until = self.front.now() + _CLOSE_WITHIN
+        until = self.front.now() + CLOSE_WITHIN
         self._shut()
         if self._acquiring:
             # They see that it is closed and withdraw their claims: before the watchdog ends, who has to do it.
@@ -385,11 +386,15 @@ class Core:
     def begin_close(self) -> None:
         """Flip all belief, turn all waiters away, and send the watchdog to release what was held. No I/O."""
         self._shut()
+        with self.lock:
+            acquiring = list(self._acquiring)
+        for acquisition in acquiring:  # their threads or their loop will not come to it
+            acquisition.withdraw()
         self._stop_watchdog()
 
     def _stop_watchdog(self) -> None:
         with self.lock:
-            if self.watchdog.started and not self.watchdog.stopping:
+            if not self.watchdog.stopping:
                 self.watchdog.stop()
 
     def _shut(self) -> None:

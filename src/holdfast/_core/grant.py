@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from holdfast._core.policy import Policy
 
 
-#: Grants in the order in which they came: a set's order would change from run to run, and a simulation could not be replayed.
+#: Grants in the order in which they came: a set's order would change from run to run, and a simulation could not be
+#: replayed.
 Bucket = dict["Grant", None]
 
 

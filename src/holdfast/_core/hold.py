@@ -49,6 +49,7 @@ class Hold:
         "policy",
         "reason",
         "scopes",
+        "since",
         "state",
         "token",
     )
@@ -62,6 +63,7 @@ class Hold:
         self.state = states.State.HELD
         self.reason: LossReason | None = None
         self.handles = 0
+        self.since = started
         self.ends = None if policy.max_hold is None else started + policy.max_hold
         self.listeners: list[Callable[[], None]] = []
         self.scopes: list[Scope] = []

@@ -1,8 +1,8 @@
 """Who waits inside this process. Pure bookkeeping: no clock, no I/O; callers hold the core's lock.
 
 For each name at most one local contender is known to the engine; the others queue here, first come first served. A slot
-exists while somebody of this process holds the name or contends for it. When it falls vacant, the head of the queue either
-inherits the grant (no round trip) or is told that it is its turn to contend.
+exists while somebody of this process holds the name or contends for it. When it falls vacant, the head of the queue
+either inherits the grant (no round trip) or is told that it is its turn to contend.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class _Slot:
 class LocalQueue:
     """The slots of one client.
 
-    Each slot names its occupant, and giving it up takes that name: so an interrupted caller may clean up without knowing how
-    far it had come, and doing it twice does no harm.
+    Each slot names its occupant, and giving it up takes that name: so an interrupted caller may clean up without
+    knowing how far it had come, and doing it twice does no harm.
     """
 
     def __init__(self) -> None:

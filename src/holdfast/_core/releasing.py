@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 async def release_at_engine(core: Core, hold: Hold) -> None:
     """Release the grant of ``hold``, whose belief has ended already. Raises LockLost or OutcomeUnknown.
 
-    If it cannot be finished (unreachable until the deadline, refused, cancelled, interrupted) the caller has the watchdog do
-    it until the ttl. A reply may be lost after the engine has done it; so "not there" after an unresolved release that was sent before the
-    deadline means that this release did it.
+    If it cannot be finished (unreachable until the deadline, refused, cancelled, interrupted) the caller has the
+    watchdog do it until the ttl. A reply may be lost after the engine has done it; so "not there" after an unresolved
+    release that was sent before the deadline means that this release did it.
     """
     try:
         found, unresolved = await _until_answered(core, hold)

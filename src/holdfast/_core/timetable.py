@@ -1,8 +1,8 @@
 """When the watchdog has to look at which grant. Callers hold the core's lock; times are the runtime's.
 
 A release must not leave anything behind, and ten thousand grants must be renewed in a few batches. So due times are
-rounded down to a thirtieth of the ttl and grants with the same due time share a bucket: adding and removing is O(1), and a
-bucket comes up as a whole.
+rounded down to a thirtieth of the ttl and grants with the same due time share a bucket: adding and removing is O(1),
+and a bucket comes up as a whole.
 """
 
 from __future__ import annotations

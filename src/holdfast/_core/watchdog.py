@@ -1,8 +1,9 @@
-"""The watchdog: renews what is held, notices what is lost, withdraws what was given up. One per client, off the event loop.
+"""The watchdog: renews what is held, notices what is lost, withdraws what was given up. One per client, off the event
+loop.
 
-It runs on a session of its own, on a thread of its own in both colours, so a blocked event loop does not lose locks and a
-cancelled acquire is withdrawn whatever becomes of the loop. It never re-creates a lock; a failure of one batch or errand
-never touches another; whatever goes wrong in a round, the next round comes.
+It runs on a session of its own, on a thread of its own in both colours, so a blocked event loop does not lose locks and
+a cancelled acquire is withdrawn whatever becomes of the loop. It never re-creates a lock; a failure of one batch or
+errand never touches another; whatever goes wrong in a round, the next round comes.
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ _log: Final = logging.getLogger("holdfast.watchdog")
 
 #: Sleep no longer than this while anything is held: a suspend is not noticed by the sleep itself.
 _LONGEST_SLEEP: Final = 1.0
-#: An idle watchdog is not woken by the next acquire, it looks by itself for this long: waking a thread costs more than a lock.
+#: An idle watchdog is not woken by the next acquire, it looks by itself for this long: waking a thread costs more than
+#: a lock.
 _LINGER: Final = 5.0
+#: A hold that no Lease has taken over after this part of its ttl never will be.
+_TIME_TO_TAKE: Final = 4
+_ONLY_ASK: Final = 0.001
 _NOW: Final = float("-inf")
 
 
@@ -78,6 +83,8 @@ class Watchdog:
 
     def withdraw(self, claim: Claim, until: float) -> None:
         """Make sure in the background that ``claim`` holds nothing, now or later."""
+        if self.stopping and not self.started:
+            return  # the client is closed, and perhaps garbage: a finaliser must not start a thread on what is left of it
         self._errands.append(Errand(claim, until))
         self._look_by(_NOW)
 
@@ -93,7 +100,8 @@ class Watchdog:
     def stop(self) -> None:
         """Run the errands once more, then end."""
         self.stopping = True
-        self._look_by(_NOW)
+        if self.started:
+            self._look_by(_NOW)
 
     def _look_by(self, due: float) -> None:
         if not self.started:
@@ -147,10 +155,11 @@ class Watchdog:
             self._core.drop_handle(self._abandoned.popleft())
         with self._core.lock:
             due = self._timetable.pop_due(self._runtime.now())
-            if suspects:
-                due.extend(self._take_suspects(suspects, due))
-        await self._run_errands()
+            suspected = self._take_suspects(suspects, due) if suspects else []
+        # Renewals first: errands may meet a black hole, and must not cost those who hold.
         await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
+        await self._verify(self._still_believed(suspected))
+        await self._run_errands()
 
     def _take_suspects(self, suspects: Suspects, due: list[Grant]) -> list[Grant]:
         known = set(due)
@@ -180,7 +189,7 @@ class Watchdog:
     def _to_be_renewed(self, grant: Grant) -> bool:
         """Not if nobody can release it any more; nor if it is to end by itself: then look again when it does."""
         hold = grant.hold
-        if hold is not None and not hold.in_use():
+        if hold is not None and not hold.in_use() and self._runtime.now() - hold.since >= grant.ttl / _TIME_TO_TAKE:
             # A loss, not a release: should its caller only have been frozen for very long, it is told.
             self._core.lose_grant(grant, "expired")
             self._core.withdraw(grant.claim)
@@ -192,12 +201,19 @@ class Watchdog:
                 self._timetable.add(grant, grant.deadline if hold is None else hold.deadline, exact=True)
         return False
 
+    async def _verify(self, grants: list[Grant]) -> None:
+        """The engine hinted at a loss: ask. Renewing to next to nothing asks and changes nothing, for it never shortens."""
+        await self._renew([grant for grant in grants if grant.policy.renew])
+        ending = [grant for grant in grants if not grant.policy.renew]
+        if ending:
+            await self._renew_batch(ending, _ONLY_ASK, min(grant.ttl for grant in ending))
+
     async def _renew(self, grants: list[Grant]) -> None:
         batches: dict[float, list[Grant]] = {}
         for grant in grants:
             batches.setdefault(grant.ttl, []).append(grant)
-        # Short leases first, and no request longer than the shortest lease allows: one black hole must not eat up the time
-        # of those who have the least.
+        # Short leases first, and no request longer than the shortest lease allows: one black hole must not eat up the
+        # time of those who have the least.
         limit = min(batches, default=0.0)
         for ttl in sorted(batches):
             await self._renew_batch(batches[ttl], ttl, limit)
@@ -224,8 +240,9 @@ class Watchdog:
                         self.watch(grant, sent)
                     return
         elif isinstance(answer, Exception):
+            if not grant.failing:
+                _log.warning("lock %r could not be renewed yet: %s", grant.policy.name, answer)
             grant.failing = True
-            _log.warning("lock %r could not be renewed yet: %s", grant.policy.name, answer)
             with self._core.lock:
                 if self._core.tracks(grant):
                     end = grant.deadline if grant.hold is None else grant.hold.deadline
@@ -240,18 +257,20 @@ class Watchdog:
         with self._core.lock:
             errands, self._errands = self._errands, []
         later = []
-        for errand in errands:
+        while errands:
+            errand = errands.pop(0)
             if self._runtime.now() < errand.due and not self.stopping:
                 later.append(errand)
             elif not await self._try_errand(errand):
-                if self.stopping:
-                    break  # unreachable: what is left ends by itself
                 errand.failures += 1
                 errand.due = self._runtime.now() + backoff.pause(errand.failures, random.random)
-                if errand.due < errand.until:
-                    later.append(errand)
+                later.append(errand)
+                for other in errands:  # unreachable: they would only wait for their time-outs, one after the other
+                    other.due = max(other.due, errand.due)
+                break
+        now = self._runtime.now()
         with self._core.lock:
-            self._errands.extend(later)
+            self._errands += [errand for errand in later + errands if now < errand.until and not self.stopping]
 
     async def _try_errand(self, errand: Errand) -> bool:
         timeout = lease_time.request_timeout(self._core.options.request_timeout, errand.claim.ttl)

@@ -1,7 +1,8 @@
-"""The memory engine: one store per process, for tests and for programs of one process. ``memory:NAME`` is a separate store.
+"""The memory engine: one store per process, for tests and for programs of one process. ``memory:NAME`` is a separate
+store.
 
-It is an engine like any other (leases run out, tokens grow, locks can be broken), shared by the sync and async clients of the
-process. A forked child starts with empty stores.
+It is an engine like any other (leases run out, tokens grow, locks can be broken), shared by the sync and async clients
+of the process. A forked child starts with empty stores.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast._runtime.base import Event, Runtime, Wakeup
-from holdfast.engines.base import Busy, Claim, Found, Granted, Guarantees, Holder, LockState, Suspects
+from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, Guarantees, Holder, LockState, Suspects
 
 _GUARANTEES: Final = Guarantees(
     cross_process=False,
@@ -231,7 +232,10 @@ class MemorySession:
         pass
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        self._sleeper = wakeup
+        with self.store.lock:
+            first, self._sleeper = self._sleeper is None, wakeup
+        if first:
+            return ALL_NAMES  # what was broken before this moment has been told to nobody
         await wakeup.wait(until)
         with self.store.lock:
             suspects, self._suspects = self._suspects, set()

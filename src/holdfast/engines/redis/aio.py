@@ -15,8 +15,9 @@ from holdfast.engines.base import RequestFailed, Suspects
 from holdfast.engines.redis import pushes
 from holdfast.engines.redis.channel import Argument, Script
 from holdfast.engines.redis.handshake import open_transport
+from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.pipe import Pipe
-from holdfast.engines.redis.requests import call_by_digest, call_by_source, checked, is_unknown_script, pack
+from holdfast.engines.redis.requests import call_by_digest, call_by_source, checked, is_unknown_script
 from holdfast.engines.redis.settings import Settings
 from holdfast.engines.redis.watch import BaseWatch, Way
 
@@ -88,27 +89,28 @@ class AsyncioChannel:
 
     async def open(self, timeout: float) -> Pipe:
         """The connection. All who need it while it is being made wait for the same attempt."""
-        pipe = self._pipe
-        if pipe is not None and not pipe.lost:
-            return pipe
-        if self._closed:
-            raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
-        task = self._connecting
-        if task is None:
-            # A task of its own: the caller that happened to come first may be cancelled.
-            task = self._connecting = asyncio.get_running_loop().create_task(self._connect(timeout))
-            task.add_done_callback(_retrieve)
-        await asyncio.wait((task,), timeout=timeout)
-        if not task.done():
-            raise RequestFailed(f"{self._settings.address}: not connected in time", may_have_happened=False)
-        if task.cancelled():
-            raise RequestFailed(f"{self._settings.address}: this session was closed", may_have_happened=False)
-        error = task.exception()
-        if error is None:
-            return task.result()
-        if isinstance(error, RequestFailed):  # a new one for each caller: tracebacks grow on shared ones
-            raise RequestFailed(str(error), may_have_happened=False) from error
-        raise type(error)(str(error)) from error
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while self._pipe is None or self._pipe.lost:
+            if self._closed:
+                raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
+            task, joined = self._connecting, True
+            if task is None:
+                # A task of its own: the caller that happened to come first may be cancelled.
+                task, joined = loop.create_task(self._connect(deadline - loop.time())), False
+                task.add_done_callback(_retrieve)
+                self._connecting = task
+            await asyncio.wait((task,), timeout=deadline - loop.time())
+            if not task.done():
+                raise RequestFailed(f"{self._settings.address}: not connected in time", may_have_happened=False)
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, RequestFailed):
+                # Somebody else's attempt, with less time than we have, is not our failure.
+                if not joined or loop.time() >= deadline:
+                    raise RequestFailed(str(error), may_have_happened=False) from error
+            elif error is not None:
+                raise type(error)(str(error)) from error  # a new one for each: tracebacks grow on shared ones
+        return self._pipe
 
     async def _connect(self, timeout: float) -> Pipe:
         try:

@@ -17,7 +17,8 @@ from holdfast.engines.redis import pushes
 from holdfast.engines.redis.channel import Argument, Script
 from holdfast.engines.redis.guard import Guard
 from holdfast.engines.redis.handshake import open_socket
-from holdfast.engines.redis.requests import call_by_digest, call_by_source, checked, is_unknown_script, pack
+from holdfast.engines.redis.packing import pack
+from holdfast.engines.redis.requests import call_by_digest, call_by_source, checked, is_unknown_script
 from holdfast.engines.redis.settings import Settings
 from holdfast.engines.redis.watch import BaseWatch, Way
 from holdfast.engines.redis.wire import Wire
@@ -95,10 +96,10 @@ class BlockingChannel:
         try:
             wire = self._idle.pop()
         except IndexError:
-            wire = self.connect(timeout)
-        else:
-            if now - wire.rested > _REST:
-                wire = self.take(timeout, wire)
+            wire = None
+        if wire is None or now - wire.rested > _REST:
+            wire = self.take(timeout, wire)
+            timeout = max(deadline - time.monotonic(), 0.001)  # connecting has taken its part
         try:
             wire.send(packed, timeout)
             reply = wire.reply(deadline)

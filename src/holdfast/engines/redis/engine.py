@@ -23,8 +23,8 @@ _GUARANTEES: Final = Guarantees(
     survives_restart=False,
     survives_failover=False,
     needs_clocks="the server's must not step forward (leases would end early there), the client's must keep its rate",
-    loss_bound="until the push or the next renewal, a third of the ttl, after eviction, FLUSHALL, a restart without disk "
-    "or a step of the server's clock; after a manual failover until the old master is out of reach",
+    loss_bound="until the push or the next renewal, a third of the ttl, after eviction, FLUSHALL, a restart without "
+    "disk or a step of the server's clock; after a manual failover until the old master is out of reach",
 )
 
 

@@ -11,7 +11,7 @@ from holdfast._runtime.base import Wakeup
 from holdfast._runtime.blocking import BLOCKING, BlockingWakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
 from holdfast.engines.redis import pushes
-from holdfast.engines.redis.requests import pack
+from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.wire import Wire
 
 if TYPE_CHECKING:

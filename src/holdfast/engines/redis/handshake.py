@@ -10,7 +10,7 @@ import asyncio
 import socket
 import ssl
 import struct
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from redis import exceptions
 
@@ -49,15 +49,16 @@ def open_socket(settings: Settings, timeout: float) -> socket.socket:
                 connection.read_response()
             except exceptions.ResponseError:
                 pass  # a name is a courtesy; an ACL may refuse it
-        taken: socket.socket = connection._sock
         if connection._parser._reader.has_data():
             raise exceptions.ConnectionError("unexpected data after the handshake")
-        connection._sock = None  # from here on it is ours: redis-py must not close it
+        taken, connection._sock = connection._sock, None  # from here on it is ours: redis-py must not close it
+        return cast(socket.socket, taken)
     except Exception as error:
-        raise _explained(error, settings) from _cause(error, settings)
+        failure = error
     finally:
         connection.disconnect()
-    return taken
+    # Raised here, and not above, because a context cannot be removed: it might hold the password.
+    raise _explained(failure, settings) from _cause(failure, settings)
 
 
 async def open_transport(settings: Settings, timeout: float) -> asyncio.StreamWriter:
@@ -75,15 +76,15 @@ async def open_transport(settings: Settings, timeout: float) -> asyncio.StreamWr
                     pass
         if connection._parser._reader.has_data() or connection._reader._buffer:
             raise exceptions.ConnectionError("unexpected data after the handshake")
-        writer: asyncio.StreamWriter = connection._writer
-        connection._writer = connection._reader = None
+        taken, connection._writer, connection._reader = connection._writer, None, None
+        return cast(asyncio.StreamWriter, taken)
     except Exception as error:
-        raise _explained(error, settings) from _cause(error, settings)
+        failure = error
     finally:
         if connection._writer is not None:  # failed or cancelled half-way
             connection._writer.transport.abort()
             connection._writer = connection._reader = None
-    return writer
+    raise _explained(failure, settings) from _cause(failure, settings)
 
 
 def _explained(error: Exception, settings: Settings) -> RequestFailed | EngineRefused:
@@ -108,6 +109,7 @@ def _cause(error: Exception, settings: Settings) -> Exception | None:
 
 
 def _without_secrets(error: Exception, settings: Settings) -> str:
-    text = replies.shown(str(error) or type(error).__name__)
+    unsaid = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    text = replies.shown(str(error) or unsaid)
     password = settings.keywords.get("password")
     return "the text of this error is not shown: it holds the password" if password and password in text else text

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.engines.base import Holder, LockState
 
 #: As the acquire script writes it: last token of the block, size of the block, time, owner, description.
-_METADATA: Final = re.compile(rb"(\d{1,16}) (\d{1,9}) (\d{1,12}\.\d{6}) (\S{1,256}) (.{2,4096})", re.DOTALL)
+_METADATA: Final = re.compile(rb"(\d{1,16}) (\d{1,9}) (\d{1,12}\.\d{6}) (\S{1,256}) (.{0,4096})", re.DOTALL)
 _NUMBER: Final = re.compile(rb"\d{1,16}")
 _LONGEST_TEXT: Final = 256
 

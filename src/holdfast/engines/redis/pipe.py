@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
@@ -12,8 +13,8 @@ import hiredis
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.channel import Argument
 from holdfast.engines.redis.handshake import reset_on_close
+from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.pushes import CONFIRMATIONS
-from holdfast.engines.redis.requests import pack
 
 _NOTHING: Final = object()
 
@@ -38,6 +39,7 @@ class Pipe(asyncio.Protocol):
         self._pending: deque[tuple[asyncio.Future[Any], int, float]] = deque()
         self._partial: list[Any] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf  # when the timer looks
         self._closed: asyncio.Future[None] = self.loop.create_future()
         self.lost = False
         self.tracking = False  #: CLIENT TRACKING is on
@@ -57,11 +59,8 @@ class Pipe(asyncio.Protocol):
         self._outgoing.append(packed)
         deadline = loop.time() + timeout
         self._pending.append((future, replies, deadline))
-        timer = self._timer
-        if timer is None or deadline < timer.when():
-            if timer is not None:
-                timer.cancel()
-            self._timer = loop.call_at(deadline, self._check_deadlines)
+        if deadline < self._due:
+            self._look_at(deadline)
         return future
 
     async def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
@@ -77,14 +76,20 @@ class Pipe(asyncio.Protocol):
 
     def _check_deadlines(self) -> None:
         # One timer for all, set again when it fires: most requests are long answered by then.
-        self._timer = None
+        self._due = math.inf
         if not self._pending:
             return
         earliest = min(deadline for _, _, deadline in self._pending)
         if earliest <= self.loop.time():
             self.abort("no reply in time")
         else:
-            self._timer = self.loop.call_at(earliest, self._check_deadlines)
+            self._look_at(earliest)
+
+    def _look_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = when
+        self._timer = self.loop.call_at(when, self._check_deadlines)
 
     # -- replies ---------------------------------------------------------------------------------------------------
 

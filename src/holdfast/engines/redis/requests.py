@@ -1,25 +1,23 @@
 """Requests as bytes, and replies that may be errors. Pure.
 
-Packing is a good part of what a lock costs on this side of the wire, and most of a request is the same every time. So its
-unchanging parts are packed once: :class:`Opening` (the script and the keys of one lock) and :class:`Closing` (settings).
+Packing is a good part of what a lock costs on this side of the wire, and most of a request is the same every time. So
+its unchanging parts are packed once: :class:`Opening` (script and keys of one lock) and :class:`Closing` (settings).
 What is new in each request is the claim's owner, in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, cast, overload
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
 
 import hiredis
 
 from holdfast.engines.redis import replies
 from holdfast.engines.redis.channel import Argument, Script
-
-#: One command as it goes over the wire. (The driver's own annotation knows only commands of one word.)
-pack: Final = cast(Callable[[tuple[Argument, ...]], bytes], hiredis.pack_command)
+from holdfast.engines.redis.packing import pack
 
 
-class Opening(tuple[str, ...]):
+class Opening(tuple[str, ...]):  # noqa: SLOT001  (a tuple's subclass cannot have slots of its own)
     """The keys of one lock for one script that takes ``arguments`` arguments."""
 
     packed: bytes
@@ -27,12 +25,12 @@ class Opening(tuple[str, ...]):
     @classmethod
     def of(cls, script: Script, keys: tuple[str, ...], arguments: int) -> Opening:
         opening = cls(keys)
-        words = ("EVALSHA", script.sha, len(keys), *keys)
+        words: tuple[Argument, ...] = ("EVALSHA", script.sha, len(keys), *keys)
         opening.packed = b"*%d\r\n%b" % (len(words) + arguments, _without_head(pack(words)))
         return opening
 
 
-class Closing(tuple[Argument, ...]):
+class Closing(tuple[Argument, ...]):  # noqa: SLOT001
     """The arguments that are the same for many calls."""
 
     packed: bytes
@@ -72,7 +70,7 @@ def call_by_digest(script: Script, keys: Sequence[str], args: Sequence[Argument]
     """The usual call of a script."""
     if keys.__class__ is Opening and args.__class__ is Arguments:
         owner = args.owner.encode()
-        return b"%b$%d\r\n%b\r\n%b" % (keys.packed, len(owner), owner, args.closing.packed)
+        return b"".join((keys.packed, b"$%d\r\n" % len(owner), owner, b"\r\n", args.closing.packed))
     return pack(("EVALSHA", script.sha, len(keys), *keys, *args))
 
 

@@ -37,6 +37,8 @@ class RedisSession:
         self._closings: dict[tuple[float, int, bool, bytes], Closing] = {}
 
     async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
+        if claim.replicas:
+            raise UsageError("replicas= is not available on a single Redis server yet", name=claim.name)
         keys = keys_of(claim.name)
         settings = (claim.ttl, claim.tokens, claim.fair or claim.polite, claim.description)
         closing = self._closings.get(settings)
@@ -58,8 +60,6 @@ class RedisSession:
 
     def _close_request(self, claim: Claim) -> Closing:
         """The end of an acquire request: all that does not name the lock or the owner, packed once."""
-        if claim.replicas:
-            raise UsageError("replicas= is not available on a single Redis server yet", name=claim.name)
         polite = claim.fair or claim.polite
         closing = Closing.of(
             math.ceil(claim.ttl * 1000), claim.tokens, claim.description, self._token_ttl, 1 if polite else 0

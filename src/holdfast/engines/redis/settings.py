@@ -15,7 +15,7 @@ import redis.asyncio.connection as asyncio_connections
 import redis.connection as blocking_connections
 from redis.connection import parse_url
 
-from holdfast.engines.redis.requests import Packer
+from holdfast.engines.redis.packing import Packer
 from holdfast.errors import UsageError
 
 #: What passes through, beside ssl_*. Everything else (pools, retries, decoding, time-outs) is ours to decide.

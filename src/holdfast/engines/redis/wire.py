@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import functools
+import os
 import select
 import socket
 import ssl
@@ -14,10 +17,10 @@ import hiredis
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.channel import Argument
 from holdfast.engines.redis.handshake import reset_on_close
+from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.pushes import CONFIRMATIONS
-from holdfast.engines.redis.requests import pack
 
-_CHUNK: Final = 16384
+_CHUNK: Final = 4096
 _NOTHING: Final = object()
 #: How long the rest of a TLS record may take.
 _RECORD: Final = 0.1
@@ -31,6 +34,14 @@ def _skip(push: hiredis.PushNotification) -> None:
     """Nobody listens: the push was for an earlier user of this connection."""
 
 
+def _closed(packed: bytes) -> int:
+    raise OSError(errno.EBADF, "closed")
+
+
+def _end_of_stream() -> bytes:
+    raise ConnectionResetError("closed by the server")
+
+
 class Wire:
     """Requests and replies in turn, pushes in between.
 
@@ -39,7 +50,7 @@ class Wire:
     """
 
     __slots__ = (
-        "__weakref__", "_address", "_poll", "_reader", "_sock", "_timeout",
+        "__weakref__", "_address", "_poll", "_reader", "_sock", "_timeout", "_write",
         "on_push", "rested", "subscribed", "tracking",
     )  # fmt: skip
 
@@ -48,6 +59,10 @@ class Wire:
         self._address = address
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._timeout = sock.gettimeout()
+        # send() on a socket with a time-out asks the kernel first whether it may write; it nearly always may.
+        self._write: Callable[[bytes], int] = (
+            sock.send if isinstance(sock, ssl.SSLSocket) else functools.partial(os.write, sock.fileno())
+        )
         self._poll: select.poll | None = None
         self.on_push: OnPush = _skip
         self.rested = 0.0  #: when it was last given back, on time.monotonic()
@@ -61,9 +76,11 @@ class Wire:
             if timeout != self._timeout:
                 sock.settimeout(timeout)
                 self._timeout = timeout
-            sent = sock.send(packed)
+            sent = self._write(packed)
+        except BlockingIOError:
+            sent = 0  # the kernel's buffer is full: wait below
         except OSError as error:
-            # A plain send() that fails has taken nothing. TLS may have written part of a record.
+            # A plain write that fails has taken nothing. TLS may have written part of a record.
             raise self._lost(error, may_have_happened=isinstance(sock, ssl.SSLSocket)) from error
         if sent < len(packed):
             try:
@@ -78,7 +95,7 @@ class Wire:
             reply = reader.gets()
             while True:
                 if reply is _NOTHING:
-                    self._receive()
+                    reader.feed(self._sock.recv(_CHUNK) or _end_of_stream())
                     reply = reader.gets()
                     if reply is _NOTHING:
                         self._shorten(deadline)
@@ -113,7 +130,7 @@ class Wire:
                 return
             if isinstance(self._sock, ssl.SSLSocket):
                 self._shorten(time.monotonic() + _RECORD)  # readable, perhaps, but no whole record
-            self._receive()
+            self._reader.feed(self._sock.recv(_CHUNK) or _end_of_stream())
             self._drain()
         except TimeoutError:
             pass  # TLS: part of a record
@@ -148,20 +165,15 @@ class Wire:
 
     def close(self) -> None:
         """Close it in peace: nothing is in flight. After a fork, nothing is said to the server either."""
+        self._write = _closed  # the descriptor's number may soon be another file's
         self._sock.close()
 
     def abort(self) -> None:
         """Close it so that nothing unsent is sent any more."""
         reset_on_close(self._sock)
-        self._sock.close()
+        self.close()
 
     # -- below: bytes ----------------------------------------------------------------------------------------------
-
-    def _receive(self) -> None:
-        data = self._sock.recv(_CHUNK)
-        if not data:
-            raise ConnectionResetError("closed by the server")
-        self._reader.feed(data)
 
     def _shorten(self, deadline: float) -> None:
         """Part of a reply, or a push, has arrived: wait for the rest no longer than until ``deadline``."""

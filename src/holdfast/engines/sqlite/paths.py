@@ -111,4 +111,7 @@ def _refuse_unless_ours(found: os.stat_result, path: str) -> None:
     if found.st_uid != os.geteuid():
         raise EngineRefused(f"{path} belongs to user id {found.st_uid}, not to us ({os.geteuid()}); locks are per user")
     if found.st_mode & _OTHERS_WRITE:
-        raise EngineRefused(f"{path} can be written by others (mode {found.st_mode & 0o7777:o}); remedy: chmod go-w")
+        raise EngineRefused(
+            f"{path} can be written by others (mode {found.st_mode & 0o7777:o}), who could plant files there; "
+            "put the lock file into a directory of your own, or chmod go-w this one"
+        )

@@ -13,6 +13,13 @@
 local pttl = redis.call('PTTL', KEYS[1])
 if redis.call('EXISTS', KEYS[5] .. ':gone:' .. ARGV[1]) == 1 then return pttl end
 
+local function leave_queue()
+    if KEYS[6] then
+        redis.call('DEL', KEYS[6])
+        redis.call('LREM', KEYS[4], 1, ARGV[7])
+    end
+end
+
 local ttl = ARGV[2]
 if pttl ~= -2 then
     -- The first command that fails on a key of another type (WRONGTYPE): nothing is written by then.
@@ -20,6 +27,7 @@ if pttl ~= -2 then
     if pttl > tonumber(ttl) then ttl = pttl end
     local token, owner = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) %d+ [%d.]+ (%S+) ')
     if owner == ARGV[1] then
+        leave_queue()
         redis.call('PEXPIRE', KEYS[1], ttl)
         redis.call('PEXPIRE', KEYS[3], ttl)
         return token
@@ -39,10 +47,7 @@ end
 
 local token, time = raise_counter(KEYS[2], ARGV[3], ARGV[5])
 if not token then return time end
-if KEYS[6] then
-    redis.call('DEL', KEYS[6])
-    redis.call('LREM', KEYS[4], 1, ARGV[7])
-end
+leave_queue()
 redis.call('HSET', KEYS[1], ARGV[1], '1')
 redis.call('PEXPIRE', KEYS[1], ttl)
 redis.call('SET', KEYS[3], token .. ' ' .. ARGV[3] .. ' ' .. time .. ' ' .. ARGV[1] .. ' ' .. ARGV[4], 'PX', ttl)

@@ -4,7 +4,7 @@
 -- ARGV     1 waiter  2 ttl of a waiter's key, ms  3 ttl of the queue, ms  4 '1': join, else only look
 --          5 how many at the front watch the lock itself
 -- Returns  -1: no longer in line (the waiter's key ran out): join again under a new id. 0: watch the lock.
---          Text: watch this waiter, the live one in front.
+--          Text: watch this waiter, the live one in front (or one just dropped: its key is gone, so ask again).
 --
 -- Idempotent: a repeated join finds the waiter's key. A waiter is alive while its key is; the dead in front are dropped,
 -- some at a time. An id never joins twice: a waiter must not end up watching one that re-queued behind it.
@@ -30,12 +30,12 @@ if not place then
     place = redis.call('RPUSH', queue, me) - 1
     redis.call('PEXPIRE', queue, ARGV[3])
 end
-local front = tonumber(ARGV[5])
+local front, ahead = tonumber(ARGV[5])
 for _ = 1, 100 do
     if place < front then return 0 end
-    local ahead = redis.call('LINDEX', queue, place - 1)
-    if redis.call('EXISTS', queue .. ':' .. ahead) == 1 then return ahead end
+    ahead = redis.call('LINDEX', queue, place - 1)
+    if redis.call('EXISTS', queue .. ':' .. ahead) == 1 then break end
     redis.call('LREM', queue, 1, ahead)
     place = place - 1
 end
-return 0
+return ahead

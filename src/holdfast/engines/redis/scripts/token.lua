@@ -15,7 +15,7 @@ local function raise_counter(key, tokens, keep)
         local following = (tonumber(last) or 0/0) + 1  -- 0/0: what is not a number must not pass for a small one
         if not (token >= following) then token = following end
     end
-    token = token + tokens - 1
+    token = token + (tokens - 1)  -- in this order: 2^53 + 1 - 1 would be less than 2^53
     if not (token < 9007199254740992) then
         return nil, redis.error_reply('HOLDFAST the fencing counter is not a number, or has reached 2^53')
     end

@@ -1,0 +1,134 @@
+"""Both colours from one test body, claims, and waiting for what a server can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import pytest
+
+from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Claim
+from holdfast.engines.redis.engine import RedisEngine, connect
+from holdfast.engines.redis.session import RedisSession
+from tests.servers.redis import RedisServer
+
+TIMEOUT: Final = 5.0
+#: A waiter looks by itself after half a second at the earliest: what comes sooner was a wake-up.
+WOKEN: Final = 0.4
+
+Body = Callable[..., Coroutine[Any, Any, None]]
+
+
+def both_colours(body: Body) -> Callable[..., None]:
+    """Run ``async def test(session, server, …)`` on a blocking and on an asyncio session of ``redis_server``."""
+
+    def test(colour: str, redis_server: RedisServer, **fixtures: Any) -> None:
+        in_colour(colour, redis_server.url, lambda session: body(session, redis_server, **fixtures))
+
+    others = list(inspect.signature(body).parameters.values())[2:]
+    test.__name__, test.__doc__ = body.__name__, body.__doc__
+    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own = [inspect.Parameter(name, keyword) for name in ("colour", "redis_server")]
+    test.__signature__ = inspect.Signature([*own, *others])  # type: ignore[attr-defined]
+    test.pytestmark = [  # type: ignore[attr-defined]
+        pytest.mark.parametrize("colour", ["blocking", "asyncio"]).mark,
+        *getattr(body, "pytestmark", []),
+    ]
+    return test
+
+
+def in_colour(colour: str, url: str, body: Callable[[RedisSession], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run ``body`` on a session of one colour."""
+    engine = connect(url, options)
+
+    async def main() -> None:
+        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
+        try:
+            await body(session)
+        finally:
+            await session.close()
+
+    if colour == "blocking":
+        run(main())
+    else:
+        asyncio.run(main())
+
+
+class Other:
+    """Another client of the same server: blocking, for arranging things beside the session under test."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.engine: RedisEngine = connect(url, options)
+        self.session = self.engine.session(BLOCKING)
+
+    def __enter__(self) -> Other:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run(self.session.close())
+
+    def hold(self, name: str, ttl: float = 30.0) -> Claim:
+        claim = make_claim(name, ttl)
+        granted = run(self.session.acquire(claim, TIMEOUT))
+        assert hasattr(granted, "token"), f"{name} is busy"
+        return claim
+
+    def release(self, claim: Claim) -> None:
+        run(self.session.release(claim, TIMEOUT))
+
+
+def make_claim(name: str, ttl: float = 30.0, **keywords: Any) -> Claim:
+    return Claim(name, f"{secrets.token_hex(8)}:{secrets.randbits(63)}", ttl, **keywords)
+
+
+def eventually(condition: Callable[[], object], deadline: float = 5.0) -> None:
+    """Wait until the server says so."""
+    end = time.monotonic() + deadline
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.002)
+
+
+def command(server: RedisServer, *words: Any) -> Any:
+    """Run any command as the operator."""
+    client: Any = server.client()
+    return client.execute_command(*words)
+
+
+def connections(server: RedisServer, name: str) -> Callable[[], int]:
+    """How many connections called ``name`` (URL parameter client_name) the server has."""
+    client = server.client()
+    return lambda: sum(entry["name"] == name for entry in client.client_list())
+
+
+class Later:
+    """Run ``action`` on a thread once ``condition`` holds; remembers when it began."""
+
+    def __init__(self, condition: Callable[[], object], action: Callable[[], object]) -> None:
+        self.began = float("inf")
+        self._error: BaseException | None = None
+        self._condition = condition
+        self._action = action
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            eventually(self._condition)
+            self.began = time.monotonic()
+            self._action()
+        except BaseException as error:
+            self._error = error
+
+    def join(self) -> None:
+        self._thread.join(10.0)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error

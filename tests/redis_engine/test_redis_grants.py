@@ -1,0 +1,278 @@
+"""Acquire, release and withdraw: exactly-once effect, tokens, and what is left on the server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from holdfast._runtime.blocking import run
+from holdfast.engines.base import Busy, Found, Granted
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.session import RedisSession
+from holdfast.errors import EngineRefused, UsageError
+from tests.redis_engine.support import TIMEOUT, Other, both_colours, in_colour, make_claim
+from tests.servers.redis import RedisServer
+
+
+async def token_of(session: RedisSession, claim: object) -> int:
+    granted = await session.acquire(claim, TIMEOUT)  # type: ignore[arg-type]
+    assert isinstance(granted, Granted), granted
+    return granted.token
+
+
+@both_colours
+async def test_a_grant_excludes_others_until_its_release(session: RedisSession, server: RedisServer) -> None:
+    first, second = make_claim("job"), make_claim("job")
+    assert isinstance(await session.acquire(first, TIMEOUT), Granted)
+    busy = await session.acquire(second, TIMEOUT)
+    assert isinstance(busy, Busy)
+    assert busy.remaining is not None
+    assert 29.0 < busy.remaining <= 30.0
+    assert await session.release(first, TIMEOUT) is Found.OURS
+    assert isinstance(await session.acquire(second, TIMEOUT), Granted)
+
+
+@both_colours
+async def test_the_wire_format_is_redissons(session: RedisSession, server: RedisServer) -> None:
+    claim = make_claim("order:42")
+    token = await token_of(session, claim)
+    client = server.client()
+    assert client.hgetall("order:42") == {claim.owner.encode(): b"1"}
+    assert 29_000 < client.pttl("order:42") <= 30_000
+    assert client.get("redisson_lock_token:{order:42}") == str(token).encode()
+    with client.pubsub() as listener:  # type: ignore[no-untyped-call]
+        listener.subscribe("redisson_lock__channel:{order:42}")
+        assert listener.get_message(timeout=5)["type"] == "subscribe"
+        await session.release(claim, TIMEOUT)
+        assert listener.get_message(timeout=5)["data"] == b"0"
+    assert client.exists("order:42") == 0
+
+
+@both_colours
+async def test_a_repeat_is_given_the_token_of_this_grant(session: RedisSession, server: RedisServer) -> None:
+    """The first reply may have been lost; and the counter may have moved since (Java's INCR, break_)."""
+    claim = make_claim("job")
+    token = await token_of(session, claim)
+    server.client().incrby("redisson_lock_token:{job}", 1000)
+    assert await token_of(session, claim) == token
+    assert server.client().hgetall("job") == {claim.owner.encode(): b"1"}
+
+
+@both_colours
+async def test_a_repeat_extends_and_never_shortens(session: RedisSession, server: RedisServer) -> None:
+    claim = make_claim("job", ttl=10.0)
+    await token_of(session, claim)
+    client = server.client()
+    client.pexpire("job", 1_000)
+    await token_of(session, claim)
+    assert 9_000 < client.pttl("job") <= 10_000
+    assert 9_000 < client.pttl("holdfast_owner:{job}") <= 10_000
+    client.pexpire("job", 60_000)
+    await token_of(session, claim)
+    assert client.pttl("job") > 50_000
+
+
+@both_colours
+async def test_a_repeat_without_its_metadata_is_given_a_newer_token(session: RedisSession, server: RedisServer) -> None:
+    claim = make_claim("job")
+    token = await token_of(session, claim)
+    server.client().delete("holdfast_owner:{job}")
+    assert await token_of(session, claim) > token
+    assert server.client().hgetall("job") == {claim.owner.encode(): b"1"}
+
+
+@both_colours
+async def test_release_tells_ours_gone_and_stolen(session: RedisSession, server: RedisServer) -> None:
+    claim, thief = make_claim("job"), make_claim("job")
+    await token_of(session, claim)
+    assert await session.release(claim, TIMEOUT) is Found.OURS
+    assert await session.release(claim, TIMEOUT) is Found.GONE
+    await token_of(session, thief)
+    assert await session.release(claim, TIMEOUT) is Found.STOLEN
+    assert server.client().hexists("job", thief.owner)
+
+
+@both_colours
+async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, server: RedisServer) -> None:
+    released, withdrawn, plain = make_claim("a"), make_claim("b"), make_claim("c")
+    for claim in (released, withdrawn, plain):
+        await token_of(session, claim)
+    released.unresolved = True
+    assert await session.release(released, TIMEOUT) is Found.OURS
+    assert await session.withdraw(withdrawn, TIMEOUT) is Found.OURS
+    assert await session.release(plain, TIMEOUT) is Found.OURS
+    for claim in (released, withdrawn):
+        assert isinstance(await session.acquire(claim, TIMEOUT), Busy)
+    # Without an unresolved transmission there can be no late duplicate, and no tombstone is paid for.
+    assert isinstance(await session.acquire(plain, TIMEOUT), Granted)
+    client = server.client()
+    assert client.exists("a", "b") == 0
+    (tombstone,) = client.keys("holdfast_lock:{a}:gone:*")
+    assert 59_000 < client.pttl(tombstone) <= 60_000
+
+
+@both_colours
+async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: RedisServer) -> None:
+    claim = make_claim("job", ttl=100.0)
+    await session.withdraw(claim, TIMEOUT)
+    (tombstone,) = server.client().keys("holdfast_lock:*")
+    assert 199_000 < server.client().pttl(tombstone) <= 200_000
+
+
+@both_colours
+async def test_tokens_grow_over_the_loss_of_everything(session: RedisSession, server: RedisServer) -> None:
+    client, tokens = server.client(), []
+    for spoil in (lambda: None, client.flushall, lambda: client.delete("redisson_lock_token:{job}"), lambda: None):
+        claim = make_claim("job")
+        tokens.append(await token_of(session, claim))
+        await session.release(claim, TIMEOUT)
+        spoil()
+    assert tokens == sorted(set(tokens))
+    assert abs(tokens[0] - time.time_ns() // 1000) < 60_000_000
+
+
+@both_colours
+async def test_a_block_of_tokens_is_reserved_by_its_end(session: RedisSession, server: RedisServer) -> None:
+    claim, following = make_claim("job", tokens=17), make_claim("job")
+    # A counter ahead of the clock: then tokens are numbers in a row.
+    ahead = time.time_ns() // 1000 + 3_600_000_000
+    server.client().set("redisson_lock_token:{job}", ahead)
+    assert await token_of(session, claim) == ahead + 17
+    await session.release(claim, TIMEOUT)
+    assert await token_of(session, following) == ahead + 18
+
+
+@pytest.mark.parametrize("counter", ["9007199254740991", "1e400", "nan", "0x7fffffffffffffff", "many"])
+@both_colours
+async def test_a_counter_that_cannot_count_is_refused(session: RedisSession, server: RedisServer, counter: str) -> None:
+    server.client().set("redisson_lock_token:{job}", counter)
+    with pytest.raises(EngineRefused, match="fencing counter"):
+        await session.acquire(make_claim("job"), TIMEOUT)
+    assert server.client().keys("*") == [b"redisson_lock_token:{job}"]
+
+
+@both_colours
+async def test_a_counter_keeps_its_kind_of_lifetime(session: RedisSession, server: RedisServer) -> None:
+    client, month = server.client(), 30 * 86400
+    claim = make_claim("ours")
+    await token_of(session, claim)
+    assert month - 5 < client.ttl("redisson_lock_token:{ours}") <= month
+    client.expire("redisson_lock_token:{ours}", 100)
+    await session.release(claim, TIMEOUT)
+    await token_of(session, claim)
+    assert month - 5 < client.ttl("redisson_lock_token:{ours}") <= month
+    client.set("redisson_lock_token:{javas}", 7)
+    await token_of(session, make_claim("javas"))
+    assert client.ttl("redisson_lock_token:{javas}") == -1
+
+
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_token_ttl_none_means_for_ever(colour: str, redis_server: RedisServer) -> None:
+    async def body(session: RedisSession) -> None:
+        await token_of(session, make_claim("job"))
+
+    in_colour(colour, redis_server.url, body, token_ttl=None)
+    assert redis_server.client().ttl("redisson_lock_token:{job}") == -1
+
+
+@both_colours
+async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -> None:
+    held, waits, over = make_claim("a"), make_claim("a"), make_claim("b")
+    await token_of(session, held)
+    contender = session.contender(waits, TIMEOUT)
+    await contender.wait(session._runtime.now() + 0.01)
+    await token_of(session, over)
+    await session.withdraw(over, TIMEOUT)
+    client = server.client()
+    keys = client.keys("*")
+    assert len(keys) >= 7
+    assert {key: client.ttl(key) for key in keys if client.ttl(key) < 0} == {}
+    contender.abandon()
+
+
+@both_colours
+async def test_a_key_of_another_type_is_refused_with_the_remedy(session: RedisSession, server: RedisServer) -> None:
+    client = server.client()
+    client.set("job", "token-of-redis-py")
+    claim = make_claim("job")
+    for operation in (session.acquire(claim, TIMEOUT), session.inspect("job", TIMEOUT), session.break_("job", TIMEOUT)):
+        with pytest.raises(EngineRefused, match="holds a string, probably another lock library's; use namespace="):
+            await operation
+    assert client.get("job") == b"token-of-redis-py"
+    client.sadd("redisson_lock_token:{beside}", "x")
+    with pytest.raises(EngineRefused, match="a key beside 'beside' holds"):
+        await session.acquire(make_claim("beside"), TIMEOUT)
+    assert client.exists("beside") == 0
+
+
+@both_colours
+async def test_a_lock_without_a_ttl_is_busy(session: RedisSession, server: RedisServer) -> None:
+    server.client().hset("job", "java:1", 1)
+    assert await session.acquire(make_claim("job"), TIMEOUT) == Busy(None)
+
+
+@both_colours
+async def test_an_expired_lock_is_free(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        other.hold("job", ttl=0.1)
+        end = time.monotonic() + 5
+        while isinstance(await session.acquire(make_claim("job"), TIMEOUT), Busy):
+            assert time.monotonic() < end
+
+
+@both_colours
+async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSession, server: RedisServer) -> None:
+    claim = make_claim("job")
+    token = await token_of(session, claim)
+    assert await session.break_("job", TIMEOUT) is True
+    assert await session.break_("job", TIMEOUT) is False
+    assert int(server.client().get("redisson_lock_token:{job}") or 0) > token
+    assert server.client().exists("job", "holdfast_owner:{job}") == 0
+    assert await session.release(claim, TIMEOUT) is Found.GONE
+
+
+@both_colours
+async def test_replicas_are_refused_rather_than_ignored(session: RedisSession, server: RedisServer) -> None:
+    await token_of(session, make_claim("other"))
+    with pytest.raises(UsageError):
+        await session.acquire(make_claim("job", replicas=1), TIMEOUT)
+    assert server.client().exists("job") == 0
+
+
+def test_two_colours_exclude_each_other(redis_server: RedisServer) -> None:
+    with Other(redis_server.url) as other:
+        other.hold("job")
+
+        async def body(session: RedisSession) -> None:
+            assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Busy)
+
+        in_colour("asyncio", redis_server.url, body)
+
+
+@both_colours
+async def test_names_with_braces_follow_redissons_rule(session: RedisSession, server: RedisServer) -> None:
+    for name in ("plain", "with{tag}", "open{", "}closed", "{whole}", "glob*[x]?"):
+        claim = make_claim(name)
+        await token_of(session, claim)
+        assert server.client().exists(name, keys_of(name).token, keys_of(name).metadata) == 3
+        assert await session.release(claim, TIMEOUT) is Found.OURS
+
+
+def test_the_same_session_serves_many_threads(redis_server: RedisServer) -> None:
+    """Each request has a connection of its own; nobody is given another's reply."""
+    with Other(redis_server.url) as other:
+
+        async def pairs(number: int) -> None:
+            for _ in range(50):
+                claim = make_claim(f"job-{number}")
+                granted = await asyncio.to_thread(run, other.session.acquire(claim, TIMEOUT))
+                assert isinstance(granted, Granted)
+                assert await asyncio.to_thread(run, other.session.release(claim, TIMEOUT)) is Found.OURS
+
+        async def main() -> None:
+            await asyncio.gather(*(pairs(number) for number in range(6)))
+
+        asyncio.run(main())
+    assert redis_server.client().keys("job-*") == []

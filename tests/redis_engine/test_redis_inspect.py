@@ -1,0 +1,81 @@
+"""Looking at locks: inspect and names."""
+
+from __future__ import annotations
+
+import time
+
+from holdfast._runtime import clock
+from holdfast.engines.base import Granted
+from holdfast.engines.redis.session import RedisSession
+from tests.redis_engine.support import TIMEOUT, Other, both_colours, make_claim
+from tests.servers.redis import RedisServer
+
+
+async def names(session: RedisSession, prefix: str = "") -> set[str]:
+    return {name async for name in session.names(prefix, TIMEOUT)}
+
+
+@both_colours
+async def test_a_held_lock_is_described(session: RedisSession, server: RedisServer) -> None:
+    claim = make_claim("job", description=b'{"host": "h", "pid": 7, "thread": "t", "program": "p"}')
+    granted = await session.acquire(claim, TIMEOUT)
+    assert isinstance(granted, Granted)
+    waits = make_claim("job")
+    contender = session.contender(waits, TIMEOUT)
+    await contender.wait(clock.now() + 0.01)
+    server.client().rpush("holdfast_queue:{job}", "dead")
+    state = await session.inspect("job", TIMEOUT)
+    (holder,) = state.holders
+    assert (holder.owner, holder.host, holder.pid, holder.thread, holder.program) == (claim.owner, "h", 7, "t", "p")
+    assert holder.count == 1
+    assert holder.token == state.token == granted.token
+    assert holder.since is not None
+    assert holder.until is not None
+    assert abs(holder.since - time.time()) < 10
+    assert 29 < holder.until - holder.since < 31
+    assert state.waiters == 1
+    assert state.remaining is not None
+    assert 29 < state.remaining <= 30
+    await contender.leave()
+
+
+@both_colours
+async def test_a_free_lock_has_no_holders(session: RedisSession, server: RedisServer) -> None:
+    state = await session.inspect("nothing", TIMEOUT)
+    assert (state.name, state.holders, state.waiters, state.token, state.remaining) == ("nothing", (), 0, None, None)
+
+
+@both_colours
+async def test_a_foreign_holder_is_seen(session: RedisSession, server: RedisServer) -> None:
+    client = server.client()
+    client.hset("job", "8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42", 2)
+    client.pexpire("job", 10_000)
+    (holder,) = (await session.inspect("job", TIMEOUT)).holders
+    assert (holder.owner, holder.count) == ("8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42", 2)
+    assert (holder.host, holder.since, holder.token) == (None, None, None)
+
+
+@both_colours
+async def test_names_held_at_present(session: RedisSession, server: RedisServer) -> None:
+    held = {"app:1", "app:{2}", "app:*", "other", "{app:3}", "é"}
+    with Other(server.url) as other:
+        for name in held:
+            other.hold(name)
+        other.release(other.hold("app:released"))
+        server.client().delete("other")  # its metadata is still there
+        server.client().set("app:a-string", "not a lock")
+        held.remove("other")
+        assert await names(session) == held
+        assert await names(session, "app:") == {"app:1", "app:{2}", "app:*"}
+        assert await names(session, "app:*") == {"app:*"}
+        assert await names(session, "{app") == {"{app:3}"}
+        assert await names(session, "zzz") == set()
+
+
+@both_colours
+async def test_many_names_are_found_once_each(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        for number in range(1200):
+            other.hold(f"job-{number}")
+        found = [name async for name in session.names("job-", TIMEOUT)]
+        assert sorted(found) == sorted(f"job-{number}" for number in range(1200))
