@@ -1,0 +1,92 @@
+"""What it was measured on, and how quiet it was there. Nothing that identifies the machine: no host name, no path."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import holdfast
+from tests.servers.redis import BINARY
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+#: With more than this much of a core used by others, figures are not worth quoting.
+_QUIET: Final = 0.1
+
+
+def describe() -> dict[str, str]:
+    """The machine and the versions, as text."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": str(os.cpu_count()),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "redis-server": _redis_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "holdfast": holdfast.__version__,
+        **{package: _version(package) for package in ("redis", "hiredis", "filelock")},
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _redis_version() -> str:
+    if BINARY is None:
+        return "not installed"
+    words = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout.split()
+    return next((word[2:] for word in words if word.startswith("v=")), "unknown")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+class Noise(NamedTuple):
+    """What the rest of the machine did meanwhile, in cores."""
+
+    others: float
+    stolen: float
+
+    @property
+    def warning(self) -> str:
+        """What to say of figures measured in it; empty if it was quiet."""
+        if self.others + self.stolen <= _QUIET:
+            return ""
+        return "The machine was busy with other things: take the ratios with care, the rest not at all."
+
+    def __str__(self) -> str:
+        return f"others used {self.others:.2f} cores, the hypervisor took {self.stolen:.2f}"
+
+
+class Quiet:
+    """Measures the noise since it was made. Children count as ours once they have ended."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._machine = _busy_and_stolen()
+        self._own = sum(os.times()[:4])
+
+    def noise(self) -> Noise:
+        elapsed = time.monotonic() - self._start
+        busy, stolen = (after - before for after, before in zip(_busy_and_stolen(), self._machine, strict=True))
+        own = sum(os.times()[:4]) - self._own
+        return Noise(max(0.0, busy - own) / elapsed, stolen / elapsed)
+
+
+def _busy_and_stolen() -> tuple[float, float]:
+    line = Path("/proc/stat").read_text("utf-8").splitlines()[0]
+    user, nice, system, _, _, interrupts, soft_interrupts, stolen = (int(word) / _TICKS for word in line.split()[1:9])
+    return user + nice + system + interrupts + soft_interrupts, stolen

@@ -1,0 +1,42 @@
+"""One question, asked: an answer and the noise around it, or why there is none."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bench import questions
+from bench.harness import Answer, Scale
+from bench.machine import Noise, Quiet
+
+
+@dataclass(slots=True)
+class Outcome:
+    name: str
+    title: str
+    noise: Noise
+    answer: Answer | None = None
+    failure: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON: every round of every figure, so that others can judge for themselves."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "noise_in_cores": {key: round(value, 3) for key, value in self.noise._asdict().items()},
+            "failure": self.failure or None,
+            **({} if self.answer is None else asdict(self.answer)),
+        }
+
+
+def ask(name: str, scale: Scale) -> Outcome:
+    """Ask one question. What goes wrong in it is its own failure; the others are asked all the same."""
+    question = questions.load(name)
+    quiet = Quiet()
+    try:
+        answer = question.ask(scale)
+    except Exception as error:
+        traceback.print_exc()
+        return Outcome(name, question.TITLE, quiet.noise(), failure=f"{type(error).__name__}: {error}")
+    return Outcome(name, question.TITLE, quiet.noise(), answer)

@@ -1,0 +1,28 @@
+"""One module for each question. Each has ``TITLE`` and ``ask(scale)``; it cleans up after itself."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Final, Protocol, cast
+
+from bench.harness import Answer, Scale
+
+#: In the order in which they are asked.
+NAMES: Final = ("uncontended", "tasks", "reentry", "embedded", "overhead", "handover", "latency", "fairness", "leases")
+
+
+class Question(Protocol):
+    """A module of this package."""
+
+    TITLE: str
+
+    def ask(self, scale: Scale) -> Answer: ...
+
+
+def load(name: str) -> Question:
+    return cast(Question, importlib.import_module(f"bench.questions.{name}"))
+
+
+def titles() -> Mapping[str, str]:
+    return {name: load(name).TITLE for name in NAMES}
