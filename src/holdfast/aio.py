@@ -111,15 +111,16 @@ class AsyncLease(BaseLease):
     async def release(self) -> None:
         """Give this handle back. Idempotent; from any task. Raises LockLost if it was lost, OutcomeUnknown if the
         engine could not be reached until the lease had run out. Cancelled: it is finished in the background."""
-        if self._begin_release():
-            await self._give_back()
+        if not self._released:
+            self._released = True
+            await self._hold.core.release(self._hold, self)
 
     async def __aenter__(self) -> Self:
         self.check()
         body = _Body()
         self._bodies.append(body)
         with self._hold.core.lock:
-            self._hold.scopes.append(body)
+            self._hold.scopes = (*self._hold.scopes, body)
             lost = self._hold.state is states.State.LOST
         if lost:
             body.on_loss()
@@ -130,7 +131,7 @@ class AsyncLease(BaseLease):
     ) -> bool:
         body = self._bodies.pop()
         with self._hold.core.lock:
-            self._hold.scopes.remove(body)
+            self._hold.scopes = tuple(scope for scope in self._hold.scopes if scope is not body)
         late = await body.leave(error)
         ours = body.cancelled and body.absorbed()
         try:
@@ -165,7 +166,8 @@ class AsyncLock(NotPortable):
         Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
         OutcomeUnknown. Cancelled: nothing stays behind, whatever becomes of the event loop.
         """
-        return AsyncLease(await self._client._open().acquire(self._policy, check_timeout(timeout)))
+        core, timeout = self._client._open(), check_timeout(timeout)
+        return AsyncLease(core.reenter(self._policy) or await core.acquire(self._policy, timeout))
 
     async def try_acquire(self, *, timeout: float | None = 0) -> AsyncLease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""

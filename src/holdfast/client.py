@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
-from holdfast._core import lifecycle, names
+from holdfast._core import lease_time, lifecycle, names
 from holdfast._core.core import Core
 from holdfast._core.entered import Entered
 from holdfast._core.policy import Policy
@@ -40,6 +40,11 @@ class BaseClient(NotPortable):
         self._opened: Core | None = None
         self._opening = threading.Lock()
         self._closed = False
+        lifecycle.register_client(self)
+
+    def _after_fork_in_child(self) -> None:
+        """Another thread may have been opening or closing it at the fork: in the child nobody is."""
+        self._opening = threading.Lock()
 
     @property
     def guarantees(self) -> Guarantees:
@@ -59,10 +64,12 @@ class BaseClient(NotPortable):
         self._require(require)
         key = names.qualify(self._options.namespace, names.validate(name))
         self._engine.validate_name(key)
+        ttl = self._options.ttl if settings["ttl"] is _DEFAULT else check_ttl(settings["ttl"])
         return Policy(
             name=name,
             key=key,
-            ttl=self._options.ttl if settings["ttl"] is _DEFAULT else check_ttl(settings["ttl"]),
+            ttl=ttl,
+            request_timeout=lease_time.request_timeout(self._options.request_timeout, ttl),
             renew=self._options.renew if settings["renew"] is _DEFAULT else bool(settings["renew"]),
             timeout=check_timeout(settings["timeout"]),
             fair=settings["fair"],
@@ -115,7 +122,8 @@ class Lock(NotPortable):
         Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
         OutcomeUnknown. Afterwards the lock is renewed until the last handle is released, or garbage.
         """
-        return Lease(run(self._client._open().acquire(self._policy, check_timeout(timeout))))
+        core, timeout = self._client._open(), check_timeout(timeout)
+        return Lease(core.reenter(self._policy) or run(core.acquire(self._policy, timeout)))
 
     def try_acquire(self, *, timeout: float | None = 0) -> Lease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""

@@ -106,25 +106,16 @@ class BaseLease(NotPortable):
         core, hold = self._hold.core, self._hold
         with core.lock:
             if hold.reason is None:
-                hold.listeners.append(tell)
+                hold.listeners = (*hold.listeners, tell)
                 return
         core.front.dispatch(tell)
 
     def _loss(self) -> LockLost:
         return LockLost(self._hold.lost or "expired", name=self.name, token=self.token)
 
-    def _begin_release(self) -> bool:
-        """True once: for the first release of this handle."""
-        first = not self._released
-        self._released = True
-        return first
-
-    async def _give_back(self) -> None:
-        try:
-            await self._hold.core.release(self._hold)
-        except LockLost as loss:
-            self._reason = loss.reason
-            raise
+    def _lost_on_release(self, reason: LossReason) -> None:
+        """The release found that it had been lost; told to this handle, which is no longer on the hold's list."""
+        self._reason = reason
 
     def _for_renewal(self, ttl: float | None) -> tuple[Hold, float]:
         self.check()
@@ -207,8 +198,9 @@ class Lease(BaseLease):
     def release(self) -> None:
         """Give this handle back. Idempotent; from any thread. Raises LockLost if it was lost, OutcomeUnknown if the
         engine could not be reached until the lease had run out."""
-        if self._begin_release():
-            run(self._give_back())
+        if not self._released:
+            self._released = True
+            run(self._hold.core.release(self._hold, self))
 
     def __enter__(self) -> Self:
         self.check()

@@ -23,6 +23,7 @@ from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from tests.redis_engine.support import (
     TIMEOUT,
+    Later,
     Other,
     both_colours,
     command,
@@ -132,6 +133,24 @@ def test_a_frozen_server_may_have_done_it(colour: str, start_redis: StartRedis) 
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
 
     in_colour(colour, server.url, body)
+
+
+@both_colours
+async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSession, server: RedisServer) -> None:
+    await session.ping(TIMEOUT)
+    client = server.client()
+    command(server, "CLIENT", "PAUSE", 10_000, "WRITE")
+
+    def arrived() -> bool:
+        return bool(client.info("clients")["blocked_clients"] == 1)
+
+    later = Later(arrived, lambda: client.client_kill_filter(skipme=True))
+    with pytest.raises(RequestFailed) as failure:
+        await session.acquire(make_claim("job"), TIMEOUT)
+    later.join()
+    command(server, "CLIENT", "UNPAUSE")
+    assert failure.value.may_have_happened is True
+    assert "in time" not in str(failure.value)
 
 
 @COLOURS

@@ -108,13 +108,14 @@ def test_a_request_from_packed_parts_is_the_request() -> None:
             (ACQUIRE, of.acquire, Closing.of(30000, 1, b'{"host": "h"}', 2592000000, 0)),
             (RELEASE, of.release, of.published),
         ):
-            args = Arguments("owner:1", closing)
-            plain = pack(("EVALSHA", script.sha, len(opening), *opening, *args))
-            assert call_by_digest(script, opening, args) == plain
-            assert call_by_digest(script, tuple(opening), tuple(args)) == plain
-            assert [*args] == ["owner:1", *closing]
-            assert len(args) == 1 + len(closing)
-            assert args[-1] == closing[-1]
+            for owner in ("", "owner:1", "o" * 127, "o" * 128, "ö" * 300):
+                args = Arguments(owner, closing)
+                plain = pack(("EVALSHA", script.sha, len(opening), *opening, *args))
+                assert call_by_digest(script, opening, args) == plain
+                assert call_by_digest(script, tuple(opening), tuple(args)) == plain
+                assert [*args] == [owner, *closing]
+                assert len(args) == 1 + len(closing)
+                assert args[-1] == closing[-1]
 
 
 def test_an_acquire_request_says_what_the_claim_says() -> None:

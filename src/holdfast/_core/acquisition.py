@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from holdfast._core import backoff, lease_time
+from holdfast._core import backoff
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Hold
 from holdfast._core.local_queue import LocalWaiter, Turn
@@ -30,7 +30,7 @@ class Acquisition:
     """One call of ``acquire`` that was not a re-entry. It occupies the name's local slot until its hold does."""
 
     __slots__ = (
-        "_claim", "_contender", "_core", "_deadline", "_failures", "_hold", "_policy", "_timeout", "_troubled_since", "_waiter",
+        "_claim", "_contender", "_core", "_deadline", "_failures", "_policy", "_timeout", "_troubled_since", "_waiter",
     )  # fmt: skip
 
     def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
@@ -41,39 +41,41 @@ class Acquisition:
         self._waiter: LocalWaiter | None = None
         self._claim: Claim | None = None
         self._contender: Contender | None = None
-        self._hold: Hold | None = None
         self._troubled_since: float | None = None
         self._failures = 0
 
     async def run(self) -> Hold:
+        core, policy = self._core, self._policy
+        core.acquiring[self] = None
         try:
-            hold = self._hold = await self._seek()
+            grant = None
+            polite = False
+            # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
+            if not policy.fair and not self._occupy():
+                grant = await self._await_turn()
+                # This process has had its turn: it may not overtake those who wait at the engine.
+                polite = True
+            inherited = grant is not None
+            if grant is None:
+                self._claim = claim = core.new_claim(policy, polite=polite)
+                grant = await self._until_granted(claim)
+            hold = core.begin_hold(grant, policy, self, watched=inherited)
         except LockError as error:
             try:
                 await self._clean_up()
             finally:  # also if the clean-up is cancelled: a slot that nobody vacates would block the process for ever
-                self._core.give_up_slot(self._policy, self, unreachable=isinstance(error, EngineUnavailable))
+                core.give_up_slot(policy, self, unreachable=isinstance(error, EngineUnavailable))
             raise
         except BaseException:
             self._undo()
             raise
-        self._drop_contender()
+        finally:
+            del core.acquiring[self]
+            if core.closed:
+                core.acquisition_left()
+        if self._contender is not None:
+            self._drop_contender()
         return hold
-
-    async def _seek(self) -> Hold:
-        core, policy = self._core, self._policy
-        polite = False
-        # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
-        if not policy.fair and not self._occupy():
-            grant = await self._await_turn()
-            if grant is not None:
-                if grant.lost is None and grant.deadline > core.front.now():
-                    return core.begin_hold(grant, policy, self, watched=True)
-                core.let_go(grant)
-            # This process has had its turn: it may not overtake those who wait at the engine.
-            polite = True
-        claim = self._claim = core.new_claim(policy, polite=polite)
-        return core.begin_hold(await self._until_granted(claim), policy, self, watched=False)
 
     # -- inside the process ----------------------------------------------------------------------------------------
 
@@ -104,7 +106,11 @@ class Acquisition:
                 f"lock {self._policy.name!r}: the engine could not be reached by the caller ahead in this process",
                 name=self._policy.name,
             )
-        return waiter.gift
+        grant = waiter.gift
+        if grant is None or (grant.lost is None and grant.deadline > core.front.now()):
+            return grant
+        core.let_go(grant)
+        return None
 
     # -- at the engine ---------------------------------------------------------------------------------------------
 
@@ -112,7 +118,8 @@ class Acquisition:
         core = self._core
         front, session = core.front, core.session
         while True:
-            core.check_open()
+            if core.closed:
+                core.check_open()
             sent = front.now()
             try:
                 answer = await session.acquire(claim, self._request_timeout(sent))
@@ -120,7 +127,7 @@ class Acquisition:
                 claim.unresolved |= failure.may_have_happened
                 await self._bear(failure, claim, sent)
                 continue
-            if isinstance(answer, Granted):
+            if answer.__class__ is Granted:
                 grant = Grant(claim, self._policy, sent, answer.token)
                 if grant.deadline > front.now():
                     return grant
@@ -136,7 +143,7 @@ class Acquisition:
 
     async def _wait(self, claim: Claim, sent: float) -> None:
         if self._contender is None:
-            self._contender = self._core.session.contender(claim, self._request_timeout(None))
+            self._contender = self._core.session.contender(claim, self._policy.request_timeout)
         until = self._core.front.now() + _LONGEST_WAIT
         if self._deadline is not None:
             until = min(until, self._deadline)
@@ -145,9 +152,9 @@ class Acquisition:
         except RequestFailed as failure:
             await self._bear(failure, claim, sent)
 
-    def _request_timeout(self, now: float | None) -> float:
-        timeout = lease_time.request_timeout(self._core.options.request_timeout, self._policy.ttl)
-        if now is None or self._deadline is None or not self._timeout:
+    def _request_timeout(self, now: float) -> float:
+        timeout = self._policy.request_timeout
+        if not self._timeout or self._deadline is None:
             return timeout
         # Half of what is left: a reply lost in a black hole must leave time to ask again.
         return min(timeout, max((self._deadline - now) / 2, _LAST_LOOK))
@@ -159,7 +166,7 @@ class Acquisition:
         limit = since + options.unavailable_after
         if self._deadline is not None:
             # "One try" still means one answer: a reply that was lost is asked for again.
-            limit = min(limit, self._deadline if self._timeout else since + 2 * self._request_timeout(None))
+            limit = min(limit, self._deadline if self._timeout else since + 2 * self._policy.request_timeout)
         now = front.now()
         if now >= limit:
             raise self._unavailable(claim, now - since) from failure

@@ -15,13 +15,13 @@ import random
 import sys
 import threading
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
+from typing import Any, Final, TypeVar
 
 from holdfast._core import backoff, names, states
 from holdfast._core.acquisition import Acquisition
 from holdfast._core.grant import Grant
-from holdfast._core.hold import Hold
+from holdfast._core.hold import Handle, Hold
 from holdfast._core.local_queue import MAX_HANDOVERS, LocalQueue, LocalWaiter
 from holdfast._core.policy import Policy
 from holdfast._core.releasing import release_at_engine
@@ -56,7 +56,7 @@ class Core:
         self._number = random.Random(os.urandom(16)).getrandbits  # tells claims apart; the identity keeps strangers out
         self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
         self._live: dict[Grant, None] = {}
-        self._acquiring: dict[Acquisition, None] = {}  # under way: a client that closes lets them leave in good order
+        self.acquiring: dict[Acquisition, None] = {}  #: under way: a client that closes lets them leave in good order
         self._idle = front.event()
         self._descriptions: dict[str, bytes] = {}
         self.watchdog = Watchdog(self, back, engine.session(back))
@@ -65,16 +65,16 @@ class Core:
 
     def new_claim(self, policy: Policy, *, polite: bool) -> Claim:
         """A fresh claim; with local waiters behind it, it asks for enough tokens to be handed on."""
-        reserve = self.engine.reserves_tokens and not policy.fair and self.queue.waiting(policy.key)
+        reserve = self.queue.waiting(policy.key) and self.engine.reserves_tokens and not policy.fair
         return Claim(
             policy.key,
             f"{self._identity}:{self._number(63)}",
             policy.ttl,
-            tokens=MAX_HANDOVERS + 1 if reserve else 1,
-            fair=policy.fair,
-            polite=polite,
-            replicas=policy.replicas,
-            description=self._describe(),
+            MAX_HANDOVERS + 1 if reserve else 1,
+            policy.fair,
+            polite,
+            policy.replicas,
+            self._describe(),
         )
 
     def _describe(self) -> bytes:
@@ -108,24 +108,14 @@ class Core:
             hold.handles += 1
         return hold
 
-    async def acquire(self, policy: Policy, timeout: float | None) -> Hold:
-        """A hold with one handle more; raises as CONTRACT says. Cancelled or interrupted: nothing stays behind."""
-        self.check_open()
-        hold = self.reenter(policy)
-        if hold is not None:
-            return hold
-        acquisition = Acquisition(self, policy, timeout)
-        with self.lock:
-            self.check_open()
-            self._acquiring[acquisition] = None
-        try:
-            return await acquisition.run()
-        finally:
-            with self.lock:
-                self._acquiring.pop(acquisition, None)
-                idle = self.closed and not self._acquiring
-            if idle:
-                self._idle.set()
+    def acquire(self, policy: Policy, timeout: float | None) -> Coroutine[Any, Any, Hold]:
+        """A new hold with one handle; raises as CONTRACT says. Cancelled or interrupted: nothing stays behind."""
+        return Acquisition(self, policy, timeout).run()
+
+    def acquisition_left(self) -> None:
+        """One less is under way; a client that is closing waits for the last one."""
+        if not self.acquiring:
+            self._idle.set()
 
     def begin_hold(self, grant: Grant, policy: Policy, seeker: Acquisition, *, watched: bool) -> Hold:
         """Make a grant into the caller's hold, with one handle. The local slot passes from ``seeker`` to it."""
@@ -151,9 +141,11 @@ class Core:
 
     # -- releasing -------------------------------------------------------------------------------------------------
 
-    async def release(self, hold: Hold) -> None:
+    async def release(self, hold: Hold, handle: Handle) -> None:
         """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before."""
-        _ = hold.held  # belief may have run out this moment: then it is a loss, and told as one
+        now = self.front.now()
+        if now >= hold.deadline:
+            self.expire(hold, now)  # belief ran out this moment, if not before: a loss, and told as one
         heir: LocalWaiter | None = None
         try:
             with self.lock:
@@ -161,7 +153,7 @@ class Core:
                 last = hold.handles == 0
                 lost = hold.reason
                 if last and lost is None:
-                    heir = self._end(hold)
+                    heir = self._end(hold, now)
                 elif last and not self.closed:
                     self._withdraw(hold.grant)  # the engine may still have it
             if lost is not None:
@@ -170,7 +162,9 @@ class Core:
                 hold.ring()
                 if heir is None:
                     await release_at_engine(self, hold)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, LockLost):
+                handle._lost_on_release(error.reason)
             # Interrupted between two steps, perhaps: whatever was left undone is done in the background.
             self._abandon_release(hold)
             raise
@@ -188,15 +182,16 @@ class Core:
         if waiter is not None:
             waiter.event.set()
 
-    def _end(self, hold: Hold) -> LocalWaiter | None:
+    def _end(self, hold: Hold, now: float) -> LocalWaiter | None:
         """Belief ends here, before any byte is sent. Returns the local heir, if there may be one."""
         grant = hold.grant
         hold.state = states.step(hold.state, states.Event.RELEASE)
-        self._forget_caller(hold)
-        heir = self.queue.heir(grant, hold, self.front.now())
+        if hold.policy.reentrant:
+            self._forget_caller(hold)
+        grant.hold = None  # also lets both be freed at once: a cycle would keep the garbage collector busy
+        heir = self.queue.heir(grant, hold, now)
         if heir is not None:
             hold.state = states.step(hold.state, states.Event.CONFIRM)
-            grant.hold = None
             return heir
         self.watchdog.forget(grant)
         self._live.pop(grant, None)
@@ -210,7 +205,7 @@ class Core:
                 return
             heir = None
             if hold.state is states.State.HELD:
-                heir = self._end(hold)
+                heir = self._end(hold, self.front.now())
                 if heir is None:
                     self._withdraw(hold.grant)
                     hold.state = states.step(hold.state, states.Event.GIVE_UP)
@@ -233,9 +228,11 @@ class Core:
         if heir is not None:
             heir.event.set()
 
-    def vacate(self, hold: Hold) -> None:
-        """The hold is over: the next local waiter's turn."""
+    def released(self, hold: Hold, reason: LossReason | None) -> None:
+        """The engine has answered a release; with a ``reason``, that it was lost before. The next local waiter's turn."""
         with self.lock:
+            hold.reason = reason
+            hold.state = states.step(hold.state, states.Event.CONFIRM if reason is None else states.Event.LOSE)
             waiter = self.queue.vacate(hold.policy.key, hold)
         if waiter is not None:
             waiter.event.set()
@@ -311,7 +308,8 @@ class Core:
             self.watchdog.forget(hold.grant)
             self._live.pop(hold.grant, None)
             waiter = self.queue.vacate(hold.policy.key, hold)
-            listeners, hold.listeners = hold.listeners, []
+            hold.grant.hold = None
+            listeners, hold.listeners = hold.listeners, ()
             scope = hold.scopes[-1] if hold.scopes else None
         if waiter is not None:
             waiter.event.set()
@@ -375,7 +373,7 @@ class Core:
         """Release everything (the watchdog does it, so that it works without an event loop), within a second."""
         until = self.front.now() + CLOSE_WITHIN
         self._shut()
-        if self._acquiring:
+        if self.acquiring:
             # They see that it is closed and withdraw their claims: before the watchdog ends, who has to do it.
             await self._idle.wait(until)
         self._stop_watchdog()
@@ -387,7 +385,7 @@ class Core:
         """Flip all belief, turn all waiters away, and send the watchdog to release what was held. No I/O."""
         self._shut()
         with self.lock:
-            acquiring = list(self._acquiring)
+            acquiring = list(self.acquiring)
         for acquisition in acquiring:  # their threads or their loop will not come to it
             acquisition.withdraw()
         self._stop_watchdog()

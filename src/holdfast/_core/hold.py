@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast._core import states
@@ -21,6 +21,13 @@ class Handle(Protocol):
 
     @property
     def released(self) -> bool: ...
+
+    def _lost_on_release(self, reason: LossReason) -> None: ...
+
+
+def _in_hand(reference: weakref.ref[Handle]) -> bool:
+    lease = reference()
+    return lease is not None and not lease.released
 
 
 class Scope(Protocol):
@@ -65,21 +72,21 @@ class Hold:
         self.handles = 0
         self.since = started
         self.ends = None if policy.max_hold is None else started + policy.max_hold
-        self.listeners: list[Callable[[], None]] = []
-        self.scopes: list[Scope] = []
+        self.listeners: Sequence[Callable[[], None]] = ()
+        self.scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last
         self._leases: list[weakref.ref[Handle]] = []
         self._loss: Event | None = None
 
     def handed_to(self, lease: Handle) -> None:
-        """One of the ``handles`` has become a Lease in the user's hands."""
-        if len(self._leases) > 2 * self.handles + 16:
-            self.in_use()  # drops those that were released: a long hold may be re-entered a million times
+        """One of the ``handles`` has become a Lease in the user's hands. Only ever called by this hold's own caller."""
+        if len(self._leases) > 2 * self.handles + 16:  # a long hold may be re-entered a million times
+            self._leases = [ref for ref in self._leases if _in_hand(ref)]
         self._leases.append(weakref.ref(lease))
 
     def in_use(self) -> bool:
-        """Whether any unreleased Lease exists. An interrupt may strike before the Lease does: nobody would release it."""
-        self._leases = [ref for ref in self._leases if (lease := ref()) is not None and not lease.released]
-        return bool(self._leases)
+        """Whether any unreleased Lease exists. An interrupt may strike before the Lease does; nobody would release
+        it."""
+        return any(_in_hand(ref) for ref in self._leases)
 
     @property
     def deadline(self) -> float:

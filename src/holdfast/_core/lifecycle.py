@@ -6,15 +6,29 @@ import atexit
 import os
 import time
 import weakref
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from holdfast._runtime.blocking import BLOCKING
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
 
+
+class Client(Protocol):
+    """A client, opened or not."""
+
+    def _after_fork_in_child(self) -> None:
+        """Replace locks that a thread of the parent may have held at the fork."""
+
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _open: weakref.WeakSet[Core] = weakref.WeakSet()
 _EXIT_WITHIN: Final = 1.0
+
+
+def register_client(client: Client) -> None:
+    """From now on ``client`` is told of forks."""
+    _clients.add(client)
 
 
 def register(core: Core) -> None:
@@ -24,6 +38,8 @@ def register(core: Core) -> None:
 
 def _after_fork_in_child() -> None:
     BLOCKING.after_fork_in_child()
+    for client in list(_clients):
+        client._after_fork_in_child()
     for core in list(_open):
         core.disown_in_child()
         core.engine.after_fork_in_child()

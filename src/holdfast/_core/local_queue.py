@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from holdfast._core.grant import Grant
@@ -54,94 +55,89 @@ def may_hand_on(grant: Grant, receiver: Policy, now: float) -> bool:
     )
 
 
-class _Slot:
-    __slots__ = ("occupant", "queue")
-
-    def __init__(self, occupant: object) -> None:
-        self.occupant = occupant  #: an acquisition under way, or the hold that came of it
-        self.queue: deque[LocalWaiter] = deque()
-
-
 class LocalQueue:
     """The slots of one client.
 
-    Each slot names its occupant, and giving it up takes that name: so an interrupted caller may clean up without
-    knowing how far it had come, and doing it twice does no harm.
+    Each slot names its occupant (an acquisition under way, or the hold that came of it), and giving it up takes that name:
+    so an interrupted caller may clean up without knowing how far it had come, and doing it twice does no harm.
     """
 
     def __init__(self) -> None:
-        self._slots: dict[str, _Slot] = {}
+        self._occupants: dict[str, object] = {}
+        self._queues: dict[str, deque[LocalWaiter]] = {}  # only of names that somebody waits for
 
     def occupy(self, key: str, occupant: object) -> bool:
         """Take the slot if it is vacant: then the occupant contends, and must vacate or hand on later."""
-        if key in self._slots:
-            return False
-        self._slots[key] = _Slot(occupant)
-        return True
+        return self._occupants.setdefault(key, occupant) is occupant
 
     def move_in(self, key: str, old: object, new: object) -> None:
         """The acquisition has become a hold."""
-        slot = self._slots.get(key)
-        if slot is not None and slot.occupant is old:
-            slot.occupant = new
+        if self._occupants.get(key) is old:
+            self._occupants[key] = new
 
     def join(self, key: str, waiter: LocalWaiter) -> None:
         """Queue up at an occupied slot."""
-        self._slots[key].queue.append(waiter)
+        self._queues.setdefault(key, deque()).append(waiter)
 
     def waiting(self, key: str) -> int:
-        slot = self._slots.get(key)
-        return 0 if slot is None else len(slot.queue)
+        return len(self._queues[key]) if key in self._queues else 0
 
     def heir(self, grant: Grant, occupant: object, now: float) -> LocalWaiter | None:
         """Hand ``grant`` to the head of the queue if the rules allow. The caller rings the heir's event."""
-        slot = self._slots.get(grant.claim.name)
-        if slot is None or slot.occupant is not occupant or not slot.queue:
+        key = grant.claim.name
+        queue = self._queues.get(key)
+        if queue is None or self._occupants.get(key) is not occupant or not may_hand_on(grant, queue[0].policy, now):
             return None
-        if not may_hand_on(grant, slot.queue[0].policy, now):
-            return None
-        waiter = slot.queue.popleft()
+        waiter = self._next(key)
         waiter.turn, waiter.gift = Turn.INHERIT, grant
-        slot.occupant = waiter.caller
         return waiter
 
     def vacate(self, key: str, occupant: object) -> LocalWaiter | None:
         """``occupant`` is done. The next in line, if any, takes the slot; the caller rings its event."""
-        slot = self._slots.get(key)
-        if slot is None or slot.occupant is not occupant:
+        if self._occupants.get(key) is not occupant:
             return None
-        if not slot.queue:
-            del self._slots[key]
+        if key not in self._queues:
+            del self._occupants[key]
             return None
-        waiter = slot.queue.popleft()
+        waiter = self._next(key)
         waiter.turn = Turn.CONTEND
-        slot.occupant = waiter.caller
         return waiter
+
+    def _next(self, key: str) -> LocalWaiter:
+        waiter = self._queues[key].popleft()
+        self._tidy(key)
+        self._occupants[key] = waiter.caller
+        return waiter
+
+    def _tidy(self, key: str) -> None:
+        if not self._queues[key]:
+            del self._queues[key]
 
     def leave(self, key: str, waiter: LocalWaiter) -> bool:
         """Give up waiting. False if it was this waiter's turn already: then it is for the waiter to pass it on."""
         if waiter.turn is not Turn.WAITING:
             return False
-        slot = self._slots.get(key)
-        if slot is not None and waiter in slot.queue:
-            slot.queue.remove(waiter)
+        if waiter in self._queues.get(key, ()):
+            self._queues[key].remove(waiter)
+            self._tidy(key)
         return True
 
     def fail(self, key: str, occupant: object) -> list[LocalWaiter]:
         """``occupant`` could not reach the engine, and gives up its slot: neither could those behind it."""
-        slot = self._slots.get(key)
-        if slot is None or slot.occupant is not occupant:
+        if self._occupants.get(key) is not occupant:
             return []
-        del self._slots[key]
-        return _turned(slot.queue, Turn.UNREACHABLE)
+        del self._occupants[key]
+        return _turned(self._queues.pop(key, ()), Turn.UNREACHABLE)
 
     def close(self) -> list[LocalWaiter]:
         """Turn everybody away."""
-        slots, self._slots = self._slots, {}
-        return [waiter for slot in slots.values() for waiter in _turned(slot.queue, Turn.CLOSED)]
+        queues, self._queues = self._queues, {}
+        self._occupants = {}
+        return [waiter for queue in queues.values() for waiter in _turned(queue, Turn.CLOSED)]
 
 
-def _turned(queue: deque[LocalWaiter], turn: Turn) -> list[LocalWaiter]:
-    for waiter in queue:
+def _turned(queue: Iterable[LocalWaiter], turn: Turn) -> list[LocalWaiter]:
+    waiters = list(queue)
+    for waiter in waiters:
         waiter.turn = turn
-    return list(queue)
+    return waiters

@@ -14,6 +14,7 @@ class Policy:
     name: str
     key: str
     ttl: float
+    request_timeout: float  #: how long one request about this lock may take
     renew: bool = True
     timeout: float | None = None
     fair: bool = False

@@ -8,7 +8,6 @@ and a bucket comes up as a whole.
 from __future__ import annotations
 
 import heapq
-import math
 from typing import Final
 
 from holdfast._core.grant import Bucket, Grant
@@ -25,10 +24,11 @@ class Timetable:
 
     def add(self, grant: Grant, due: float, *, exact: bool = False) -> float:
         """(Re)schedule ``grant``. Not exact: up to a thirtieth of its ttl sooner. Returns the time entered."""
-        self.discard(grant)
+        if grant.bucket is not None:
+            self.discard(grant)
         if not exact:
             step = grant.ttl / _BUCKETS_PER_TTL
-            due = math.floor(due / step) * step
+            due = due // step * step
         bucket = self._buckets.get(due)
         if bucket is None:
             bucket = self._buckets[due] = {}

@@ -63,6 +63,7 @@ class Watchdog:
         self._wakes_at = _NOW  # when it will look by itself
         self._last_ttl = 0.0
         self.started = False
+        self._running = False
         self.stopping = False
         self.stopped = core.front.event()
 
@@ -75,11 +76,13 @@ class Watchdog:
         hold = grant.hold
         if hold is not None and hold.ends is not None and hold.ends < due:
             due = self._timetable.add(grant, hold.ends, exact=True)
-        self._look_by(due)
+        if due < self._wakes_at or not self.started:
+            self._look_by(due)
 
     def forget(self, grant: Grant) -> None:
         """The grant is over, or about to be released: never renew it again."""
-        self._timetable.discard(grant)
+        if grant.bucket is not None:
+            self._timetable.discard(grant)
 
     def withdraw(self, claim: Claim, until: float) -> None:
         """Make sure in the background that ``claim`` holds nothing, now or later."""
@@ -105,8 +108,8 @@ class Watchdog:
 
     def _look_by(self, due: float) -> None:
         if not self.started:
-            self.started = True
             self._runtime.spawn(self.run, "holdfast-watchdog")
+            self.started = True  # not before: if Ctrl-C strikes in between, the next call tries again
         elif due < self._wakes_at:
             self._wakes_at = due
             self._bell.set()
@@ -114,6 +117,10 @@ class Watchdog:
     # -- its own thread --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
+        with self._core.lock:
+            if self._running:
+                return  # Ctrl-C struck when the first thread had begun but nobody knew yet
+            self._running = self.started = True
         try:
             while True:
                 suspects = await self._session.doze(self._plan_sleep(), self._bell)

@@ -77,7 +77,6 @@ class Claim:
         name: str,
         owner: str,
         ttl: float,
-        *,
         tokens: int = 1,
         fair: bool = False,
         polite: bool = False,

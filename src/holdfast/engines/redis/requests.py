@@ -8,13 +8,17 @@ What is new in each request is the claim's owner, in between.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any, Final, overload
 
 import hiredis
 
 from holdfast.engines.redis import replies
 from holdfast.engines.redis.channel import Argument, Script
 from holdfast.engines.redis.packing import pack
+
+#: The heads of words by their length; an owner has some 56 characters.
+_HEADS_CAP: Final = 128
+_HEADS: Final = tuple(b"$%d\r\n" % length for length in range(_HEADS_CAP))
 
 
 class Opening(tuple[str, ...]):  # noqa: SLOT001  (a tuple's subclass cannot have slots of its own)
@@ -70,7 +74,9 @@ def call_by_digest(script: Script, keys: Sequence[str], args: Sequence[Argument]
     """The usual call of a script."""
     if keys.__class__ is Opening and args.__class__ is Arguments:
         owner = args.owner.encode()
-        return b"".join((keys.packed, b"$%d\r\n" % len(owner), owner, b"\r\n", args.closing.packed))
+        length = len(owner)
+        head = _HEADS[length] if length < _HEADS_CAP else b"$%d\r\n" % length
+        return b"".join((keys.packed, head, owner, b"\r\n", args.closing.packed))
     return pack(("EVALSHA", script.sha, len(keys), *keys, *args))
 
 

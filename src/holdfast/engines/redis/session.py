@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from holdfast._runtime.base import Runtime, Wakeup
 from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
@@ -157,11 +157,14 @@ class RedisSession:
 
     async def _foreign(self, name: str, timeout: float) -> EngineRefused:
         """The sentence about a key of another type: a string is redis-py's lock, most often."""
-        kind: Any = await self._channel.command(("TYPE", name), timeout)
-        kind = kind.decode() if isinstance(kind, bytes) else "value of another type"
-        where = f"key {name!r}" if kind not in ("hash", "none") else f"a key beside {name!r}"
-        kind = kind if kind not in ("hash", "none") else "value of another type"
-        return EngineRefused(f"{where} holds a {kind}, probably another lock library's; use namespace=", name=name)
+        try:
+            kind = (await self._channel.command(("TYPE", name), timeout)).decode()
+        except EngineRefused:
+            kind = "hash"  # not allowed to look
+        found = f"a key beside {name!r} holds a value of another type"
+        if kind not in ("hash", "none"):
+            found = f"key {name!r} holds a {kind}"
+        return EngineRefused(f"{found}, probably another lock library's; use namespace=", name=name)
 
 
 def _tombstone_ms(claim: Claim) -> int:

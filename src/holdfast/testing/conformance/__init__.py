@@ -1,0 +1,61 @@
+"""The conformance suite: what every lock engine must do, in both colours. Needs pytest and nothing else.
+
+For an engine that ``holdfast.connect`` knows::
+
+    import pytest
+    from holdfast.testing.conformance import ConformanceSuite
+
+    class TestMyServer(ConformanceSuite):
+        @pytest.fixture
+        def url(self, my_server):          # any fixture of yours
+            return my_server.url
+
+For an engine of your own, name a function that makes it; helper processes import it too::
+
+    class TestMyEngine(ConformanceSuite):
+        engine = "mypackage.engine:make_engine"     # make_engine(url) -> holdfast.engines.base.Engine
+
+        @pytest.fixture
+        def url(self, tmp_path):
+            return f"myengine:{tmp_path}"
+
+Each case is written once and run sync and async (``test_…[sync]``, ``test_…[async]``); in sync its actors are threads,
+in async they are tasks. Cases that need what the engine does not promise in its ``guarantees`` (``cross_process``,
+``fair``) are skipped with the reason ``<scheme> does not give <promise>``: list those that you expect and fail on any
+other. Lock names are new in every case, so cases may share a server and run in parallel.
+
+A part of the suite: ``class TestSome(Stage, ExclusionCases, …)`` with the classes of ``conformance.cases``.
+
+The suite shows what a correct engine does on a good day and when clients misbehave. It does not test faults of the
+network or the server, nor how an engine does over months: it is necessary, not sufficient.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from holdfast.testing.conformance.case import case, needs
+    from holdfast.testing.conformance.opening import Colour, Source
+    from holdfast.testing.conformance.suite import ConformanceSuite, Stage
+    from holdfast.testing.conformance.world import World
+
+__all__ = ["Colour", "ConformanceSuite", "Source", "Stage", "World", "case", "needs"]
+
+_HOMES: Final = {
+    "Colour": "opening",
+    "ConformanceSuite": "suite",
+    "Source": "opening",
+    "Stage": "suite",
+    "World": "world",
+    "case": "case",
+    "needs": "case",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy: helper processes use the worlds and actors of this package, and must not wait for pytest to be imported.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,43 @@
+"""The cases, by subject. Each class is a part of the suite."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.testing.conformance.cases.acquiring import AcquiringCases
+from holdfast.testing.conformance.cases.bodies import AsyncBodyCases
+from holdfast.testing.conformance.cases.breaking import BreakingCases
+from holdfast.testing.conformance.cases.cancelling import CancellingCases
+from holdfast.testing.conformance.cases.closing import ClosingCases
+from holdfast.testing.conformance.cases.dying import DyingCases, InterruptedCases
+from holdfast.testing.conformance.cases.exclusion import ExclusionCases
+from holdfast.testing.conformance.cases.fairness import FairnessCases, HandOverCases
+from holdfast.testing.conformance.cases.inspecting import InspectingCases
+from holdfast.testing.conformance.cases.lifetime import LifetimeCases
+from holdfast.testing.conformance.cases.loops import LoopCases
+from holdfast.testing.conformance.cases.losing import LosingCases
+from holdfast.testing.conformance.cases.naming import NamingCases
+from holdfast.testing.conformance.cases.portability import PortabilityCases
+from holdfast.testing.conformance.cases.reentry import ReentryCases
+from holdfast.testing.conformance.cases.renewing import RenewingCases
+
+ALL: Final = (
+    AcquiringCases,
+    ExclusionCases,
+    ReentryCases,
+    LifetimeCases,
+    RenewingCases,
+    LosingCases,
+    BreakingCases,
+    InspectingCases,
+    NamingCases,
+    ClosingCases,
+    FairnessCases,
+    HandOverCases,
+    AsyncBodyCases,
+    CancellingCases,
+    LoopCases,
+    PortabilityCases,
+    DyingCases,
+    InterruptedCases,
+)

@@ -1,0 +1,144 @@
+"""Acquiring: one try, a time limit, for ever; and what is not a time limit."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.testing.conformance.case import case
+from holdfast.testing.conformance.world import SOON, World
+
+
+class AcquiringCases:
+    @case
+    async def test_a_free_lock_is_had_at_once(self, world: World) -> None:
+        client, name = world.connect(), world.name()
+        lease = await world.do(lambda: client.lock(name).acquire(timeout=0))
+        assert lease.held
+        assert lease.name == name
+        assert isinstance(lease.token, int)
+        assert lease.token > 0
+        assert lease.lost_reason is None
+        assert not lease.lost
+        assert 0 < lease.remaining <= lease.ttl == 30.0
+        await world.do(lease.release)
+        assert not lease.held
+        assert lease.remaining == 0.0
+        assert await world.is_free(name)
+
+    @pytest.mark.parametrize("where", ["same client", "other client"])
+    @case
+    async def test_try_acquire_of_a_busy_lock_is_none(self, world: World, where: str) -> None:
+        client, (one, two) = world.connect(), world.actors(2)
+        other = client if where == "same client" else world.connect()
+        lease = await one.do(client.lock(world.name()).acquire)
+        assert await two.do(other.lock(world.name()).try_acquire) is None
+        await one.do(lease.release)
+        second = await two.do(other.lock(world.name()).try_acquire)
+        assert second.held
+        await two.do(second.release)
+
+    @case
+    async def test_try_acquire_that_succeeds_is_a_context_manager(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        lease = await actor.do(client.lock(world.name()).try_acquire)
+        held = await actor.within(lease, lambda entered: entered is lease and entered.held)
+        assert held is True
+        assert not lease.held
+        assert await world.is_free(world.name())
+
+    @pytest.mark.parametrize("where", ["same client", "other client"])
+    @case
+    async def test_the_timeout_is_kept_and_never_cut_short(self, world: World, where: str) -> None:
+        client, (one, two) = world.connect(), world.actors(2)
+        other = client if where == "same client" else world.connect()
+        lease = await one.do(client.lock(world.name()).acquire)
+        began = clock.now()
+        with pytest.raises(holdfast.AcquireTimeout) as caught:
+            await two.do(lambda: other.lock(world.name()).acquire(timeout=0.15))
+        assert 0.15 <= clock.now() - began < 0.15 + 0.5
+        assert isinstance(caught.value, holdfast.LockError)
+        assert isinstance(caught.value, TimeoutError)
+        assert (caught.value.name, caught.value.timeout) == (world.name(), 0.15)
+        assert pickle.loads(pickle.dumps(caught.value)).timeout == 0.15
+        began = clock.now()
+        assert await two.do(lambda: other.lock(world.name()).try_acquire(timeout=0.05)) is None
+        assert clock.now() - began >= 0.05
+        await one.do(lease.release)
+
+    @case
+    async def test_a_time_out_leaves_nothing_behind(self, world: World) -> None:
+        one, two = world.connect(), world.connect()
+        lease = await world.do(one.lock(world.name()).acquire)
+        assert await world.do(lambda: two.lock(world.name()).try_acquire(timeout=0.02)) is None
+        assert (await world.inspect(one, world.name())).waiters == 0
+        await world.do(lease.release)
+        assert await world.is_free(world.name())
+
+    @pytest.mark.parametrize("where", ["same client", "other client"])
+    @case
+    async def test_without_a_timeout_it_waits_until_the_lock_is_free(self, world: World, where: str) -> None:
+        client, (one, two) = world.connect(), world.actors(2)
+        other = client if where == "same client" else world.connect()
+        lease = await one.do(client.lock(world.name()).acquire)
+        waiting = two.do(other.lock(world.name()).acquire)
+        if where == "same client":
+            await world.until_queued(client, world.name())
+        else:
+            await world.until_waiting(client, world.name())
+        assert not waiting.done()
+        began = clock.now()
+        await one.do(lease.release)
+        second = await waiting
+        assert clock.now() - began < SOON
+        assert second.held
+        assert second.token > lease.token
+        await two.do(second.release)
+
+    @pytest.mark.parametrize("bad", [-1, -0.001, math.nan, True, False, math.inf])
+    @case
+    async def test_what_is_not_a_timeout_is_a_value_error(self, world: World, bad: Any) -> None:
+        client = world.connect()
+        lock = client.lock(world.name())
+        for attempt in (
+            lambda: lock.acquire(timeout=bad),
+            lambda: lock.try_acquire(timeout=bad),
+            lambda: client.lock(world.name(), timeout=bad),
+        ):
+            with pytest.raises(ValueError, match="timeout"):
+                await world.do(attempt)
+        assert await world.is_free(world.name())
+
+    @case
+    async def test_with_waits_for_as_long_as_the_lock_says(self, world: World) -> None:
+        client, (one, two) = world.connect(), world.actors(2)
+        lease = await one.do(client.lock(world.name()).acquire)
+        entered: list[Any] = []
+        for timeout in (0, 0.05):
+            began = clock.now()
+            with pytest.raises(holdfast.AcquireTimeout):
+                await two.within(client.lock(world.name(), timeout=timeout), entered.append)
+            assert clock.now() - began >= timeout
+        assert entered == []
+        waiting = two.within(client.lock(world.name(), timeout=SOON), lambda lease: lease.held)
+        await world.until_queued(client, world.name())
+        await one.do(lease.release)
+        assert await waiting is True
+        assert await world.is_free(world.name())
+
+    @case
+    async def test_a_lock_is_a_name_and_a_policy_and_may_be_shared(self, world: World) -> None:
+        client, (one, two) = world.connect(), world.actors(2)
+        lock = client.lock(world.name())
+        assert lock.name == world.name()
+        assert not hasattr(lock, "release")
+        first = one.within(lock, lambda lease: lease.token)
+        second = two.within(lock, lambda lease: lease.token)
+        tokens = [await first, await second]
+        assert tokens[0] != tokens[1]
+        assert await world.is_free(world.name())

@@ -1,0 +1,216 @@
+"""The async body: cancelled once when the lock is lost, and never at the cost of somebody else's cancellation."""
+
+# ruff: noqa: PT012  # what is tested is what comes out of a whole ``async with``
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.testing.conformance.case import case
+from holdfast.testing.conformance.cases.losing import Boom, spin_until_lost
+from holdfast.testing.conformance.world import SOON, World
+
+
+def expiring(world: World, name: str = "it") -> Any:
+    """A lock that will be lost in a moment."""
+    return world.connect().lock(world.name(name), ttl=0.15, renew=False)
+
+
+def here() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+class AsyncBodyCases:
+    @case
+    async def test_loss_cancels_the_body_and_comes_out_as_lock_lost(self, async_world: World) -> None:
+        began = time.monotonic()
+        with pytest.raises(holdfast.LockLost) as caught:
+            async with expiring(async_world):
+                await asyncio.sleep(SOON * 3)
+        assert time.monotonic() - began < SOON
+        assert caught.value.reason == "expired"
+        assert here().cancelling() == 0
+        await asyncio.sleep(0)  # the task lives on
+
+    @case
+    async def test_an_acquired_lease_entered_later_behaves_the_same(self, async_world: World) -> None:
+        lock = expiring(async_world)
+        with pytest.raises(holdfast.LockLost):
+            async with await lock.acquire(timeout=5):
+                await asyncio.sleep(SOON * 3)
+        assert here().cancelling() == 0
+
+    @case
+    async def test_a_bare_acquire_cancels_nothing(self, async_world: World) -> None:
+        lease = await expiring(async_world).acquire()
+        assert await lease.lost.wait(SOON) is True
+        await asyncio.sleep(0.02)
+        assert here().cancelling() == 0
+        with pytest.raises(holdfast.LockLost):
+            await lease.release()
+
+    @case
+    async def test_only_the_innermost_body_is_cancelled_and_only_once(self, async_world: World) -> None:
+        lock, seen = expiring(async_world), []
+        with pytest.raises(holdfast.LockLost):
+            async with lock:
+                with pytest.raises(holdfast.LockLost):
+                    async with lock:
+                        try:
+                            await asyncio.sleep(SOON * 3)
+                        except asyncio.CancelledError:
+                            seen.append("inner")
+                            raise
+                assert here().cancelling() == 0
+                await asyncio.sleep(0.01)  # not cancelled a second time
+                seen.append("outer goes on")
+        assert seen == ["inner", "outer goes on"]
+
+    @case
+    async def test_a_body_may_clean_up_before_it_ends(self, async_world: World) -> None:
+        steps = []
+        with pytest.raises(holdfast.LockLost):
+            async with expiring(async_world):
+                try:
+                    await asyncio.sleep(SOON * 3)
+                finally:
+                    await asyncio.sleep(0.01)
+                    steps.append("cleaned up")
+        assert steps == ["cleaned up"]
+        assert here().cancelling() == 0
+
+    @case
+    async def test_a_body_that_swallows_the_cancellation_is_told_at_its_end(self, async_world: World) -> None:
+        with pytest.raises(holdfast.LockLost):
+            async with expiring(async_world):
+                try:
+                    await asyncio.sleep(SOON * 3)
+                except asyncio.CancelledError:
+                    pass
+                await asyncio.sleep(0.01)
+        assert here().cancelling() == 0
+
+    @case
+    async def test_a_body_that_turns_it_into_its_own_error_keeps_that(self, async_world: World) -> None:
+        with pytest.raises(Boom) as caught:
+            async with expiring(async_world):
+                try:
+                    await asyncio.sleep(SOON * 3)
+                except asyncio.CancelledError:
+                    raise Boom("the body's own") from None
+        assert caught.value.__notes__ == [f"lock {async_world.name()!r} lost: expired"]
+        assert here().cancelling() == 0
+
+    @case
+    async def test_a_body_that_never_awaits_is_not_cancelled_afterwards(self, async_world: World) -> None:
+        """The loss is posted to the loop while the body is on its way out: it must find nobody to cancel."""
+        with pytest.raises(holdfast.LockLost):
+            async with expiring(async_world) as lease:
+                spin_until_lost(lease)
+        await asyncio.sleep(0.02)
+        assert here().cancelling() == 0
+
+    @case
+    async def test_an_outer_time_limit_goes_first(self, async_world: World) -> None:
+        async def work() -> None:
+            async with asyncio.timeout(None) as limit:
+                async with expiring(async_world) as lease:
+                    spin_until_lost(lease)
+                    limit.reschedule(asyncio.get_running_loop().time())  # both are due at the next await
+                    await asyncio.sleep(SOON * 3)
+
+        with pytest.raises(TimeoutError) as caught:
+            await asyncio.create_task(work())
+        assert not isinstance(caught.value, holdfast.LockError)
+
+    @case
+    async def test_an_inner_time_limit_is_none_of_our_business(self, async_world: World) -> None:
+        world = async_world
+        async with world.connect().lock(world.name()) as lease:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await asyncio.sleep(SOON)
+            assert lease.held
+        assert await world.is_free(world.name())
+
+    @case
+    async def test_the_users_own_cancellation_goes_first(self, async_world: World) -> None:
+        async def work() -> None:
+            async with expiring(async_world) as lease:
+                spin_until_lost(lease)
+                here().cancel()
+                await asyncio.sleep(SOON * 3)
+
+        task = asyncio.create_task(work())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+
+    @case
+    async def test_a_cancelled_body_releases_the_lock(self, async_world: World) -> None:
+        world, entered = async_world, asyncio.Event()
+
+        async def work() -> None:
+            async with world.connect().lock(world.name()):
+                entered.set()
+                await asyncio.sleep(SOON * 3)
+
+        task = asyncio.create_task(work())
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await world.until_free(world.name())
+
+    @case
+    async def test_a_failing_task_group_goes_first(self, async_world: World) -> None:
+        lost = asyncio.Event()
+
+        async def hold() -> None:
+            async with expiring(async_world) as lease:
+                spin_until_lost(lease)
+                lost.set()
+                await asyncio.sleep(SOON * 3)
+
+        async def fail() -> None:
+            await lost.wait()
+            raise Boom("a sibling")
+
+        async def fail_at_once() -> None:
+            raise Boom("a sibling")
+
+        for sibling in (fail, fail_at_once):
+            with pytest.raises(ExceptionGroup) as caught:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(hold())
+                    group.create_task(sibling())
+            boom, unexpected = caught.value.split(Boom)
+            assert boom is not None
+            # The loss may have come before the sibling failed; then it is told. It never hides the sibling's error.
+            assert unexpected is None or unexpected.split(holdfast.LockLost)[1] is None
+            lost.clear()
+            await async_world.until_free(async_world.name())
+
+    @case
+    async def test_breaking_the_lock_cancels_the_body_too(self, async_world: World) -> None:
+        world, operator = async_world, async_world.connect()
+        with pytest.raises(holdfast.LockLost) as caught:
+            async with world.connect(ttl=0.6).lock(world.name()):
+                await operator.break_(world.name())
+                await asyncio.sleep(SOON * 3)
+        assert caught.value.reason == "broken"
+
+    @case
+    async def test_a_blocked_event_loop_does_not_lose_the_lock(self, async_world: World) -> None:
+        world = async_world
+        async with world.connect(ttl=0.2).lock(world.name()) as lease:
+            time.sleep(0.45)  # noqa: ASYNC251  # that is the point
+            assert lease.held
+            assert not await world.is_free(world.name())

@@ -1,0 +1,124 @@
+"""Processes that fork, freeze, exit or are killed; and signals that raise."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.testing.conformance.case import case, needs
+from holdfast.testing.conformance.processes import helper, play
+from holdfast.testing.conformance.world import SOON, World
+
+
+@needs("cross_process")
+class DyingCases:
+    @case
+    async def test_another_process_holds_it(self, world: World) -> None:
+        async with helper(world) as child:
+            token = await child.ask("acquire", name=world.name())
+            assert not await world.is_free(world.name())
+            (holder,) = (await world.inspect(world.connect(), world.name())).holders
+            assert (holder.token, holder.pid) == (token, child.pid)
+            assert await child.ask("release", name=world.name()) is None
+            assert await world.is_free(world.name())
+
+    @case
+    async def test_a_release_wakes_the_waiter_of_another_process(self, sync_world: World) -> None:
+        world = sync_world
+        client = world.connect()
+        lease = await world.do(client.lock(world.name()).acquire)
+        async with helper(world) as child:
+            waiting = asyncio.create_task(child.ask("acquire", name=world.name()))
+            await world.until_waiting(client, world.name())
+            await world.do(lease.release)
+            assert await waiting > lease.token
+            assert await child.ask("release", name=world.name()) is None
+
+    @case
+    async def test_interpreter_exit_releases(self, world: World) -> None:
+        async with helper(world) as child:
+            await child.ask("acquire", name=world.name())
+            await child.leave()
+            assert await world.is_free(world.name())
+
+    @case
+    async def test_what_a_killed_process_held_is_free_after_its_ttl(self, sync_world: World) -> None:
+        world = sync_world
+        async with helper(world) as child:
+            token = await child.ask("acquire", name=world.name(), ttl=0.5)
+            await child.kill()
+        client = world.connect()
+        lease = await world.do(lambda: client.lock(world.name()).acquire(timeout=SOON))
+        assert lease.token > token
+        await world.do(lease.release)
+
+    @case
+    async def test_a_killed_waiter_holds_nobody_up(self, sync_world: World) -> None:
+        world = sync_world
+        client, other = world.connect(), world.connect()
+        lease = await world.do(client.lock(world.name()).acquire)
+        async with helper(world) as child:
+            waiting = asyncio.create_task(child.ask("acquire", name=world.name()))
+            await world.until_waiting(client, world.name())
+            await child.kill()
+            await asyncio.gather(waiting, return_exceptions=True)
+        await world.do(lease.release)
+        next_lease = await world.do(lambda: other.lock(world.name()).acquire(timeout=SOON))
+        await world.do(next_lease.release)
+
+    @case
+    async def test_a_frozen_holder_learns_of_its_loss_with_its_first_look(self, world: World) -> None:
+        client = world.connect()
+        async with helper(world) as child:
+            token = await child.ask("acquire", name=world.name(), ttl=0.4)
+            child.freeze()
+            try:
+                lease = await world.do(lambda: client.lock(world.name()).acquire(timeout=SOON))
+            finally:
+                child.thaw()
+            assert lease.token > token
+            held, reason = await child.ask("look", name=world.name())
+            assert not held
+            assert reason in ("expired", "stolen", "unreachable")
+            assert await child.ask("release", name=world.name()) == reason
+            assert lease.held
+            assert not await world.is_free(world.name())
+            await world.do(lease.release)
+
+    @case
+    async def test_a_forked_child_has_no_lock_and_a_new_identity(self, sync_world: World) -> None:
+        facts = await play(sync_world, "fork")
+        tokens = facts.pop("tokens")
+        assert tokens == sorted(set(tokens))
+        assert facts == {
+            "child holds it": False,
+            "child's reason": "forked",
+            "check": "forked",
+            "renew": "forked",
+            "release": "forked",
+            "child got it": False,
+            "parent lost it": [],
+            "child ended with": 0,
+            "clients": 2,
+        }
+        assert await sync_world.is_free(sync_world.name())
+
+    @case
+    async def test_forking_in_the_middle_of_everything_works(self, sync_world: World) -> None:
+        facts = await play(sync_world, "fork_in_a_crowd")
+        assert facts == {"codes": [0] * 10, "held": [], "stuck": []}
+
+
+class InterruptedCases:
+    @case
+    async def test_ctrl_c_while_waiting_leaves_nothing(self, sync_world: World) -> None:
+        facts = await play(sync_world, "interrupt_a_waiter")
+        assert facts["engine"] == facts["process"] == "interrupted"
+        assert facts["engine: free after"] < SOON
+        assert facts["process: free after"] < SOON
+        assert facts["waiters"] == 0
+
+    @case
+    async def test_a_signal_at_any_moment_leaves_nothing(self, sync_world: World) -> None:
+        facts = await play(sync_world, "interrupt_anywhere")
+        assert facts["interrupted"] > 20, "the signals came too late to test anything"
+        assert facts["worst"] < SOON

@@ -1,0 +1,116 @@
+"""Order: strict where fair, and nobody starved where not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.testing.conformance.actors import Actor
+from holdfast.testing.conformance.case import case, needs
+from holdfast.testing.conformance.world import SOON, World
+
+
+@needs("fair")
+class FairnessCases:
+    @case
+    async def test_fair_locks_are_granted_in_the_order_of_asking(self, world: World) -> None:
+        """Over clients, and over the callers of one client."""
+        clients = [world.connect() for _ in range(3)]
+        order: list[int] = []
+        holder = await world.do(clients[0].lock(world.name(), fair=True).acquire)
+
+        def enter(number: int) -> asyncio.Future[None]:
+            lock = clients[number % 3].lock(world.name(), fair=True)
+            return world.actor().within(lock, lambda lease: order.append(number))
+
+        waiting = []
+        for number in range(6):
+            waiting.append(enter(number))
+            await world.until_waiting(clients[0], world.name(), number + 1)
+        await world.do(holder.release)
+        await asyncio.gather(*waiting)
+        assert order == [0, 1, 2, 3, 4, 5]
+
+    @case
+    async def test_nobody_overtakes_a_fair_queue(self, world: World) -> None:
+        client, other, (one, two, three) = world.connect(), world.connect(), world.actors(3)
+        lease = await one.do(client.lock(world.name(), fair=True).acquire)
+        waiting = two.do(other.lock(world.name(), fair=True).acquire)
+        await world.until_waiting(client, world.name())
+        await one.do(lease.release)
+        barger = await three.do(client.lock(world.name(), fair=True).try_acquire)
+        assert barger is None
+        second = await waiting
+        await two.do(second.release)
+
+    @case
+    async def test_a_fair_waiter_that_gives_up_holds_nobody_up(self, world: World) -> None:
+        clients, (one, two, three) = [world.connect() for _ in range(3)], world.actors(3)
+        locks = [client.lock(world.name(), fair=True) for client in clients]
+        lease = await one.do(locks[0].acquire)
+        gives_up = two.do(lambda: locks[1].try_acquire(timeout=0.15))
+        await world.until_waiting(clients[0], world.name(), 1)
+        waiting = three.do(lambda: locks[2].acquire(timeout=SOON))
+        await world.until_waiting(clients[0], world.name(), 2)
+        assert await gives_up is None
+        await one.do(lease.release)
+        await three.do((await waiting).release)
+        assert (await world.inspect(clients[0], world.name())).waiters == 0
+
+
+class HandOverCases:
+    """Inside one process a hold may be handed on without asking the engine (RULES 5)."""
+
+    @case
+    async def test_eight_callers_of_one_client_exclude_each_other_with_growing_tokens(self, world: World) -> None:
+        client, rounds = world.connect(), 15
+        inside: list[int] = []
+        tokens: list[int] = []
+        shares = dict.fromkeys(range(8), 0)
+
+        def work(number: int) -> None:
+            inside.append(number)
+            assert inside == [number]
+            inside.remove(number)
+
+        async def loop(number: int, actor: Actor) -> None:
+            def body(lease: Any) -> None:
+                work(number)
+                tokens.append(lease.token)
+
+            for _ in range(rounds):
+                await actor.within(client.lock(world.name()), body)
+                shares[number] += 1
+
+        await asyncio.gather(*(loop(number, actor) for number, actor in enumerate(world.actors(8))))
+        assert tokens == sorted(set(tokens))
+        assert len(tokens) == 8 * rounds
+        assert set(shares.values()) == {rounds}
+
+    @case
+    async def test_a_crowd_in_one_process_does_not_starve_the_others(self, world: World) -> None:
+        crowd, rival, actors = world.connect(), world.connect(), world.actors(9)
+        grants, passed_by, over = 0, [], False
+
+        async def hammer(actor: Actor) -> None:
+            nonlocal grants
+
+            def body(lease: Any) -> None:
+                nonlocal grants
+                grants += 1
+
+            while not over:
+                await actor.within(crowd.lock(world.name()), body)
+
+        async def be_alone() -> None:
+            nonlocal over
+            try:
+                for _ in range(10):
+                    before = grants
+                    await actors[8].within(rival.lock(world.name(), timeout=SOON), lambda lease: None)
+                    passed_by.append(grants - before)
+            finally:
+                over = True
+
+        await asyncio.gather(be_alone(), *map(hammer, actors[:8]))
+        assert max(passed_by) <= 64, "the lone one waited for more than two rounds of hand-overs"

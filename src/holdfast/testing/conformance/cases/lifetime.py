@@ -1,0 +1,100 @@
+"""How long a hold lives: as long as one of its handles is referenced, whatever became of who acquired it."""
+
+# ruff: noqa: PT031  # a handle is not garbage at the ``del``, but when the last frame that saw it has gone
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import warnings
+from typing import Any
+
+import pytest
+
+from holdfast.testing.conformance.case import case
+from holdfast.testing.conformance.world import World
+
+
+class LifetimeCases:
+    @case
+    async def test_a_hold_outlives_the_thread_or_task_that_acquired_it(self, world: World) -> None:
+        client, actor = world.connect(ttl=0.2), world.actor()
+        lease = await actor.do(client.lock(world.name()).acquire)
+        await actor.end()
+        assert await world.do(lambda: lease.lost.wait(0.45)) is False  # renewed all the while
+        assert lease.held
+        assert not await world.is_free(world.name())
+        await world.do(lease.release)
+        assert await world.is_free(world.name())
+
+    @case
+    async def test_a_newcomer_never_re_enters_the_hold_of_one_that_has_ended(self, world: World) -> None:
+        """Idents of threads and addresses of tasks come back; identities must not."""
+        client, actor = world.connect(), world.actor()
+        lease = await actor.do(client.lock(world.name()).acquire)
+        await actor.end()
+        del actor
+        for _ in range(10):
+            newcomer = world.actor()
+            assert await newcomer.do(client.lock(world.name()).try_acquire) is None
+            await newcomer.end()
+        await world.do(lease.release)
+
+    @case
+    async def test_acquiring_inside_wait_for_and_gather_works(self, async_world: World) -> None:
+        client = async_world.connect(ttl=0.2)
+        one, two = client.lock(async_world.name("one")), client.lock(async_world.name("two"))
+        first = await asyncio.wait_for(client.lock(async_world.name()).acquire(), 5)
+        second, third = await asyncio.gather(one.acquire(), two.acquire(timeout=1))
+        gc.collect()
+        for lease in (first, second, third):
+            assert await lease.lost.wait(0.1) is False
+            assert lease.held
+        await asyncio.gather(*(lease.release() for lease in (first, second, third)))
+        assert await async_world.is_free(async_world.name())
+
+    @case
+    async def test_a_dropped_handle_frees_the_lock_with_a_warning(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        lease = await actor.do(client.lock(world.name()).acquire)
+        asked = await world.count_requests(client)
+        with pytest.warns(ResourceWarning, match="dropped without release") as warned:
+            del lease
+            await world.until(lambda: gc.collect() >= 0 and warned.list)  # an actor's frame may hold it for a moment
+        assert not asked, "a finaliser must not talk to the engine"
+        await world.until_free(world.name())
+        anew = await actor.do(client.lock(world.name()).acquire)  # the old hold is not re-entered
+        assert not await world.is_free(world.name())
+        await actor.do(anew.release)
+
+    @case
+    async def test_the_last_handle_counts(self, world: World) -> None:
+        client, actor = world.connect(ttl=0.2), world.actor()
+        kept = await actor.do(client.lock(world.name()).acquire)
+        dropped = await actor.do(client.lock(world.name()).acquire)
+        with pytest.warns(ResourceWarning) as warned:
+            del dropped
+            await world.until(lambda: gc.collect() >= 0 and warned.list)
+        assert await world.do(lambda: kept.lost.wait(0.25)) is False
+        assert kept.held
+        assert not await world.is_free(world.name())
+        await actor.do(kept.release)
+        assert await world.is_free(world.name())
+
+    @pytest.mark.parametrize("end", ["released", "lost", "closed"])
+    @case
+    async def test_a_handle_that_is_over_is_dropped_in_silence(self, world: World, end: str) -> None:
+        client, actor = world.connect(), world.actor()
+        lease = await actor.do(client.lock(world.name(), ttl=0.1, renew=end != "lost").acquire)
+        endings: Any = {
+            "released": lease.release,
+            "lost": functools.partial(lease.lost.wait, 3),
+            "closed": client.close,
+        }
+        await actor.do(endings[end])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            del lease, endings
+            gc.collect()
+        assert [str(warning.message) for warning in caught if warning.category is ResourceWarning] == []

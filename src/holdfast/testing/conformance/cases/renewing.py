@@ -1,0 +1,162 @@
+"""The lease: renewed while held, or not; and what ends it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.testing.conformance.case import case
+from holdfast.testing.conformance.world import SOON, World
+
+
+class RenewingCases:
+    @case
+    async def test_a_held_lock_is_renewed(self, world: World) -> None:
+        client, actor = world.connect(ttl=0.2), world.actor()
+        lease = await actor.do(client.lock(world.name()).acquire)
+        assert await actor.do(lambda: lease.lost.wait(0.7)) is False
+        assert lease.held
+        assert not await world.is_free(world.name())
+        await actor.do(lease.release)
+
+    @case
+    async def test_many_locks_of_different_ttl_are_renewed_together(self, world: World) -> None:
+        client = world.connect()
+        ttls = [0.2, 0.25, 0.3] * 10
+        leases = [await world.do(client.lock(world.name(f"{n}"), ttl=ttl).acquire) for n, ttl in enumerate(ttls)]
+        assert await world.do(lambda: leases[0].lost.wait(0.5)) is False
+        assert all(lease.held for lease in leases)
+        for lease in leases:
+            await world.do(lease.release)
+
+    @case
+    async def test_without_renewal_it_expires(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        began = clock.now()
+        lease = await actor.do(client.lock(world.name(), ttl=0.3, renew=False).acquire)
+        assert lease.held
+        assert await actor.do(lambda: lease.lost.wait(SOON)) is True
+        assert 0.25 < clock.now() - began < 0.3 + 0.3
+        assert not lease.held
+        assert lease.lost
+        assert lease.lost_reason == "expired"
+        assert lease.remaining == 0.0
+        await world.until_free(world.name())
+        with pytest.raises(holdfast.LockLost) as caught:
+            await actor.do(lease.release)
+        assert (caught.value.reason, caught.value.name, caught.value.token) == ("expired", world.name(), lease.token)
+        await actor.do(lease.release)  # told once; from then on it is released
+
+    @case
+    async def test_belief_ends_before_the_engine_grants_it_again(self, world: World) -> None:
+        client, other = world.connect(), world.connect()
+        lease = await world.do(client.lock(world.name(), ttl=0.2, renew=False).acquire)
+        next_lease = await world.do(lambda: other.lock(world.name()).acquire(timeout=SOON))
+        assert not lease.held
+        assert lease.lost_reason == "expired"
+        assert next_lease.token > lease.token
+        with pytest.raises(holdfast.LockLost):
+            await world.do(lease.release)
+        assert next_lease.held
+        assert not await world.is_free(world.name()), "releasing a lost lease must not touch the next holder's"
+        await world.do(next_lease.release)
+
+    @case
+    async def test_after_expiry_the_same_caller_acquires_anew(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        lock = client.lock(world.name(), ttl=0.15, renew=False)
+        lost = await actor.do(lock.acquire)
+        await actor.do(lambda: lost.lost.wait(SOON))
+        lease = await actor.do(lambda: lock.acquire(timeout=SOON))
+        assert lease.held
+        assert not lost.held
+        assert lease.token > lost.token
+        await actor.do(lease.release)
+
+    @case
+    async def test_max_hold_ends_it_however_well_it_is_renewed(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        began = clock.now()
+        lease = await actor.do(client.lock(world.name(), ttl=0.2, max_hold=0.4).acquire)
+        assert await actor.do(lambda: lease.lost.wait(SOON)) is True
+        assert 0.35 < clock.now() - began < 0.4 + 0.3
+        assert lease.lost_reason == "max_hold"
+        await world.until_free(world.name())
+        with pytest.raises(holdfast.LockLost, match="max_hold"):
+            await actor.do(lease.release)
+
+    @case
+    async def test_renew_extends_and_sets_the_ttl_from_then_on(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        lease = await actor.do(client.lock(world.name(), ttl=0.2).acquire)
+        await actor.do(lambda: lease.renew(ttl=20))
+        assert 19 < lease.remaining <= 20
+        assert lease.ttl == 20
+        remaining = (await world.inspect(client, world.name())).remaining
+        assert remaining is not None
+        assert 19 < remaining <= 20.1
+        assert await actor.do(lambda: lease.lost.wait(0.25)) is False
+        await actor.do(lease.release)
+
+    @case
+    async def test_renew_never_shortens(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        lease = await actor.do(client.lock(world.name(), ttl=20).acquire)
+        await actor.do(lambda: lease.renew(ttl=0.2))
+        assert lease.remaining > 15
+        remaining = (await world.inspect(client, world.name())).remaining
+        assert remaining is not None
+        assert remaining > 15
+        assert await actor.do(lambda: lease.lost.wait(0.25)) is False
+        await actor.do(lease.release)
+
+    @case
+    async def test_without_renewal_it_can_be_renewed_by_hand(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        lease = await actor.do(client.lock(world.name(), ttl=0.25, renew=False).acquire)
+        for _ in range(3):
+            assert await actor.do(lambda: lease.lost.wait(0.1)) is False
+            await actor.do(lease.renew)
+        assert lease.held
+        assert await actor.do(lambda: lease.lost.wait(SOON)) is True
+        assert lease.lost_reason == "expired"
+
+    @case
+    async def test_what_is_over_is_not_renewed(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        released = await actor.do(client.lock(world.name("a")).acquire)
+        await actor.do(released.release)
+        with pytest.raises(holdfast.NotHeld):
+            await actor.do(released.renew)
+        lost = await actor.do(client.lock(world.name("b"), ttl=0.1, renew=False).acquire)
+        await actor.do(lambda: lost.lost.wait(SOON))
+        with pytest.raises(holdfast.LockLost, match="expired"):
+            await actor.do(lost.renew)
+        await world.until_free(world.name("b"))
+
+    @pytest.mark.parametrize("bad", [0, 0.09, -1, math.nan, math.inf, True, 7 * 86400 + 1])
+    @case
+    async def test_ttl_is_from_a_tenth_of_a_second_to_seven_days(self, world: World, bad: Any) -> None:
+        client, actor = world.connect(), world.actor()
+        with pytest.raises(ValueError, match="ttl"):
+            client.lock(world.name(), ttl=bad)
+        with pytest.raises(ValueError, match="ttl"):
+            world.connect(ttl=bad)
+        lease = await actor.do(client.lock(world.name()).acquire)
+        with pytest.raises(ValueError, match="ttl"):
+            await actor.do(lambda: lease.renew(ttl=bad))
+        assert lease.held
+        await actor.do(lease.release)
+
+    @pytest.mark.parametrize("ttl", [0.1, 7 * 86400])
+    @case
+    async def test_the_shortest_and_the_longest_ttl_work(self, world: World, ttl: float) -> None:
+        client, actor = world.connect(), world.actor()
+        lease = await actor.do(client.lock(world.name(), ttl=ttl).acquire)
+        assert ttl * 0.5 < lease.remaining <= ttl
+        await actor.do(lease.release)
+        assert await world.is_free(world.name())

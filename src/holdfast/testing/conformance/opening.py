@@ -1,0 +1,32 @@
+"""Opening clients for the suite: by URL, or around an engine that ``connect`` does not know."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import holdfast
+from holdfast.options import ClientOptions, Target
+
+Colour = Literal["sync", "async"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the locks are. Plain texts, so that a helper process can be told."""
+
+    url: str
+    #: "package.module:function", called with the URL and returning an Engine; None: the URL is one of holdfast's own.
+    engine: str | None = None
+
+    def open(self, colour: Colour, **keywords: Any) -> Any:
+        """A new Client or AsyncClient. Does no I/O."""
+        if self.engine is None:
+            return (holdfast.connect if colour == "sync" else holdfast.aio.connect)(self.url, **keywords)
+        module, _, function = self.engine.partition(":")
+        make_engine = getattr(importlib.import_module(module), function)
+        kind = holdfast.Client if colour == "sync" else holdfast.aio.AsyncClient
+        client = kind(Target("memory", "", ClientOptions(**keywords), {}))
+        client._engine = make_engine(self.url)  # before first use: nothing was opened on the other one
+        return client

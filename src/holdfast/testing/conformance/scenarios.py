@@ -1,0 +1,185 @@
+"""Stories that need a process of their own: forks and signals. Each prints what it saw as JSON; a case judges it.
+
+They are sync: fork and Ctrl-C happen to threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.testing.conformance.opening import Source
+
+Open = Callable[..., Any]
+Facts = dict[str, Any]
+
+_LIMIT: Final = 10.0
+
+
+def fork(connect: Open, name: str) -> Facts:
+    """A child is forked while the parent holds the lock; both look, try and acquire; the child exits as usual."""
+    client = connect(ttl=0.4)
+    lease = client.lock(name).acquire()
+    told: list[str] = []
+    lease.on_lost(lambda lease: told.append(lease.lost_reason))
+    to_parent, from_child = os.pipe()
+    to_child, from_parent = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(from_child, json.dumps(_in_the_child(client, lease, name)).encode() + b"\n")
+        os.read(to_child, 1)  # until the parent has released
+        own = client.lock(name).acquire(timeout=_LIMIT)
+        os.write(from_child, json.dumps({"token": own.token, "owner": own.owner}).encode() + b"\n")
+        sys.exit(0)  # with the lock held: it is the child's own, and released at its exit
+    answers = os.fdopen(to_parent)
+    facts: Facts = json.loads(answers.readline())
+    facts["parent lost it"] = lease.lost.wait(0.9) or lease.lost_reason or told
+    lease.release()
+    os.write(from_parent, b"!")
+    own = json.loads(answers.readline())
+    facts["child ended with"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    again = client.lock(name).acquire(timeout=_LIMIT)
+    facts["tokens"] = [lease.token, own["token"], again.token]
+    facts["clients"] = len({owner.partition(":")[0] for owner in (lease.owner, own["owner"], again.owner)})
+    again.release()
+    client.close()
+    return facts
+
+
+def _in_the_child(client: Any, lease: Any, name: str) -> Facts:
+    facts: Facts = {"child holds it": lease.held, "child's reason": lease.lost_reason}
+    for what in ("check", "renew", "release"):
+        try:
+            getattr(lease, what)()
+            facts[what] = "went well"
+        except holdfast.LockLost as lost:
+            facts[what] = lost.reason
+    facts["child got it"] = client.lock(name).try_acquire() is not None
+    return facts
+
+
+def fork_in_a_crowd(connect: Open, name: str) -> Facts:
+    """Forks while other threads are in the middle of acquiring and releasing: no child may inherit a locked door."""
+    client, over = connect(), threading.Event()
+    client.ping()  # so that nothing is left to be imported: a fork in the middle of an import is Python's own trap
+
+    def hammer(number: int) -> None:
+        while not over.is_set():
+            with client.lock(f"{name}{number}"):
+                pass
+
+    threads = [threading.Thread(target=hammer, args=(number % 2,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    codes = []
+    for number in range(10):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(int(_LIMIT))  # a child that hangs is ended, and seen
+            with client.lock(f"{name}-{number}"):
+                pass
+            client.close()
+            os._exit(0)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    over.set()
+    for thread in threads:
+        thread.join(_LIMIT)
+    held = [state.name for state in client.locks(name)]
+    client.close()
+    return {"codes": codes, "held": held, "stuck": [thread.name for thread in threads if thread.is_alive()]}
+
+
+def interrupt_a_waiter(connect: Open, name: str) -> Facts:
+    """Ctrl-C while the main thread waits: at the engine, and behind another caller of its own client."""
+    holder, client = connect(), connect()
+    facts: Facts = {}
+    main = threading.get_ident()
+    for where, waiting in (("engine", client), ("process", holder)):
+        lease = _in_a_thread(holder.lock(name).acquire)
+
+        def interrupt(waiting: Any = waiting) -> None:
+            end = time.monotonic() + _LIMIT
+            while time.monotonic() < end and not _waits(waiting, name):
+                time.sleep(0.002)
+            signal.pthread_kill(main, signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            waiting.lock(name).acquire(timeout=_LIMIT)
+            facts[where] = "not interrupted"
+        except KeyboardInterrupt:
+            facts[where] = "interrupted"
+        thread.join()
+        lease.release()
+        began = clock.now()
+        connect().lock(name).acquire(timeout=_LIMIT).release()
+        facts[f"{where}: free after"] = clock.now() - began
+    facts["waiters"] = client.inspect(name).waiters
+    return facts
+
+
+def _waits(client: Any, name: str) -> bool:
+    return bool(client.inspect(name).waiters or client._opened.queue.waiting(name))
+
+
+def _in_a_thread(call: Callable[[], Any]) -> Any:
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    thread.join(_LIMIT)
+    return results.pop()
+
+
+def interrupt_anywhere(connect: Open, name: str) -> Facts:
+    """A signal handler that raises, at very many moments of acquire and release: a stranger gets the lock each time.
+
+    Mostly at once. Python has no way to close the last gaps (after the grant is known, before anybody has the handle):
+    what is dropped there is not renewed, so it is free within a third of the ttl.
+    """
+    armed = False
+
+    def handler(number: int, frame: object) -> None:
+        if armed:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, handler)
+    client, stranger = connect(ttl=1.5), connect()
+    client.lock(name).acquire().release()
+    began = clock.now()
+    for _ in range(10):
+        client.lock(name).acquire().release()
+    usual = (clock.now() - began) / 10
+    interrupted, worst, rounds = 0, 0.0, 120
+    for number in range(rounds):
+        try:
+            armed = True
+            signal.setitimer(signal.ITIMER_REAL, max(1e-6, 1.2 * usual * number / rounds))
+            client.lock(name).acquire(timeout=_LIMIT).release()
+            armed = False
+        except KeyboardInterrupt:
+            armed = False
+            interrupted += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        began = clock.now()
+        stranger.lock(name).acquire(timeout=_LIMIT).release()
+        worst = max(worst, clock.now() - began)
+    return {"interrupted": interrupted, "worst": worst}
+
+
+def main(url: str, engine: str | None, colour: str, facts: list[str]) -> None:
+    story, name = facts
+    source = Source(url, engine)
+    print(json.dumps(globals()[story](lambda **keywords: source.open("sync", **keywords), name)), flush=True)
+
+
+if __name__ == "__main__":
+    main(*json.loads(sys.argv[1]))

@@ -1,0 +1,49 @@
+"""ConformanceSuite: all cases; Stage: the fixtures that give them their worlds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+pytest.register_assert_rewrite("holdfast.testing.conformance.cases")  # before they are imported
+
+from holdfast.testing.conformance import cases  # noqa: E402
+from holdfast.testing.conformance.case import Plan, skip_unless_given  # noqa: E402
+from holdfast.testing.conformance.opening import Colour, Source  # noqa: E402
+
+
+class Stage:
+    """The fixtures of the suite without its cases: ``class TestSome(Stage, ExclusionCases)`` runs a part of it."""
+
+    #: "package.module:function" of a function that makes the engine for a URL; None: holdfast knows the URL.
+    engine: ClassVar[str | None] = None
+
+    @pytest.fixture
+    def url(self) -> str:
+        """The URL of the engine under test. Override it."""
+        raise NotImplementedError("override the fixture url: a suite without an engine tests nothing")
+
+    @pytest.fixture
+    def source(self, request: pytest.FixtureRequest, url: str) -> Source:
+        source = Source(url, self.engine)
+        skip_unless_given(request, source)
+        return source
+
+    @pytest.fixture(params=["sync", "async"])
+    def world(self, request: pytest.FixtureRequest, source: Source) -> Plan:
+        """Cases that take ``world`` run in both colours."""
+        colour: Colour = request.param
+        return Plan(source, colour)
+
+    @pytest.fixture
+    def sync_world(self, source: Source) -> Plan:
+        return Plan(source, "sync")
+
+    @pytest.fixture
+    def async_world(self, source: Source) -> Plan:
+        return Plan(source, "async")
+
+
+class ConformanceSuite(Stage, *cases.ALL):  # type: ignore[misc]  # a tuple of classes, not literal bases
+    """Subclass it as ``Test…`` and override the fixture ``url``: see the package's docstring."""

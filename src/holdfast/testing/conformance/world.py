@@ -1,0 +1,183 @@
+"""The world of one conformance test: its clients, its actors, its names; and what must be true when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, TypeVar
+
+from holdfast._runtime import clock
+from holdfast.engines.base import LockState
+from holdfast.testing.conformance.actors import Actor, Call, TaskActor, ThreadActor, settled
+from holdfast.testing.conformance.opening import Colour, Source
+
+T = TypeVar("T")
+
+#: How long things may take that happen "at once": generous, since the machine may be busy with something else.
+SOON: Final = 3.0
+_POLL: Final = 0.004
+
+
+class World:
+    """One colour of one engine. Names made by ``name`` belong to this world alone, so tests may share a server."""
+
+    def __init__(self, source: Source, colour: Colour) -> None:
+        self.source = source
+        self.colour: Final = colour
+        self.prefix: Final = f"conformance-{uuid.uuid4().hex[:12]}:"
+        self._clients: list[Any] = []
+        self._actors: list[Actor] = []
+        self._main: Actor | None = None
+        self._kept: list[Any] = []
+        self._threads_before = _watchdogs()
+
+    # -- making ----------------------------------------------------------------------------------------------------
+
+    def connect(self, **keywords: Any) -> Any:
+        """A new client, closed at the end."""
+        client = self.source.open(self.colour, **keywords)
+        self._clients.append(client)
+        return client
+
+    def actor(self) -> Actor:
+        """A new thread or task, ended at the end."""
+        kind = ThreadActor if self.colour == "sync" else TaskActor
+        actor = kind(f"actor-{len(self._actors)}")
+        self._actors.append(actor)
+        return actor
+
+    def actors(self, number: int) -> list[Actor]:
+        return [self.actor() for _ in range(number)]
+
+    def name(self, name: str = "it") -> str:
+        """A lock name of this world."""
+        return self.prefix + name
+
+    def keep(self, lease: T) -> T:
+        """Keep a lease that the test does not release referenced until its client is closed: dropped, it would warn."""
+        self._kept.append(lease)
+        return lease
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    async def do(self, call: Call) -> Any:
+        """Run a call for which it does not matter who makes it."""
+        if self._main is None:
+            self._main = self.actor()
+        return await self._main.do(call)
+
+    async def inspect(self, client: Any, name: str) -> LockState:
+        state: LockState = await self.do(lambda: client.inspect(name))
+        return state
+
+    async def list_locks(self, client: Any, prefix: str | None = None) -> list[LockState]:
+        """All that ``client.locks`` finds, under this world's prefix unless told."""
+        wanted = self.prefix if prefix is None else prefix
+
+        async def collect() -> list[LockState]:
+            return [state async for state in client.locks(wanted)]
+
+        call: Call = collect if self.colour == "async" else lambda: list(client.locks(wanted))
+        found: list[LockState] = await self.do(call)
+        return found
+
+    async def is_free(self, name: str) -> bool:
+        """Whether a stranger, with a client of its own, gets the lock in one try."""
+        client = self.source.open(self.colour)
+        try:
+            lease = await self.do(lambda: client.lock(name).try_acquire())
+            if lease is not None:
+                await self.do(lease.release)
+            return lease is not None
+        finally:
+            await self.do(client.close)
+
+    async def until(self, condition: Callable[[], Any], within: float = SOON) -> None:
+        """Wait for something that no event tells of: look until ``condition()`` is true, fail after ``within``."""
+        deadline = clock.now() + within
+        while not await settled(condition()):
+            assert clock.now() < deadline, f"did not come true within {within:g} s"
+            await asyncio.sleep(_POLL)
+
+    async def until_free(self, name: str, within: float = SOON) -> None:
+        await self.until(lambda: self.is_free(name), within)
+
+    async def until_waiting(self, client: Any, name: str, waiters: int = 1) -> None:
+        """Wait until the engine knows of ``waiters`` waiters for ``name``."""
+
+        async def known() -> bool:
+            return (await self.inspect(client, name)).waiters >= waiters
+
+        await self.until(known)
+
+    async def until_queued(self, client: Any, name: str, waiters: int = 1) -> None:
+        """Wait until ``waiters`` callers queue for ``name`` inside this process, behind another one of ``client``."""
+        await self.until(lambda: client._opened is not None and client._opened.queue.waiting(name) >= waiters)
+
+    async def count_requests(self, client: Any) -> Counter[str]:
+        """From now on, what ``client``'s callers ask of the engine (not its watchdog), by method."""
+        await self.do(client.ping)
+        session = _CountedSession(client._opened.session)
+        client._opened.session = session
+        return session.counted
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close all clients and end all actors; then nothing of this world may be left, here or in the engine."""
+        for client in self._clients:
+            await (asyncio.to_thread(client.close) if self.colour == "sync" else client.close())
+        for actor in self._actors:
+            await actor.end()
+        self._actors, self._main, self._kept = [], None, []
+        await self._nothing_is_left()
+
+    async def _nothing_is_left(self) -> None:
+        probe = self.source.open(self.colour)
+        try:
+
+            async def nothing_held() -> bool:
+                return not await self.list_locks(probe)
+
+            await self.until(nothing_held)
+        finally:
+            await self.do(probe.close)
+            for actor in self._actors:
+                await actor.end()
+        await self.until(lambda: _watchdogs() <= self._threads_before)
+
+
+class _CountedSession:
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.counted: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._session, name)
+
+        def counted(*arguments: Any, **keywords: Any) -> Any:
+            self.counted[name] += 1
+            return method(*arguments, **keywords)
+
+        return counted
+
+
+def _watchdogs() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "holdfast-watchdog"}
+
+
+@contextlib.asynccontextmanager
+async def open_world(source: Source, colour: Colour) -> AsyncIterator[World]:
+    """A world that is cleaned up whatever happens, and examined only if the test went well: its failure goes first."""
+    world = World(source, colour)
+    try:
+        yield world
+    except BaseException:
+        with contextlib.suppress(Exception):
+            await world.close()
+        raise
+    await world.close()

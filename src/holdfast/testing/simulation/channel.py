@@ -1,0 +1,217 @@
+"""The simulated channel: the Redis engine's port to a server, on the simulated network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast._runtime.base import Wakeup
+from holdfast._runtime.simulated import Signal, SimulatedRuntime
+from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
+from holdfast.engines.redis.channel import Argument, Script
+from holdfast.engines.redis.replies import error as error_of_reply
+from holdfast.testing.simulation.keyspace import ReplyError
+from holdfast.testing.simulation.network import Link, Network, Request
+from holdfast.testing.simulation.server import Push
+
+
+def _words(arguments: Sequence[Argument]) -> list[bytes]:
+    return [argument if isinstance(argument, bytes) else str(argument).encode() for argument in arguments]
+
+
+class Wire:
+    """A connection that is opened when needed, set up by ``greeting``, and given up when an answer does not come."""
+
+    def __init__(
+        self,
+        runtime: SimulatedRuntime,
+        network: Network,
+        greeting: Sequence[Argument] = (),
+        on_push: Callable[[Push | None], None] = lambda push: None,
+    ) -> None:
+        self.network = network
+        self._runtime = runtime
+        self._greeting = greeting
+        self._on_push = on_push
+        self._link: Link | None = None
+
+    async def call(self, *commands: Sequence[Argument], until: float) -> Any:
+        """Send commands in one buffer; the reply to the last. Raises RequestFailed or what an error reply means."""
+        link = await self._connected(until)
+        requests = [link.send(_words(command)) for command in commands]
+        try:
+            replies = [await self._reply(request, until) for request in requests]
+        except RequestFailed:
+            self.drop(link)
+            raise
+        return replies[-1]
+
+    async def _connected(self, until: float) -> Link:
+        if self._link is not None and self._link.open:
+            return self._link
+        try:
+            link = await self.network.connect(self._runtime.process, self._on_push, until)
+        except OSError as failure:
+            raise RequestFailed(f"cannot connect: {failure}", may_have_happened=False) from failure
+        if self._link is not None and self._link.open:  # another task was faster
+            link.close()
+            return self._link
+        self._link = link
+        if self._greeting:
+            link.send(_words(self._greeting))  # order is kept: whatever follows finds the connection set up
+        return link
+
+    async def _reply(self, request: Request, until: float) -> Any:
+        if not await request.answered.wait(until):
+            raise RequestFailed("no answer in time", may_have_happened=True)
+        if isinstance(request.error, ConnectionError):
+            raise RequestFailed(str(request.error), may_have_happened=True) from request.error
+        if request.error is not None:
+            raise request.error
+        # RESP tells a status from a string; a client that wants bytes sees no difference.
+        return request.reply.encode() if isinstance(request.reply, str) else request.reply
+
+    def drop(self, link: Link | None = None) -> None:
+        """Close the connection: an answer that is still to come must never be taken for another's."""
+        link = link or self._link
+        if link is not None:
+            link.close()
+            if link is self._link:
+                self._link = None
+
+
+async def _run(wire: Wire, script: Script, keys: Sequence[str], args: Sequence[Argument], until: float) -> Any:
+    script = wire.network.script(script)
+    tail = [len(keys), *keys, *args]
+    try:
+        try:
+            return await wire.call(["EVALSHA", script.sha, *tail], until=until)
+        except ReplyError as error:
+            if not str(error).startswith("NOSCRIPT"):
+                raise
+        return await wire.call(["EVAL", script.source, *tail], until=until)
+    except ReplyError as error:
+        raise error_of_reply(str(error)) from error
+
+
+class SimWatch:
+    """One waiter's connection, woken by client tracking or (``tracking`` off) by Redisson's channel."""
+
+    def __init__(self, runtime: SimulatedRuntime, network: Network, *, tracking: bool) -> None:
+        self._runtime = runtime
+        self._tracking = tracking
+        self._bell = Signal(runtime.process)
+        self._network = network
+        network.watches[self] = runtime.process
+        self._armed: bytes | None = None
+        self._subscribed: str | None = None
+        self._wire = Wire(runtime, network, ["CLIENT", "TRACKING", "ON", "OPTIN"] if tracking else (), self._pushed)
+
+    def _pushed(self, push: Push | None) -> None:
+        if push is None or push[0] == "message" or push[1] is None or self._armed in push[1]:
+            self._bell.set()
+        if push is None:
+            self._subscribed = None
+
+    async def arm(self, key: str, channel: str, timeout: float) -> int:
+        until = self._runtime.now() + timeout
+        self._bell.clear()
+        self._armed = key.encode()
+        look: Sequence[Argument] = ["PTTL", key]
+        commands: list[Sequence[Argument]] = [look]
+        if self._tracking:
+            commands.insert(0, ["CLIENT", "CACHING", "YES"])
+        elif self._subscribed != channel:
+            commands.insert(0, ["SUBSCRIBE", channel])
+        try:
+            ttl: int = await self._wire.call(*commands, until=until)
+        except RequestFailed:
+            self._subscribed = None
+            raise
+        except ReplyError as error:
+            raise error_of_reply(str(error)) from error
+        self._subscribed = channel
+        return ttl
+
+    async def pushed(self, until: float) -> bool:
+        return await self._bell.wait(until)
+
+    def close(self) -> None:
+        self._network.watches.pop(self, None)
+        self._wire.drop()
+
+
+class SimChannel:
+    """A server as seen from one simulated process.
+
+    ``multiplexed``: all requests share one connection, as on asyncio; else each takes one from a pool, as with threads.
+    """
+
+    def __init__(self, runtime: SimulatedRuntime, network: Network, *, multiplexed: bool, tracking: bool) -> None:
+        self._runtime = runtime
+        self._network = network
+        self._tracking = tracking
+        self._shared = Wire(runtime, network) if multiplexed else None
+        self._idle: list[Wire] = []
+        greeting = ["CLIENT", "TRACKING", "ON", "NOLOOP"] if tracking else []
+        self._guard = Wire(runtime, network, greeting, self._guard_pushed)
+        self._forgetful = False
+        self._suspicion = Signal(runtime.process)
+        self._suspects: set[str] | None = set()  # None: every name
+
+    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+        until = self._runtime.now() + timeout
+        if self._shared is not None:
+            return await _run(self._shared, script, keys, args, until)
+        wire = self._idle.pop() if self._idle else Wire(self._runtime, self._network)
+        try:
+            reply = await _run(wire, script, keys, args, until)
+        except BaseException:
+            wire.drop()  # also when cancelled: an unread answer is on its way
+            raise
+        self._idle.append(wire)
+        return reply
+
+    async def command(self, args: Sequence[Argument], timeout: float) -> Any:
+        wire = self._shared or Wire(self._runtime, self._network)
+        try:
+            return await wire.call(args, until=self._runtime.now() + timeout)
+        except ReplyError as error:
+            raise error_of_reply(str(error)) from error
+        finally:
+            if wire is not self._shared:
+                wire.drop()
+
+    def watch(self) -> SimWatch:
+        return SimWatch(self._runtime, self._network, tracking=self._tracking)
+
+    async def run_guarded(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+        try:
+            reply = await _run(self._guard, script, keys, args, self._runtime.now() + timeout)
+        except RequestFailed:
+            self._forgetful = True  # what the connection tracked is tracked no more
+            raise
+        if self._forgetful:
+            self._forgetful = False
+            self._guard_pushed(None)
+        return reply
+
+    def _guard_pushed(self, push: Push | None) -> None:
+        if push is None or push[1] is None:
+            self._suspects = None
+        elif self._suspects is not None:
+            self._suspects.update(key.decode() for key in push[1])
+        self._suspicion.set()
+
+    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+        assert isinstance(wakeup, Signal)
+        await self._runtime.process.wait_any((wakeup, self._suspicion), until)
+        suspects, self._suspects = self._suspects, set()
+        self._suspicion.clear()
+        return ALL_NAMES if suspects is None else sorted(suspects)
+
+    async def close(self) -> None:
+        for wire in (self._shared, self._guard, *self._idle):
+            if wire is not None:
+                wire.drop()
+        self._idle.clear()

@@ -1,0 +1,162 @@
+"""Faults built in on purpose. A simulation that does not find them would not find ours either.
+
+Each mutant breaks one world from outside: shipped code has no switch for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final
+from unittest import mock
+
+from holdfast._core import lease_time
+from holdfast._core.core import Core
+from holdfast.engines.redis.channel import Script
+from holdfast.testing.simulation.channel import SimWatch
+from holdfast.testing.simulation.register import Guard, Register
+from holdfast.testing.simulation.world import World
+
+Mutant = Callable[[World], AbstractContextManager[None]]
+MUTANTS: Final[dict[str, Mutant]] = {}
+
+
+def _mutant(break_world: Callable[[World], Iterator[None]]) -> Mutant:
+    mutant = contextmanager(break_world)
+    MUTANTS[break_world.__name__.replace("_", "-")] = mutant
+    return mutant
+
+
+def unharmed(world: World) -> AbstractContextManager[None]:
+    """No mutant at all."""
+    return nullcontext()
+
+
+def _admit(self: Register, name: str, guard: Guard) -> bool:
+    return True
+
+
+def _rewrite(world: World, name: str, old: str, new: str) -> None:
+    """Have the server run another text under the name of a shipped script."""
+
+    def rewrite(script: Script) -> Script:
+        if script.source.count(old) != 1:
+            raise LookupError(f"{name}.lua has changed: this mutant looks for {old!r}")
+        return Script(name, script.source.replace(old, new))
+
+    world.network.rewrites[name] = rewrite
+
+
+@_mutant
+def deadline_from_the_reply(world: World) -> Iterator[None]:
+    """Belief counts from the answer, although the engine's lease began when the request arrived."""
+
+    def deadline(sent: float, ttl: float) -> float:
+        task = world.simulator.current
+        assert task is not None
+        return task.process.now() + ttl - lease_time.margin(ttl)
+
+    with mock.patch.object(lease_time, "deadline", deadline):
+        yield
+
+
+@_mutant
+def no_margin(world: World) -> Iterator[None]:
+    """Belief ends exactly with the lease, by clocks of which one is slower than the other."""
+    with mock.patch.object(lease_time, "margin", return_value=0.0):
+        yield
+
+
+@_mutant
+def release_without_owner_check(world: World) -> Iterator[None]:
+    """A late release takes away the next owner's lock."""
+    _rewrite(world, "release", "redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1", "redis.call('EXISTS', KEYS[1]) == 1")
+    yield
+
+
+@_mutant
+def no_tombstone(world: World) -> Iterator[None]:
+    """A late duplicate of an acquire takes effect after its claim was given up."""
+    _rewrite(world, "acquire", "if redis.call('EXISTS', KEYS[5] .. ':gone:' .. ARGV[1]) == 1 then return pttl end", "")
+    yield
+
+
+@_mutant
+def acquire_not_idempotent(world: World) -> Iterator[None]:
+    """A repeated acquire does not recognise its own lock: a plain no that hides it."""
+    _rewrite(
+        world, "acquire", "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return pttl end", "do return pttl end"
+    )
+    yield
+
+
+@_mutant
+def nothing_is_withdrawn(world: World) -> Iterator[None]:
+    """What a cancelled or failed acquire may have got stays there."""
+    with mock.patch.object(Core, "withdraw"):
+        yield
+
+
+@_mutant
+def renew_without_owner_check(world: World) -> Iterator[None]:
+    """Who was robbed goes on renewing, and believing in, another's lock."""
+    _rewrite(world, "renew", "redis.pcall('HEXISTS', lock, ARGV[i + 2])", "redis.pcall('EXISTS', lock)")
+    yield
+
+
+@_mutant
+def renew_recreates(world: World) -> Iterator[None]:
+    """A renewal brings a lock back that was gone."""
+    _rewrite(
+        world,
+        "renew",
+        "local held = redis.pcall('HEXISTS', lock, ARGV[i + 2])",
+        "if redis.call('EXISTS', lock) == 0 then redis.call('HSET', lock, ARGV[i + 2], '1') end\n"
+        "    local held = redis.pcall('HEXISTS', lock, ARGV[i + 2])",
+    )
+    yield
+
+
+@_mutant
+def token_without_time(world: World) -> Iterator[None]:
+    """A plain counter: after FLUSHALL it begins again below what it has given out."""
+    _rewrite(world, "acquire", "local token = time[1] * 1000000 + time[2]", "local token = 1")
+    yield
+
+
+@_mutant
+def wake_without_re_poll(world: World) -> Iterator[None]:
+    """A waiter trusts pushes alone, and sleeps on when one is lost."""
+
+    async def pushed(self: SimWatch, until: float) -> bool:
+        return await self._bell.wait(None)
+
+    with mock.patch.object(SimWatch, "pushed", pushed):
+        yield
+
+
+@_mutant
+def store_only_guard(world: World) -> Iterator[None]:
+    """The fence looks at the store alone: a stale holder writes between the new holder's load and its store."""
+
+    def admit_store(self: Register, name: str, guard: Guard) -> bool:
+        admitted = self._newest(name, guard)
+        if admitted:
+            self._guards[name] = guard
+        return admitted
+
+    with (
+        mock.patch.object(Register, "admit_load", _admit),
+        mock.patch.object(Register, "admit_store", admit_store),
+    ):
+        yield
+
+
+@_mutant
+def no_fence(world: World) -> Iterator[None]:
+    """The register takes every write: a frozen holder's late one too."""
+    with (
+        mock.patch.object(Register, "admit_load", _admit),
+        mock.patch.object(Register, "admit_store", _admit),
+    ):
+        yield
