@@ -58,7 +58,9 @@ class AsyncioChannel:
     def watch(self) -> AsyncioWatch:
         return AsyncioWatch(self)
 
-    async def run_guarded(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+    async def run_guarded(
+        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str], timeout: float
+    ) -> Any:
         # The watchdog, which needs a guard, is a thread in both colours; here only single leases are renewed.
         return await self.run(script, keys, args, timeout)
 

@@ -58,14 +58,16 @@ class BlockingChannel:
     def watch(self) -> BlockingWatch:
         return BlockingWatch(self)
 
-    async def run_guarded(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+    async def run_guarded(
+        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str], timeout: float
+    ) -> Any:
         if not self._guard.enter():
             # Two threads at once: the second is no watchdog, and needs no guard.
             return await self.run(script, keys, args, timeout)
         try:
-            reply = self._guard.call(call_by_digest(script, keys, args), timeout)
+            reply = self._guard.call(call_by_digest(script, keys, args), watched, timeout)
             if is_unknown_script(reply):
-                reply = self._guard.call(call_by_source(script, keys, args), timeout)
+                reply = self._guard.call(call_by_source(script, keys, args), watched, timeout)
             return checked(reply)
         finally:
             self._guard.leave()

@@ -64,11 +64,14 @@ class Channel(Protocol):
     def watch(self) -> Watch:
         """A new watch for one waiter. No I/O before the first ``arm``."""
 
-    async def run_guarded(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
-        """As ``run``, on the one connection that tracks (NOLOOP) every key it reads last: the renewals' connection."""
+    async def run_guarded(
+        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str], timeout: float
+    ) -> Any:
+        """As ``run``, on the renewals' own connection, which afterwards tracks the keys ``watched`` (but not for changes
+        that it makes itself)."""
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        """Sleep until ``until``, the bell, or a push for keys that ``run_guarded`` read: those keys, or ALL_NAMES if
+        """Sleep until ``until``, the bell, or a push for keys that ``run_guarded`` watched: those keys, or ALL_NAMES if
         the connection was lost or everything was flushed. Keys are returned as the server names them."""
 
     async def close(self) -> None: ...

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hiredis import PushNotification, ReplyError
@@ -17,8 +19,10 @@ from holdfast.engines.redis.wire import Wire
 if TYPE_CHECKING:
     from holdfast.engines.redis.blocking import BlockingChannel
 
-#: Every key that this connection reads is tracked. NOLOOP: our own renewals are no news.
-_TRACK: Final = pack(("CLIENT", "TRACKING", "ON", "NOLOOP"))
+#: NOLOOP: our own renewals are no news. OPTIN: were every read tracked, each one inside a script would track all KEYS of
+#: that script anew, and renewing 200 locks would cost the server 200 times 600 keys.
+_TRACK: Final = pack(("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"))
+_CACHE: Final = pack(("CLIENT", "CACHING", "YES"))
 
 
 class Guard:
@@ -38,13 +42,21 @@ class Guard:
     def leave(self) -> None:
         self._mutex.release()
 
-    def call(self, packed: bytes, timeout: float) -> Any:
-        """Send one request on the tracking connection, which is opened if there is none."""
+    def call(self, packed: bytes, watched: Sequence[str], timeout: float) -> Any:
+        """Send one request on the tracking connection, which is opened if there is none; then track ``watched``.
+
+        Last, because a write would end the tracking; one command for all keys, and nothing between it and CACHING.
+        """
         wire = self._wire
         if wire is None:
             wire = self._wire = self._open(timeout)
         try:
-            return wire.call(packed, timeout)
+            if not wire.tracking:
+                return wire.call(packed, timeout)
+            deadline = time.monotonic() + timeout
+            wire.send(b"".join((packed, _CACHE, pack(("EXISTS", *watched)))), timeout)
+            reply, _, _ = (wire.reply(deadline) for _ in range(3))
+            return reply
         except BaseException:
             self._drop(wire)
             self._forgetful = True

@@ -88,7 +88,8 @@ class RedisSession:
         names = [key for claim in claims for key in keys_of(claim.name).renew]
         args: list[Argument] = [math.ceil(ttl * 1000), self._token_ttl]
         args += [claim.owner for claim in claims]
-        reply: list[int] = await self._channel.run_guarded(RENEW, names, args, timeout)
+        watched = [claim.name for claim in claims]
+        reply: list[int] = await self._channel.run_guarded(RENEW, names, args, watched, timeout)
         return [_FOUND[found] for found in reply]
 
     async def release(self, claim: Claim, timeout: float) -> Found:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import functools
+import os
 import select
 import socket
 import ssl
-import struct
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -20,7 +22,6 @@ from holdfast.engines.redis.pushes import CONFIRMATIONS
 
 _CHUNK: Final = 4096
 _NOTHING: Final = object()
-_TIMEVAL: Final = struct.Struct("@ll")
 #: How long the rest of a TLS record may take.
 _RECORD: Final = 0.1
 #: The other side is gone, whether or not it left something to read.
@@ -31,6 +32,10 @@ OnPush = Callable[[hiredis.PushNotification], None]
 
 def _skip(push: hiredis.PushNotification) -> None:
     """Nobody listens: the push was for an earlier user of this connection."""
+
+
+def _closed(packed: bytes) -> int:
+    raise OSError(errno.EBADF, "closed")
 
 
 def _end_of_stream() -> bytes:
@@ -45,7 +50,7 @@ class Wire:
     """
 
     __slots__ = (
-        "__weakref__", "_address", "_kernel_keeps_time", "_poll", "_reader", "_sock", "_timeout",
+        "__weakref__", "_address", "_poll", "_reader", "_sock", "_timeout", "_write",
         "on_push", "rested", "subscribed", "tracking",
     )  # fmt: skip
 
@@ -54,12 +59,10 @@ class Wire:
         self._address = address
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._timeout = sock.gettimeout()
-        # A socket with a time-out of Python's asks the kernel before each send and recv whether it may: two more system
-        # calls each way. The kernel keeps time itself if it is told. (TLS reads as it likes, and needs Python's.)
-        self._kernel_keeps_time = not isinstance(sock, ssl.SSLSocket)
-        if self._kernel_keeps_time:
-            sock.setblocking(True)
-            self._timeout = None
+        # send() on a socket with a time-out asks the kernel first whether it may write; it nearly always may.
+        self._write: Callable[[bytes], int] = (
+            sock.send if isinstance(sock, ssl.SSLSocket) else functools.partial(os.write, sock.fileno())
+        )
         self._poll: select.poll | None = None
         self.on_push: OnPush = _skip
         self.rested = 0.0  #: when it was last given back, on time.monotonic()
@@ -68,16 +71,20 @@ class Wire:
 
     def send(self, packed: bytes, timeout: float) -> None:
         """Send packed requests; a ``reply`` must be read for each."""
+        sock = self._sock
         try:
             if timeout != self._timeout:
-                self._set_timeout(timeout)
-            sent = self._sock.send(packed)
+                sock.settimeout(timeout)
+                self._timeout = timeout
+            sent = self._write(packed)
+        except BlockingIOError:
+            sent = 0  # the kernel's buffer is full: wait below
         except OSError as error:
-            # A plain send that fails has taken nothing. TLS may have written part of a record.
-            raise self._lost(error, may_have_happened=not self._kernel_keeps_time) from error
+            # A plain write that fails has taken nothing. TLS may have written part of a record.
+            raise self._lost(error, may_have_happened=isinstance(sock, ssl.SSLSocket)) from error
         if sent < len(packed):
             try:
-                self._sock.sendall(memoryview(packed)[sent:])
+                sock.sendall(memoryview(packed)[sent:])
             except OSError as error:
                 raise self._lost(error) from error
 
@@ -98,7 +105,7 @@ class Wire:
                     self._shorten(deadline)
                 else:
                     return reply
-        except (TimeoutError, BlockingIOError) as error:  # Python's time-out, the kernel's
+        except TimeoutError as error:
             raise RequestFailed(f"{self._address}: no reply in time", may_have_happened=True) from error
         except (OSError, hiredis.ProtocolError) as error:
             raise self._lost(error) from error
@@ -125,8 +132,8 @@ class Wire:
                 self._shorten(time.monotonic() + _RECORD)  # readable, perhaps, but no whole record
             self._reader.feed(self._sock.recv(_CHUNK) or _end_of_stream())
             self._drain()
-        except (TimeoutError, BlockingIOError):
-            pass  # part of a record of TLS; or polled in vain
+        except TimeoutError:
+            pass  # TLS: part of a record
         except (OSError, hiredis.ProtocolError) as error:
             raise self._lost(error) from error
 
@@ -158,6 +165,7 @@ class Wire:
 
     def close(self) -> None:
         """Close it in peace: nothing is in flight. After a fork, nothing is said to the server either."""
+        self._write = _closed  # the descriptor's number may soon be another file's
         self._sock.close()
 
     def abort(self) -> None:
@@ -172,17 +180,8 @@ class Wire:
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        self._set_timeout(left)
-
-    def _set_timeout(self, seconds: float) -> None:
-        if self._kernel_keeps_time:
-            whole, part = divmod(max(int(seconds * 1e6), 1), 1_000_000)  # 0 would mean: for ever
-            limit = _TIMEVAL.pack(whole, part)
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        else:
-            self._sock.settimeout(seconds)
-        self._timeout = seconds
+        self._sock.settimeout(left)
+        self._timeout = left
 
     def _pending(self) -> bool:
         """Whether something has left the socket already: into the reader, or into TLS."""

@@ -26,7 +26,7 @@ _LIMIT: Final = 10.0
 
 def fork(connect: Open, name: str) -> Facts:
     """A child is forked while the parent holds the lock; both look, try and acquire; the child exits as usual."""
-    client = connect(ttl=0.4)
+    client = connect(ttl=0.25)
     lease = client.lock(name).acquire()
     told: list[str] = []
     lease.on_lost(lambda lease: told.append(lease.lost_reason))
@@ -41,7 +41,7 @@ def fork(connect: Open, name: str) -> Facts:
         sys.exit(0)  # with the lock held: it is the child's own, and released at its exit
     answers = os.fdopen(to_parent)
     facts: Facts = json.loads(answers.readline())
-    facts["parent lost it"] = lease.lost.wait(0.9) or lease.lost_reason or told
+    facts["parent lost it"] = lease.lost.wait(0.55) or lease.lost_reason or told
     lease.release()
     os.write(from_parent, b"!")
     own = json.loads(answers.readline())

@@ -32,6 +32,7 @@ class World:
         self._clients: list[Any] = []
         self._actors: list[Actor] = []
         self._main: Actor | None = None
+        self._stranger: Any = None
         self._kept: list[Any] = []
         self._threads_before = _watchdogs()
 
@@ -87,14 +88,12 @@ class World:
 
     async def is_free(self, name: str) -> bool:
         """Whether a stranger, with a client of its own, gets the lock in one try."""
-        client = self.source.open(self.colour)
-        try:
-            lease = await self.do(lambda: client.lock(name).try_acquire())
-            if lease is not None:
-                await self.do(lease.release)
-            return lease is not None
-        finally:
-            await self.do(client.close)
+        if self._stranger is None:
+            self._stranger = self.connect()
+        lease = await self.do(self._stranger.lock(name).try_acquire)
+        if lease is not None:
+            await self.do(lease.release)
+        return lease is not None
 
     async def until(self, condition: Callable[[], Any], within: float = SOON) -> None:
         """Wait for something that no event tells of: look until ``condition()`` is true, fail after ``within``."""

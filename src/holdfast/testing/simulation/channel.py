@@ -153,7 +153,7 @@ class SimChannel:
         self._tracking = tracking
         self._shared = Wire(runtime, network) if multiplexed else None
         self._idle: list[Wire] = []
-        greeting = ["CLIENT", "TRACKING", "ON", "NOLOOP"] if tracking else []
+        greeting = ["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"] if tracking else []
         self._guard = Wire(runtime, network, greeting, self._guard_pushed)
         self._forgetful = False
         self._suspicion = Signal(runtime.process)
@@ -185,9 +185,14 @@ class SimChannel:
     def watch(self) -> SimWatch:
         return SimWatch(self._runtime, self._network, tracking=self._tracking)
 
-    async def run_guarded(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+    async def run_guarded(
+        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str], timeout: float
+    ) -> Any:
         try:
-            reply = await _run(self._guard, script, keys, args, self._runtime.now() + timeout)
+            until = self._runtime.now() + timeout
+            reply = await _run(self._guard, script, keys, args, until)
+            if self._tracking:
+                await self._guard.call(["CLIENT", "CACHING", "YES"], ["EXISTS", *watched], until=until)
         except RequestFailed:
             self._forgetful = True  # what the connection tracked is tracked no more
             raise

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from holdfast._core import lease_time
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast._runtime.simulated import Process, SimulatedRuntime, Simulator
@@ -78,15 +79,16 @@ class World:
             ttl=self.ttl, request_timeout=dice.choice((1.0, 1.0, 0.3)), unavailable_after=dice.choice((3.0, 1.0, 0.4))
         )
 
-    def _policies(self) -> list[Policy]:
+    def _policies(self, options: ClientOptions) -> list[Policy]:
         """One for each name; processes need not agree about them."""
         dice = self.dice
         ttl = self.ttl * dice.choice((1.0, 1.0, 0.5))
         return [
             Policy(
-                name,
-                name,
-                ttl,
+                name=name,
+                key=name,
+                ttl=ttl,
+                request_timeout=lease_time.request_timeout(options.request_timeout, ttl),
                 renew=dice.random() < 0.6,
                 fair=dice.random() < 0.3,
                 reentrant=dice.random() < 0.8,
@@ -101,9 +103,10 @@ class World:
         for number in range(dice.randint(2, 4)):
             process = self.simulator.process(f"p{number}", offset=dice.uniform(0.0, 1e6), rate=self._clock_rate())
             runtime = SimulatedRuntime(process)
-            core = self.cores[process] = Core(engine, self._options(), runtime, runtime)
+            options = self._options()
+            core = self.cores[process] = Core(engine, options, runtime, runtime)
             self.orphans.listen(core, process)
-            policies = self._policies()
+            policies = self._policies(options)
             for place in range(dice.randint(1, 3)):
                 user = User(self.shared, core, process, f"u{place}", policies)
                 self._users.append(process.spawn(user.run(), f"u{place}"))

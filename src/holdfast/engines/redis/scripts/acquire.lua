@@ -10,26 +10,28 @@
 -- Idempotent per claim: a repeat that finds its own field extends the lease, never shortens it, and is given the token
 -- that was stored for this very grant. A late duplicate of a claim that was released or withdrawn meets its tombstone.
 -- Keys made here (tombstone, waiters) begin with one of KEYS and have its hash tag, so they are in its slot.
-local pttl = redis.call('PTTL', KEYS[1])
-if redis.call('EXISTS', KEYS[5] .. ':gone:' .. ARGV[1]) == 1 then return pttl end
+local call, lock, owner, ttl = redis.call, KEYS[1], ARGV[1], ARGV[2]
+local tombstone = KEYS[5] .. ':gone:' .. owner
 
 local function leave_queue()
     if KEYS[6] then
-        redis.call('DEL', KEYS[6])
-        redis.call('LREM', KEYS[4], 1, ARGV[7])
+        call('DEL', KEYS[6])
+        call('LREM', KEYS[4], 1, ARGV[7])
     end
 end
 
-local ttl = ARGV[2]
-if pttl ~= -2 then
+-- One command for both: nearly always neither is there.
+if call('EXISTS', lock, tombstone) ~= 0 then
+    local left = call('PTTL', lock)
+    if call('EXISTS', tombstone) == 1 then return left end
     -- The first command that fails on a key of another type (WRONGTYPE): nothing is written by then.
-    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return pttl end
-    if pttl > tonumber(ttl) then ttl = pttl end
-    local token, owner = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) %d+ [%d.]+ (%S+) ')
-    if owner == ARGV[1] then
+    if call('HEXISTS', lock, owner) == 0 then return left end
+    if left > tonumber(ttl) then ttl = left end
+    local token, holder = string.match(call('GET', KEYS[3]) or '', '^(%d+) %d+ [%d.]+ (%S+) ')
+    if holder == owner then
         leave_queue()
-        redis.call('PEXPIRE', KEYS[1], ttl)
-        redis.call('PEXPIRE', KEYS[3], ttl)
+        call('PEXPIRE', lock, ttl)
+        call('PEXPIRE', KEYS[3], ttl)
         return token
     end
     -- Ours, but its metadata is gone. No reply can have told the token, so a new one is as good.
@@ -37,18 +39,18 @@ elseif ARGV[6] == '1' then
     local turn = false
     -- Bounded: a long line of dead waiters is cleared over several calls.
     for _ = 1, 100 do
-        local head = redis.call('LINDEX', KEYS[4], 0)
+        local head = call('LINDEX', KEYS[4], 0)
         turn = not head or head == ARGV[7]
-        if turn or redis.call('EXISTS', KEYS[4] .. ':' .. head) == 1 then break end
-        redis.call('LPOP', KEYS[4])
+        if turn or call('EXISTS', KEYS[4] .. ':' .. head) == 1 then break end
+        call('LPOP', KEYS[4])
     end
-    if not turn then return pttl end
+    if not turn then return -2 end
 end
 
 local token, time = raise_counter(KEYS[2], ARGV[3], ARGV[5])
 if not token then return time end
 leave_queue()
-redis.call('HSET', KEYS[1], ARGV[1], '1')
-redis.call('PEXPIRE', KEYS[1], ttl)
-redis.call('SET', KEYS[3], token .. ' ' .. ARGV[3] .. ' ' .. time .. ' ' .. ARGV[1] .. ' ' .. ARGV[4], 'PX', ttl)
+call('HSET', lock, owner, '1')
+call('PEXPIRE', lock, ttl)
+call('SET', KEYS[3], token .. ' ' .. ARGV[3] .. ' ' .. time .. ' ' .. owner .. ' ' .. ARGV[4], 'PX', ttl)
 return token

@@ -5,7 +5,6 @@
 -- Returns  for each claim: 1 extended; 0 nobody holds the lock; -1 somebody else does, or the key is of another type.
 --
 -- Idempotent. Never shortens, never creates: a claim that is not there is told so, and nothing is written for it.
--- Every lock is read last: on a connection that tracks what it reads, a write after the read would end the tracking.
 local ttl, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 local found = {}
 for i = 1, #ARGV - 2 do
@@ -29,5 +28,4 @@ for i = 1, #ARGV - 2 do
         return held
     end
 end
-for i = 1, #found do redis.call('EXISTS', KEYS[3 * i - 2]) end
 return found

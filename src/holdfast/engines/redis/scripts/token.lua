@@ -10,7 +10,8 @@
 local function raise_counter(key, tokens, keep)
     local last = redis.call('GET', key)
     local time = redis.call('TIME')
-    local token = time[1] * 1000000 + time[2]
+    local now = time[1] * 1000000 + time[2]
+    local token = now
     if last then
         local following = (tonumber(last) or 0/0) + 1  -- 0/0: what is not a number must not pass for a small one
         if not (token >= following) then token = following end
@@ -20,14 +21,17 @@ local function raise_counter(key, tokens, keep)
         return nil, redis.error_reply('HOLDFAST the fencing counter is not a number, or has reached 2^53')
     end
     token = string.format('%.0f', token)
-    if last and keep ~= '0' then
-        local left = redis.call('PTTL', key)
-        if left < 0 then keep = '0' elseif left > tonumber(keep) then keep = left end
-    end
-    if keep == '0' then
-        redis.call('SET', key, token)
+    if not last then
+        if keep == '0' then redis.call('SET', key, token) else redis.call('SET', key, token, 'PX', keep) end
     else
-        redis.call('SET', key, token, 'PX', keep)
+        redis.call('SET', key, token, 'KEEPTTL')
+        -- The counter says when it was last raised: so the first grant in each thirtieth of its ttl refreshes that, and
+        -- the others need not look.
+        local part = keep * 1000 / 30
+        if keep ~= '0' and math.floor(last / part) ~= math.floor(now / part) then
+            local left = redis.call('PTTL', key)
+            if left >= 0 and left < tonumber(keep) then redis.call('PEXPIRE', key, keep) end
+        end
     end
     return token, time[1] .. '.' .. string.sub('00000' .. time[2], -6)
 end

@@ -60,15 +60,15 @@ class AcquiringCases:
         lease = await one.do(client.lock(world.name()).acquire)
         began = clock.now()
         with pytest.raises(holdfast.AcquireTimeout) as caught:
-            await two.do(lambda: other.lock(world.name()).acquire(timeout=0.15))
-        assert 0.15 <= clock.now() - began < 0.15 + 0.5
+            await two.do(lambda: other.lock(world.name()).acquire(timeout=0.1))
+        assert 0.1 <= clock.now() - began < 0.1 + 0.5
         assert isinstance(caught.value, holdfast.LockError)
         assert isinstance(caught.value, TimeoutError)
-        assert (caught.value.name, caught.value.timeout) == (world.name(), 0.15)
-        assert pickle.loads(pickle.dumps(caught.value)).timeout == 0.15
+        assert (caught.value.name, caught.value.timeout) == (world.name(), 0.1)
+        assert pickle.loads(pickle.dumps(caught.value)).timeout == 0.1
         began = clock.now()
-        assert await two.do(lambda: other.lock(world.name()).try_acquire(timeout=0.05)) is None
-        assert clock.now() - began >= 0.05
+        assert await two.do(lambda: other.lock(world.name()).try_acquire(timeout=0.03)) is None
+        assert clock.now() - began >= 0.03
         await one.do(lease.release)
 
     @case

@@ -18,7 +18,7 @@ from holdfast.testing.conformance.world import SOON, World
 
 def expiring(world: World, name: str = "it") -> Any:
     """A lock that will be lost in a moment."""
-    return world.connect().lock(world.name(name), ttl=0.15, renew=False)
+    return world.connect().lock(world.name(name), ttl=0.12, renew=False)
 
 
 def here() -> asyncio.Task[Any]:
@@ -211,6 +211,6 @@ class AsyncBodyCases:
     async def test_a_blocked_event_loop_does_not_lose_the_lock(self, async_world: World) -> None:
         world = async_world
         async with world.connect(ttl=0.2).lock(world.name()) as lease:
-            time.sleep(0.45)  # noqa: ASYNC251  # that is the point
+            time.sleep(0.4)  # noqa: ASYNC251  # that is the point
             assert lease.held
             assert not await world.is_free(world.name())

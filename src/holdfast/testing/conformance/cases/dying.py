@@ -44,7 +44,7 @@ class DyingCases:
     async def test_what_a_killed_process_held_is_free_after_its_ttl(self, sync_world: World) -> None:
         world = sync_world
         async with helper(world) as child:
-            token = await child.ask("acquire", name=world.name(), ttl=0.5)
+            token = await child.ask("acquire", name=world.name(), ttl=0.3)
             await child.kill()
         client = world.connect()
         lease = await world.do(lambda: client.lock(world.name()).acquire(timeout=SOON))
@@ -69,7 +69,7 @@ class DyingCases:
     async def test_a_frozen_holder_learns_of_its_loss_with_its_first_look(self, world: World) -> None:
         client = world.connect()
         async with helper(world) as child:
-            token = await child.ask("acquire", name=world.name(), ttl=0.4)
+            token = await child.ask("acquire", name=world.name(), ttl=0.3)
             child.freeze()
             try:
                 lease = await world.do(lambda: client.lock(world.name()).acquire(timeout=SOON))

@@ -22,7 +22,7 @@ class LifetimeCases:
         client, actor = world.connect(ttl=0.2), world.actor()
         lease = await actor.do(client.lock(world.name()).acquire)
         await actor.end()
-        assert await world.do(lambda: lease.lost.wait(0.45)) is False  # renewed all the while
+        assert await world.do(lambda: lease.lost.wait(0.41)) is False  # renewed all the while
         assert lease.held
         assert not await world.is_free(world.name())
         await world.do(lease.release)
@@ -49,7 +49,7 @@ class LifetimeCases:
         second, third = await asyncio.gather(one.acquire(), two.acquire(timeout=1))
         gc.collect()
         for lease in (first, second, third):
-            assert await lease.lost.wait(0.1) is False
+            assert await lease.lost.wait(0.08) is False
             assert lease.held
         await asyncio.gather(*(lease.release() for lease in (first, second, third)))
         assert await async_world.is_free(async_world.name())
@@ -76,7 +76,7 @@ class LifetimeCases:
         with pytest.warns(ResourceWarning) as warned:
             del dropped
             await world.until(lambda: gc.collect() >= 0 and warned.list)
-        assert await world.do(lambda: kept.lost.wait(0.25)) is False
+        assert await world.do(lambda: kept.lost.wait(0.21)) is False
         assert kept.held
         assert not await world.is_free(world.name())
         await actor.do(kept.release)

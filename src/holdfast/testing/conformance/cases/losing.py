@@ -22,7 +22,7 @@ class Boom(Exception):
 
 async def expiring(world: World, actor: Actor, **policy: Any) -> Any:
     """A lease that will be lost in a moment."""
-    return await actor.do(world.connect().lock(world.name(), ttl=0.15, renew=False, **policy).acquire)
+    return await actor.do(world.connect().lock(world.name(), ttl=0.12, renew=False, **policy).acquire)
 
 
 def spin_until_lost(lease: Any) -> None:
@@ -80,7 +80,7 @@ class LosingCases:
     @case
     async def test_all_handles_of_a_hold_are_lost_together(self, world: World) -> None:
         actor, client = world.actor(), world.connect()
-        lock = client.lock(world.name(), ttl=0.15, renew=False)
+        lock = client.lock(world.name(), ttl=0.12, renew=False)
         one, two = await actor.do(lock.acquire), await actor.do(lock.acquire)
         assert await actor.do(lambda: one.lost.wait(SOON)) is True
         assert (one.lost_reason, two.lost_reason) == ("expired", "expired")
@@ -180,7 +180,7 @@ class LosingCases:
     @case
     async def test_leaving_the_block_of_a_lost_lock_raises(self, world: World) -> None:
         actor, client = world.actor(), world.connect()
-        lock = client.lock(world.name(), ttl=0.15, renew=False)
+        lock = client.lock(world.name(), ttl=0.12, renew=False)
         for body in (spin_until_lost, lambda lease: lease.lost.wait(SOON)):
             with pytest.raises(holdfast.LockLost) as caught:
                 await actor.within(lock, body)
@@ -196,7 +196,7 @@ class LosingCases:
 
         actor, client = world.actor(), world.connect()
         with pytest.raises(Boom) as caught:
-            await actor.within(client.lock(world.name(), ttl=0.15, renew=False), fail)
+            await actor.within(client.lock(world.name(), ttl=0.12, renew=False), fail)
         assert caught.value.__notes__ == [f"lock {world.name()!r} lost: expired"]
 
     @case

@@ -18,7 +18,7 @@ class RenewingCases:
     async def test_a_held_lock_is_renewed(self, world: World) -> None:
         client, actor = world.connect(ttl=0.2), world.actor()
         lease = await actor.do(client.lock(world.name()).acquire)
-        assert await actor.do(lambda: lease.lost.wait(0.7)) is False
+        assert await actor.do(lambda: lease.lost.wait(0.62)) is False
         assert lease.held
         assert not await world.is_free(world.name())
         await actor.do(lease.release)
@@ -28,7 +28,7 @@ class RenewingCases:
         client = world.connect()
         ttls = [0.2, 0.25, 0.3] * 10
         leases = [await world.do(client.lock(world.name(f"{n}"), ttl=ttl).acquire) for n, ttl in enumerate(ttls)]
-        assert await world.do(lambda: leases[0].lost.wait(0.5)) is False
+        assert await world.do(lambda: leases[0].lost.wait(0.4)) is False
         assert all(lease.held for lease in leases)
         for lease in leases:
             await world.do(lease.release)
@@ -37,10 +37,10 @@ class RenewingCases:
     async def test_without_renewal_it_expires(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         began = clock.now()
-        lease = await actor.do(client.lock(world.name(), ttl=0.3, renew=False).acquire)
+        lease = await actor.do(client.lock(world.name(), ttl=0.2, renew=False).acquire)
         assert lease.held
         assert await actor.do(lambda: lease.lost.wait(SOON)) is True
-        assert 0.25 < clock.now() - began < 0.3 + 0.3
+        assert 0.15 < clock.now() - began < 0.2 + 0.3
         assert not lease.held
         assert lease.lost
         assert lease.lost_reason == "expired"
@@ -81,9 +81,9 @@ class RenewingCases:
     async def test_max_hold_ends_it_however_well_it_is_renewed(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         began = clock.now()
-        lease = await actor.do(client.lock(world.name(), ttl=0.2, max_hold=0.4).acquire)
+        lease = await actor.do(client.lock(world.name(), ttl=0.2, max_hold=0.3).acquire)
         assert await actor.do(lambda: lease.lost.wait(SOON)) is True
-        assert 0.35 < clock.now() - began < 0.4 + 0.3
+        assert 0.25 < clock.now() - began < 0.3 + 0.3
         assert lease.lost_reason == "max_hold"
         await world.until_free(world.name())
         with pytest.raises(holdfast.LockLost, match="max_hold"):
@@ -99,7 +99,7 @@ class RenewingCases:
         remaining = (await world.inspect(client, world.name())).remaining
         assert remaining is not None
         assert 19 < remaining <= 20.1
-        assert await actor.do(lambda: lease.lost.wait(0.25)) is False
+        assert await actor.do(lambda: lease.lost.wait(0.21)) is False
         await actor.do(lease.release)
 
     @case
@@ -111,15 +111,15 @@ class RenewingCases:
         remaining = (await world.inspect(client, world.name())).remaining
         assert remaining is not None
         assert remaining > 15
-        assert await actor.do(lambda: lease.lost.wait(0.25)) is False
+        assert await actor.do(lambda: lease.lost.wait(0.21)) is False
         await actor.do(lease.release)
 
     @case
     async def test_without_renewal_it_can_be_renewed_by_hand(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
-        lease = await actor.do(client.lock(world.name(), ttl=0.25, renew=False).acquire)
+        lease = await actor.do(client.lock(world.name(), ttl=0.2, renew=False).acquire)
         for _ in range(3):
-            assert await actor.do(lambda: lease.lost.wait(0.1)) is False
+            assert await actor.do(lambda: lease.lost.wait(0.08)) is False
             await actor.do(lease.renew)
         assert lease.held
         assert await actor.do(lambda: lease.lost.wait(SOON)) is True

@@ -1,0 +1,31 @@
+"""The suite is for other people's engines too: one that ``connect`` does not know, and that cannot reserve tokens."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+import holdfast
+from holdfast.testing.conformance import Source, Stage
+from holdfast.testing.conformance.cases.exclusion import ExclusionCases
+from holdfast.testing.conformance.cases.fairness import FairnessCases, HandOverCases
+from holdfast.testing.conformance.cases.reentry import ReentryCases
+
+
+class TestPlainEngine(Stage, ExclusionCases, ReentryCases, HandOverCases, FairnessCases):
+    engine = "tests.conformance.plain_engine:make_engine"
+
+    @pytest.fixture
+    def url(self) -> str:
+        return f"plain:{uuid.uuid4().hex}"
+
+
+def test_the_engine_is_the_one_that_was_named() -> None:
+    source = Source("plain:x", TestPlainEngine.engine)
+    with source.open("sync", ttl=5) as client:
+        assert client.guarantees.fair is False
+        with client.lock("a") as lease:
+            assert lease.ttl == 5
+    with pytest.raises(holdfast.UsageError):
+        holdfast.connect("plain:x")

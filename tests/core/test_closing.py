@@ -1,0 +1,102 @@
+"""Closing at the worst moment: while an acquire is between the engine's answer and its caller."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import aio
+
+
+class ClosesAfter:
+    """A session during whose ``acquire``, when the engine has granted it, ``then`` happens."""
+
+    def __init__(self, session: Any, then: Any) -> None:
+        self._session = session
+        self._then = then
+
+    async def acquire(self, claim: Any, timeout: float) -> Any:
+        answer = await self._session.acquire(claim, timeout)
+        self._then()
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+@pytest.fixture
+def url() -> str:
+    return f"memory:{uuid.uuid4().hex}"
+
+
+def test_a_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
+    """It would block everybody for a ttl: granted, never renewed, and nobody has a handle."""
+    client, closing = holdfast.connect(url), []
+
+    def close_elsewhere() -> None:
+        closing.append(threading.Thread(target=client.close))
+        closing[0].start()
+        while not client._opened.closed:  # type: ignore[union-attr]
+            pass
+
+    client.ping()
+    core = client._opened
+    assert core is not None
+    core.session = ClosesAfter(core.session, close_elsewhere)
+    with pytest.raises(holdfast.UsageError, match="closed"):
+        client.lock("a").acquire()
+    closing[0].join()
+    with holdfast.connect(url) as stranger:
+        stranger.lock("a").acquire(timeout=1).release()
+
+
+def test_the_same_in_async(url: str) -> None:
+    async def main() -> None:
+        client = aio.connect(url)
+        await client.ping()
+        core = client._opened
+        assert core is not None
+        closing: list[asyncio.Task[None]] = []
+
+        def close() -> None:
+            core._shut()  # what close() does first, before it waits for us
+            closing.append(asyncio.create_task(client.close()))
+
+        core.session = ClosesAfter(core.session, close)
+        with pytest.raises(holdfast.UsageError, match="closed"):
+            await client.lock("a").acquire()
+        await closing[0]
+        async with aio.connect(url) as stranger:
+            await (await stranger.lock("a").acquire(timeout=1)).release()
+
+    asyncio.run(main())
+
+
+def test_closing_without_waiting_withdraws_what_is_being_acquired(url: str) -> None:
+    """As at interpreter exit, or when the client's loop is closed: the caller will not come to clean up."""
+    client = holdfast.connect(url)
+    client.ping()
+    core = client._opened
+    assert core is not None
+    core.session = ClosesAfter(core.session, core.begin_close)
+    with pytest.raises(holdfast.UsageError, match="closed"):
+        client.lock("a").acquire()
+    with holdfast.connect(url) as stranger:
+        stranger.lock("a").acquire(timeout=1).release()
+
+
+def test_a_waiter_does_not_start_a_thread_for_a_client_that_is_closed_and_gone(url: str) -> None:
+    client = holdfast.connect(url)
+    client.ping()
+    core = client._opened
+    assert core is not None
+    client.close()
+    before = threading.active_count()
+    core.withdraw(core.new_claim(client.lock("a")._policy, polite=False))
+    assert not core.watchdog.started
+    assert threading.active_count() == before

@@ -1,0 +1,96 @@
+"""Forks at the worst moment: while another thread holds one of our locks, which in the child nobody will release."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import holdfast
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+@contextmanager
+def held_elsewhere(lock: threading.Lock) -> Iterator[None]:
+    """Another thread holds ``lock`` during the body."""
+    taken, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            taken.set()
+            over.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait(10)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def in_a_child(work: Callable[[], bool]) -> bool:
+    """Whether ``work`` is true in a forked child; a child that hangs is ended after five seconds."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        code = 1
+        try:
+            code = 0 if work() else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def use(client: holdfast.Client) -> bool:
+    with client.lock("a") as lease:
+        return lease.held
+
+
+def test_while_another_thread_opens_the_client() -> None:
+    with holdfast.connect("memory:") as client, held_elsewhere(client._opening):
+        assert in_a_child(lambda: use(client))
+
+
+def test_while_another_thread_is_in_the_core() -> None:
+    with holdfast.connect("memory:") as client:
+        assert use(client)
+        core = client._opened
+        assert core is not None
+        with held_elsewhere(core.lock):
+            assert in_a_child(lambda: use(client))
+
+
+def test_inside_a_with_block() -> None:
+    """The child leaves the block too: it is told that it has nothing, and the parent keeps its lock."""
+    with holdfast.connect("memory:") as client:
+        lock = client.lock("a")
+        with lock as lease:
+
+            def leave() -> bool:
+                with pytest.raises(holdfast.LockLost, match="forked"):
+                    lock.__exit__(None, None, None)
+                return lease.lost_reason == "forked" and not lease.held
+
+            assert in_a_child(leave)
+            assert lease.held
+
+
+def test_a_client_closed_in_the_child_is_open_in_the_parent() -> None:
+    with holdfast.connect("memory:") as client, client.lock("a") as lease:
+
+        def close() -> bool:
+            client.close()
+            with pytest.raises(holdfast.UsageError):
+                client.ping()
+            return True
+
+        assert in_a_child(close)
+        assert lease.held
+        client.ping()

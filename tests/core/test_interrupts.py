@@ -1,0 +1,129 @@
+"""Ctrl-C may strike a sync call wherever CPython looks for signals: at each of these places, one after another."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import holdfast
+
+SOURCE = str(Path(holdfast.__path__[0]))
+TTL = 0.3  # what is dropped in the last gaps is not renewed: free within a third of it
+
+
+class Strike(BaseException):
+    """Like KeyboardInterrupt, but nobody else's."""
+
+
+class Striker:
+    """Raises Strike at the ``number``-th place where the calling thread, inside holdfast, would handle a signal.
+
+    That is where a function begins and where a call of something written in C has returned. (Loops too; none is here.)
+    """
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.struck_at: str | None = None
+
+    def __enter__(self) -> Striker:
+        sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        sys.setprofile(None)
+
+    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        # Not in finalisers: there Python itself swallows what is raised.
+        if event not in ("call", "c_return") or not code.co_filename.startswith(SOURCE) or code.co_name == "__del__":
+            return
+        self._left -= 1
+        if self._left < 0:
+            sys.setprofile(None)
+            self.struck_at = f"{code.co_filename.removeprefix(SOURCE)}:{frame.f_lineno} in {code.co_name}, {event}"
+            raise Strike
+
+
+@pytest.fixture(autouse=True)
+def _dropped_handles_and_coroutines_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that was struck before its first step
+        yield
+        gc.collect()
+
+
+def strike_everywhere(play: Callable[[holdfast.Client, Striker], None]) -> int:
+    """Play it with a strike at its first place, its second, …, until it goes through; after each, the lock is free."""
+    number = 0
+    while True:
+        url = f"memory:{uuid.uuid4().hex}"
+        striker = Striker(number)
+        with holdfast.connect(url) as stranger, holdfast.connect(url, ttl=TTL) as client:
+            client.ping()
+            try:
+                play(client, striker)
+            except Strike:
+                gc.collect(0)
+            free = stranger.lock("a").try_acquire(timeout=2)
+            assert free is not None, f"left held by a strike at {striker.struck_at}"
+            core = client._opened
+            assert core is not None
+            assert core.queue.waiting("a") == 0
+        if striker.struck_at is None:
+            return number
+        number += 1
+
+
+def test_acquiring() -> None:
+    def play(client: holdfast.Client, striker: Striker) -> None:
+        lock = client.lock("a")
+        with striker:
+            lease = lock.acquire(timeout=1)
+        lease.release()
+
+    assert strike_everywhere(play) > 50
+
+
+def test_releasing() -> None:
+    def play(client: holdfast.Client, striker: Striker) -> None:
+        lease = client.lock("a").acquire(timeout=1)
+        with striker:
+            lease.release()
+
+    assert strike_everywhere(play) > 15
+
+
+def test_the_with_statement() -> None:
+    def play(client: holdfast.Client, striker: Striker) -> None:
+        lock = client.lock("a")
+        with striker, lock:
+            pass
+
+    assert strike_everywhere(play) > 60
+
+
+def test_the_same_caller_can_acquire_again() -> None:
+    """Nothing of the interrupted call may be taken for a hold or a place in the queue of this process."""
+
+    def play(client: holdfast.Client, striker: Striker) -> None:
+        lock = client.lock("a")
+        try:
+            with striker:
+                lock.acquire(timeout=1).release()
+        except Strike:
+            gc.collect(0)
+        again = lock.try_acquire(timeout=2)
+        assert again is not None, f"this caller is locked out by a strike at {striker.struck_at}"
+        assert again.held
+        again.release()
+
+    assert strike_everywhere(play) > 80

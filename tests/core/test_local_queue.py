@@ -1,0 +1,191 @@
+"""The queue inside the process: first come, first served; every slot is given up; hand-over only where it is safe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from holdfast._core.grant import Grant
+from holdfast._core.local_queue import MAX_CHAIN_SECONDS, MAX_HANDOVERS, LocalQueue, LocalWaiter, Turn, may_hand_on
+from holdfast._core.policy import Policy
+from holdfast._runtime.blocking import BlockingEvent
+from holdfast.engines.base import Claim
+
+KEY = "a"
+
+
+def policy(**settings: Any) -> Policy:
+    return Policy(KEY, KEY, **{"ttl": 30.0} | settings)
+
+
+def waiter(caller: object = None, **settings: Any) -> LocalWaiter:
+    return LocalWaiter(caller or object(), policy(**settings), BlockingEvent())
+
+
+def grant(tokens: int = MAX_HANDOVERS + 1, **settings: Any) -> Grant:
+    own = policy(**settings)
+    given = Grant(Claim(KEY, "client:1", own.ttl, tokens=tokens), own, sent=100.0, last_token=1000)
+    given.draw_token()  # the first holder has it
+    return given
+
+
+def test_the_head_of_the_queue_inherits() -> None:
+    queue, holder, one, two = LocalQueue(), object(), waiter(), waiter()
+    assert queue.occupy(KEY, holder)
+    assert not queue.occupy(KEY, object())
+    queue.join(KEY, one)
+    queue.join(KEY, two)
+    assert queue.waiting(KEY) == 2
+    given = grant()
+    assert queue.heir(given, holder, 100.001) is one
+    assert (one.turn, one.gift) == (Turn.INHERIT, given)
+    assert queue.heir(given, one.caller, 100.002) is two
+    assert queue.heir(given, two.caller, 100.003) is None
+
+
+def test_vacating_gives_the_turn_to_the_next_and_frees_the_slot_after_the_last() -> None:
+    queue, holder, one = LocalQueue(), object(), waiter()
+    queue.occupy(KEY, holder)
+    queue.join(KEY, one)
+    assert queue.vacate(KEY, holder) is one
+    assert one.turn is Turn.CONTEND
+    assert queue.vacate(KEY, one.caller) is None
+    assert queue.occupy(KEY, object())
+
+
+def test_only_the_occupant_gives_the_slot_up_and_twice_does_no_harm() -> None:
+    queue, holder, one = LocalQueue(), object(), waiter()
+    queue.occupy(KEY, holder)
+    queue.join(KEY, one)
+    assert queue.vacate(KEY, object()) is None
+    assert queue.fail(KEY, object()) == []
+    assert queue.heir(grant(), object(), 100.001) is None
+    assert queue.vacate(KEY, holder) is one
+    assert queue.vacate(KEY, holder) is None
+    assert one.turn is Turn.CONTEND
+
+
+def test_who_leaves_before_the_turn_is_out_and_who_leaves_after_must_pass_it_on() -> None:
+    queue, holder, one, two = LocalQueue(), object(), waiter(), waiter()
+    queue.occupy(KEY, holder)
+    queue.join(KEY, one)
+    queue.join(KEY, two)
+    assert queue.leave(KEY, one)
+    assert queue.vacate(KEY, holder) is two
+    assert not queue.leave(KEY, two)
+
+
+def test_who_cannot_reach_the_engine_turns_everybody_behind_away() -> None:
+    queue, holder, waiters = LocalQueue(), object(), [waiter(), waiter()]
+    queue.occupy(KEY, holder)
+    for one in waiters:
+        queue.join(KEY, one)
+    assert queue.fail(KEY, holder) == waiters
+    assert [one.turn for one in waiters] == [Turn.UNREACHABLE, Turn.UNREACHABLE]
+    assert queue.occupy(KEY, object())
+
+
+def test_closing_turns_everybody_away() -> None:
+    queue, one, two = LocalQueue(), waiter(), waiter()
+    queue.occupy("a", object())
+    queue.occupy("b", object())
+    queue.join("a", one)
+    queue.join("b", two)
+    assert queue.close() == [one, two]
+    assert {one.turn, two.turn} == {Turn.CLOSED}
+
+
+@pytest.mark.parametrize("other", [{"ttl": 29.0}, {"renew": False}, {"replicas": 1}, {"fair": True}], ids=str)
+def test_no_hand_over_between_different_policies(other: dict[str, Any]) -> None:
+    assert may_hand_on(grant(), policy(), 100.001)
+    assert not may_hand_on(grant(), policy(**other), 100.001)
+    assert not may_hand_on(grant(**other), policy(), 100.001)
+
+
+def test_no_hand_over_of_a_lost_grant() -> None:
+    given = grant()
+    given.lost = "broken"
+    assert not may_hand_on(given, policy(), 100.001)
+
+
+def test_no_hand_over_of_a_grant_renewed_to_another_ttl() -> None:
+    given = grant()
+    given.ttl = 60.0
+    assert not may_hand_on(given, policy(), 100.001)
+
+
+def test_no_hand_over_without_a_token_left() -> None:
+    assert not may_hand_on(grant(tokens=1), policy(), 100.001)
+    given = grant()
+    for _ in range(MAX_HANDOVERS):
+        assert may_hand_on(given, policy(), 100.001)
+        given.draw_token()
+    assert not may_hand_on(given, policy(), 100.001)
+    with pytest.raises(RuntimeError, match="used up"):
+        given.draw_token()
+
+
+def test_no_hand_over_after_ten_milliseconds_or_half_the_lease() -> None:
+    assert may_hand_on(grant(), policy(), 100.0 + MAX_CHAIN_SECONDS - 0.001)
+    assert not may_hand_on(grant(), policy(), 100.0 + MAX_CHAIN_SECONDS + 0.001)
+    brief = grant(ttl=0.1)
+    brief.since = 100.2  # as if the chain were young: what counts here is the lease
+    assert not may_hand_on(brief, policy(ttl=0.1), 100.06)
+
+
+def test_tokens_of_a_block_grow_and_end_with_the_one_that_was_granted() -> None:
+    given = Grant(Claim(KEY, "client:1", 30.0, tokens=5), policy(), sent=0.0, last_token=1000)
+    assert [given.draw_token() for _ in range(5)] == [996, 997, 998, 999, 1000]
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Callers come, wait, get their turn, leave at any moment: at most one has the slot, and it is never lost."""
+
+    waiting = Bundle("waiting")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = LocalQueue()
+        self.occupant: object | None = None
+        self.line: list[LocalWaiter] = []
+
+    @rule(target=waiting)
+    def come(self) -> LocalWaiter:
+        one = waiter()
+        if self.queue.occupy(KEY, one.caller):
+            assert self.occupant is None
+            assert not self.line
+            self.occupant = one.caller
+            one.turn = Turn.CONTEND
+        else:
+            assert self.occupant is not None
+            self.queue.join(KEY, one)
+            self.line.append(one)
+        return one
+
+    @rule(hand_on=st.booleans())
+    def give_up(self, hand_on: bool) -> None:
+        heir = self.queue.heir(grant(), self.occupant, 100.001) if hand_on else None
+        if heir is None:
+            heir = self.queue.vacate(KEY, self.occupant)
+        expected = self.line.pop(0) if self.line else None
+        assert heir is expected
+        self.occupant = None if heir is None else heir.caller
+
+    @rule(one=consumes(waiting))
+    def leave(self, one: LocalWaiter) -> None:
+        if self.queue.leave(KEY, one):
+            self.line.remove(one)
+        elif one.caller is self.occupant:
+            self.give_up(hand_on=False)
+
+    @invariant()
+    def agrees(self) -> None:
+        assert self.queue.waiting(KEY) == len(self.line)
+        assert all(one.turn is Turn.WAITING for one in self.line)
+
+
+TestQueueMachine = QueueMachine.TestCase

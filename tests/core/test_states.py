@@ -1,0 +1,36 @@
+"""The life of a hold: the table says what may happen, and that an end is an end."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from holdfast._core.states import FINAL, Event, State, step
+
+_EXPECTED = {
+    (State.HELD, Event.RELEASE): State.RELEASING,
+    (State.HELD, Event.LOSE): State.LOST,
+    (State.RELEASING, Event.CONFIRM): State.RELEASED,
+    (State.RELEASING, Event.GIVE_UP): State.UNKNOWN,
+    (State.RELEASING, Event.LOSE): State.LOST,
+}
+
+
+@pytest.mark.parametrize("state, event", [*itertools.product(State, Event)])
+def test_the_table(state: State, event: Event) -> None:
+    if (state, event) in _EXPECTED:
+        assert step(state, event) is _EXPECTED[state, event]
+    else:
+        with pytest.raises(RuntimeError, match="internal error in holdfast"):
+            step(state, event)
+
+
+def test_final_states_are_those_without_a_way_out() -> None:
+    assert {state for state, _ in _EXPECTED}.isdisjoint(FINAL)
+    assert {state for state, _ in _EXPECTED} | FINAL == set(State)
+
+
+def test_belief_is_never_reached_again() -> None:
+    """I13, no resurrection: nothing leads back to HELD."""
+    assert State.HELD not in _EXPECTED.values()
