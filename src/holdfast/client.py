@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
-from holdfast._core import lease_time, lifecycle, names
+from holdfast._core import lifecycle, names
 from holdfast._core.core import Core
 from holdfast._core.entered import Entered
 from holdfast._core.policy import Policy
@@ -64,12 +64,10 @@ class BaseClient(NotPortable):
         self._require(require)
         key = names.qualify(self._options.namespace, names.validate(name))
         self._engine.validate_name(key)
-        ttl = self._options.ttl if settings["ttl"] is _DEFAULT else check_ttl(settings["ttl"])
         return Policy(
             name=name,
             key=key,
-            ttl=ttl,
-            request_timeout=lease_time.request_timeout(self._options.request_timeout, ttl),
+            ttl=self._options.ttl if settings["ttl"] is _DEFAULT else check_ttl(settings["ttl"]),
             renew=self._options.renew if settings["renew"] is _DEFAULT else bool(settings["renew"]),
             timeout=check_timeout(settings["timeout"]),
             fair=settings["fair"],
@@ -77,6 +75,7 @@ class BaseClient(NotPortable):
             max_hold=None if settings["max_hold"] is None else parse_duration(settings["max_hold"], what="max_hold"),
             replicas=self._replicas(settings["replicas"]),
             on_lost=settings["on_lost"],
+            request_timeout=self._options.request_timeout,
         )
 
     def _replicas(self, given: int) -> int:

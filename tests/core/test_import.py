@@ -43,7 +43,7 @@ def test_import_adds_less_than_sixty_milliseconds(tmp_path: Path) -> None:
     """As installed: with compiled bytecode. The best of several, since a busy machine only ever adds."""
     environment = _ENVIRONMENT | {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
     code = "import time; began = time.process_time(); import holdfast; print(time.process_time() - began)"
-    costs = [float(python(code, environment)) for _ in range(12)]
+    costs = [float(python(code, environment)) for _ in range(25)]
     assert min(costs) < 0.060, f"the import takes {min(costs) * 1000:.0f} ms at best"
 
 

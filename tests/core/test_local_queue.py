@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
 from holdfast._core.grant import Grant
 from holdfast._core.local_queue import MAX_CHAIN_SECONDS, MAX_HANDOVERS, LocalQueue, LocalWaiter, Turn, may_hand_on
@@ -166,6 +166,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.line.append(one)
         return one
 
+    @precondition(lambda self: self.occupant is not None)
     @rule(hand_on=st.booleans())
     def give_up(self, hand_on: bool) -> None:
         heir = self.queue.heir(grant(), self.occupant, 100.001) if hand_on else None

@@ -253,6 +253,7 @@ def test_R6_ctrl_c_during_an_acquire_leaves_no_orphan(
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its first step
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
 def test_ctrl_c_at_every_moment_leaves_no_orphan(redis_server: RedisServer, redis_url: str) -> None:
     """A timer interrupts acquire and release after 1, 2, 3 … × 10 µs."""
 

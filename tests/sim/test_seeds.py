@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from holdfast.engines.redis.session import RedisSession
 from holdfast.testing.simulation.determinism import deterministic
 from holdfast.testing.simulation.mutants import MUTANTS
 from holdfast.testing.simulation.runner import SeedFailed, first_noticed, run_seeds
@@ -93,12 +94,10 @@ def test_a_failing_seed_is_printed_and_replays_in_another_process() -> None:
 
 
 def test_a_bug_that_the_library_survives_still_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast._core.watchdog import Watchdog
+    async def broken(self: RedisSession, *args: object) -> None:
+        raise ZeroDivisionError("a bug in the engine")
 
-    def broken(self: Watchdog, *args: object) -> None:
-        raise ZeroDivisionError("a bug in the watchdog's round")
-
-    monkeypatch.setattr(Watchdog, "_still_believed", broken)
-    with pytest.raises(SeedFailed) as failed:
+    monkeypatch.setattr(RedisSession, "renew", broken)
+    with pytest.raises(SeedFailed, match="a bug in the engine") as failed:
         run_seeds(range(20))
     assert failed.value.trace

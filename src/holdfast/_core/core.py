@@ -7,12 +7,9 @@ aio.py) only translate. ``lock`` guards all bookkeeping of one client; it is nev
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import os
-import platform
 import random
-import sys
 import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
@@ -35,8 +32,6 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("holdfast")
 
 CLOSE_WITHIN: Final = 1.0
-_HOST: Final = platform.node()
-_PROGRAM: Final = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
 
 
 class Core:
@@ -55,10 +50,9 @@ class Core:
         self._identity = str(uuid.uuid4())
         self._number = random.Random(os.urandom(16)).getrandbits  # tells claims apart; the identity keeps strangers out
         self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
-        self._live: dict[Grant, None] = {}
+        self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
         self.acquiring: dict[Acquisition, None] = {}  #: under way: a client that closes lets them leave in good order
         self._idle = front.event()
-        self._descriptions: dict[str, bytes] = {}
         self.watchdog = Watchdog(self, back, engine.session(back))
 
     # -- claims ----------------------------------------------------------------------------------------------------
@@ -74,18 +68,8 @@ class Core:
             policy.fair,
             polite,
             policy.replicas,
-            self._describe(),
+            self.front.description(),
         )
-
-    def _describe(self) -> bytes:
-        thread = threading.current_thread().name
-        description = self._descriptions.get(thread)
-        if description is None:
-            facts = {"host": _HOST, "pid": os.getpid(), "thread": thread[:100], "program": _PROGRAM[:100]}
-            description = json.dumps(facts).encode()
-            if len(self._descriptions) < 100:
-                self._descriptions[thread] = description
-        return description
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
@@ -130,7 +114,7 @@ class Core:
             grant.hold = hold
             grant.policy = policy
             self.queue.move_in(policy.key, seeker, hold)
-            self._live[grant] = None
+            self.live[grant] = None
             if policy.reentrant:
                 self._holds[policy.key, caller] = hold
             if not watched or hold.ends is not None:
@@ -176,7 +160,7 @@ class Core:
         with self.lock:
             if hold.state is states.State.RELEASING:
                 hold.grant.claim.unresolved = True
-                hold.state = states.step(hold.state, states.Event.GIVE_UP)
+                hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
                 self._withdraw(hold.grant)
             waiter = self.queue.vacate(hold.policy.key, hold) if hold.state in states.FINAL else None
         if waiter is not None:
@@ -185,16 +169,15 @@ class Core:
     def _end(self, hold: Hold, now: float) -> LocalWaiter | None:
         """Belief ends here, before any byte is sent. Returns the local heir, if there may be one."""
         grant = hold.grant
-        hold.state = states.step(hold.state, states.Event.RELEASE)
+        hold.state = states.NEXT[hold.state, states.Event.RELEASE]
         if hold.policy.reentrant:
             self._forget_caller(hold)
         grant.hold = None  # also lets both be freed at once: a cycle would keep the garbage collector busy
         heir = self.queue.heir(grant, hold, now)
         if heir is not None:
-            hold.state = states.step(hold.state, states.Event.CONFIRM)
+            hold.state = states.NEXT[hold.state, states.Event.CONFIRM]
             return heir
-        self.watchdog.forget(grant)
-        self._live.pop(grant, None)
+        self.live.pop(grant, None)
         return None
 
     def drop_handle(self, hold: Hold) -> None:
@@ -208,7 +191,7 @@ class Core:
                 heir = self._end(hold, self.front.now())
                 if heir is None:
                     self._withdraw(hold.grant)
-                    hold.state = states.step(hold.state, states.Event.GIVE_UP)
+                    hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
                     heir = self.queue.vacate(hold.policy.key, hold)
             elif not self.closed:
                 self._withdraw(hold.grant)  # lost (so its slot is vacant already), but the engine may still have it
@@ -221,8 +204,7 @@ class Core:
         with self.lock:
             heir = self.queue.heir(grant, seeker, self.front.now())
             if heir is None:
-                self.watchdog.forget(grant)
-                self._live.pop(grant, None)
+                self.live.pop(grant, None)
                 self._withdraw(grant)
                 heir = self.queue.vacate(grant.claim.name, seeker)
         if heir is not None:
@@ -232,7 +214,7 @@ class Core:
         """The engine has answered a release; with a ``reason``, that it was lost before. The next local waiter's turn."""
         with self.lock:
             hold.reason = reason
-            hold.state = states.step(hold.state, states.Event.CONFIRM if reason is None else states.Event.LOSE)
+            hold.state = states.NEXT[hold.state, states.Event.CONFIRM if reason is None else states.Event.LOSE]
             waiter = self.queue.vacate(hold.policy.key, hold)
         if waiter is not None:
             waiter.event.set()
@@ -251,8 +233,7 @@ class Core:
     def let_go(self, grant: Grant) -> None:
         """An inherited grant that is of no use any more. Its slot stays with the caller."""
         with self.lock:
-            self.watchdog.forget(grant)
-            self._live.pop(grant, None)
+            self.live.pop(grant, None)
             if grant.lost is None:
                 self._withdraw(grant)
 
@@ -281,7 +262,7 @@ class Core:
 
     def tracks(self, grant: Grant) -> bool:
         """Whether the watchdog should go on with it. The caller holds the lock."""
-        return grant in self._live and grant.lost is None
+        return grant in self.live and grant.lost is None
 
     def expire(self, hold: Hold, now: float) -> None:
         """The deadline has passed: seen by whoever looked first."""
@@ -292,8 +273,7 @@ class Core:
         with self.lock:
             if grant.lost is None:
                 grant.lost = reason
-            self.watchdog.forget(grant)
-            self._live.pop(grant, None)
+            self.live.pop(grant, None)
             hold = grant.hold
         if hold is not None:
             self._lose(hold, reason)
@@ -302,11 +282,10 @@ class Core:
         with self.lock:
             if hold.state is not states.State.HELD:
                 return
-            hold.state = states.step(hold.state, states.Event.LOSE)
+            hold.state = states.NEXT[hold.state, states.Event.LOSE]
             hold.reason = reason
             self._forget_caller(hold)
-            self.watchdog.forget(hold.grant)
-            self._live.pop(hold.grant, None)
+            self.live.pop(hold.grant, None)
             waiter = self.queue.vacate(hold.policy.key, hold)
             hold.grant.hold = None
             listeners, hold.listeners = hold.listeners, ()
@@ -400,7 +379,7 @@ class Core:
             if self.closed:
                 return
             self.closed = True
-            grants = list(self._live)
+            grants = list(self.live)
             waiters = self.queue.close()
         for grant in grants:
             self.lose_grant(grant, "closed")
@@ -419,9 +398,9 @@ class Core:
         """After a fork, in the child: nothing here is ours. The lock may be held by a thread that was not copied."""
         self.lock = threading.Lock()
         self.closed = self.disowned = True
-        for grant in list(self._live):
+        for grant in list(self.live):
             grant.lost = grant.lost or "forked"
             hold = grant.hold
             if hold is not None and hold.state is states.State.HELD:
                 hold.state, hold.reason = states.State.LOST, "forked"
-        self._live = {}
+        self.live = {}

@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from holdfast._core.policy import Policy
 
 
-#: Grants in the order in which they came: a set's order would change from run to run, and a simulation could not be
-#: replayed.
-Bucket = dict["Grant", None]
-
-
 class Grant:
     """One claim that the engine granted. Passes from hold to hold when it is handed on inside the process.
 
@@ -25,7 +20,7 @@ class Grant:
     """
 
     __slots__ = (
-        "bucket",
+        "due",
         "claim",
         "deadline",
         "failing",
@@ -42,14 +37,14 @@ class Grant:
         self.claim = claim
         self.policy = policy
         self.ttl = claim.ttl  #: what the watchdog renews to; lease.renew(ttl=…) may raise it
-        self.deadline = lease_time.deadline(sent, claim.ttl)
+        self.deadline = sent + policy.belief
         self.since = sent
         self.next_token = last_token - claim.tokens + 1
         self.last_token = last_token
         self.failing = False  #: the last renewal got no answer
         self.lost: LossReason | None = None
         self.hold: Hold | None = None  #: None while it is on its way from one local waiter to the next
-        self.bucket: Bucket | None = None  #: where the watchdog's timetable keeps it
+        self.due = self.deadline  #: when the watchdog looks at it next
 
     def draw_token(self) -> int:
         """The next token of the reserved block: larger than every one handed out before it."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from holdfast._core import lease_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,6 @@ class Policy:
     name: str
     key: str
     ttl: float
-    request_timeout: float  #: how long one request about this lock may take
     renew: bool = True
     timeout: float | None = None
     fair: bool = False
@@ -22,6 +23,12 @@ class Policy:
     max_hold: float | None = None
     replicas: int = 0
     on_lost: Callable[[Any], Any] | None = None
+    request_timeout: float = 1.0  #: how long one request about this lock may take
+    belief: float = field(init=False)  #: how long a confirmed request may be believed in, from before it was sent
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "request_timeout", lease_time.request_timeout(self.request_timeout, self.ttl))
+        object.__setattr__(self, "belief", lease_time.deadline(0.0, self.ttl))
 
     def shares_hold_with(self, other: Policy) -> bool:
         """Whether re-entry under this policy may join a hold made under ``other``."""

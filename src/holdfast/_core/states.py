@@ -13,7 +13,6 @@ final: no later answer of the engine brings a hold back (I13, no resurrection).
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from typing import Final
 
 
@@ -36,20 +35,23 @@ class Event(enum.Enum):
     LOSE = "lose"  # the deadline passed, or the engine says that it is not ours
 
 
-_TABLE: Final[Mapping[tuple[State, Event], State]] = {
-    (State.HELD, Event.RELEASE): State.RELEASING,
-    (State.HELD, Event.LOSE): State.LOST,
-    (State.RELEASING, Event.CONFIRM): State.RELEASED,
-    (State.RELEASING, Event.GIVE_UP): State.UNKNOWN,
-    (State.RELEASING, Event.LOSE): State.LOST,
-}
+class _Table(dict[tuple[State, Event], State]):
+    """What is not in it cannot happen: it would be a bug in holdfast, and says so."""
+
+    def __missing__(self, step: tuple[State, Event]) -> State:
+        state, event = step
+        raise RuntimeError(f"internal error in holdfast: {event.value!r} in state {state.value!r}")
+
+
+#: ``hold.state = NEXT[hold.state, Event.RELEASE]``
+NEXT: Final = _Table(
+    {
+        (State.HELD, Event.RELEASE): State.RELEASING,
+        (State.HELD, Event.LOSE): State.LOST,
+        (State.RELEASING, Event.CONFIRM): State.RELEASED,
+        (State.RELEASING, Event.GIVE_UP): State.UNKNOWN,
+        (State.RELEASING, Event.LOSE): State.LOST,
+    }
+)
 
 FINAL: Final = frozenset({State.RELEASED, State.LOST, State.UNKNOWN})
-
-
-def step(state: State, event: Event) -> State:
-    """The next state. An event that cannot happen in ``state`` is a bug in holdfast and says so."""
-    try:
-        return _TABLE[state, event]
-    except KeyError:
-        raise RuntimeError(f"internal error in holdfast: {event.value!r} in state {state.value!r}") from None

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from holdfast._core import backoff, lease_time
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Hold
-from holdfast._core.timetable import Timetable
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects
 from holdfast.errors import EngineError
@@ -30,13 +29,14 @@ _log: Final = logging.getLogger("holdfast.watchdog")
 
 #: Sleep no longer than this while anything is held: a suspend is not noticed by the sleep itself.
 _LONGEST_SLEEP: Final = 1.0
-#: An idle watchdog is not woken by the next acquire, it looks by itself for this long: waking a thread costs more than
-#: a lock.
-_LINGER: Final = 5.0
+_IDLE: Final = 3600.0
+#: A grant is renewed up to this part of its ttl before it is due.
+_AHEAD: Final = 30
 #: A hold that no Lease has taken over after this part of its ttl never will be.
 _TIME_TO_TAKE: Final = 4
 _ONLY_ASK: Final = 0.001
 _NOW: Final = float("-inf")
+_NEVER: Final = float("inf")
 
 
 @dataclass(slots=True)
@@ -57,7 +57,6 @@ class Watchdog:
         self._runtime = runtime
         self._session = session
         self._bell = runtime.wakeup()
-        self._timetable = Timetable()
         self._errands: list[Errand] = []
         self._abandoned: deque[Hold] = deque()
         self._wakes_at = _NOW  # when it will look by itself
@@ -69,20 +68,16 @@ class Watchdog:
 
     # -- what the core tells it ------------------------------------------------------------------------------------
 
-    def watch(self, grant: Grant, now: float) -> None:
-        """Look after a grant that was confirmed by a request sent at ``now``."""
-        self._last_ttl = grant.ttl
-        due = self._timetable.add(grant, lease_time.renew_at(now, grant.ttl))
+    def watch(self, grant: Grant, confirmed: float) -> None:
+        """Look after a grant that was confirmed by a request sent at ``confirmed``."""
+        due = confirmed + grant.ttl / lease_time.RENEWALS_PER_TTL
         hold = grant.hold
         if hold is not None and hold.ends is not None and hold.ends < due:
-            due = self._timetable.add(grant, hold.ends, exact=True)
+            due = hold.ends
+        grant.due = due
+        self._last_ttl = grant.ttl
         if due < self._wakes_at or not self.started:
             self._look_by(due)
-
-    def forget(self, grant: Grant) -> None:
-        """The grant is over, or about to be released: never renew it again."""
-        if grant.bucket is not None:
-            self._timetable.discard(grant)
 
     def withdraw(self, claim: Claim, until: float) -> None:
         """Make sure in the background that ``claim`` holds nothing, now or later."""
@@ -139,45 +134,45 @@ class Watchdog:
     def _plan_sleep(self) -> float:
         now = self._runtime.now()
         with self._core.lock:
-            due = [errand.due for errand in self._errands]
-            if (next_time := self._timetable.next_time()) is not None:
-                due.append(next_time)
-            busy = bool(due)
-            wake = min(due, default=now + max(_LINGER, self._last_ttl))
-            if self.stopping or self._abandoned or (self._core.orphaned and not busy):
+            wake = min((grant.due for grant in self._core.live), default=_NEVER)
+            wake = min(wake, min((errand.due for errand in self._errands), default=_NEVER))
+            if self.stopping or self._abandoned or (self._core.orphaned and wake == _NEVER):
                 wake = now
-            elif busy:
+            elif wake == _NEVER:
+                # Nothing is held. Where locks come and go, the next acquire must not have to wake a thread, which costs
+                # more than a lock: so look again by then, once.
+                wake = now + (self._last_ttl / lease_time.RENEWALS_PER_TTL or _IDLE)
+                self._last_ttl = 0.0
+            else:
                 wake = min(wake, now + _LONGEST_SLEEP)
             self._wakes_at = wake
         return wake
 
     def _may_end(self) -> bool:
         with self._core.lock:
-            if self.stopping:
-                return True
-            return self._core.orphaned and not self._errands and not self._abandoned and not self._timetable.grants()
+            return self.stopping or (
+                self._core.orphaned and not (self._errands or self._abandoned or self._core.live)
+            )
 
     async def _round(self, suspects: Suspects) -> None:
         while self._abandoned:
             self._core.drop_handle(self._abandoned.popleft())
+        now = self._runtime.now()
         with self._core.lock:
-            due = self._timetable.pop_due(self._runtime.now())
-            suspected = self._take_suspects(suspects, due) if suspects else []
+            # What is due soon is taken along: ten thousand leases are renewed in a few batches.
+            due = [grant for grant in self._core.live if grant.due <= now + grant.ttl / _AHEAD]
+            suspected = self._suspected(suspects, set(due)) if suspects else []
         # Renewals first: errands may meet a black hole, and must not cost those who hold.
         await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
         await self._verify(self._still_believed(suspected))
         await self._run_errands()
 
-    def _take_suspects(self, suspects: Suspects, due: list[Grant]) -> list[Grant]:
-        known = set(due)
-        taken = [
+    def _suspected(self, suspects: Suspects, due: set[Grant]) -> list[Grant]:
+        return [
             grant
-            for grant in self._timetable.grants()
-            if grant not in known and (suspects == ALL_NAMES or grant.claim.name in suspects)
+            for grant in self._core.live
+            if grant not in due and (suspects == ALL_NAMES or grant.claim.name in suspects)
         ]
-        for grant in taken:
-            self._timetable.discard(grant)
-        return taken
 
     def _still_believed(self, grants: Iterable[Grant]) -> list[Grant]:
         """Tell the loss of those whose time is over; the rest is to be renewed."""
@@ -203,9 +198,7 @@ class Watchdog:
             return False
         if grant.policy.renew:
             return True
-        with self._core.lock:
-            if self._core.tracks(grant):
-                self._timetable.add(grant, grant.deadline if hold is None else hold.deadline, exact=True)
+        grant.due = grant.deadline if hold is None else hold.deadline
         return False
 
     async def _verify(self, grants: list[Grant]) -> None:
@@ -250,11 +243,10 @@ class Watchdog:
             if not grant.failing:
                 _log.warning("lock %r could not be renewed yet: %s", grant.policy.name, answer)
             grant.failing = True
-            with self._core.lock:
-                if self._core.tracks(grant):
-                    end = grant.deadline if grant.hold is None else grant.hold.deadline
-                    self._look_by(self._timetable.add(grant, lease_time.retry_at(now, ttl, end), exact=True))
-                    return
+            end = grant.deadline if grant.hold is None else grant.hold.deadline
+            grant.due = lease_time.retry_at(now, ttl, end)
+            if now < end:
+                return
         else:
             self._core.lose_grant(grant, "stolen" if answer is Found.STOLEN else "broken")
             return

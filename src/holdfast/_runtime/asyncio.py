@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from holdfast._runtime import clock
 from holdfast._runtime.base import Wakeup
+from holdfast._runtime.description import describe
 
 _log: Final = logging.getLogger("holdfast")
 
@@ -93,6 +94,7 @@ class AsyncioRuntime:
     def __init__(self) -> None:
         self.loop: Final = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._description = describe()
 
     now = staticmethod(clock.now)
 
@@ -101,6 +103,9 @@ class AsyncioRuntime:
         # Weak references to live objects are equal when the objects are; to ended ones, only when identical.
         task = asyncio.current_task(self.loop)
         return self if task is None else weakref.ref(task)
+
+    def description(self) -> bytes:
+        return self._description
 
     async def sleep_until(self, when: float) -> None:
         while (left := when - clock.now()) > 0:

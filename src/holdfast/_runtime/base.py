@@ -48,6 +48,9 @@ class Runtime(Protocol):
         Only *identifies* the caller, for re-entrancy. Ownership is with the handle.
         """
 
+    def description(self) -> bytes:
+        """A JSON object about the caller, for people who look at a held lock: host, pid, thread, program."""
+
     async def sleep_until(self, when: float) -> None: ...
 
     def event(self) -> Event: ...

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
 from holdfast._runtime import clock
+from holdfast._runtime.description import describe
 
 T = TypeVar("T")
 _log: Final = logging.getLogger("holdfast")
@@ -27,17 +28,17 @@ def _left(until: float | None) -> float:
 
 
 class _Thread(threading.local):
-    """What belongs to one thread: a fresh object that identifies it, and its driver of coroutines.
+    """What belongs to one thread: its description, and a fresh object that identifies it.
 
     (An ident, or a Thread object, may come back after the thread's end.)
     """
 
     def __init__(self) -> None:
         self.identity = object()
-        self.driver: _Driver | None = None
+        self.description = describe()
 
 
-_thread: Final = _Thread()
+_thread = _Thread()
 
 
 class _Driver:
@@ -64,18 +65,20 @@ class _Driver:
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine of the core to its end on the calling thread. One step: blocking awaitables never suspend."""
-    thread = _thread
-    driver = thread.driver
-    if driver is None:
+    try:
+        driver = _idle_drivers.pop()  # list operations are atomic: one driver is never used by two at a time
+    except IndexError:
         driver = _Driver()
-    thread.driver = None  # in use: a signal handler or a finaliser that also locks makes its own
     if driver.send(coroutine) is not driver:
         coroutine.close()
         raise RuntimeError("internal error in holdfast: the blocking runtime was asked to suspend")
-    thread.driver = driver  # not after an exception, which ends the generator
     result: T = driver.result
     driver.result = None
+    _idle_drivers.append(driver)  # not after an exception, which ends the generator
     return result
+
+
+_idle_drivers: Final[list[_Driver]] = []
 
 
 class BlockingEvent:
@@ -191,6 +194,9 @@ class BlockingRuntime:
     def caller(self) -> Hashable:
         return _thread.identity
 
+    def description(self) -> bytes:
+        return _thread.description
+
     async def sleep_until(self, when: float) -> None:
         while (left := _left(when)) > 0:
             select.select((), (), (), left)
@@ -219,7 +225,9 @@ class BlockingRuntime:
         self._dispatcher.put(callback)
 
     def after_fork_in_child(self) -> None:
+        global _thread
         self._dispatcher = _Dispatcher()  # its thread and its lock stayed in the parent
+        _thread = _Thread()  # another pid
 
 
 BLOCKING: Final = BlockingRuntime()

@@ -345,6 +345,9 @@ class SimulatedRuntime:
     def caller(self) -> Hashable:
         return self.simulator.current
 
+    def description(self) -> bytes:
+        return b"{}"
+
     async def sleep_until(self, when: float) -> None:
         await self.process.wait_any((), when)
 

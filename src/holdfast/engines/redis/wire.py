@@ -34,7 +34,7 @@ def _skip(push: hiredis.PushNotification) -> None:
     """Nobody listens: the push was for an earlier user of this connection."""
 
 
-def _closed(packed: bytes) -> int:
+def _closed(*packed: bytes) -> Any:
     raise OSError(errno.EBADF, "closed")
 
 
@@ -50,7 +50,7 @@ class Wire:
     """
 
     __slots__ = (
-        "__weakref__", "_address", "_poll", "_reader", "_sock", "_timeout", "_write",
+        "__weakref__", "_address", "_poll", "_read", "_reader", "_sock", "_timeout", "_write",
         "on_push", "rested", "subscribed", "tracking",
     )  # fmt: skip
 
@@ -59,10 +59,11 @@ class Wire:
         self._address = address
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._timeout = sock.gettimeout()
-        # send() on a socket with a time-out asks the kernel first whether it may write; it nearly always may.
-        self._write: Callable[[bytes], int] = (
-            sock.send if isinstance(sock, ssl.SSLSocket) else functools.partial(os.write, sock.fileno())
-        )
+        # send() and recv() on a socket with a time-out first ask the kernel whether they may. A small write nearly always
+        # may, and a server on the same host has often answered by the time that the write returns.
+        plain = not isinstance(sock, ssl.SSLSocket)
+        self._write: Callable[[bytes], int] = functools.partial(os.write, sock.fileno()) if plain else sock.send
+        self._read: Callable[[], bytes] = functools.partial(os.read, sock.fileno(), _CHUNK) if plain else self._await
         self._poll: select.poll | None = None
         self.on_push: OnPush = _skip
         self.rested = 0.0  #: when it was last given back, on time.monotonic()
@@ -95,7 +96,11 @@ class Wire:
             reply = reader.gets()
             while True:
                 if reply is _NOTHING:
-                    reader.feed(self._sock.recv(_CHUNK) or _end_of_stream())
+                    try:
+                        data = self._read()
+                    except BlockingIOError:
+                        data = self._await()
+                    reader.feed(data or _end_of_stream())
                     reply = reader.gets()
                     if reply is _NOTHING:
                         self._shorten(deadline)
@@ -165,7 +170,7 @@ class Wire:
 
     def close(self) -> None:
         """Close it in peace: nothing is in flight. After a fork, nothing is said to the server either."""
-        self._write = _closed  # the descriptor's number may soon be another file's
+        self._write = self._read = _closed  # the descriptor's number may soon be another file's
         self._sock.close()
 
     def abort(self) -> None:
@@ -174,6 +179,9 @@ class Wire:
         self.close()
 
     # -- below: bytes ----------------------------------------------------------------------------------------------
+
+    def _await(self) -> bytes:
+        return self._sock.recv(_CHUNK)
 
     def _shorten(self, deadline: float) -> None:
         """Part of a reply, or a push, has arrived: wait for the rest no longer than until ``deadline``."""

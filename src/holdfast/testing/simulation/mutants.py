@@ -5,13 +5,16 @@ Each mutant breaks one world from outside: shipped code has no switch for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 from unittest import mock
 
-from holdfast._core import lease_time
 from holdfast._core.core import Core
+from holdfast._core.grant import Grant
+from holdfast._core.policy import Policy
+from holdfast.engines.base import Claim
 from holdfast.engines.redis.channel import Script
 from holdfast.testing.simulation.channel import SimWatch
 from holdfast.testing.simulation.register import Guard, Register
@@ -37,12 +40,13 @@ def _admit(self: Register, name: str, guard: Guard) -> bool:
 
 
 def _rewrite(world: World, name: str, old: str, new: str) -> None:
-    """Have the server run another text under the name of a shipped script."""
+    """Have the server run another text under the name of a shipped script. ``old`` is a pattern that occurs once."""
 
     def rewrite(script: Script) -> Script:
-        if script.source.count(old) != 1:
-            raise LookupError(f"{name}.lua has changed: this mutant looks for {old!r}")
-        return Script(name, script.source.replace(old, new))
+        source, count = re.subn(old, new, script.source)
+        if count != 1:
+            raise LookupError(f"{name}.lua has changed: this mutant finds {old!r} in {count} places")
+        return Script(name, source)
 
     world.network.rewrites[name] = rewrite
 
@@ -50,43 +54,58 @@ def _rewrite(world: World, name: str, old: str, new: str) -> None:
 @_mutant
 def deadline_from_the_reply(world: World) -> Iterator[None]:
     """Belief counts from the answer, although the engine's lease began when the request arrived."""
+    begin, confirm = Grant.__init__, Grant.confirm
 
-    def deadline(sent: float, ttl: float) -> float:
+    def now() -> float:
         task = world.simulator.current
         assert task is not None
-        return task.process.now() + ttl - lease_time.margin(ttl)
+        return task.process.now()
 
-    with mock.patch.object(lease_time, "deadline", deadline):
+    def late_begin(self: Grant, claim: Claim, policy: Policy, sent: float, last_token: int) -> None:
+        begin(self, claim, policy, now(), last_token)
+
+    def late_confirm(self: Grant, sent: float, ttl: float) -> None:
+        confirm(self, now(), ttl)
+
+    with mock.patch.object(Grant, "__init__", late_begin), mock.patch.object(Grant, "confirm", late_confirm):
         yield
 
 
 @_mutant
 def no_margin(world: World) -> Iterator[None]:
     """Belief ends exactly with the lease, by clocks of which one is slower than the other."""
-    with mock.patch.object(lease_time, "margin", return_value=0.0):
+    begin, confirm = Grant.__init__, Grant.confirm
+
+    def long_begin(self: Grant, claim: Claim, policy: Policy, sent: float, last_token: int) -> None:
+        begin(self, claim, policy, sent, last_token)
+        self.deadline = sent + claim.ttl
+
+    def long_confirm(self: Grant, sent: float, ttl: float) -> None:
+        confirm(self, sent, ttl)
+        self.deadline = max(self.deadline, sent + ttl)
+
+    with mock.patch.object(Grant, "__init__", long_begin), mock.patch.object(Grant, "confirm", long_confirm):
         yield
 
 
 @_mutant
 def release_without_owner_check(world: World) -> Iterator[None]:
     """A late release takes away the next owner's lock."""
-    _rewrite(world, "release", "redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1", "redis.call('EXISTS', KEYS[1]) == 1")
+    _rewrite(world, "release", r"call\('HEXISTS', (\S+), [^)]*\) == 1", r"call('EXISTS', \1) == 1")
     yield
 
 
 @_mutant
 def no_tombstone(world: World) -> Iterator[None]:
     """A late duplicate of an acquire takes effect after its claim was given up."""
-    _rewrite(world, "acquire", "if redis.call('EXISTS', KEYS[5] .. ':gone:' .. ARGV[1]) == 1 then return pttl end", "")
+    _rewrite(world, "acquire", "':gone:'", "':nowhere:'")
     yield
 
 
 @_mutant
 def acquire_not_idempotent(world: World) -> Iterator[None]:
     """A repeated acquire does not recognise its own lock: a plain no that hides it."""
-    _rewrite(
-        world, "acquire", "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return pttl end", "do return pttl end"
-    )
+    _rewrite(world, "acquire", r"if \S*call\('HEXISTS', [^)]*\) == 0 then (return \w+) end", r"do \1 end")
     yield
 
 
@@ -100,27 +119,22 @@ def nothing_is_withdrawn(world: World) -> Iterator[None]:
 @_mutant
 def renew_without_owner_check(world: World) -> Iterator[None]:
     """Who was robbed goes on renewing, and believing in, another's lock."""
-    _rewrite(world, "renew", "redis.pcall('HEXISTS', lock, ARGV[i + 2])", "redis.pcall('EXISTS', lock)")
+    _rewrite(world, "renew", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
     yield
 
 
 @_mutant
 def renew_recreates(world: World) -> Iterator[None]:
     """A renewal brings a lock back that was gone."""
-    _rewrite(
-        world,
-        "renew",
-        "local held = redis.pcall('HEXISTS', lock, ARGV[i + 2])",
-        "if redis.call('EXISTS', lock) == 0 then redis.call('HSET', lock, ARGV[i + 2], '1') end\n"
-        "    local held = redis.pcall('HEXISTS', lock, ARGV[i + 2])",
-    )
+    create = r"if redis.call('EXISTS', \2) == 0 then redis.call('HSET', \2, \3, '1') end\n    \1"
+    _rewrite(world, "renew", r"(local \w+ = \S*pcall\('HEXISTS', (\S+), ([^)]*)\))", create)
     yield
 
 
 @_mutant
 def token_without_time(world: World) -> Iterator[None]:
     """A plain counter: after FLUSHALL it begins again below what it has given out."""
-    _rewrite(world, "acquire", "local token = time[1] * 1000000 + time[2]", "local token = 1")
+    _rewrite(world, "acquire", r"time\[1\] \* 1000000 \+ time\[2\]", "1")
     yield
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast._core import lease_time
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast._runtime.simulated import Process, SimulatedRuntime, Simulator
@@ -88,7 +87,7 @@ class World:
                 name=name,
                 key=name,
                 ttl=ttl,
-                request_timeout=lease_time.request_timeout(options.request_timeout, ttl),
+                request_timeout=options.request_timeout,
                 renew=dice.random() < 0.6,
                 fair=dice.random() < 0.3,
                 reentrant=dice.random() < 0.8,
@@ -177,7 +176,7 @@ class World:
             if self.model.keys.expiry(key) is None:
                 raise Violation("I9", f"key {key.decode()} would stay for ever")
         for process, core in self.cores.items():
-            if not process.dead and (core._holds or core._live):
+            if not process.dead and core.live:
                 raise Violation("I9", f"{process.name} still keeps holds after everybody had finished")
         if self.network.watches:
             raise Violation("I9", f"{len(self.network.watches)} watches were never closed")
