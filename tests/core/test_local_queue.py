@@ -21,8 +21,8 @@ def policy(**settings: Any) -> Policy:
     return Policy(KEY, KEY, **{"ttl": 30.0} | settings)
 
 
-def waiter(caller: object = None, **settings: Any) -> LocalWaiter:
-    return LocalWaiter(caller or object(), policy(**settings), BlockingEvent())
+def waiter(caller: object = None, since: float = 0.0, **settings: Any) -> LocalWaiter:
+    return LocalWaiter(caller or object(), policy(**settings), BlockingEvent(), since)
 
 
 def grant(tokens: int = MAX_HANDOVERS + 1, **settings: Any) -> Grant:
@@ -61,7 +61,6 @@ def test_only_the_occupant_gives_the_slot_up_and_twice_does_no_harm() -> None:
     queue.occupy(KEY, holder)
     queue.join(KEY, one)
     assert queue.vacate(KEY, object()) is None
-    assert queue.fail(KEY, object()) == []
     assert queue.heir(grant(), object(), 100.001) is None
     assert queue.vacate(KEY, holder) is one
     assert queue.vacate(KEY, holder) is None
@@ -78,14 +77,14 @@ def test_who_leaves_before_the_turn_is_out_and_who_leaves_after_must_pass_it_on(
     assert not queue.leave(KEY, two)
 
 
-def test_who_cannot_reach_the_engine_turns_everybody_behind_away() -> None:
-    queue, holder, waiters = LocalQueue(), object(), [waiter(), waiter()]
+def test_only_those_who_have_waited_long_enough_are_turned_away() -> None:
+    queue, holder, waiters = LocalQueue(), object(), [waiter(since=1.0), waiter(since=9.0), waiter(since=2.0)]
     queue.occupy(KEY, holder)
     for one in waiters:
         queue.join(KEY, one)
-    assert queue.fail(KEY, holder) == waiters
-    assert [one.turn for one in waiters] == [Turn.UNREACHABLE, Turn.UNREACHABLE]
-    assert queue.occupy(KEY, object())
+    assert queue.turn_away(KEY, 5.0) == [waiters[0], waiters[2]]
+    assert [one.turn for one in waiters] == [Turn.UNREACHABLE, Turn.WAITING, Turn.UNREACHABLE]
+    assert queue.vacate(KEY, holder) is waiters[1]
 
 
 def test_closing_turns_everybody_away() -> None:

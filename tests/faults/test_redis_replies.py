@@ -310,3 +310,20 @@ def test_K2a_a_grant_that_took_longer_than_its_lease_is_not_believed(
         assert remaining > 0
         assert redis_server.client().hkeys("k2a") == [owner.encode()]
         assert redis_server.client().pttl("k2a") > 0
+
+
+def test_a_grant_that_came_too_late_is_withdrawn(proxy: FaultProxy, redis_server: RedisServer) -> None:
+    """Found by simulation: executed late, answered late, and then left on the server for its whole ttl."""
+    with Child(proxy.url, ttl=2.0, request_timeout=0.5) as victim:
+        victim.do("locks.ping() or locks.lock('warm').acquire().release()")
+        held_back = proxy.on(script=scripts.ACQUIRE).delay(side="request")
+        victim.send("told(lambda: locks.lock('late').acquire(timeout=0.4))")
+        assert held_back.wait(5)
+        victim.freeze()
+        start = time.monotonic()
+        eventually(lambda: time.monotonic() - start > 2.1)  # longer than the lease, on the victim's clock
+        held_back.release()
+        eventually(lambda: redis_server.client().exists("late"))
+        victim.wake()
+        assert victim.answer().startswith(("UnavailableOutcomeUnknown", "OutcomeUnknown"))
+        eventually(lambda: not redis_server.client().exists("late"), 1.0)

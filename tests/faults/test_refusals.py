@@ -83,6 +83,29 @@ def test_waiters_behind_one_who_cannot_reach_the_engine_are_told_with_it() -> No
         assert outcomes == [holdfast.EngineUnavailable] * 10
 
 
+def test_a_patient_waiter_is_not_turned_away_with_an_impatient_one_ahead(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    """Found by simulation: the caller ahead gave up after its own short timeout, and everybody behind it with it."""
+    server = start_redis()
+    with holdfast.connect(server.url, request_timeout=0.2, unavailable_after=20) as locks:
+        locks.ping()
+        server.pause()
+        got: list[object] = []
+
+        def patient() -> None:
+            with locks.lock("a").acquire() as lease:
+                got.append(lease.token)
+
+        thread = threading.Thread(target=patient)
+        threading.Timer(0.1, thread.start).start()
+        with pytest.raises(holdfast.EngineUnavailable):
+            locks.lock("a").acquire(timeout=0.4)
+        server.resume()
+        thread.join(10)
+        assert got
+
+
 def test_a_frozen_server_ends_in_outcome_unknown_which_is_also_unavailable(
     start_redis: Callable[..., RedisServer],
 ) -> None:

@@ -64,7 +64,7 @@ class Acquisition:
             try:
                 await self._clean_up()
             finally:  # also if the clean-up is cancelled: a slot that nobody vacates would block the process for ever
-                core.give_up_slot(policy, self, unreachable=isinstance(error, EngineUnavailable))
+                core.give_up_slot(policy, self, self._unreachable_for(error))
             raise
         except BaseException:
             self._undo()
@@ -87,7 +87,7 @@ class Acquisition:
                 return True
             if self._timeout == 0:
                 raise self._busy()
-            self._waiter = LocalWaiter(self, self._policy, core.front.event())
+            self._waiter = LocalWaiter(self, self._policy, core.front.event(), core.front.now())
             core.queue.join(key, self._waiter)
             return False
 
@@ -133,6 +133,7 @@ class Acquisition:
                     return grant
                 # The answer took longer than the lease: it is worth nothing (a pause between send and check). The same
                 # claim may ask again: if it still holds, its lease is extended.
+                claim.unresolved = True
                 late = RequestFailed("the answer came after the lease had run out", may_have_happened=True)
                 await self._bear(late, claim, sent)
                 continue
@@ -196,13 +197,19 @@ class Acquisition:
             core.pass_on(waiter.gift, self)
         else:
             self.withdraw()
-        core.give_up_slot(self._policy, self, unreachable=False)
+        core.give_up_slot(self._policy, self, 0.0)
 
     def withdraw(self) -> None:
         """Have it made sure that nothing comes of this any more."""
         if self._claim is not None:
             self._claim.unresolved = True
             self._core.withdraw(self._claim)
+
+    def _unreachable_for(self, error: LockError) -> float:
+        """For how long the engine could not be reached, as far as this caller can say."""
+        if self._troubled_since is None or not isinstance(error, EngineUnavailable):
+            return 0.0
+        return self._core.front.now() - self._troubled_since
 
     def _drop_contender(self) -> None:
         contender, self._contender = self._contender, None

@@ -32,6 +32,8 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("holdfast")
 
 CLOSE_WITHIN: Final = 1.0
+#: Who has waited for this part of a time counts as having waited for all of it.
+_ALL_THE_TIME: Final = 0.9
 
 
 class Core:
@@ -219,14 +221,19 @@ class Core:
         if waiter is not None:
             waiter.event.set()
 
-    def give_up_slot(self, policy: Policy, seeker: Acquisition, *, unreachable: bool) -> None:
-        """The acquisition has failed. If it could not reach the engine, neither could those who wait behind it."""
+    def give_up_slot(self, policy: Policy, seeker: Acquisition, unreachable_for: float) -> None:
+        """The acquisition has failed: the next local waiter's turn.
+
+        If the engine could not be reached for long enough, neither could it by those who have waited all the time behind
+        this caller: they are told now, not each after its own time-out.
+        """
         with self.lock:
-            if unreachable:
-                waiters = self.queue.fail(policy.key, seeker)
-            else:
-                waiter = self.queue.vacate(policy.key, seeker)
-                waiters = [] if waiter is None else [waiter]
+            waiters: list[LocalWaiter] = []
+            if unreachable_for >= self.options.unavailable_after:
+                waiters = self.queue.turn_away(policy.key, self.front.now() - _ALL_THE_TIME * unreachable_for)
+            following = self.queue.vacate(policy.key, seeker)
+            if following is not None:
+                waiters.append(following)
         for waiter in waiters:
             waiter.event.set()
 

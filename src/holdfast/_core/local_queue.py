@@ -33,9 +33,10 @@ class Turn(enum.Enum):
 class LocalWaiter:
     """One caller in the queue of a name."""
 
-    __slots__ = ("caller", "event", "gift", "policy", "turn")
+    __slots__ = ("caller", "event", "gift", "policy", "since", "turn")
 
-    def __init__(self, caller: object, policy: Policy, event: Event) -> None:
+    def __init__(self, caller: object, policy: Policy, event: Event, since: float) -> None:
+        self.since = since  #: when it joined
         self.caller = caller  #: who will occupy the slot when the turn comes
         self.policy = policy
         self.event = event
@@ -122,12 +123,14 @@ class LocalQueue:
             self._tidy(key)
         return True
 
-    def fail(self, key: str, occupant: object) -> list[LocalWaiter]:
-        """``occupant`` could not reach the engine, and gives up its slot: neither could those behind it."""
-        if self._occupants.get(key) is not occupant:
-            return []
-        del self._occupants[key]
-        return _turned(self._queues.pop(key, ()), Turn.UNREACHABLE)
+    def turn_away(self, key: str, before: float) -> list[LocalWaiter]:
+        """The engine cannot be reached: take those out of the queue who have waited since ``before`` or longer."""
+        queue = self._queues.get(key, ())
+        turned = _turned((waiter for waiter in queue if waiter.since <= before), Turn.UNREACHABLE)
+        if turned:
+            self._queues[key] = deque(waiter for waiter in queue if waiter.since > before)
+            self._tidy(key)
+        return turned
 
     def close(self) -> list[LocalWaiter]:
         """Turn everybody away."""
