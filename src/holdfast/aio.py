@@ -59,7 +59,7 @@ class _Body:
         return None
 
     def absorbed(self) -> bool:
-        """Take back our own cancellation. False if somebody else wants the task cancelled too: then theirs goes first."""
+        """Take back our own cancellation. False if somebody else wants the task cancelled too: theirs goes first."""
         self._task.uncancel()
         return self._task.cancelling() <= self._before
 
@@ -216,7 +216,7 @@ class AsyncClient(BaseClient):
         return AsyncLock(self, self._policy(name, require, given))
 
     async def inspect(self, name: str) -> LockState:
-        """Who holds ``name`` and how many wait, as the engine saw it a moment ago. Never None; free: ``holders == ()``."""
+        """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""
         return await self._open().inspect(names.validate(name))
 
     async def locks(self, prefix: str = "") -> AsyncIterator[LockState]:

@@ -162,14 +162,15 @@ class Client(BaseClient):
     ) -> Lock:
         """A lock by this name. No I/O.
 
-        ``ttl``: how long the lease lives without renewal. ``timeout``: how long ``with`` waits. ``fair``: strictly first come,
-        first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the engine must give.
+        ``ttl``: how long the lease lives without renewal. ``timeout``: how long ``with`` waits. ``fair``: strictly
+        first come, first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the engine
+        must give.
         """
         given = {key: value for key, value in locals().items() if key not in ("self", "name", "require")}
         return Lock(self, self._policy(name, require, given))
 
     def inspect(self, name: str) -> LockState:
-        """Who holds ``name`` and how many wait, as the engine saw it a moment ago. Never None; free: ``holders == ()``."""
+        """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""
         return run(self._open().inspect(names.validate(name)))
 
     def locks(self, prefix: str = "") -> Iterator[LockState]:

@@ -131,7 +131,7 @@ class BaseLease(NotPortable):
             released, hold = self._released, self._hold
         except AttributeError:
             return  # its constructor did not finish
-        if released or hold.state is not states.State.HELD and hold.reason in ("closed", "forked"):
+        if released or (hold.state is not states.State.HELD and hold.reason in ("closed", "forked")):
             return
         hold.core.watchdog.abandoned(hold)
         if hold.reason is None:
@@ -218,5 +218,3 @@ class Lease(BaseLease):
             self._annotate(error)
             if not isinstance(failure, LockLost):
                 error.add_note(str(failure))
-
-

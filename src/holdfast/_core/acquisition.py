@@ -187,7 +187,7 @@ class Acquisition:
             await contender.leave()
 
     def _undo(self) -> None:
-        """Cancelled or interrupted, no matter where: between request and reply the claim may hold the lock, now or later."""
+        """Cancelled or interrupted, no matter where: the claim may hold the lock, now or later."""
         core, waiter = self._core, self._waiter
         self._drop_contender()
         if waiter is not None:
@@ -225,8 +225,8 @@ class Acquisition:
         name, engine = self._policy.name, self._core.engine
         if claim.unresolved:
             return UnavailableOutcomeUnknown(
-                f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the acquire was sent, so it may have "
-                "been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
+                f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the acquire was sent, so it may "
+                "have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
                 operation="acquire",
                 name=name,
             )

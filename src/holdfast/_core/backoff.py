@@ -10,6 +10,6 @@ _CAP: Final = 0.25
 
 
 def pause(failures: int, dice: Callable[[], float]) -> float:
-    """Seconds before try number ``failures + 1``: exponential with full jitter, so that clients do not march in step."""
+    """Seconds before try number ``failures + 1``: exponential, with jitter so that clients do not march in step."""
     ceiling = min(_CAP, _FIRST * 2.0 ** min(failures, 10))
     return ceiling * (0.5 + dice() / 2)

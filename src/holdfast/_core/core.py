@@ -213,7 +213,7 @@ class Core:
             heir.event.set()
 
     def released(self, hold: Hold, reason: LossReason | None) -> None:
-        """The engine has answered a release; with a ``reason``, that it was lost before. The next local waiter's turn."""
+        """The engine has answered a release; with a ``reason``, that it was lost. The next local waiter's turn."""
         with self.lock:
             hold.reason = reason
             hold.state = states.NEXT[hold.state, states.Event.CONFIRM if reason is None else states.Event.LOSE]
@@ -224,8 +224,8 @@ class Core:
     def give_up_slot(self, policy: Policy, seeker: Acquisition, unreachable_for: float) -> None:
         """The acquisition has failed: the next local waiter's turn.
 
-        If the engine could not be reached for long enough, neither could it by those who have waited all the time behind
-        this caller: they are told now, not each after its own time-out.
+        If the engine could not be reached for long enough, neither could it by those who have waited all the time
+        behind this caller: they are told now, not each after its own time-out.
         """
         with self.lock:
             waiters: list[LocalWaiter] = []

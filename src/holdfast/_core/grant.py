@@ -20,9 +20,9 @@ class Grant:
     """
 
     __slots__ = (
-        "due",
         "claim",
         "deadline",
+        "due",
         "failing",
         "hold",
         "last_token",

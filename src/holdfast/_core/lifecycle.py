@@ -47,7 +47,7 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    """Best effort, bounded: what cannot be released now is free at its ttl. Watchdogs are daemon threads and still run."""
+    """Best effort, bounded: what cannot be released now is free at its ttl. Watchdogs are daemons and still run."""
     cores = [core for core in _open if not core.closed]
     for core in cores:
         core.begin_close()

@@ -59,8 +59,8 @@ def may_hand_on(grant: Grant, receiver: Policy, now: float) -> bool:
 class LocalQueue:
     """The slots of one client.
 
-    Each slot names its occupant (an acquisition under way, or the hold that came of it), and giving it up takes that name:
-    so an interrupted caller may clean up without knowing how far it had come, and doing it twice does no harm.
+    Each slot names its occupant (an acquisition under way, or the hold that came of it), and giving it up takes that
+    name: so an interrupted caller may clean up without knowing how far it had come, and twice does no harm.
     """
 
     def __init__(self) -> None:

@@ -82,7 +82,7 @@ class Watchdog:
     def withdraw(self, claim: Claim, until: float) -> None:
         """Make sure in the background that ``claim`` holds nothing, now or later."""
         if self.stopping and not self.started:
-            return  # the client is closed, and perhaps garbage: a finaliser must not start a thread on what is left of it
+            return  # the client is closed, perhaps garbage: a finaliser must not start a thread on what is left of it
         self._errands.append(Errand(claim, until))
         self._look_by(_NOW)
 
@@ -150,9 +150,7 @@ class Watchdog:
 
     def _may_end(self) -> bool:
         with self._core.lock:
-            return self.stopping or (
-                self._core.orphaned and not (self._errands or self._abandoned or self._core.live)
-            )
+            return self.stopping or (self._core.orphaned and not (self._errands or self._abandoned or self._core.live))
 
     async def _round(self, suspects: Suspects) -> None:
         while self._abandoned:
@@ -202,7 +200,7 @@ class Watchdog:
         return False
 
     async def _verify(self, grants: list[Grant]) -> None:
-        """The engine hinted at a loss: ask. Renewing to next to nothing asks and changes nothing, for it never shortens."""
+        """The engine hinted at a loss: ask. To renew to next to nothing changes nothing, for it never shortens."""
         await self._renew([grant for grant in grants if grant.policy.renew])
         ending = [grant for grant in grants if not grant.policy.renew]
         if ending:

@@ -43,7 +43,7 @@ class Guarantees:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One owner of a lock. Times are epoch seconds. A foreign owner (another library) has None where it says nothing."""
+    """One owner of a lock. Times are epoch seconds. A foreign owner (another library's) has None where it is silent."""
 
     owner: str
     host: str | None = None

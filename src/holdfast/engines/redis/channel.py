@@ -67,8 +67,8 @@ class Channel(Protocol):
     async def run_guarded(
         self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str], timeout: float
     ) -> Any:
-        """As ``run``, on the renewals' own connection, which afterwards tracks the keys ``watched`` (but not for changes
-        that it makes itself)."""
+        """As ``run``, on the renewals' own connection, which afterwards tracks the keys ``watched`` (but not for
+        changes that it makes itself)."""
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         """Sleep until ``until``, the bell, or a push for keys that ``run_guarded`` watched: those keys, or ALL_NAMES if

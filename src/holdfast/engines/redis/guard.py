@@ -19,8 +19,8 @@ from holdfast.engines.redis.wire import Wire
 if TYPE_CHECKING:
     from holdfast.engines.redis.blocking import BlockingChannel
 
-#: NOLOOP: our own renewals are no news. OPTIN: were every read tracked, each one inside a script would track all KEYS of
-#: that script anew, and renewing 200 locks would cost the server 200 times 600 keys.
+#: NOLOOP: our own renewals are no news. OPTIN: were every read tracked, each one inside a script would track all KEYS
+#: of that script anew, and renewing 200 locks would cost the server 200 times 600 keys.
 _TRACK: Final = pack(("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"))
 _CACHE: Final = pack(("CLIENT", "CACHING", "YES"))
 

@@ -59,8 +59,8 @@ class Wire:
         self._address = address
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._timeout = sock.gettimeout()
-        # send() and recv() on a socket with a time-out first ask the kernel whether they may. A small write nearly always
-        # may, and a server on the same host has often answered by the time that the write returns.
+        # send() and recv() on a socket with a time-out first ask the kernel whether they may. A small write nearly
+        # always may, and a server on the same host has often answered by the time that the write returns.
         plain = not isinstance(sock, ssl.SSLSocket)
         self._write: Callable[[bytes], int] = functools.partial(os.write, sock.fileno()) if plain else sock.send
         self._read: Callable[[], bytes] = functools.partial(os.read, sock.fileno(), _CHUNK) if plain else self._await
