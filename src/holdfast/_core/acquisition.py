@@ -225,7 +225,7 @@ class Acquisition:
         name, engine = self._policy.name, self._core.engine
         if claim.unresolved:
             return UnavailableOutcomeUnknown(
-                f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the acquire was sent, so it may "
+                f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the acquire was sent; it may "
                 "have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
                 operation="acquire",
                 name=name,
