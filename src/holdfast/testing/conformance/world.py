@@ -63,6 +63,17 @@ class World:
         self._kept.append(lease)
         return lease
 
+    def chain(self, *calls: Call) -> Call:
+        """One call for an actor: these one after another, with nothing in between; the last one's result."""
+
+        def run() -> Any:
+            return [call() for call in calls][-1]
+
+        async def run_async() -> Any:
+            return [await settled(call()) for call in calls][-1]
+
+        return run if self.colour == "sync" else run_async
+
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def do(self, call: Call) -> Any:
