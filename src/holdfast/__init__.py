@@ -6,28 +6,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from holdfast._version import __version__
-from holdfast.client import Client, Lock, connect
-from holdfast.engines.base import Guarantees, Holder, LockState
-from holdfast.errors import (
-    AcquireTimeout,
-    EngineError,
-    EngineRefused,
-    EngineUnavailable,
-    InvalidName,
-    LockError,
-    LockLost,
-    NotHeld,
-    OutcomeUnknown,
-    QuorumLost,
-    StaleToken,
-    UsageError,
-)
-from holdfast.lease import Lease
-from holdfast.settings import configure
 
 if TYPE_CHECKING:
     from holdfast import aio as aio
     from holdfast import fencing as fencing
+    from holdfast.client import Client, Lock, connect
+    from holdfast.engines.base import Guarantees, Holder, LockState
+    from holdfast.errors import (
+        AcquireTimeout,
+        EngineError,
+        EngineRefused,
+        EngineUnavailable,
+        InvalidName,
+        LockError,
+        LockLost,
+        NotHeld,
+        OutcomeUnknown,
+        QuorumLost,
+        StaleToken,
+        UsageError,
+    )
+    from holdfast.lease import Lease
+    from holdfast.settings import configure
 
 __all__ = [
     "AcquireTimeout",
@@ -55,10 +55,26 @@ __all__ = [
     "fencing",
 ]
 
-_LAZY = frozenset({"aio", "fencing"})  # asyncio alone would double the time of ``import holdfast``
+# Everything is loaded when it is first used: a program that imports holdfast but does not lock this time pays nothing.
+_HOMES = {
+    "client": ("Client", "Lock", "connect"),
+    "engines.base": ("Guarantees", "Holder", "LockState"),
+    "lease": ("Lease",),
+    "settings": ("configure",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_MODULES = frozenset({"aio", "fencing"})
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
+    if name in _MODULES:
         return importlib.import_module(f"holdfast.{name}")
-    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"holdfast.{_HOME.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import threading
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
@@ -90,6 +89,8 @@ def _from_environment(environment: Mapping[str, str]) -> Default:
 
 
 def _from_file(path: str, profile: str | None) -> Default:
+    import tomllib  # here, not above: few programs need it, and all would pay for it
+
     where = f"settings file {path!r} (HOLDFAST_CONFIG)"
     try:
         with open(path, "rb") as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
@@ -16,17 +15,18 @@ L = TypeVar("L", bound=_Lease)
 
 
 class Entered(Generic[L]):
-    """The leases of one Lock object whose ``with`` blocks are open."""
+    """The leases of one Lock object whose ``with`` blocks are open.
 
-    __slots__ = ("_lock", "_open")
+    No lock: each step is one atomic operation on a list, and a fork finds nothing locked.
+    """
+
+    __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._open: list[tuple[Hashable, L]] = []
 
     def push(self, caller: Hashable, lease: L) -> L:
-        with self._lock:
-            self._open.append((caller, lease))
+        self._open.append((caller, lease))
         return lease
 
     def pop(self, caller: Hashable) -> L:
@@ -35,7 +35,9 @@ class Entered(Generic[L]):
         A generator, a fixture or a thread-pool may leave the block elsewhere than it entered it: then it is the one
         lease that is still held, since the lock is exclusive.
         """
-        with self._lock:
-            mine = [place for place, (who, _) in enumerate(self._open) if who == caller]
-            held = [place for place, (_, lease) in enumerate(self._open) if lease.held]
-            return self._open.pop((mine or held or [len(self._open) - 1])[-1])[1]
+        entries = self._open.copy()
+        mine = [entry for entry in entries if entry[0] == caller]
+        held = [entry for entry in entries if entry[1].held]
+        entry = (mine or held or entries)[-1]
+        self._open.remove(entry)
+        return entry[1]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 import threading
 from typing import Final
 
-_HOST: Final = platform.node()
+_HOST: Final = os.uname().nodename
 _PROGRAM: Final = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
 _LONGEST: Final = 100
 

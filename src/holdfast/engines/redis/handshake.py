@@ -7,6 +7,7 @@ told apart from a server that cannot be reached, and its text never holds a pass
 from __future__ import annotations
 
 import asyncio
+import encodings.idna  # noqa: F401  (else imported by the first connect: a fork in that moment keeps its import lock)
 import socket
 import ssl
 import struct
