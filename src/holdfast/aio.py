@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast._core import names, renewing, states
+from holdfast._core import names, operators, renewing, states
 from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.entered import Entered
 from holdfast._core.policy import Policy
@@ -217,23 +217,24 @@ class AsyncClient(BaseClient):
 
     async def inspect(self, name: str) -> LockState:
         """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""
-        return await self._open().inspect(names.validate(name))
+        return await operators.inspect(self._open(), names.validate(name))
 
     async def locks(self, prefix: str = "") -> AsyncIterator[LockState]:
         """The locks held at present whose names start with ``prefix``, lazily."""
-        async for state in self._open().locks(prefix):
+        async for state in operators.locks(self._open(), prefix):
             yield state
 
     async def break_(self, name: str) -> bool:
         """Take ``name`` from whoever holds it; the holder is told ``'broken'``, and its token is fenced off.
 
         True if somebody held it. The holder's code is not stopped: use it on holders known to be gone, or fenced.
+        Raises OutcomeUnknown if no answer came: asked again, it would break the next holder's lock too.
         """
-        return await self._open().break_(names.validate(name))
+        return await operators.break_(self._open(), names.validate(name))
 
     async def ping(self) -> None:
         """Readiness probe: raises EngineUnavailable or EngineRefused if the engine cannot serve."""
-        await self._open().ping()
+        await operators.ping(self._open())
 
     async def close(self) -> None:
         """Release everything that is held, within a second. Later use raises UsageError. Idempotent."""

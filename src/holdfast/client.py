@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
-from holdfast._core import lifecycle, names
+from holdfast._core import lifecycle, names, operators
 from holdfast._core.core import Core
 from holdfast._core.entered import Entered
 from holdfast._core.policy import Policy
@@ -171,11 +171,11 @@ class Client(BaseClient):
 
     def inspect(self, name: str) -> LockState:
         """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""
-        return run(self._open().inspect(names.validate(name)))
+        return run(operators.inspect(self._open(), names.validate(name)))
 
     def locks(self, prefix: str = "") -> Iterator[LockState]:
         """The locks held at present whose names start with ``prefix``, lazily."""
-        found = self._open().locks(prefix)
+        found = operators.locks(self._open(), prefix)
         while (state := run(anext(found, None))) is not None:
             yield state
 
@@ -183,12 +183,13 @@ class Client(BaseClient):
         """Take ``name`` from whoever holds it; the holder is told ``'broken'``, and its token is fenced off.
 
         True if somebody held it. The holder's code is not stopped: use it on holders known to be gone, or fenced.
+        Raises OutcomeUnknown if no answer came: asked again, it would break the next holder's lock too.
         """
-        return run(self._open().break_(names.validate(name)))
+        return run(operators.break_(self._open(), names.validate(name)))
 
     def ping(self) -> None:
         """Readiness probe: raises EngineUnavailable or EngineRefused if the engine cannot serve."""
-        run(self._open().ping())
+        run(operators.ping(self._open()))
 
     def close(self) -> None:
         """Release everything that is held, within a second. Later use raises UsageError. Idempotent."""

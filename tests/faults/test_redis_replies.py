@@ -174,6 +174,23 @@ def test_a_renewal_whose_answer_was_lost_is_repeated(
         assert lease.held
 
 
+def test_a_break_whose_answer_was_lost_is_never_repeated(
+    redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client
+) -> None:
+    with holdfast.connect(redis_server.url, ttl=1.0) as others:
+        victim = others.lock("broken").acquire()
+        proxy.on(script=scripts.BREAK).drop_reply_and_reset()
+        with pytest.raises(holdfast.OutcomeUnknown) as caught:
+            locks.break_("broken")
+        assert caught.value.operation == "break_"
+        assert len([words for words in proxy.seen if scripts.BREAK.sha.encode() in words]) == 1
+        assert victim.lost.wait(15)
+        with others.lock("broken", timeout=2) as following:
+            assert following.token > victim.token
+        with pytest.raises(holdfast.LockLost):
+            victim.release()
+
+
 # -- late duplicates -----------------------------------------------------------------------------------------------
 
 

@@ -6,16 +6,14 @@ aio.py) only translate. ``lock`` guards all bookkeeping of one client; it is nev
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import os
 import random
 import threading
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
-from typing import Any, Final, TypeVar
+from collections.abc import Coroutine, Hashable
+from typing import Any, Final
 
-from holdfast._core import backoff, names, states
+from holdfast._core import states
 from holdfast._core.acquisition import Acquisition
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle, Hold
@@ -24,12 +22,9 @@ from holdfast._core.policy import Policy
 from holdfast._core.releasing import release_at_engine
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Claim, Engine, LockState, RequestFailed
-from holdfast.errors import EngineUnavailable, LockLost, LossReason, UsageError
+from holdfast.engines.base import Claim, Engine
+from holdfast.errors import LockLost, LossReason, UsageError
 from holdfast.options import ClientOptions
-
-T = TypeVar("T")
-_log: Final = logging.getLogger("holdfast")
 
 CLOSE_WITHIN: Final = 1.0
 #: Who has waited for this part of a time counts as having waited for all of it.
@@ -304,50 +299,6 @@ class Core:
             scope.on_loss()
         for tell in listeners:
             self.front.dispatch(tell)
-
-    # -- for operators ---------------------------------------------------------------------------------------------
-
-    async def inspect(self, name: str) -> LockState:
-        key = names.qualify(self.options.namespace, name)
-        state = await self._ask(lambda timeout: self.session.inspect(key, timeout), name)
-        return dataclasses.replace(state, name=name)
-
-    async def locks(self, prefix: str) -> AsyncIterator[LockState]:
-        self.check_open()
-        start = names.qualify(self.options.namespace, prefix)
-        try:
-            async for key in self.session.names(start, self.options.request_timeout):
-                name = names.unqualify(self.options.namespace, key)
-                if name is not None and (state := await self.inspect(name)).holders:
-                    yield state
-        except RequestFailed as failure:
-            raise EngineUnavailable(f"{self.engine!r} could not be reached: {failure}") from failure
-
-    async def break_(self, name: str) -> bool:
-        key = names.qualify(self.options.namespace, name)
-        held = await self._ask(lambda timeout: self.session.break_(key, timeout), name)
-        _log.warning("lock %r was broken by force%s", name, "" if held else "; nobody held it")
-        return held
-
-    async def ping(self) -> None:
-        await self._ask(self.session.ping, None)
-
-    async def _ask(self, ask: Callable[[float], Awaitable[T]], name: str | None) -> T:
-        """An idempotent question, repeated until it is answered or the engine counts as unavailable."""
-        self.check_open()
-        since = self.front.now()
-        failures = 0
-        while True:
-            try:
-                return await ask(self.options.request_timeout)
-            except RequestFailed as failure:
-                failures += 1
-                if self.front.now() - since >= self.options.unavailable_after:
-                    raise EngineUnavailable(
-                        f"{self.engine!r} could not be reached for {self.options.unavailable_after:g} s: {failure}",
-                        name=name,
-                    ) from failure
-                await self.front.sleep_until(self.front.now() + backoff.pause(failures, random.random))
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,78 @@
+"""What people ask an engine: is it there, who holds what, take it away from him."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeVar
+
+from holdfast._core import backoff, names
+from holdfast._core.core import Core
+from holdfast.engines.base import LockState, RequestFailed
+from holdfast.errors import EngineUnavailable, OutcomeUnknown
+
+T = TypeVar("T")
+_log: Final = logging.getLogger("holdfast")
+
+
+async def inspect(core: Core, name: str) -> LockState:
+    key = names.qualify(core.options.namespace, name)
+    state = await _ask(core, lambda timeout: core.session.inspect(key, timeout), name)
+    return dataclasses.replace(state, name=name)
+
+
+async def locks(core: Core, prefix: str) -> AsyncIterator[LockState]:
+    core.check_open()
+    start = names.qualify(core.options.namespace, prefix)
+    try:
+        async for key in core.session.names(start, core.options.request_timeout):
+            name = names.unqualify(core.options.namespace, key)
+            if name is not None and (state := await inspect(core, name)).holders:
+                yield state
+    except RequestFailed as failure:
+        raise EngineUnavailable(f"{core.engine!r} could not be reached: {failure}") from failure
+
+
+async def break_(core: Core, name: str) -> bool:
+    key = names.qualify(core.options.namespace, name)
+
+    async def once(timeout: float) -> bool:
+        try:
+            return await core.session.break_(key, timeout)
+        except RequestFailed as failure:
+            if not failure.may_have_happened:
+                raise
+            # Asked again, it would take the lock from the next holder too.
+            raise OutcomeUnknown(
+                f"lock {name!r}: no answer came, so it is unknown whether it was broken; inspect() tells who holds it",
+                operation="break_",
+                name=name,
+            ) from failure
+
+    held = await _ask(core, once, name)
+    _log.warning("lock %r was broken by force%s", name, "" if held else "; nobody held it")
+    return held
+
+
+async def ping(core: Core) -> None:
+    await _ask(core, core.session.ping, None)
+
+
+async def _ask(core: Core, ask: Callable[[float], Awaitable[T]], name: str | None) -> T:
+    """A question that may be repeated, until it is answered or the engine counts as unavailable."""
+    core.check_open()
+    front, options = core.front, core.options
+    since = front.now()
+    failures = 0
+    while True:
+        try:
+            return await ask(options.request_timeout)
+        except RequestFailed as failure:
+            failures += 1
+            if front.now() - since >= options.unavailable_after:
+                raise EngineUnavailable(
+                    f"{core.engine!r} could not be reached for {options.unavailable_after:g} s: {failure}", name=name
+                ) from failure
+            await front.sleep_until(front.now() + backoff.pause(failures, random.random))
