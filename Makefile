@@ -34,7 +34,7 @@ lint: $(DONE)/dev ## ruff: rules and format
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 
-types: $(DONE)/dev ## mypy, strict
+types: setup ## mypy, strict
 	$(CLEAN_PATH) $(BIN)/mypy $(filter-out tools examples,$(CODE))
 
 check: lint types test ## lint, types and test

@@ -11,7 +11,7 @@ from holdfast._core import names, operators, renewing, states
 from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.entered import Entered
 from holdfast._core.policy import Policy
-from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.asyncio import AsyncioRuntime, running_task
 from holdfast.client import _DEFAULT, BaseClient, find_target
 from holdfast.engines.base import LockState
 from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
@@ -128,7 +128,7 @@ class AsyncLease(BaseLease):
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    ) -> None:
         body = self._bodies.pop()
         with self._hold.core.lock:
             self._hold.scopes = tuple(scope for scope in self._hold.scopes if scope is not body)
@@ -144,7 +144,6 @@ class AsyncLease(BaseLease):
             self._annotate(error)
             if not isinstance(failure, LockLost):
                 error.add_note(str(failure))
-        return False
 
 
 class AsyncLock(NotPortable):
@@ -178,12 +177,12 @@ class AsyncLock(NotPortable):
 
     async def __aenter__(self) -> AsyncLease:
         lease = await (await self.acquire(timeout=self._policy.timeout)).__aenter__()
-        return self._entered.push(self._client._open().front.caller(), lease)
+        return self._entered.push(running_task(), lease)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        return await self._entered.pop(self._client._caller()).__aexit__(kind, error, traceback)
+    ) -> None:
+        await self._entered.pop(running_task()).__aexit__(kind, error, traceback)
 
     def __repr__(self) -> str:
         return f"<AsyncLock {self.name!r} of {self._client!r}>"
@@ -273,9 +272,6 @@ class AsyncClient(BaseClient):
         if not loop.is_closed():
             raise UsageError("this client belongs to another event loop that is still open: connect() once per loop")
         return False
-
-    def _caller(self) -> Any:
-        return AsyncioRuntime().caller()
 
     async def __aenter__(self) -> Self:
         return self

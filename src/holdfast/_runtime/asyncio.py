@@ -88,6 +88,15 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) 
         _log.debug("the event loop was closed before it could be told")
 
 
+def running_task() -> Hashable:
+    """The running task, weakly: it keeps its result, often a Lease, and one kept alive by us would never be garbage.
+
+    Weak references to live objects are equal when the objects are; to ended ones, only when identical.
+    """
+    task = asyncio.current_task()
+    return None if task is None else weakref.ref(task)
+
+
 class AsyncioRuntime:
     """One event loop, seen from inside it."""
 
@@ -99,10 +108,7 @@ class AsyncioRuntime:
     now = staticmethod(clock.now)
 
     def caller(self) -> Hashable:
-        # Weak: a task keeps its result, often a Lease, and a Lease kept alive here would never be garbage.
-        # Weak references to live objects are equal when the objects are; to ended ones, only when identical.
-        task = asyncio.current_task(self.loop)
-        return self if task is None else weakref.ref(task)
+        return running_task()
 
     def description(self) -> bytes:
         return self._description
