@@ -128,6 +128,8 @@ class Watchdog:
                     return
         finally:
             await self._session.close()
+            if self._core.orphaned:  # nobody is left who could close the callers' side
+                self._core.front.spawn(self._core.session.close, "holdfast-close")
             self._bell.close()
             self.stopped.set()
 

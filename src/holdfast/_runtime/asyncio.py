@@ -139,7 +139,7 @@ class AsyncioRuntime:
                 self.loop.remove_reader(fileno)
 
     def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        self._keep(self.loop.create_task(main(), name=name))
+        _call_soon(self.loop, lambda: self._keep(self.loop.create_task(main(), name=name)))
 
     def dispatch(self, callback: Callable[[], Any]) -> None:
         _call_soon(self.loop, lambda: self._run(callback))

@@ -61,7 +61,7 @@ class Runtime(Protocol):
         """Wait until one of the descriptors can be read: True; False at ``until``. Not on the simulated runtime."""
 
     def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Run ``main()`` in the background: a daemon thread, a task, a simulated task."""
+        """Run ``main()`` in the background: a daemon thread, a task, a simulated task. Safe from any thread."""
 
     def dispatch(self, callback: Callable[[], Any]) -> None:
         """Run a user's callback soon, where it can delay nobody else; log what it raises. Safe from any thread."""
