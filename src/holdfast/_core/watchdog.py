@@ -35,6 +35,7 @@ _AHEAD: Final = 30
 #: A hold that no Lease has taken over after this part of its ttl never will be.
 _TIME_TO_TAKE: Final = 4
 _ONLY_ASK: Final = 0.001
+_AFTER_A_BUG: Final = 0.05
 _NOW: Final = float("-inf")
 _NEVER: Final = float("inf")
 
@@ -117,15 +118,15 @@ class Watchdog:
                 return  # Ctrl-C struck when the first thread had begun but nobody knew yet
             self._running = self.started = True
         try:
-            while True:
-                suspects = await self._session.doze(self._plan_sleep(), self._bell)
-                self._bell.clear()
+            while not self._may_end():
                 try:
+                    suspects = await self._session.doze(self._plan_sleep(), self._bell)
+                    self._bell.clear()
                     await self._round(suspects)
                 except Exception:
+                    # A watchdog that dies in silence loses every lock of the process.
                     _log.exception("the watchdog met a bug in holdfast; it goes on")
-                if self._may_end():
-                    return
+                    await self._runtime.sleep_until(self._runtime.now() + _AFTER_A_BUG)
         finally:
             await self._session.close()
             if self._core.orphaned:  # nobody is left who could close the callers' side
@@ -152,7 +153,9 @@ class Watchdog:
 
     def _may_end(self) -> bool:
         with self._core.lock:
-            return self.stopping or (self._core.orphaned and not (self._errands or self._abandoned or self._core.live))
+            if self._errands:
+                return False  # also when stopping: each is tried once more
+            return self.stopping or (self._core.orphaned and not (self._abandoned or self._core.live))
 
     async def _round(self, suspects: Suspects) -> None:
         while self._abandoned:

@@ -1,0 +1,66 @@
+"""The watchdog outlives whatever goes wrong in it: if it died, every lock of the process would be lost in silence."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.engines.base import Claim, RequestFailed
+
+
+class Failing:
+    """A session some of whose calls fail as no session should."""
+
+    def __init__(self, session: Any, method: str, times: int) -> None:
+        self._session = session
+        self._method = method
+        self.left = times
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._method and self.left > 0:
+            self.left -= 1
+            raise ZeroDivisionError("a bug")
+        return getattr(self._session, name)
+
+
+@pytest.mark.parametrize("method", ["doze", "renew"])
+def test_a_bug_in_one_round_does_not_stop_the_next(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=0.6) as locks:
+        locks.ping()
+        core = locks._opened
+        assert core is not None
+        failing: Any = Failing(core.watchdog._session, method, times=2)
+        core.watchdog._session = failing
+        with caplog.at_level(logging.ERROR, "holdfast.watchdog"), locks.lock("a") as lease:
+            assert not lease.lost.wait(1.5)
+            assert failing.left == 0
+    assert "goes on" in caplog.text
+
+
+def test_an_errand_in_a_black_hole_does_not_cost_those_who_hold() -> None:
+    """Found by simulation: five withdrawals that got no answer stood before the renewals of healthy locks."""
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=0.6, request_timeout=0.2) as locks:
+        lease = locks.lock("held").acquire()
+        core = locks._opened
+        assert core is not None
+        session: Any = core.watchdog._session
+        runtime = core.watchdog._runtime
+
+        class Hole:
+            async def withdraw(self, claim: Any, timeout: float) -> Any:
+                await runtime.sleep_until(runtime.now() + timeout)
+                raise RequestFailed("no answer", may_have_happened=True)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(session, name)
+
+        hole: Any = Hole()
+        core.watchdog._session = hole
+        for number in range(10):
+            core.withdraw(Claim(f"other-{number}", "client:1", 5.0))
+        assert not lease.lost.wait(2.0)
+        lease.release()
