@@ -113,8 +113,8 @@ class HandOverCases:
                 over = True
 
         await asyncio.gather(be_alone(), *map(hammer, actors[:8]))
-        # The share is what is promised. A single wait also counts the grants before the lone one was in line at all, and
-        # on a busy machine that is the scheduler's doing.
+        # The share is what is promised. A single wait also counts the grants before the lone one was in line at all,
+        # and on a busy machine that is the scheduler's doing.
         assert sum(passed_by) <= 31 * len(passed_by), f"less than one grant in 32 for the lone one: {passed_by}"
 
     @case
