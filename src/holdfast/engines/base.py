@@ -140,11 +140,12 @@ class Contender(Protocol):
         """
 
     async def leave(self) -> None:
-        """Give up the place (granted, or timed out). Best effort, bounded by the request timeout, never raises
-        RequestFailed: what cannot be removed has a TTL."""
+        """Give up the place, after a time-out. Best effort, bounded by the request timeout, never raises RequestFailed:
+        what cannot be removed has a TTL."""
 
     def abandon(self) -> None:
-        """Drop local resources without I/O, after a cancellation; ``Session.withdraw`` removes the place."""
+        """Drop local resources without I/O. After a grant ``Session.acquire`` has removed the place; after a
+        cancellation ``Session.withdraw`` does."""
 
 
 class Session(Protocol):
