@@ -98,7 +98,7 @@ def test_a_patient_waiter_is_not_turned_away_with_an_impatient_one_ahead(
                 got.append(lease.token)
 
         thread = threading.Thread(target=patient)
-        threading.Timer(0.1, thread.start).start()
+        threading.Timer(0.01, thread.start).start()
         with pytest.raises(holdfast.EngineUnavailable):
             locks.lock("a").acquire(timeout=0.4)
         server.resume()
