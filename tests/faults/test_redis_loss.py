@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -137,6 +138,38 @@ def test_a_restarted_empty_server_is_told_and_nothing_is_re_created(start_redis:
         assert not server.client().exists("restart"), "a renewal never re-creates"
         with locks.lock("restart").acquire(timeout=5) as again:
             assert again.token > lease.token
+
+
+def test_waiters_go_on_over_a_restart(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    got: list[int] = []
+
+    async def wait_async() -> None:
+        others = holdfast.aio.connect(server.url, unavailable_after=15)
+        async with others, others.lock("restart", timeout=20) as lease:
+            got.append(lease.token)
+
+    def wait() -> None:
+        with holdfast.connect(server.url, unavailable_after=15) as others, others.lock("restart", timeout=20) as lease:
+            got.append(lease.token)
+
+    with holdfast.connect(server.url, ttl=9) as locks:
+        lease = locks.lock("restart").acquire()
+        threads = [threading.Thread(target=wait), threading.Thread(target=lambda: asyncio.run(wait_async()))]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: locks.inspect("restart").waiters == 2)
+        server.kill()
+        server.restart()
+        start = time.monotonic()
+        for thread in threads:
+            thread.join(15)
+        assert time.monotonic() - start < 5.0, "long before the old lease would have run out"
+        assert len(got) == 2
+        assert min(got) > lease.token
+        assert lease.lost.wait(15)
+        with pytest.raises(holdfast.LockLost):
+            lease.release()
 
 
 def test_client_kill_of_every_connection_keeps_the_lock(redis_server: RedisServer, locks: holdfast.Client) -> None:
