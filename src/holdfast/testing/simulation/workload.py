@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import weakref
 from collections.abc import Iterator, Sequence
@@ -85,7 +86,9 @@ class User:
             await self._release(lease)
         else:
             self._note("forget", lease.belief)
-            self._shared.beliefs.releases(lease.belief)  # and it is garbage
+            self._shared.beliefs.releases(lease.belief)
+            del lease
+            gc.collect()  # an exception on the way may have left a cycle of our own frames around it
 
     # -- acquiring -----------------------------------------------------------------------------------------------------
 
