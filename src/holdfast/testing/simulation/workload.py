@@ -87,8 +87,10 @@ class User:
         else:
             self._note("forget", lease.belief)
             self._shared.beliefs.releases(lease.belief)
+            forgotten = weakref.ref(lease)
             del lease
-            gc.collect()  # an exception on the way may have left a cycle of our own frames around it
+            if forgotten() is not None:
+                gc.collect()  # an exception on the way may have left a cycle of our own frames around it
 
     # -- acquiring -----------------------------------------------------------------------------------------------------
 
