@@ -134,13 +134,18 @@ class AsyncLease(BaseLease):
             self._hold.scopes = tuple(scope for scope in self._hold.scopes if scope is not body)
         late = await body.leave(error)
         ours = body.cancelled and body.absorbed()
+        failure: LockError | None = None
         try:
             await self.release()
-        except LockError as failure:
-            if late is not None and not ours:
-                raise late from None
-            if error is None or (ours and isinstance(error, asyncio.CancelledError)):
-                raise failure from None
+        except LockError as raised:
+            failure = raised
+        if late is not None and not ours:
+            raise late  # somebody else's cancellation, which struck while we were leaving
+        if ours and failure is None:
+            failure = self._loss()  # this handle was released in the body, but its hold was lost before the end of it
+        if failure is not None and (error is None or (ours and isinstance(error, asyncio.CancelledError))):
+            raise failure from None
+        if failure is not None and error is not None:
             self._annotate(error)
             if not isinstance(failure, LockLost):
                 error.add_note(str(failure))
