@@ -34,18 +34,18 @@ _servers: Final = pytest.StashKey[list[RedisServer]]()
 
 
 @pytest.fixture(scope="session")
-def redis_server(pytestconfig: pytest.Config) -> Iterator[RedisServer]:
-    """The session's Redis, empty at the start of each test. Tests that stop or freeze a server use ``start_redis``."""
+def _running_redis(pytestconfig: pytest.Config) -> Iterator[RedisServer]:
     with RedisServer() as server:
         pytestconfig.stash[_servers].append(server)
         yield server
         pytestconfig.stash[_servers].remove(server)
 
 
-@pytest.fixture(autouse=True)
-def _empty_redis(request: pytest.FixtureRequest) -> None:
-    if "redis_server" in request.fixturenames:
-        request.getfixturevalue("redis_server").flush()
+@pytest.fixture
+def redis_server(_running_redis: RedisServer) -> RedisServer:
+    """The session's Redis, empty at the start of each test. Tests that stop or freeze a server use ``start_redis``."""
+    _running_redis.flush()
+    return _running_redis
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def snapshot() -> tuple[int, int]:
 @pytest.mark.timeout(120)
 def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
     outside = snapshot()
-    with holdfast.connect(url, ttl=5.0) as locks, holdfast.connect(url) as others:
+    with holdfast.connect(url, ttl=5.0) as locks, holdfast.connect(url, ttl=300.0) as others:
         names = [f"cycle-{number}" for number in range(50)]
         blocker = others.lock("busy").acquire()
         for name in names:
@@ -79,7 +79,7 @@ def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
 @pytest.mark.needs_redis
 @pytest.mark.timeout(120)
 async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
-    async with holdfast.aio.connect(url, ttl=5.0) as locks, holdfast.aio.connect(url) as others:
+    async with holdfast.aio.connect(url, ttl=5.0) as locks, holdfast.aio.connect(url, ttl=300.0) as others:
         blocker = await others.lock("busy").acquire()
         await asyncio.gather(*(pairs(locks, number, 2) for number in range(50)))
         assert await locks.lock("busy").try_acquire(timeout=0.001) is None
