@@ -71,7 +71,7 @@ class Watchdog:
 
     def watch(self, grant: Grant, confirmed: float) -> None:
         """Look after a grant that was confirmed by a request sent at ``confirmed``."""
-        due = confirmed + grant.ttl / lease_time.RENEWALS_PER_TTL
+        due = lease_time.renew_at(confirmed, grant.ttl)
         hold = grant.hold
         if hold is not None and hold.ends is not None and hold.ends < due:
             due = hold.ends
