@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, NamedTuple
 
-from holdfast._core import names, parameters, urls
+from holdfast._core import driver_clients, engine_options, names, parameters, urls
 from holdfast._core.durations import Duration, check_timeout, check_ttl, parse_duration
+from holdfast._core.policy import check_replicas
+from holdfast._core.sentinel_target import SentinelTarget
 from holdfast.errors import UsageError
 
 __all__ = [
@@ -25,7 +27,7 @@ __all__ = [
     "parse_target",
 ]
 
-EngineName = Literal["redis", "sqlite", "memory"]
+EngineName = Literal["redis", "sentinel", "cluster", "redlock", "sqlite", "memory"]
 
 #: Long enough that a counter outlives any pause between two holders; short enough that dead names go away.
 DEFAULT_TOKEN_TTL: Final = 30 * 86400.0
@@ -58,10 +60,7 @@ class ClientOptions:
             if seconds == 0:
                 raise ValueError(f"{name} is 0: no engine can answer in no time")
             object.__setattr__(self, name, seconds)
-        if isinstance(self.replicas, bool) or not isinstance(self.replicas, int):
-            raise TypeError(f"replicas is a {type(self.replicas).__name__}: give a number of replicas")
-        if self.replicas < 0:
-            raise ValueError(f"replicas is negative: {self.replicas}")
+        check_replicas(self.replicas)
         if self.token_ttl is not None:
             token_ttl = parse_duration(self.token_ttl, what="token_ttl")
             if token_ttl < ttl:
@@ -74,7 +73,7 @@ assert {field.name for field in fields(ClientOptions)} == parameters.OWN
 
 
 class Target(NamedTuple):
-    """What to connect to. ``target`` is for the engine named: a URL or client, a path, a store's name."""
+    """What to connect to. ``target`` is for the engine named: a URL, several, a client, a path, a store's name."""
 
     engine: EngineName
     target: Any
@@ -82,10 +81,17 @@ class Target(NamedTuple):
     engine_options: dict[str, Any]
 
     def __repr__(self) -> str:
-        shown = urls.redact(self.target) if isinstance(self.target, str) and self.engine == "redis" else self.target
-        if not isinstance(shown, str | None):
-            shown = f"<{type(shown).__module__}.{type(shown).__qualname__}>"  # its own repr may show a password
-        return f"Target({self.engine}, {shown!r}, {self.options!r}, {sorted(self.engine_options)})"
+        return f"Target({self.engine}, {self._shown()}, {self.options!r}, {sorted(self.engine_options)})"
+
+    def _shown(self) -> str:
+        target = self.target
+        if self.engine in ("sqlite", "memory") or isinstance(target, SentinelTarget):
+            return repr(target)
+        if isinstance(target, str):
+            return repr(urls.redact(target))
+        if isinstance(target, tuple):
+            return repr([urls.redact(url) for url in target])
+        return f"<{type(target).__module__}.{type(target).__qualname__}>"  # its own repr may show a password
 
 
 def option_from_text(name: str, text: str, *, where: str) -> Any:
@@ -126,18 +132,15 @@ def parse_target(url_or_client: Any, keywords: Mapping[str, Any]) -> Target:
             if name in own and _normal(name, own[name]) != value:
                 raise UsageError(f"{name} is given as a keyword and, differently, in the URL; remove one of them")
             own.setdefault(name, value)
-        engine, target, scheme = parsed.engine, parsed.target, parsed.scheme
-        engine_options = _engine_options(engine, scheme, others, parsed.given)
+        engine, target = parsed.engine, parsed.target
+        options = engine_options.beside_url(engine, parsed.scheme, others, parsed.given)
     elif url_or_client is None:
         engine, target = "sqlite", None
-        engine_options = _engine_options(engine, "sqlite", others, {})
+        options = engine_options.beside_url(engine, "sqlite", others, {})
     else:
-        _check_redis_client(url_or_client)
-        engine, target, engine_options = "redis", url_or_client, {}
-        if others:
-            listed = ", ".join(sorted(others))
-            raise UsageError(f"connection settings come from the client object; set these on it: {listed}")
-    return Target(engine, target, ClientOptions(**own), engine_options)  # type: ignore[arg-type]
+        engine, target = driver_clients.engine_of(url_or_client), url_or_client
+        options = engine_options.beside_client(engine, others)
+    return Target(engine, target, ClientOptions(**own), options)  # type: ignore[arg-type]
 
 
 def _normal(name: str, value: Any) -> Any:
@@ -145,42 +148,3 @@ def _normal(name: str, value: Any) -> Any:
     if name in ("namespace", "renew", "replicas") or value is None:
         return value
     return parse_duration(value, what=name)
-
-
-def _engine_options(engine: str, scheme: str, others: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
-    """The driver's keywords, checked by name and against what the URL says already."""
-    redis = parameters.REDIS_URL | parameters.REDIS_OBJECTS | parameters.REDIS_WITHOUT_EFFECT
-    known = redis if engine == "redis" else frozenset[str]()
-    for name in others:
-        if name not in known:
-            raise UsageError(parameters.unknown("option", name, parameters.OWN | known))
-    used = {name: value for name, value in others.items() if name not in parameters.REDIS_WITHOUT_EFFECT}
-    for name in used.keys() & given.keys():
-        text, value = given[name], used[name]
-        if str(value) != text and (name in parameters.SECRET or str(value).lower() != text.lower()):
-            raise UsageError(f"{name} is given as a keyword and, differently, in the URL; remove one of them")
-    every = used.keys() | given.keys()
-    if "credential_provider" in every and every & {"username", "password"}:
-        raise UsageError("give either credential_provider or username and password, not both")
-    if scheme != "rediss" and (tls := sorted(name for name in every if name.startswith("ssl_"))):
-        raise UsageError(f"{tls[0]} is a setting of TLS, and {scheme}:// does not use it; write rediss://")
-    if scheme == "unix" and (tcp := sorted(every & parameters.REDIS_TCP_ONLY)):
-        raise UsageError(f"{tcp[0]} is a setting of TCP, and unix:// does not use it")
-    return used
-
-
-def _check_redis_client(client: object) -> None:
-    """Accept a client of redis-py, by the modules of its classes: the driver is not imported to find out."""
-    kind = type(client)
-    shown = f"{kind.__module__}.{kind.__qualname__}"
-    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    if "fakeredis" in packages:
-        # It is a redis.Redis to Python; our own connections from its settings would go to a real localhost.
-        raise UsageError(f"{shown} has no server behind it; for tests use holdfast.connect('memory:')")
-    if "redis" in packages and kind.__name__ == "RedisCluster":
-        raise UsageError("Redis Cluster is not yet available in this version of holdfast")
-    pool = getattr(client, "connection_pool", None)
-    if "redis" not in packages or pool is None:
-        raise UsageError(f"{shown} is neither a URL nor a client of redis-py; give a URL such as redis://host:6379/0")
-    if any(base.__name__ == "SentinelConnectionPool" for base in type(pool).__mro__):
-        raise UsageError("Redis Sentinel is not yet available in this version of holdfast")

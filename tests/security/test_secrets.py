@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.options import parse_target
 from tests.servers.redis import RedisServer
 
 SECRET = "s3cr3t-p4ss"
@@ -50,7 +51,13 @@ def test_no_secret_is_shown_whatever_goes_wrong(
         f"redsi://:{SECRET}@h",
         f"redis://user:{SECRET}@h:notaport",
         f"redis://:{SECRET}@127.0.0.1:1/x/y?db=z",
-        f"redlock://:{SECRET}@h1,h2,h3",
+        f"redlock://:{SECRET}@h1,h2,h1",
+        f"redlock://:{SECRET}@h1,:{SECRET}@h2",
+        f"redis+cluster://:{SECRET}@h1,h2/1",
+        f"redis+cluster://:{SECRET}/1@h1,h2",
+        f"redis+sentinel://:{SECRET}@h1,h2",
+        f"redis+sentinel://h1,h2/m/x?sentinel_password={SECRET}",
+        f"zookeeper://:{SECRET}@h1,h2",
     ):
         shown += failing(lambda url=url: holdfast.connect(url).ping())  # type: ignore[misc]
     with holdfast.connect(f"redis://:{SECRET}x@127.0.0.1:{server.restart().port}") as locks:
@@ -66,3 +73,23 @@ def test_a_password_given_as_a_keyword_is_not_shown_either(start_redis: Callable
         locks.ping()
         assert SECRET not in repr(locks) + repr(vars(locks))
     assert SECRET not in failing(lambda: holdfast.connect(url, password=SECRET, nonsense=1))
+
+
+@pytest.mark.parametrize("scheme, path", [("redis+sentinel", "/m"), ("redis+cluster", ""), ("redlock", "")])
+def test_a_password_for_several_servers_is_not_shown_either(
+    start_redis: Callable[..., RedisServer], scheme: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One server refuses the password, two are not there; then none is."""
+    caplog.set_level(logging.DEBUG)
+    server = start_redis(password="another")
+    url = f"{scheme}://joe:{SECRET}@127.0.0.1:{server.port},127.0.0.1:1,127.0.0.1:2{path}"
+    secrets = {"sentinel_password": SECRET} if scheme == "redis+sentinel" else {}
+    target = parse_target(url, secrets)
+    shown = repr(target) + f"{target}"
+    with holdfast.connect(url, unavailable_after=0.3, **secrets) as locks:
+        shown += repr(locks) + repr(vars(locks)) + repr(locks.lock("a")) + repr(locks.guarantees)
+        shown += failing(locks.ping) + failing(lambda: locks.lock("a").acquire(timeout=1))
+        server.kill()
+        shown += failing(locks.ping) + failing(lambda: locks.lock("a").acquire(timeout=1))
+    assert SECRET not in shown
+    assert SECRET not in caplog.text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 #: Our own keywords: those of ``connect``, of a URL's query, of HOLDFAST_* and of the settings file.
@@ -44,8 +44,18 @@ REDIS_WITHOUT_EFFECT: Final = frozenset(
 #: Not known to a connection over a unix socket.
 REDIS_TCP_ONLY: Final = frozenset({"socket_keepalive", "socket_keepalive_options", "socket_type"})
 
+#: Engine → what it takes beside the driver's settings, in the URL and as keywords: for the engine itself, not for its
+#: connections.
+EXTRA: Final[Mapping[str, frozenset[str]]] = {
+    "sentinel": frozenset({"sentinel_username", "sentinel_password"}),
+    "cluster": frozenset({"sharded_pubsub"}),
+}
+
+#: How releases are published on a cluster: as Redisson chooses, by SPUBLISH, by PUBLISH, or by both.
+SHARDED_PUBSUB: Final = ("auto", "on", "off", "both")
+
 #: Names never shown with their values, nor compared in an error.
-SECRET: Final = frozenset({"password", "ssl_password", "credential_provider"})
+SECRET: Final = frozenset({"password", "sentinel_password", "ssl_password", "credential_provider"})
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
@@ -62,6 +72,9 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """
     if not _IDENTIFIER.fullmatch(name):
         return f"a {kind} has no valid name; '?', '#', '/' and '@' in user info must be percent-encoded"
+    for engine, names in EXTRA.items():
+        if name in names:
+            return f"{kind} {name!r} is for redis+{engine}:// only"
     guess = nearest(name, known)
     hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(sorted(known))}"
     return f"unknown {kind} {name!r}; {hint}"

@@ -11,10 +11,15 @@ from holdfast.errors import UsageError
 from holdfast.options import Target
 
 _MODULES: Final[Mapping[str, str]] = {
+    "cluster": "holdfast.engines.redis.cluster",
     "memory": "holdfast.engines.memory",
     "redis": "holdfast.engines.redis.engine",
+    "redlock": "holdfast.engines.redis.redlock",
+    "sentinel": "holdfast.engines.redis.sentinel",
     "sqlite": "holdfast.engines.sqlite.engine",
 }
+#: The engines that can have a grant acknowledged by replicas.
+_REPLICATED: Final = frozenset({"redis", "sentinel", "cluster", "redlock"})
 _DRIVERS: Final[Mapping[str, str]] = {"redis": "redis", "hiredis": "redis"}
 
 
@@ -27,4 +32,7 @@ def make_engine(target: Target) -> Engine:
         if extra is None:
             raise
         raise UsageError(f"the {target.engine} engine needs its driver: pip install 'holdfast[{extra}]'") from missing
-    return factory(target.target, {**target.engine_options, "token_ttl": target.options.token_ttl})
+    options = {**target.engine_options, "token_ttl": target.options.token_ttl}
+    if target.engine in _REPLICATED:
+        options["replicas"] = target.options.replicas
+    return factory(target.target, options)
