@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from holdfast._core import lifecycle, names, operators
 from holdfast._core.core import Core
 from holdfast._core.entered import Entered
-from holdfast._core.policy import Policy
+from holdfast._core.policy import Policy, check_replicas
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Engine, Guarantees, LockState
@@ -62,6 +62,8 @@ class BaseClient(NotPortable):
 
     def _policy(self, name: str, require: Collection[str], settings: dict[str, Any]) -> Policy:
         self._require(require)
+        if settings["fair"] and not self._engine.guarantees.fair:
+            raise UsageError(f"{self._engine!r} keeps no order among its waiters: leave fair at False", name=name)
         key = names.qualify(self._options.namespace, names.validate(name))
         self._engine.validate_name(key)
         return Policy(
@@ -79,11 +81,11 @@ class BaseClient(NotPortable):
         )
 
     def _replicas(self, given: int) -> int:
-        replicas = self._options.replicas if given is _DEFAULT else given
-        if replicas:
+        replicas: int = self._options.replicas if given is _DEFAULT else check_replicas(given)
+        if replicas and not self._engine.replicates:
             # Ignoring it would promise an acknowledgement that nobody waits for.
-            raise UsageError(f"{self._engine!r} cannot wait for replicas in this version: leave replicas at 0")
-        return 0
+            raise UsageError(f"{self._engine!r} has no replicas to wait for: leave replicas at 0")
+        return replicas
 
     def _require(self, required: Collection[str]) -> None:
         for promise in {required} if isinstance(required, str) else required:
@@ -163,8 +165,8 @@ class Client(BaseClient):
         """A lock by this name. No I/O.
 
         ``ttl``: how long the lease lives without renewal. ``timeout``: how long ``with`` waits. ``fair``: strictly
-        first come, first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the engine
-        must give.
+        first come, first served. ``max_hold``: stop renewing after this long. ``replicas``: how many replicas must
+        acknowledge the acquire and each renewal. ``require``: guarantees that the engine must give.
         """
         given = {key: value for key, value in locals().items() if key not in ("self", "name", "require")}
         return Lock(self, self._policy(name, require, given))

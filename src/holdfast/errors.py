@@ -119,3 +119,12 @@ class QuorumLost(EngineUnavailable):
     def __init__(self, message: str, *, name: str | None = None, errors: Mapping[str, BaseException]) -> None:
         super().__init__(message, name=name)
         self.errors = dict(errors)
+
+
+class QuorumLostOutcomeUnknown(UnavailableOutcomeUnknown, QuorumLost):
+    """Raised when a majority became unreachable *after* an acquire was sent: all of its bases are true."""
+
+    def __init__(self, message: str, *, operation: str, name: str, errors: Mapping[str, BaseException]) -> None:
+        LockError.__init__(self, message, name=name)
+        self.operation = operation
+        self.errors = dict(errors)

@@ -13,6 +13,7 @@ class PlainEngine(MemoryEngine):
     scheme = "plain"
     guarantees = dataclasses.replace(MemoryEngine.guarantees, fair=False)
     reserves_tokens = False
+    replicates = False
 
 
 def make_engine(url: str) -> PlainEngine:

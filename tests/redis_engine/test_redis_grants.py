@@ -8,10 +8,10 @@ import time
 import pytest
 
 from holdfast._runtime.blocking import run
-from holdfast.engines.base import Busy, Found, Granted
+from holdfast.engines.base import Busy, Found, Granted, RequestFailed
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
-from holdfast.errors import EngineRefused, UsageError
+from holdfast.errors import EngineRefused
 from tests.redis_engine.support import TIMEOUT, Other, both_colours, in_colour, make_claim
 from tests.servers.redis import RedisServer
 
@@ -235,10 +235,13 @@ async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSessio
 
 
 @both_colours
-async def test_replicas_are_refused_rather_than_ignored(session: RedisSession, server: RedisServer) -> None:
-    await token_of(session, make_claim("other"))
-    with pytest.raises(UsageError):
-        await session.acquire(make_claim("job", replicas=1), TIMEOUT)
+async def test_a_grant_that_no_replica_acknowledged_is_taken_back(session: RedisSession, server: RedisServer) -> None:
+    claim = make_claim("job", replicas=1)
+    with pytest.raises(RequestFailed, match="0 of 1 replicas") as failed:
+        await session.acquire(claim, TIMEOUT)
+    assert not failed.value.may_have_happened
+    assert not claim.unresolved
+    assert not claim.remains
     assert server.client().exists("job") == 0
 
 

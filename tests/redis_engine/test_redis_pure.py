@@ -105,8 +105,8 @@ def test_a_request_from_packed_parts_is_the_request() -> None:
     for name in ("job", "é{ü}", "x" * 512):
         of = keys.keys_of(name)
         for script, opening, closing in (
-            (ACQUIRE, of.acquire, Closing.of(30000, 1, b'{"host": "h"}', 2592000000, 0)),
-            (RELEASE, of.release, of.published),
+            (ACQUIRE, of.acquire, Closing.of(30000, 1, b'{"host": "h"}', 2592000000, 0, 0)),
+            (RELEASE, of.release, of.published("PUBLISH")),
         ):
             for owner in ("", "owner:1", "o" * 127, "o" * 128, "ö" * 300):
                 args = Arguments(owner, closing)
@@ -149,6 +149,7 @@ def test_an_acquire_request_says_what_the_claim_says() -> None:
             claim.description,
             b"60000",
             b"1" if claim.fair or claim.polite else b"0",
+            b"0",
         )
         for claim in claims
     ]

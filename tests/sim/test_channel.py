@@ -11,6 +11,7 @@ import pytest
 from holdfast._runtime.simulated import Process, SimulatedRuntime, Simulator
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
 from holdfast.engines.redis.channel import Script
+from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
 from holdfast.testing.simulation.channel import SimChannel
 from holdfast.testing.simulation.faults import FaultPlan, Faults
@@ -165,7 +166,7 @@ def test_the_guard_hears_of_what_it_read_and_of_nothing_else() -> None:
     bell = net.runtime.wakeup()
 
     async def main() -> None:
-        await net.channel.run_guarded(LOOK, ["mine"], [], ["mine"], 1.0)
+        await net.channel.run_guarded([Call(LOOK, ["mine"], [], ["mine"])], 0, 1.0)
         heard.extend([await net.channel.doze(net.runtime.now() + 5.0, bell) for _ in range(3)])
 
     def change(key: bytes) -> None:

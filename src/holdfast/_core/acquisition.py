@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from holdfast._core import backoff
+from holdfast._core import backoff, unavailable
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Hold
 from holdfast._core.local_queue import LocalWaiter, Turn
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Claim, Contender, Granted, RequestFailed
-from holdfast.errors import AcquireTimeout, EngineUnavailable, LockError, UnavailableOutcomeUnknown, UsageError
+from holdfast.errors import AcquireTimeout, EngineUnavailable, LockError, UsageError
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
@@ -170,7 +170,7 @@ class Acquisition:
             limit = min(limit, self._deadline if self._timeout else since + 2 * self._policy.request_timeout)
         now = front.now()
         if now >= limit:
-            raise self._unavailable(claim, now - since) from failure
+            raise self._unavailable(claim, now - since, failure) from failure
         self._failures += 1
         await front.sleep_until(min(limit, now + backoff.pause(self._failures, random.random)))
 
@@ -221,13 +221,16 @@ class Acquisition:
         waited = f"stayed busy for {timeout:g} s" if timeout else "is busy"
         return AcquireTimeout(f"lock {self._policy.name!r} {waited}", name=self._policy.name, timeout=timeout)
 
-    def _unavailable(self, claim: Claim, seconds: float) -> EngineUnavailable:
+    def _unavailable(self, claim: Claim, seconds: float, failure: RequestFailed) -> EngineUnavailable:
         name, engine = self._policy.name, self._core.engine
         if claim.unresolved:
-            return UnavailableOutcomeUnknown(
+            return unavailable.outcome_unknown(
                 f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the acquire was sent; it may "
                 "have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
+                failure,
                 operation="acquire",
                 name=name,
             )
-        return EngineUnavailable(f"lock {name!r}: {engine!r} could not be reached for {seconds:.1f} s", name=name)
+        return unavailable.error(
+            f"lock {name!r}: {engine!r} could not serve for {seconds:.1f} s: {failure}", failure, name=name
+        )

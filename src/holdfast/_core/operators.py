@@ -8,10 +8,10 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeVar
 
-from holdfast._core import backoff, names
+from holdfast._core import backoff, names, unavailable
 from holdfast._core.core import Core
 from holdfast.engines.base import LockState, RequestFailed
-from holdfast.errors import EngineUnavailable, OutcomeUnknown
+from holdfast.errors import OutcomeUnknown
 
 T = TypeVar("T")
 _log: Final = logging.getLogger("holdfast")
@@ -32,7 +32,7 @@ async def locks(core: Core, prefix: str) -> AsyncIterator[LockState]:
             if name is not None and (state := await inspect(core, name)).holders:
                 yield state
     except RequestFailed as failure:
-        raise EngineUnavailable(f"{core.engine!r} could not be reached: {failure}") from failure
+        raise unavailable.error(f"{core.engine!r} could not serve: {failure}", failure) from failure
 
 
 async def break_(core: Core, name: str) -> bool:
@@ -72,7 +72,9 @@ async def _ask(core: Core, ask: Callable[[float], Awaitable[T]], name: str | Non
         except RequestFailed as failure:
             failures += 1
             if front.now() - since >= options.unavailable_after:
-                raise EngineUnavailable(
-                    f"{core.engine!r} could not be reached for {options.unavailable_after:g} s: {failure}", name=name
+                raise unavailable.error(
+                    f"{core.engine!r} could not serve for {options.unavailable_after:g} s: {failure}",
+                    failure,
+                    name=name,
                 ) from failure
             await front.sleep_until(front.now() + backoff.pause(failures, random.random))

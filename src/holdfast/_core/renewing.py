@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from holdfast._core import backoff, lease_time
+from holdfast._core import backoff, lease_time, unavailable
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Found
-from holdfast.errors import EngineUnavailable, LockLost, LossReason
+from holdfast.errors import LockLost, LossReason
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
@@ -29,8 +29,9 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
             break
         failures += 1
         if front.now() - since >= core.options.unavailable_after:
-            raise EngineUnavailable(
-                f"lock {hold.policy.name!r} could not be renewed: {core.engine!r} could not be reached",
+            raise unavailable.error(
+                f"lock {hold.policy.name!r} could not be renewed: {core.engine!r} could not serve: {answer}",
+                answer,
                 name=hold.policy.name,
             ) from answer
         await front.sleep_until(front.now() + backoff.pause(failures, random.random))

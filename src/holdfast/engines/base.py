@@ -16,7 +16,7 @@ Three rules bind every engine:
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -70,7 +70,10 @@ class LockState:
 class Claim:
     """One attempt to hold one name. The engine writes ``owner`` where it writes who holds."""
 
-    __slots__ = ("description", "fair", "name", "owner", "polite", "replicas", "tokens", "ttl", "unresolved", "waiter")
+    __slots__ = (
+        "description", "fair", "name", "owner", "polite", "remains", "replicas", "token", "tokens", "ttl",
+        "unresolved", "waiter",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -89,10 +92,24 @@ class Claim:
         self.tokens = tokens  #: size of the block of fencing tokens to reserve; a repeat sends the same
         self.fair = fair  #: only the head of the engine's queue may acquire
         self.polite = polite  #: this once, do not overtake anybody who waits in the engine's queue
-        self.replicas = replicas
+        self.replicas = replicas  #: how many must acknowledge the acquire and each renewal
         self.description = description  #: JSON object about the holder, shown by inspect (host, pid, thread, program)
         self.waiter: str | None = None  #: this claim's entry in the engine's queue; set by the engine's Contender
         self.unresolved = False  #: a transmission of this claim has an unknown fate: leave a tombstone
+        self.token: int | None = None  #: as granted; for engines that must tell it to a node which comes late
+        self.remains: tuple[str, ...] = ()  #: earlier owners that may still hold something somewhere: withdraw them too
+
+    def reissue(self, *, lingers: bool) -> None:
+        """Go on under a new owner, for an engine that has withdrawn the present one before it tries again.
+
+        The old one has left tombstones, and a late duplicate of its withdrawal must not hit what is granted later.
+        ``lingers``: not everything of it could be withdrawn.
+        """
+        if lingers:
+            self.remains += (self.owner,)
+            self.unresolved = True
+        client, _, number = self.owner.partition(":")
+        self.owner = f"{client}:{(int(number) + 1) % 2**63}"  # numbers are random and sparse: the next is nobody's
 
 
 class Granted(NamedTuple):
@@ -116,11 +133,15 @@ class Found(enum.Enum):
 
 
 class RequestFailed(Exception):
-    """A request got no usable answer. ``may_have_happened`` is False only if not one byte of it can have arrived."""
+    """A request got no usable answer. ``may_have_happened`` is False only if not one byte of it can have arrived.
 
-    def __init__(self, message: str, *, may_have_happened: bool) -> None:
+    ``errors``: of each node that failed, where a majority of several was needed.
+    """
+
+    def __init__(self, message: str, *, may_have_happened: bool, errors: Mapping[str, Exception] | None = None) -> None:
         super().__init__(message)
         self.may_have_happened = may_have_happened
+        self.errors = errors
 
 
 ALL_NAMES: Literal["*"] = "*"
@@ -196,6 +217,8 @@ class Engine(Protocol):
     guarantees: Guarantees
     #: Tokens may be reserved in blocks, so a hold can be handed on inside the process (RULES 5).
     reserves_tokens: bool
+    #: ``replicas=n`` can be asked for.
+    replicates: bool
 
     def validate_name(self, name: str) -> None:
         """Raise InvalidName for a name that this engine cannot speak."""

@@ -251,6 +251,7 @@ class MemoryEngine:
     scheme = "memory"
     guarantees = _GUARANTEES
     reserves_tokens = True
+    replicates = False
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from hiredis import ReplyError
 
@@ -13,16 +14,29 @@ from holdfast._runtime import clock
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import RequestFailed, Suspects
 from holdfast.engines.redis import pushes
-from holdfast.engines.redis.channel import Argument, Script
+from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
 from holdfast.engines.redis.handshake import open_transport
 from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.pipe import Pipe
-from holdfast.engines.redis.requests import call_by_digest, call_by_source, checked, is_unknown_script
+from holdfast.engines.redis.requests import (
+    Call,
+    around,
+    call_by_digest,
+    call_by_source,
+    checked,
+    is_demotion,
+    is_unknown_script,
+    unacknowledged,
+)
 from holdfast.engines.redis.settings import Settings
-from holdfast.engines.redis.watch import BaseWatch, Way
+from holdfast.engines.redis.watch import SUBSCRIPTIONS, BaseWatch, Way
+from holdfast.errors import EngineRefused
 
 #: The loop's clock stands still while the machine is suspended: look at the clock of belief this often.
 _SLICE: Final = 1.0
+#: Resting connections kept for those who wait for replicas.
+_APART_CAP: Final = 16
+_OPPOSITE: Final = {"SUBSCRIBE": "UNSUBSCRIBE", "SSUBSCRIBE": "SUNSUBSCRIBE"}
 
 
 class AsyncioChannel:
@@ -32,9 +46,12 @@ class AsyncioChannel:
         self._settings = settings
         self._pipe: Pipe | None = None
         self._connecting: asyncio.Task[Pipe] | None = None
+        self._apart: list[Pipe] = []  # connections for those who wait for replicas, at rest
+        self._all_apart: weakref.WeakSet[Pipe] = weakref.WeakSet()
         self._closed = False
         self._listeners: dict[bytes, set[AsyncioWatch]] = {}  # key or channel -> who waits for a word of it
         self.way: Way | None = None
+        self.publish: Publish = "PUBLISH"
 
     # -- the port --------------------------------------------------------------------------------------------------
 
@@ -48,21 +65,78 @@ class AsyncioChannel:
         if reply.__class__ is ReplyError:
             if is_unknown_script(reply):
                 reply = await pipe.send(call_by_source(script, keys, args), timeout)
-            return checked(reply)
+            return self.checked(reply)
         return reply
+
+    def post(self, packed: bytes, timeout: float) -> asyncio.Future[Any] | None:
+        """Send at once; None if there is no connection yet."""
+        pipe = self._pipe
+        return None if pipe is None or pipe.lost else pipe.send(packed, timeout)
+
+    def checked(self, reply: Any) -> Any:
+        """``reply``, or the exception that it means."""
+        if is_demotion(reply) and self._pipe is not None:
+            # No master any more: the next request shall find out where the master is now.
+            self._pipe.abort("the server is no master any more")
+        return checked(reply)
+
+    async def run_acknowledged(
+        self, call: Call, replicas: int, timeout: float, *, asking: bool = False
+    ) -> tuple[Any, int]:
+        # WAIT blocks its connection, and on the shared one everybody behind it: so a connection for this alone.
+        pipe = await (self._take_apart(timeout) if replicas else self.open(timeout))
+        replies = await self._converse(pipe, call.packed, replicas, timeout, asking=asking)
+        if is_unknown_script(replies[asking]):
+            replies = await self._converse(pipe, call.by_source(), replicas, timeout, asking=asking)
+        if replicas:
+            if is_demotion(replies[asking]) or len(self._apart) >= _APART_CAP:
+                pipe.abort("not needed any more")
+            else:
+                self._apart.append(pipe)
+        return self.checked(replies[asking]), checked(replies[-1]) if replicas else 0
+
+    async def _converse(self, pipe: Pipe, packed: bytes, replicas: int, timeout: float, *, asking: bool) -> list[Any]:
+        requests = around(packed, replicas, timeout, asking=asking)
+        try:
+            answer = await pipe.send(b"".join(requests), timeout, len(requests))
+        except BaseException:
+            if replicas:
+                pipe.abort("given up")
+            raise
+        return answer if len(requests) > 1 else [answer]
+
+    async def _take_apart(self, timeout: float) -> Pipe:
+        while self._apart:
+            pipe = self._apart.pop()
+            if not pipe.lost:
+                return pipe
+        if self._closed:
+            raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
+        pipe = Pipe(await open_transport(self._settings, timeout), self._settings.address, _ignore)
+        self._all_apart.add(pipe)
+        return pipe
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
         pipe = await self.open(timeout)
-        return checked(await pipe.send(pack(tuple(args)), timeout))
+        return self.checked(await pipe.send(pack(tuple(args)), timeout))
+
+    def servers(self) -> Sequence[Self]:
+        return (self,)
 
     def watch(self) -> AsyncioWatch:
         return AsyncioWatch(self)
 
-    async def run_guarded(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str], timeout: float
-    ) -> Any:
+    async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
         # The watchdog, which needs a guard, is a thread in both colours; here only single leases are renewed.
-        return await self.run(script, keys, args, timeout)
+        answers: list[Answer] = []
+        for call in calls:
+            try:
+                reply, acknowledged = await self.run_acknowledged(call, replicas, timeout)
+            except (RequestFailed, EngineRefused) as failure:
+                answers.append(failure)
+            else:
+                answers.append(reply if acknowledged >= replicas else unacknowledged(acknowledged, replicas))
+        return answers
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         raise NotImplementedError("the watchdog runs on a thread, with a blocking channel")
@@ -78,14 +152,16 @@ class AsyncioChannel:
             task.cancel()
             await asyncio.wait((task,))
         pipe, self._pipe = self._pipe, None
-        if pipe is not None:
-            await pipe.close() if pipe.loop is loop else pipe.forget()
+        for each in (pipe, *self._all_apart):
+            if each is not None:
+                await each.close() if each.loop is loop else each.forget()
 
     def after_fork_in_child(self) -> None:
         """Close what was inherited, without a word on it."""
         self._closed = True
-        if self._pipe is not None:
-            self._pipe.forget()
+        for pipe in (self._pipe, *self._all_apart):
+            if pipe is not None:
+                pipe.forget()
 
     # -- connecting ------------------------------------------------------------------------------------------------
 
@@ -144,6 +220,10 @@ class AsyncioChannel:
                 watch.wake()
 
 
+def _ignore(push: Sequence[Any]) -> None:
+    """On a connection that nobody listens on."""
+
+
 def _retrieve(task: asyncio.Task[Pipe]) -> None:
     """Look at the outcome: if every caller was cancelled meanwhile, asyncio would complain that nobody did."""
     if not task.cancelled():
@@ -171,8 +251,8 @@ class AsyncioWatch(BaseWatch[Pipe]):
         word, self._word = self._word, None
         pipe, self._subscribed = self._subscribed, None
         if word is not None and self._channel.unlisten(word, self) and pipe is not None and not pipe.lost:
-            # Nobody waits for the answer: a request whose future is done already.
-            pipe.send(pack(("UNSUBSCRIBE", word)), self._timeout).cancel()
+            for subscribe in SUBSCRIPTIONS[self._host.publish]:
+                pipe.unsubscribe(pack((_OPPOSITE[subscribe], word)), self._timeout)
 
     async def _line(self, timeout: float) -> Pipe:
         return await self._channel.open(timeout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 from hiredis import PushNotification, ReplyError
 
@@ -13,15 +13,25 @@ from holdfast._runtime import clock
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.blocking import BLOCKING
 from holdfast.engines.base import RequestFailed, Suspects
-from holdfast.engines.redis import pushes
-from holdfast.engines.redis.channel import Argument, Script
-from holdfast.engines.redis.guard import Guard
+from holdfast.engines.redis import guard, pushes
+from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
 from holdfast.engines.redis.handshake import open_socket
 from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.requests import call_by_digest, call_by_source, checked, is_unknown_script
+from holdfast.engines.redis.requests import (
+    Call,
+    around,
+    call_by_digest,
+    call_by_source,
+    checked,
+    explained,
+    is_demotion,
+    is_unknown_script,
+    unacknowledged,
+)
 from holdfast.engines.redis.settings import Settings
 from holdfast.engines.redis.watch import BaseWatch, Way
 from holdfast.engines.redis.wire import Wire
+from holdfast.errors import EngineRefused
 
 #: Idle connections kept: a burst of threads must not leave its sockets behind.
 _IDLE_CAP: Final = 16
@@ -29,6 +39,15 @@ _IDLE_CAP: Final = 16
 _REST: Final = 1.0
 #: Waits are cut into slices: a sleep does not notice a suspend, the clock of belief does.
 _SLICE: Final = 1.0
+
+
+class GuardedFlight(NamedTuple):
+    """Calls on their way to the connection that guards: sent, or failed already, or neither (it was in use)."""
+
+    calls: Sequence[Call]
+    replicas: int
+    sent: guard.Flight | None
+    failure: RequestFailed | EngineRefused | None
 
 
 class BlockingChannel:
@@ -39,8 +58,9 @@ class BlockingChannel:
         self._idle: list[Wire] = []  # append and pop are atomic: no lock on the hot path
         self._wires: weakref.WeakSet[Wire] = weakref.WeakSet()
         self._closed = False
-        self._guard = Guard(self)
+        self.guard = guard.Guard(self)
         self.way: Way | None = None
+        self.publish: Publish = "PUBLISH"
 
     # -- the port --------------------------------------------------------------------------------------------------
 
@@ -49,31 +69,79 @@ class BlockingChannel:
         if reply.__class__ is ReplyError:
             if is_unknown_script(reply):
                 reply = self._call(call_by_source(script, keys, args), timeout)
-            return checked(reply)
+            return self.checked(reply)
         return reply
 
+    async def run_acknowledged(
+        self, call: Call, replicas: int, timeout: float, *, asking: bool = False
+    ) -> tuple[Any, int]:
+        replies = self._exchange(around(call.packed, replicas, timeout, asking=asking), timeout)
+        if is_unknown_script(replies[asking]):
+            replies = self._exchange(around(call.by_source(), replicas, timeout, asking=asking), timeout)
+        return self.checked(replies[asking]), checked(replies[-1]) if replicas else 0
+
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        return checked(self._call(pack(tuple(args)), timeout))
+        return self.checked(self._call(pack(tuple(args)), timeout))
+
+    def servers(self) -> Sequence[Self]:
+        return (self,)
 
     def watch(self) -> BlockingWatch:
         return BlockingWatch(self)
 
-    async def run_guarded(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str], timeout: float
-    ) -> Any:
-        if not self._guard.enter():
+    async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
+        answers: list[Answer] = []
+        for at, call in enumerate(calls):
+            deadline = time.monotonic() + timeout
+            answer = await self.end_guarded(self.begin_guarded([call], replicas, timeout), deadline)
+            answers += answer
+            if isinstance(answer[0], RequestFailed):
+                # What this call met, the next would meet too, after another time-out.
+                return answers + [answer[0]] * (len(calls) - at - 1)
+        return answers
+
+    def begin_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> GuardedFlight:
+        """The first half of ``run_guarded``, all calls in one buffer. Be sure to call ``end_guarded``."""
+        if not self.guard.enter():
             # Two threads at once: the second is no watchdog, and needs no guard.
-            return await self.run(script, keys, args, timeout)
+            return GuardedFlight(calls, replicas, None, None)
         try:
-            reply = self._guard.call(call_by_digest(script, keys, args), watched, timeout)
-            if is_unknown_script(reply):
-                reply = self._guard.call(call_by_source(script, keys, args), watched, timeout)
-            return checked(reply)
+            return GuardedFlight(calls, replicas, self.guard.begin(calls, replicas, timeout), None)
+        except (RequestFailed, EngineRefused) as failure:
+            self.guard.leave()
+            return GuardedFlight(calls, replicas, None, failure)
+        except BaseException:
+            self.guard.leave()
+            raise
+
+    async def end_guarded(self, flight: GuardedFlight, deadline: float) -> list[Answer]:
+        """The second half: one answer for each call."""
+        if flight.failure is not None:
+            return [flight.failure] * len(flight.calls)
+        if flight.sent is None:
+            return [await self._run_unguarded(call, flight.replicas, deadline) for call in flight.calls]
+        try:
+            return self.guard.end(flight.sent, deadline)
+        except (RequestFailed, EngineRefused) as failure:
+            return [failure] * len(flight.calls)
         finally:
-            self._guard.leave()
+            self.guard.leave()
+
+    def give_up_guarded(self, flight: GuardedFlight) -> None:
+        """In place of ``end_guarded``: nobody wants the answers any more."""
+        if flight.sent is not None:
+            self.guard.drop(flight.sent.wire)
+            self.guard.leave()
+
+    async def _run_unguarded(self, call: Call, replicas: int, deadline: float) -> Answer:
+        try:
+            reply, acknowledged = await self.run_acknowledged(call, replicas, max(deadline - time.monotonic(), 0.001))
+        except (RequestFailed, EngineRefused) as failure:
+            return failure
+        return reply if acknowledged >= replicas else unacknowledged(acknowledged, replicas)
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        return await self._guard.doze(until, wakeup)
+        return await guard.doze((self.guard,), until, wakeup)
 
     async def pause(self, seconds: float) -> None:
         await BLOCKING.sleep_until(clock.now() + seconds)
@@ -81,7 +149,7 @@ class BlockingChannel:
     async def close(self) -> None:
         self._closed = True
         self._drop_idle()
-        self._guard.close()
+        self.guard.close()
 
     def after_fork_in_child(self) -> None:
         """Close what was inherited, without a word on it: the parent goes on using the same connections."""
@@ -115,6 +183,71 @@ class BlockingChannel:
             self._idle.append(wire)
         return reply
 
+    def _exchange(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
+        """Send ``requests`` in one buffer, with nothing between them; all their replies."""
+        deadline = time.monotonic() + timeout
+        wire = self.start(b"".join(requests), timeout)
+        try:
+            answers = [wire.late_reply(deadline) for _ in requests]
+        except BaseException:
+            self.discard(wire)
+            raise
+        self.give_back(wire)
+        return answers
+
+    def start(self, packed: bytes, timeout: float) -> Wire:
+        """Send on a connection of the pool; ``finish`` it, or ``discard`` it."""
+        try:
+            wire = self._idle.pop()
+        except IndexError:
+            wire = self.connect(timeout)
+        if time.monotonic() - wire.rested > _REST:
+            wire = self.take(timeout, wire)
+        try:
+            wire.send(packed, timeout)
+        except BaseException:
+            self.discard(wire)
+            raise
+        return wire
+
+    def finish(self, wire: Wire, call: Call, deadline: float) -> Answer:
+        """The answer to the one ``call`` that was started on ``wire``."""
+        try:
+            reply = wire.late_reply(deadline)
+            if is_unknown_script(reply):
+                reply = wire.call(call.by_source(), max(deadline - time.monotonic(), 0.001))
+        except RequestFailed as failure:
+            self.discard(wire)
+            return failure
+        except BaseException:
+            self.discard(wire)
+            raise
+        self.give_back(wire)
+        if reply.__class__ is not ReplyError:
+            return reply
+        self._look_for_demotion(reply)
+        return explained(reply)
+
+    def checked(self, reply: Any) -> Any:
+        """``reply``, or the exception that it means."""
+        if reply.__class__ is ReplyError:
+            self._look_for_demotion(reply)
+        return checked(reply)
+
+    def _look_for_demotion(self, reply: Any) -> None:
+        """A server that is no master any more: the next request shall find out where the master is now."""
+        if is_demotion(reply):
+            self._drop_idle()
+
+    @property
+    def idle(self) -> bool:
+        """Whether a request could be sent at once."""
+        return bool(self._idle)
+
+    def warm(self, timeout: float) -> None:
+        """Have a connection ready."""
+        self.give_back(self.connect(timeout))
+
     def take(self, timeout: float, wire: Wire | None = None) -> Wire:
         """A connection for the caller alone: ``wire`` or an idle one if it is alive, else a new one."""
         while True:
@@ -133,11 +266,13 @@ class BlockingChannel:
         if self._closed:
             raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
         wire = Wire(open_socket(self._settings, timeout), self._settings.address)
+        wire.rested = time.monotonic()
         self._wires.add(wire)
         return wire
 
     def give_back(self, wire: Wire) -> None:
         """Return a connection on which nothing is in flight."""
+        wire.rested = time.monotonic()
         if self._closed or len(self._idle) >= _IDLE_CAP:
             wire.close()
         else:

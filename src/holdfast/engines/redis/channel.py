@@ -14,12 +14,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from importlib import resources
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from holdfast._runtime.base import Wakeup
-from holdfast.engines.base import Suspects
+from holdfast.engines.base import RequestFailed, Suspects
+from holdfast.errors import EngineRefused
+
+if TYPE_CHECKING:
+    from holdfast.engines.redis.requests import Call
 
 Argument = str | bytes | int
+#: How a release is told to waiters who subscribe. Sharded only in a cluster, where Redisson prefers it too.
+Publish = Literal["PUBLISH", "SPUBLISH", "BOTH"]
+#: One of several requests that were sent together: its reply, or what would have been raised if it had been alone.
+Answer = Any | RequestFailed | EngineRefused
 
 
 class Script:
@@ -53,22 +61,29 @@ class Watch(Protocol):
 
 
 class Channel(Protocol):
-    """A server, as seen from one runtime."""
+    """A server, as seen from one runtime; or a cluster, which finds the right server for a key by itself."""
+
+    publish: Publish
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
         """Run a script; ``timeout`` bounds connecting, sending and the reply together."""
 
+    async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
+        """As ``run``, and how many replicas have acknowledged it: waits until ``replicas`` have, on the connection that
+        ran the script. That connection serves nobody else meanwhile."""
+
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        """Run one plain command."""
+        """Run one plain command, whose key (if it has one) is its second word."""
+
+    def servers(self) -> Sequence[Channel]:
+        """The servers that this channel leads to, as far as it knows them: those with keys of their own."""
 
     def watch(self) -> Watch:
         """A new watch for one waiter. No I/O before the first ``arm``."""
 
-    async def run_guarded(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str], timeout: float
-    ) -> Any:
-        """As ``run``, on the renewals' own connection, which afterwards tracks the keys ``watched`` (but not for
-        changes that it makes itself)."""
+    async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
+        """Run several scripts on the renewals' own connection, which afterwards tracks the keys that each call names
+        (but not for changes that it makes itself). Where fewer than ``replicas`` acknowledge, all have failed."""
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         """Sleep until ``until``, the bell, or a push for keys that ``run_guarded`` watched: those keys, or ALL_NAMES if

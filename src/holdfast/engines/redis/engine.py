@@ -13,7 +13,7 @@ from holdfast.engines.redis.aio import AsyncioChannel
 from holdfast.engines.redis.blocking import BlockingChannel
 from holdfast.engines.redis.session import RedisSession
 
-_TOKEN_TTL: Final = 30 * 86400.0
+TOKEN_TTL: Final = 30 * 86400.0
 
 _GUARANTEES: Final = Guarantees(
     cross_process=True,
@@ -32,12 +32,15 @@ class RedisEngine:
     """See :class:`holdfast.engines.base.Engine`."""
 
     scheme = "redis"
-    guarantees = _GUARANTEES
     reserves_tokens = True
+    replicates = True
 
-    def __init__(self, server: settings.Settings, token_ttl: float | None) -> None:
+    def __init__(
+        self, server: settings.Settings, token_ttl: float | None, guarantees: Guarantees = _GUARANTEES
+    ) -> None:
         self._server = server
         self._token_ttl = token_ttl
+        self.guarantees = guarantees
         self._channels: weakref.WeakSet[BlockingChannel | AsyncioChannel] = weakref.WeakSet()
 
     def validate_name(self, name: str) -> None:
@@ -61,6 +64,6 @@ class RedisEngine:
 def connect(target: Any, options: dict[str, Any]) -> RedisEngine:
     """The engine for a redis://, rediss:// or unix:// URL or for a client of redis-py. Does no I/O."""
     keywords = dict(options)
-    token_ttl = keywords.pop("token_ttl", _TOKEN_TTL)
+    token_ttl, _ = keywords.pop("token_ttl", TOKEN_TTL), keywords.pop("replicas", 0)
     server = settings.from_url(target, keywords) if isinstance(target, str) else settings.from_client(target)
     return RedisEngine(server, token_ttl)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hiredis import PushNotification, ReplyError
 
@@ -13,7 +13,17 @@ from holdfast._runtime.base import Wakeup
 from holdfast._runtime.blocking import BLOCKING, BlockingWakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
 from holdfast.engines.redis import pushes
+from holdfast.engines.redis.channel import Answer
 from holdfast.engines.redis.packing import pack
+from holdfast.engines.redis.requests import (
+    Call,
+    checked,
+    explained,
+    is_demotion,
+    is_unknown_script,
+    unacknowledged,
+    wait_for_replicas,
+)
 from holdfast.engines.redis.wire import Wire
 
 if TYPE_CHECKING:
@@ -23,10 +33,19 @@ if TYPE_CHECKING:
 #: of that script anew, and renewing 200 locks would cost the server 200 times 600 keys.
 _TRACK: Final = pack(("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"))
 _CACHE: Final = pack(("CLIENT", "CACHING", "YES"))
+_AT_ONCE: Final = float("-inf")
+
+
+class Flight(NamedTuple):
+    """Scripts that were sent, whose answers are still to be read."""
+
+    wire: Wire
+    calls: Sequence[Call]
+    replicas: int
 
 
 class Guard:
-    """Used by one thread at a time: between ``enter`` and ``leave``, or in ``doze``."""
+    """Used by one thread at a time: between ``enter`` and ``leave``, or in ``doze`` below."""
 
     def __init__(self, channel: BlockingChannel) -> None:
         self._channel = channel
@@ -42,44 +61,84 @@ class Guard:
     def leave(self) -> None:
         self._mutex.release()
 
-    def call(self, packed: bytes, watched: Sequence[str], timeout: float) -> Any:
-        """Send one request on the tracking connection, which is opened if there is none; then track ``watched``.
+    def warm(self, timeout: float) -> None:
+        """Have the connection ready, unless somebody else is at it."""
+        if self.enter():
+            try:
+                if self._wire is None:
+                    self._wire = self._open(timeout)
+            finally:
+                self.leave()
 
-        Last, because a write would end the tracking; one command for all keys, and nothing between it and CACHING.
+    def begin(self, calls: Sequence[Call], replicas: int, timeout: float) -> Flight:
+        """Send scripts on the tracking connection, which is opened if there is none; each is followed by the tracking
+        of its keys, and all of them by the question how many replicas have acknowledged.
+
+        Tracking last, because a write would end it; one command for all keys of a call, and nothing between it and
+        CACHING.
         """
         wire = self._wire
         if wire is None:
             wire = self._wire = self._open(timeout)
-        try:
-            if not wire.tracking:
-                return wire.call(packed, timeout)
-            deadline = time.monotonic() + timeout
-            wire.send(b"".join((packed, _CACHE, pack(("EXISTS", *watched)))), timeout)
-            reply, _, _ = (wire.reply(deadline) for _ in range(3))
-            return reply
-        except BaseException:
-            self._drop(wire)
-            self._forgetful = True
-            raise
+        return self._send(wire, [(call, call.packed) for call in calls], replicas, timeout)
 
-    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        """See :meth:`holdfast.engines.redis.channel.Channel.doze`."""
-        assert isinstance(wakeup, BlockingWakeup), "the watchdog runs on the blocking runtime"
-        while not (self._all or self._keys):
-            wire = self._wire
-            if wire is None:
-                await wakeup.wait(until)
-                break
-            if not wire.readable(0.0):
-                if not await BLOCKING.readable((wakeup.fileno(), wire.fileno()), until):
-                    break
-                if not wire.readable(0.0):
-                    break  # the bell
+    def end(self, flight: Flight, deadline: float) -> list[Answer]:
+        """The answers to what ``begin`` sent. A script that the server did not know is sent once more."""
+        try:
+            answers = self._receive(flight, deadline)
+            unknown = [at for at, answer in enumerate(answers) if is_unknown_script(answer)]
+            if unknown:
+                calls = [(flight.calls[at], flight.calls[at].by_source()) for at in unknown]
+                again = self._send(flight.wire, calls, flight.replicas, max(deadline - time.monotonic(), 0.001))
+                for at, answer in zip(unknown, self._receive(again, deadline), strict=True):
+                    answers[at] = answer
+        except BaseException:
+            self.drop(flight.wire)
+            raise
+        if any(is_demotion(answer) for answer in answers):
+            self.drop(flight.wire)
+        return [explained(answer) for answer in answers]
+
+    def _send(self, wire: Wire, calls: Sequence[tuple[Call, bytes]], replicas: int, timeout: float) -> Flight:
+        parts = []
+        for call, packed in calls:
+            parts += [packed, _CACHE, pack(("EXISTS", *call.watched))] if wire.tracking and call.watched else [packed]
+        if replicas:
+            parts.append(wait_for_replicas(replicas, timeout))
+        try:
+            wire.send(b"".join(parts), timeout)
+        except BaseException:
+            self.drop(wire)
+            raise
+        return Flight(wire, [call for call, _ in calls], replicas)
+
+    def _receive(self, flight: Flight, deadline: float) -> list[Any]:
+        wire, answers = flight.wire, []
+        for call in flight.calls:
+            answers.append(wire.late_reply(deadline))
+            if wire.tracking and call.watched:
+                wire.late_reply(deadline)
+                wire.late_reply(deadline)
+        if flight.replicas:
+            acknowledged = checked(wire.late_reply(deadline))
+            if acknowledged < flight.replicas:
+                failure = unacknowledged(acknowledged, flight.replicas)
+                return [answer if answer.__class__ is ReplyError else failure for answer in answers]
+        return answers
+
+    def fileno(self) -> int | None:
+        """What becomes readable when there is news; None: no connection."""
+        return None if self._wire is None else self._wire.fileno()
+
+    def news(self) -> Suspects:
+        """What was pushed by now. Does not wait."""
+        wire = self._wire
+        while wire is not None and wire.readable(0.0):
             try:
                 wire.listen(0.0)
             except RequestFailed:
-                self._drop(wire)
-                self._all = True
+                self.drop(wire)
+                self._forgetful, self._all, wire = False, True, None
         suspects: Suspects = ALL_NAMES if self._all else frozenset(self._keys)
         self._all, self._keys = False, set()
         return suspects
@@ -111,6 +170,24 @@ class Guard:
         else:
             self._keys.update(word.decode("utf-8", "replace") for word in words)
 
-    def _drop(self, wire: Wire) -> None:
+    def drop(self, wire: Wire) -> None:
         self._wire = None
+        self._forgetful = True
         self._channel.discard(wire)
+
+
+async def doze(guards: Sequence[Guard], until: float, wakeup: Wakeup) -> Suspects:
+    """Sleep until ``until``, the bell, or news of one of the guards. See ``Channel.doze``."""
+    assert isinstance(wakeup, BlockingWakeup), "the watchdog runs on the blocking runtime"
+    while True:
+        suspects: set[str] = set()
+        for guard in guards:
+            news = guard.news()
+            if news == ALL_NAMES:
+                return ALL_NAMES
+            suspects.update(news)
+        if suspects:
+            return suspects
+        filenos = [fileno for guard in guards if (fileno := guard.fileno()) is not None]
+        if not await BLOCKING.readable((wakeup.fileno(), *filenos), until) or await wakeup.wait(_AT_ONCE):
+            return ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from holdfast.engines.redis.channel import Publish
 from holdfast.engines.redis.requests import Closing, Opening
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.errors import InvalidName
@@ -38,7 +39,10 @@ def prefixed(prefix: str, name: str) -> str:
 class Keys:
     """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
 
-    __slots__ = ("acquire", "channel", "inspect", "metadata", "name", "published", "queue", "release", "renew", "token")
+    __slots__ = (
+        "_published", "acquire", "channel", "inspect", "join", "metadata", "name", "queue", "raise_", "release", "renew",
+        "token",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name  #: hash: owner -> count
@@ -47,11 +51,20 @@ class Keys:
         self.queue = prefixed("holdfast_queue", name)  #: list of waiters
         tombstones = prefixed("holdfast_lock", name)  #: + ":gone:" + owner: a claim that must not come back
         self.channel = prefixed("redisson_lock__channel", name)  #: where a release is published
-        self.acquire = Opening.of(ACQUIRE, (name, self.token, self.metadata, self.queue, tombstones), arguments=6)
-        self.release = Opening.of(RELEASE, (name, self.metadata, tombstones), arguments=3)
-        self.published = Closing.of(self.channel, 0)  #: for a release without a tombstone
+        self.acquire = Opening.of(ACQUIRE, (name, self.token, self.metadata, self.queue, tombstones), arguments=7)
+        self.release = Opening.of(RELEASE, (name, self.metadata, tombstones), arguments=4)
+        self._published: dict[str, Closing] = {}
+        self.raise_ = (name, self.token, self.metadata)
+        self.join = (name, self.token, self.metadata, tombstones)
         self.inspect = (name, self.token, self.metadata, self.queue)
         self.renew = (name, self.metadata, self.token)
+
+    def published(self, how: Publish) -> Closing:
+        """The end of a release request, without a tombstone."""
+        closing = self._published.get(how)
+        if closing is None:
+            closing = self._published[how] = Closing.of(self.channel, how, 0)
+        return closing
 
     def waiter(self, waiter: str) -> str:
         """The key that is there as long as ``waiter`` is. Scripts build it the same way, from the queue's key."""
@@ -71,6 +84,23 @@ def validate(name: str) -> None:
             raise InvalidName(
                 f"names that begin with {prefix!r} are keys of locks, not locks; use namespace=", name=name
             )
+
+
+def validate_for_cluster(name: str) -> None:
+    """As ``validate``, and refuse a name whose side keys would fall into another slot than the lock (CROSSSLOT).
+
+    By the prefix rule: one with ``{`` but no complete ``{…}`` after it, or with ``}`` but no ``{``.
+    """
+    validate(name)
+    if hash_tag(name) != hash_tag(prefixed(OWNER, name)):
+        raise InvalidName("in a cluster, braces in a name must be one hash tag such as {tag}; remove them", name=name)
+
+
+def hash_tag(key: str) -> str:
+    """What a cluster hashes of ``key``: the text in the first braces, if there is any, else all of it."""
+    _, opened, rest = key.partition("{")
+    tag, closed, _ = rest.partition("}")
+    return tag if opened and closed and tag else key
 
 
 def is_side_key(key: str) -> bool:

@@ -14,9 +14,11 @@ from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.channel import Argument
 from holdfast.engines.redis.handshake import reset_on_close
 from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.pushes import CONFIRMATIONS
+from holdfast.engines.redis.pushes import CONFIRMATIONS, UNSUBSCRIBED
 
 _NOTHING: Final = object()
+#: In place of a number of replies: the push that confirms an SUNSUBSCRIBE, or an error.
+_UNSUBSCRIBES: Final = 0
 
 
 class Pipe(asyncio.Protocol):
@@ -69,6 +71,10 @@ class Pipe(asyncio.Protocol):
         answer = await self.send(packed, timeout, len(commands))
         return answer if len(commands) > 1 else [answer]
 
+    def unsubscribe(self, packed: bytes, timeout: float) -> None:
+        """Send an UNSUBSCRIBE or SUNSUBSCRIBE. Nobody waits for the answer."""
+        self.send(packed, timeout, _UNSUBSCRIBES if b"SUNSUB" in packed else 1).cancel()
+
     def _flush(self) -> None:
         if not self.lost:
             self._transport.write(b"".join(self._outgoing))
@@ -100,7 +106,8 @@ class Pipe(asyncio.Protocol):
             while (reply := gets()) is not _NOTHING:
                 if reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
                     self._on_push(reply)
-                    continue
+                    if reply[0] != UNSUBSCRIBED or not pending or pending[0][1] != _UNSUBSCRIBES:
+                        continue
                 future, replies, _ = pending[0]
                 if replies > 1:
                     self._partial.append(reply)

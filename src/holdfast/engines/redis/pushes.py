@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 #: These answer a SUBSCRIBE or UNSUBSCRIBE of one channel, in the order of the requests: in RESP3 they are the replies.
-CONFIRMATIONS: Final = frozenset({b"subscribe", b"unsubscribe"})
+#: Not so ``sunsubscribe``: it also comes unasked, when the channel's slot has moved to another node.
+CONFIRMATIONS: Final = frozenset({b"subscribe", b"ssubscribe", b"unsubscribe"})
+UNSUBSCRIBED: Final = b"sunsubscribe"
 
 
 def words(push: Sequence[Any]) -> Sequence[bytes] | None:
@@ -14,6 +16,6 @@ def words(push: Sequence[Any]) -> Sequence[bytes] | None:
     if push[0] == b"invalidate":
         keys: Sequence[bytes] | None = push[1]
         return keys
-    if push[0] == b"message":
+    if push[0] in (b"message", b"smessage", UNSUBSCRIBED):
         return (push[1],)
     return ()

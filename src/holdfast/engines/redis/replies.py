@@ -11,9 +11,10 @@ from holdfast.errors import EngineRefused
 #: The server answers, but cannot serve now. It says so before anything was executed or, for a script, before its first
 #: write: our scripts write nothing that is allowed without memory before what is not, so nothing can have happened.
 _UNAVAILABLE: Final = frozenset(
-    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN"}
+    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY"}
 )
 _HINTS: Final = {
+    "ASK": "this server is a node of a Redis Cluster; connect with redis+cluster://",
     "MOVED": "this server is a node of a Redis Cluster; connect with redis+cluster://",
     "NOAUTH": "give a user name and password",
     "NOPERM": "its ACL must allow this user the lock's commands and keys",
@@ -22,8 +23,27 @@ _HINTS: Final = {
 #: Before Redis 7 an error inside a script is wrapped: "ERR Error running script (…): @user_script:9: -OOM command …"
 _IN_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
 _CODE: Final = re.compile(r"[A-Z]+(?= )")
+_REDIRECTION: Final = re.compile(r"(MOVED|ASK) (\d+) (\S*):(\d+)")
+#: A key that the script made up is not here any more (or not yet): its slot is being moved. Our scripts check the keys
+#: that were declared before they write, so this one must have been of another waiter.
+_HALF_MOVED: Final = "Script attempted to access a non local key"
 #: Old servers repeat the arguments of a command that they do not know, and HELLO's hold the password.
 _ARGUMENTS: Final = re.compile(r",? with args beginning with.*", re.DOTALL)
+
+
+class TryAgain(RequestFailed):
+    """Raised when the keys of a request are on two nodes of a cluster: their slot is being moved at this moment."""
+
+
+class Redirected(EngineRefused):
+    """Raised when another node of a cluster serves the keys. A refusal, unless the channel can follow."""
+
+    def __init__(self, message: str, *, slot: int, host: str, port: int, once: bool) -> None:
+        super().__init__(message)
+        self.slot = slot
+        self.host = host  #: empty: that of the server that said so
+        self.port = port
+        self.once = once  #: ASK: this request only, and announced
 
 
 class WrongType(EngineRefused):
@@ -39,6 +59,11 @@ def code(text: str) -> str:
     return first[0] if first is not None else "ERR"
 
 
+def is_demotion(text: str) -> bool:
+    """Whether the server says that it is no master any more: the connection leads to the wrong place."""
+    return code(text) == "READONLY"
+
+
 def shown(text: str) -> str:
     """An error reply fit for people to see."""
     return _ARGUMENTS.sub("", text)
@@ -48,9 +73,15 @@ def error(text: str) -> RequestFailed | EngineRefused:
     """The exception for the error reply ``text`` (without its leading '-')."""
     kind = code(text)
     text = shown(text)
+    if kind == "TRYAGAIN" or _HALF_MOVED in text:
+        return TryAgain(f"Redis cannot serve at present: {text}", may_have_happened=kind != "TRYAGAIN")
     if kind in _UNAVAILABLE or text.startswith("ERR max number of clients"):
         return RequestFailed(f"Redis cannot serve at present: {text}", may_have_happened=False)
     if kind == "WRONGTYPE":
         return WrongType("key holds a value of another type, probably another lock library's; use namespace=")
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
+    if redirection := _REDIRECTION.match(text):
+        word, slot, host, port = redirection.groups()
+        refused = f"Redis refused: {text}{hint}"
+        return Redirected(refused, slot=int(slot), host=host, port=int(port), once=word == "ASK")
     return EngineRefused(f"Redis refused: {text}{hint}")

@@ -12,12 +12,14 @@ from typing import Any, Final, overload
 
 import hiredis
 
+from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import replies
 from holdfast.engines.redis.channel import Argument, Script
 from holdfast.engines.redis.packing import pack
 
 #: The heads of words by their length; an owner has some 56 characters.
 _HEADS_CAP: Final = 128
+_ASKING: Final = pack(("ASKING",))
 _HEADS: Final = tuple(b"$%d\r\n" % length for length in range(_HEADS_CAP))
 
 
@@ -70,6 +72,46 @@ class Arguments(Sequence[Argument]):
         return (self.owner, *self.closing)[index]
 
 
+class Call:
+    """One script with its keys and arguments, packed once, to however many servers it goes.
+
+    ``watched``: the keys to be tracked afterwards, where it goes over the connection that guards what is held.
+    """
+
+    __slots__ = ("args", "keys", "packed", "script", "watched")
+
+    def __init__(
+        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str] = ()
+    ) -> None:
+        self.script = script
+        self.keys = keys
+        self.args = args
+        self.watched = watched
+        self.packed = call_by_digest(script, keys, args)
+
+    def by_source(self) -> bytes:
+        return call_by_source(self.script, self.keys, self.args)
+
+
+def wait_for_replicas(replicas: int, timeout: float) -> bytes:
+    """WAIT: how many replicas have all that this connection wrote so far. A little shorter than the request may take,
+    so that the answer "too few" still arrives."""
+    return pack(("WAIT", replicas, max(1, int(timeout * 800))))
+
+
+def around(packed: bytes, replicas: int, timeout: float, *, asking: bool) -> list[bytes]:
+    """A request, and what must stand beside it on the same connection: ASKING before, WAIT after."""
+    before = [_ASKING] if asking else []
+    return [*before, packed, wait_for_replicas(replicas, timeout)] if replicas else [*before, packed]
+
+
+def unacknowledged(found: int, needed: int) -> RequestFailed:
+    return RequestFailed(
+        f"only {found} of {needed} replicas acknowledged in time; see replicas= and the replication link",
+        may_have_happened=True,
+    )
+
+
 def call_by_digest(script: Script, keys: Sequence[str], args: Sequence[Argument]) -> bytes:
     """The usual call of a script."""
     if keys.__class__ is Opening and args.__class__ is Arguments:
@@ -85,6 +127,11 @@ def call_by_source(script: Script, keys: Sequence[str], args: Sequence[Argument]
     return pack(("EVAL", script.source, len(keys), *keys, *args))
 
 
+def is_demotion(reply: Any) -> bool:
+    """Whether the server is no master any more (a failover): all connections to it lead to the wrong place."""
+    return reply.__class__ is hiredis.ReplyError and replies.is_demotion(str(reply))
+
+
 def is_unknown_script(reply: Any) -> bool:
     """Whether the server does not know the script (it was flushed, or the server was restarted): it did not run."""
     return reply.__class__ is hiredis.ReplyError and str(reply).startswith("NOSCRIPT")
@@ -95,6 +142,11 @@ def checked(reply: Any) -> Any:
     if reply.__class__ is hiredis.ReplyError:
         raise replies.error(str(reply))
     return reply
+
+
+def explained(reply: Any) -> Any:
+    """As ``checked``, but the exception is returned: one of several answers."""
+    return replies.error(str(reply)) if reply.__class__ is hiredis.ReplyError else reply
 
 
 def _without_head(packed: bytes) -> bytes:

@@ -9,22 +9,22 @@ from typing import Final
 from holdfast._runtime.base import Runtime, Wakeup
 from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
 from holdfast.engines.redis import metadata
-from holdfast.engines.redis.channel import Argument, Channel
+from holdfast.engines.redis.channel import Answer, Argument, Channel, Publish
 from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import is_side_key, keys_of, names_of, pattern
 from holdfast.engines.redis.replies import WrongType
-from holdfast.engines.redis.requests import Arguments, Closing
+from holdfast.engines.redis.requests import Arguments, Call, Closing, unacknowledged
 from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, PING, RELEASE, RENEW
-from holdfast.errors import EngineRefused, UsageError
+from holdfast.errors import EngineRefused
 
 #: Renewed by one script: a longer one would keep the server from everybody else for too long.
-_CHUNK: Final = 200
+CHUNK: Final = 200
 _SCAN_COUNT: Final = 500
 _CLOSINGS_CAP: Final = 256
 #: A tombstone outlives any duplicate of its claim, and the claim's own lease.
 _TOMBSTONE: Final = 60.0
 
-_FOUND: Final = {1: Found.OURS, 0: Found.GONE, -1: Found.STOLEN}
+FOUND: Final = {1: Found.OURS, 0: Found.GONE, -1: Found.STOLEN}
 
 
 class RedisSession:
@@ -37,8 +37,6 @@ class RedisSession:
         self._closings: dict[tuple[float, int, bool, bytes], Closing] = {}
 
     async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
-        if claim.replicas:
-            raise UsageError("replicas= is not available on a single Redis server yet", name=claim.name)
         keys = keys_of(claim.name)
         settings = (claim.ttl, claim.tokens, claim.fair or claim.polite, claim.description)
         closing = self._closings.get(settings)
@@ -49,20 +47,37 @@ class RedisSession:
         waiter = claim.waiter
         if waiter is not None:
             names, args = (*names, keys.waiter(waiter)), (*args, waiter)
+        acknowledged = 0
         try:
-            reply = await self._channel.run(ACQUIRE, names, args, timeout)
+            if claim.replicas:
+                call = Call(ACQUIRE, names, args)
+                reply, acknowledged = await self._channel.run_acknowledged(call, claim.replicas, timeout)
+            else:
+                reply = await self._channel.run(ACQUIRE, names, args, timeout)
         except WrongType as error:
             raise await self._foreign(claim.name, timeout) from error
         if reply.__class__ is int:
             return Busy(reply / 1000.0 if reply >= 0 else None)
         claim.waiter = None  # the script has removed it
+        if acknowledged < claim.replicas:
+            raise await self._unreplicated(claim, acknowledged, timeout)
         return Granted(int(reply))
+
+    async def _unreplicated(self, claim: Claim, acknowledged: int, timeout: float) -> RequestFailed:
+        """A grant that would not survive the master is none: take it back, and let the caller try again."""
+        lingers = False
+        try:
+            await self.withdraw(claim, timeout)
+        except RequestFailed:
+            lingers = True
+        claim.reissue(lingers=lingers)
+        return RequestFailed(str(unacknowledged(acknowledged, claim.replicas)), may_have_happened=lingers)
 
     def _close_request(self, claim: Claim) -> Closing:
         """The end of an acquire request: all that does not name the lock or the owner, packed once."""
         polite = claim.fair or claim.polite
         closing = Closing.of(
-            math.ceil(claim.ttl * 1000), claim.tokens, claim.description, self._token_ttl, 1 if polite else 0
+            math.ceil(claim.ttl * 1000), claim.tokens, claim.description, self._token_ttl, 1 if polite else 0, 0
         )
         if len(self._closings) >= _CLOSINGS_CAP:
             self._closings.clear()
@@ -73,42 +88,45 @@ class RedisSession:
         return RedisContender(self._channel, self._runtime, claim, keys_of(claim.name), timeout)
 
     async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
-        answers: list[Found | RequestFailed] = []
-        for start in range(0, len(claims), _CHUNK):
-            chunk = claims[start : start + _CHUNK]
-            try:
-                answers += await self._renew(chunk, ttl, timeout)
-            except (RequestFailed, EngineRefused) as error:
-                # One server: what this chunk met, the next would meet too, after another time-out.
-                failure = error if isinstance(error, RequestFailed) else _unrenewed(error)
-                return answers + [failure] * (len(claims) - start)
-        return answers
+        answers: dict[Claim, Found | RequestFailed] = {}
+        # Those who wait for replicas come last: others must not have to wait with them.
+        for replicas in sorted({claim.replicas for claim in claims}):
+            batches = self._batches([claim for claim in claims if claim.replicas == replicas])
+            calls = [self._renewal(batch, ttl, replicas) for batch in batches]
+            replies = await self._channel.run_guarded(calls, replicas, timeout)
+            for batch, reply in zip(batches, replies, strict=True):
+                answers.update(zip(batch, _each(reply, len(batch)), strict=True))
+        return [answers[claim] for claim in claims]
 
-    async def _renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> list[Found]:
+    def _batches(self, claims: Sequence[Claim]) -> Sequence[Sequence[Claim]]:
+        """What one script may renew at a time."""
+        return [claims[start : start + CHUNK] for start in range(0, len(claims), CHUNK)]
+
+    def _renewal(self, claims: Sequence[Claim], ttl: float, replicas: int) -> Call:
         names = [key for claim in claims for key in keys_of(claim.name).renew]
-        args: list[Argument] = [math.ceil(ttl * 1000), self._token_ttl]
+        args: list[Argument] = [math.ceil(ttl * 1000), self._token_ttl, 1 if replicas else 0]
         args += [claim.owner for claim in claims]
-        watched = [claim.name for claim in claims]
-        reply: list[int] = await self._channel.run_guarded(RENEW, names, args, watched, timeout)
-        return [_FOUND[found] for found in reply]
+        return Call(RENEW, names, args, watched=[claim.name for claim in claims])
 
     async def release(self, claim: Claim, timeout: float) -> Found:
-        keys = keys_of(claim.name)
-        closing = Closing.of(keys.channel, _tombstone_ms(claim)) if claim.unresolved else keys.published
+        keys, how = keys_of(claim.name), self._channel.publish
+        closing = Closing.of(keys.channel, how, tombstone_ms(claim)) if claim.unresolved else keys.published(how)
         try:
-            return _FOUND[await self._channel.run(RELEASE, keys.release, Arguments(claim.owner, closing), timeout)]
+            return FOUND[await self._channel.run(RELEASE, keys.release, Arguments(claim.owner, closing), timeout)]
         except WrongType as error:
             raise await self._foreign(claim.name, timeout) from error
 
     async def withdraw(self, claim: Claim, timeout: float) -> Found:
-        keys, waiter = keys_of(claim.name), claim.waiter
-        names: tuple[str, ...] = (*keys.release,)
-        args: tuple[Argument, ...] = (claim.owner, keys.channel, _tombstone_ms(claim))
-        if waiter is not None:
-            names += (keys.queue, keys.waiter(waiter))
-            args += (waiter,)
+        found = await self._withdraw(claim, claim.owner, timeout)
+        while claim.remains:
+            await self._withdraw(claim, claim.remains[0], timeout)
+            claim.remains = claim.remains[1:]
+        return found
+
+    async def _withdraw(self, claim: Claim, owner: str, timeout: float) -> Found:
+        names, args = withdrawal(claim, owner, self._channel.publish)
         try:
-            return _FOUND[await self._channel.run(RELEASE, names, args, timeout)]
+            return FOUND[await self._channel.run(RELEASE, names, args, timeout)]
         except WrongType as error:
             raise await self._foreign(claim.name, timeout) from error
 
@@ -122,25 +140,19 @@ class RedisSession:
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         """Names that are held through holdfast, found by their metadata. Java's plain locks have none and are not
         found: nothing tells their hashes from other hashes. ``inspect`` sees them all the same."""
-        cursor, seen = b"0", set[str]()  # SCAN may return a key more than once
-        while True:
-            scan = ("SCAN", cursor, "MATCH", pattern(prefix), "COUNT", _SCAN_COUNT)
-            cursor, found = await self._channel.command(scan, timeout)
-            for key in found:
-                for name in names_of(key.decode("utf-8", "replace")):
-                    if name in seen or not name.startswith(prefix):
-                        continue
+        seen = set[str]()  # SCAN may return a key more than once
+        for server in self._channel.servers():
+            async for name in scan(server, prefix, timeout):
+                if name not in seen:
                     seen.add(name)
                     if await self._channel.command(("EXISTS", name), timeout):
                         yield name
-            if cursor == b"0":
-                return
 
     async def break_(self, name: str, timeout: float) -> bool:
         keys = keys_of(name)
         try:
             held = await self._channel.run(
-                BREAK, (name, keys.token, keys.metadata), (keys.channel, self._token_ttl), timeout
+                BREAK, keys.raise_, (keys.channel, self._channel.publish, self._token_ttl), timeout
             )
         except WrongType as error:
             raise await self._foreign(name, timeout) from error
@@ -168,12 +180,41 @@ class RedisSession:
         return EngineRefused(f"{found}, probably another lock library's; use namespace=", name=name)
 
 
-def _tombstone_ms(claim: Claim) -> int:
+async def scan(server: Channel, prefix: str, timeout: float) -> AsyncIterator[str]:
+    """Names with metadata on one server. Some may not be held any more, some may come twice."""
+    cursor = b"0"
+    while True:
+        request = ("SCAN", cursor, "MATCH", pattern(prefix), "COUNT", _SCAN_COUNT)
+        cursor, found = await server.command(request, timeout)
+        for key in found:
+            for name in names_of(key.decode("utf-8", "replace")):
+                if name.startswith(prefix):
+                    yield name
+        if cursor == b"0":
+            return
+
+
+def withdrawal(claim: Claim, owner: str, publish: Publish) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
+    """Keys and arguments that remove whatever ``owner`` has of a lock, and its place in the line, for good."""
+    keys, waiter = keys_of(claim.name), claim.waiter
+    names: tuple[str, ...] = (*keys.release,)
+    args: tuple[Argument, ...] = (owner, keys.channel, publish, tombstone_ms(claim))
+    if waiter is not None:
+        names += (keys.queue, keys.waiter(waiter))
+        args += (waiter,)
+    return names, args
+
+
+def tombstone_ms(claim: Claim) -> int:
     return math.ceil(max(2 * claim.ttl, _TOMBSTONE) * 1000)
 
 
-def _unrenewed(refusal: EngineRefused) -> RequestFailed:
-    """A refused renewal is tried again until the lease runs out: an ACL can be mended, a lease cannot."""
-    failure = RequestFailed(str(refusal), may_have_happened=False)
-    failure.__cause__ = refusal
-    return failure
+def _each(reply: Answer, count: int) -> Sequence[Found | RequestFailed]:
+    """One answer for each claim of a batch."""
+    if isinstance(reply, EngineRefused):
+        # Tried again until the lease runs out: an ACL can be mended, a lease cannot.
+        refusal, reply = reply, RequestFailed(str(reply), may_have_happened=False)
+        reply.__cause__ = refusal
+    if isinstance(reply, RequestFailed):
+        return [reply] * count
+    return [FOUND[found] for found in reply]

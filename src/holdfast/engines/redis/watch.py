@@ -10,7 +10,7 @@ import abc
 import enum
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import hiredis
@@ -18,7 +18,7 @@ import hiredis
 from holdfast._runtime import clock
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import replies
-from holdfast.engines.redis.channel import Argument
+from holdfast.engines.redis.channel import Argument, Publish
 from holdfast.engines.redis.keys import prefixed
 
 _TRACK: Final = ("CLIENT", "TRACKING", "ON", "OPTIN")
@@ -36,6 +36,13 @@ class Way(enum.Enum):
     POLLING = "polling"
 
 
+SUBSCRIPTIONS: Final[Mapping[Publish, Sequence[str]]] = {
+    "PUBLISH": ("SUBSCRIBE",),
+    "SPUBLISH": ("SSUBSCRIBE",),
+    "BOTH": ("SUBSCRIBE", "SSUBSCRIBE"),
+}
+
+
 class Line(Protocol):
     """A connection that can be listened on."""
 
@@ -46,6 +53,7 @@ class Host(Protocol):
     """The channel that a watch belongs to."""
 
     way: Way | None
+    publish: Publish
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any: ...
 
@@ -107,7 +115,8 @@ class BaseWatch(abc.ABC, Generic[L]):
         if host.way is Way.CHANNEL:
             line = await self._line(timeout)
             new = self._subscribe(line, channel.encode())
-            commands = [("SUBSCRIBE", channel), ("PTTL", key)] if new else [("PTTL", key)]
+            subscribe = [(word, channel) for word in SUBSCRIPTIONS[host.publish]] if new else []
+            commands = [*subscribe, ("PTTL", key)]
             answer = _last(await self._ask(line, commands, timeout))
             if answer is not None:
                 return answer

@@ -115,6 +115,12 @@ class Wire:
         except (OSError, hiredis.ProtocolError) as error:
             raise self._lost(error) from error
 
+    def late_reply(self, deadline: float) -> Any:
+        """As ``reply``, when others were waited for since the request was sent. What has arrived is read all the same."""
+        self._timeout = max(deadline - time.monotonic(), 0.001)
+        self._sock.settimeout(self._timeout)
+        return self.reply(deadline)
+
     def call(self, packed: bytes, timeout: float) -> Any:
         """Send one packed request; its reply."""
         deadline = time.monotonic() + timeout

@@ -8,8 +8,10 @@ from typing import Any
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.simulated import Signal, SimulatedRuntime
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis.channel import Argument, Script
+from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
 from holdfast.engines.redis.replies import error as error_of_reply
+from holdfast.engines.redis.requests import Call
+from holdfast.errors import EngineRefused
 from holdfast.testing.simulation.keyspace import ReplyError
 from holdfast.testing.simulation.network import Link, Network, Request
 from holdfast.testing.simulation.server import Push
@@ -147,6 +149,8 @@ class SimChannel:
     ``multiplexed``: all requests share one connection, as on asyncio; else each takes one from a pool, as with threads.
     """
 
+    publish: Publish = "PUBLISH"
+
     def __init__(self, runtime: SimulatedRuntime, network: Network, *, multiplexed: bool, tracking: bool) -> None:
         self._runtime = runtime
         self._network = network
@@ -185,14 +189,27 @@ class SimChannel:
     def watch(self) -> SimWatch:
         return SimWatch(self._runtime, self._network, tracking=self._tracking)
 
-    async def run_guarded(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str], timeout: float
-    ) -> Any:
+    async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
+        raise NotImplementedError("the model of Redis has no replicas")
+
+    def servers(self) -> Sequence[SimChannel]:
+        return (self,)
+
+    async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
+        answers: list[Answer] = []
+        for call in calls:
+            try:
+                answers.append(await self._run_guarded(call, timeout))
+            except (RequestFailed, EngineRefused) as failure:
+                answers.append(failure)
+        return answers
+
+    async def _run_guarded(self, call: Call, timeout: float) -> Any:
         try:
             until = self._runtime.now() + timeout
-            reply = await _run(self._guard, script, keys, args, until)
+            reply = await _run(self._guard, call.script, call.keys, call.args, until)
             if self._tracking:
-                await self._guard.call(["CLIENT", "CACHING", "YES"], ["EXISTS", *watched], until=until)
+                await self._guard.call(["CLIENT", "CACHING", "YES"], ["EXISTS", *call.watched], until=until)
         except RequestFailed:
             self._forgetful = True  # what the connection tracked is tracked no more
             raise

@@ -16,6 +16,7 @@ class SimEngine:
 
     scheme = "simulated"
     reserves_tokens = True
+    replicates = False
     guarantees = Guarantees(
         cross_process=True,
         cross_host=True,

@@ -58,12 +58,12 @@ class EngineView:
             if now is not None:
                 self._granted(name, now, script)
                 change.granted.append(now)
-        if script == "release" and arguments[2] != "0":
+        if script == "release" and arguments[3] != "0":
             self._finished.add(arguments[0])  # with a tombstone
         elif script == "acquire":
             self._check_acquire(words[3].decode(), arguments[0], reply)
         elif script == "renew":
-            self._check_renewal([word.decode() for word in words[3 : 3 + int(words[2]) : 3]], arguments[2:], reply)
+            self._check_renewal([word.decode() for word in words[3 : 3 + int(words[2]) : 3]], arguments[3:], reply)
         return change
 
     def _check_acquire(self, name: str, owner: str, reply: Any) -> None:

@@ -7,16 +7,18 @@ from typing import Final
 from holdfast.engines.redis.channel import Script
 
 
-def _issuing(name: str) -> Script:
-    """A script that issues fencing tokens: the one rule for them is put before it."""
-    return Script(name, Script.load("token").source + Script.load(name).source)
+def _together(*names: str) -> Script:
+    """A script with what it is built on put before it; named after the last."""
+    return Script(names[-1], "".join(Script.load(name).source for name in names))
 
 
-ACQUIRE: Final = _issuing("acquire")
-BREAK: Final = _issuing("break")
+ACQUIRE: Final = _together("token", "acquire")
+BREAK: Final = _together("token", "publish", "break")
 ENQUEUE: Final = Script.load("enqueue")
 INSPECT: Final = Script.load("inspect")
+JOIN: Final = Script.load("join")
 LEAVE: Final = Script.load("leave")
 PING: Final = Script.load("ping")
-RELEASE: Final = Script.load("release")
+RAISE: Final = Script.load("raise")
+RELEASE: Final = _together("publish", "release")
 RENEW: Final = Script.load("renew")

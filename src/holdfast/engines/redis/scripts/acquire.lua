@@ -3,7 +3,7 @@
 -- KEYS     1 lock (hash, owner -> count)  2 fencing counter  3 holder's metadata  4 queue (list of waiters)
 --          5 what tombstones begin with  [6 key of this claim's waiter]
 -- ARGV     1 owner  2 ttl ms  3 tokens to reserve  4 description of the holder (JSON)  5 ttl of the counter, ms (0: none)
---          6 '1': do not overtake live waiters  [7 waiter]
+--          6 '1': do not overtake live waiters  7 proposal for the counter ('0': the server's time)  [8 waiter]
 -- Returns  text: granted, the last token of the block. Number: busy, the lock's PTTL (-1: it has none; -2: the lock is
 --          free, but not for this claim).
 --
@@ -16,7 +16,7 @@ local tombstone = KEYS[5] .. ':gone:' .. owner
 local function leave_queue()
     if KEYS[6] then
         call('DEL', KEYS[6])
-        call('LREM', KEYS[4], 1, ARGV[7])
+        call('LREM', KEYS[4], 1, ARGV[8])
     end
 end
 
@@ -40,14 +40,14 @@ elseif ARGV[6] == '1' then
     -- Bounded: a long line of dead waiters is cleared over several calls.
     for _ = 1, 100 do
         local head = call('LINDEX', KEYS[4], 0)
-        turn = not head or head == ARGV[7]
+        turn = not head or head == ARGV[8]
         if turn or call('EXISTS', KEYS[4] .. ':' .. head) == 1 then break end
         call('LPOP', KEYS[4])
     end
     if not turn then return -2 end
 end
 
-local token, time = raise_counter(KEYS[2], ARGV[3], ARGV[5])
+local token, time = raise_counter(KEYS[2], ARGV[3], ARGV[5], ARGV[7])
 if not token then return time end
 leave_queue()
 call('HSET', lock, owner, '1')

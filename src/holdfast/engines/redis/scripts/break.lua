@@ -1,14 +1,14 @@
 -- Take the lock from whoever holds it.
 --
 -- KEYS     1 lock  2 fencing counter  3 holder's metadata
--- ARGV     1 channel  2 ttl of the counter, ms (0: none)
+-- ARGV     1 channel  2 how to publish  3 ttl of the counter, ms (0: none)
 -- Returns  1 if it was held, else 0.
 --
 -- The counter is raised, so that a guard which learns the new number refuses the old holder. Not idempotent by nature:
 -- a repeat breaks whatever lock it finds. HLEN fails on a key of another type: nobody's data is deleted.
 if redis.call('HLEN', KEYS[1]) == 0 then return 0 end
-local token, problem = raise_counter(KEYS[2], 1, ARGV[2])
+local token, problem = raise_counter(KEYS[2], 1, ARGV[3], '0')
 if not token then return problem end
 redis.call('DEL', KEYS[1], KEYS[3])
-redis.pcall('PUBLISH', ARGV[1], '0')
+publish(ARGV[1], ARGV[2])
 return 1

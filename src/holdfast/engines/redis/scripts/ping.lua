@@ -1,5 +1,5 @@
 -- Prove that scripts may be run here.
 --
 -- KEYS, ARGV  none
--- Returns     1
-return 1
+-- Returns     the server's time: seconds, microseconds.
+return redis.call('TIME')

@@ -1,19 +1,24 @@
 -- Extend the leases of many claims.
 --
 -- KEYS     for each claim: lock, holder's metadata, fencing counter
--- ARGV     1 ttl ms  2 ttl of the counters, ms (0: leave them)  3… owner of each claim
+-- ARGV     1 ttl ms  2 ttl of the counters, ms (0: leave them)  3 '1': write in any case  4… owner of each claim
 -- Returns  for each claim: 1 extended; 0 nobody holds the lock; -1 somebody else does, or the key is of another type.
 --
+-- "In any case": replicas acknowledge writes. Were there none, they would be asked about an older one, which a replica
+-- that is cut off since may well have acknowledged.
 -- Idempotent. Never shortens, never creates: a claim that is not there is told so, and nothing is written for it.
 local ttl, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 local found = {}
-for i = 1, #ARGV - 2 do
+for i = 1, #ARGV - 3 do
     local lock, metadata, counter = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
-    local held = redis.pcall('HEXISTS', lock, ARGV[i + 2])
+    local held = redis.pcall('HEXISTS', lock, ARGV[i + 3])
     if held == 1 then
-        if redis.call('PTTL', lock) < ttl then
+        local left = redis.call('PTTL', lock)
+        if left < ttl then
             redis.call('PEXPIRE', lock, ARGV[1])
             redis.call('PEXPIRE', metadata, ARGV[1])
+        elseif ARGV[3] == '1' then
+            redis.call('PEXPIRE', lock, left)
         end
         if keep > 0 then
             local left = redis.call('PTTL', counter)

@@ -1,17 +1,18 @@
 -- Put before the scripts that issue fencing tokens.
 --
--- raise_counter(key, tokens, keep) reserves a block of tokens. Returns its last as text, and the server's time as text;
--- or nil and an error reply, before anything was written.
--- counter := max(last + 1, server TIME in microseconds) + tokens - 1. The time lets the counter survive its own loss
+-- raise_counter(key, tokens, keep, proposal) reserves a block of tokens. Returns its last as text, and the server's time
+-- as text; or nil and an error reply, before anything was written.
+-- counter := max(last + 1, server TIME in microseconds) + tokens - 1; with a proposal (not '0') that in place of the
+-- time: where several servers number one lock, all must be given the same. The time lets the counter survive its own loss
 -- (FLUSHALL, DEL, expiry, a restart without disk): what comes after is still larger than what came before.
 -- keep: ttl in ms, as text; '0' for none. A counter without a ttl is Java's and never gets one: once it had run out, Java's
 -- INCR would start again at 1.
 -- The number is written by %.0f: Lua's own conversion would write 1.79e+15, which no INCR could read.
-local function raise_counter(key, tokens, keep)
+local function raise_counter(key, tokens, keep, proposal)
     local last = redis.call('GET', key)
     local time = redis.call('TIME')
     local now = time[1] * 1000000 + time[2]
-    local token = now
+    local token = proposal == '0' and now or tonumber(proposal)
     if last then
         local following = (tonumber(last) or 0/0) + 1  -- 0/0: what is not a number must not pass for a small one
         if not (token >= following) then token = following end

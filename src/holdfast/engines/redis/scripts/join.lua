@@ -1,0 +1,31 @@
+-- Have this server join in leases that a majority of the others has just confirmed: it was away when they were granted,
+-- or has lost its memory. Without this, restarting one server after the other would end every long lease.
+--
+-- KEYS     for each claim: lock, fencing counter, holder's metadata, what tombstones begin with
+-- ARGV     1 ttl ms  2 ttl of the counters, ms (0: none)  3… for each claim: owner, token, tokens, description
+-- Returns  for each claim: 1 it holds the lock here now; 0 somebody else does, or the claim was withdrawn.
+--
+-- Idempotent. Never takes a lock from anybody, never brings back a claim that was released: that left a tombstone.
+local call, joined = redis.call, {}
+local time = call('TIME')
+for i = 1, #KEYS / 4 do
+    local lock, counter, metadata = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1]
+    local owner, token, tokens, description = ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
+    joined[i] = 0
+    if call('EXISTS', lock, KEYS[4 * i] .. ':gone:' .. owner) == 0 then
+        call('HSET', lock, owner, '1')
+        call('PEXPIRE', lock, ARGV[1])
+        local since = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
+        call('SET', metadata, token .. ' ' .. tokens .. ' ' .. since .. ' ' .. owner .. ' ' .. description, 'PX', ARGV[1])
+        local last = call('GET', counter)
+        if not last and ARGV[2] ~= '0' then
+            call('SET', counter, token, 'PX', ARGV[2])
+        elseif (tonumber(last or '') or 0) < tonumber(token) then
+            call('SET', counter, token, 'KEEPTTL')
+        end
+        joined[i] = 1
+    elseif redis.pcall('HEXISTS', lock, owner) == 1 then
+        joined[i] = 1
+    end
+end
+return joined

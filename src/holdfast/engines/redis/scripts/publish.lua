@@ -1,0 +1,8 @@
+-- Put before the scripts that free a lock.
+--
+-- publish(channel, how) wakes waiters in Java, and those that cannot track keys. how: PUBLISH, SPUBLISH (sharded, in a
+-- cluster) or BOTH. pcall: an ACL without this channel is no reason to keep the lock.
+local function publish(channel, how)
+    if how ~= 'SPUBLISH' then redis.pcall('PUBLISH', channel, '0') end
+    if how ~= 'PUBLISH' then redis.pcall('SPUBLISH', channel, '0') end
+end
