@@ -1,0 +1,60 @@
+"""Several servers asked at once from one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from hiredis import ReplyError
+
+from holdfast._runtime.base import Wakeup
+from holdfast.engines.base import RequestFailed, Suspects
+from holdfast.engines.redis.aio import AsyncioChannel
+from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.requests import Call, is_unknown_script
+from holdfast.errors import EngineRefused
+
+
+class AsyncioFleet:
+    """See :class:`holdfast.engines.redis.fleet.Fleet`. Has no state."""
+
+    async def ask(self, channels: Sequence[AsyncioChannel], call: Call, timeout: float) -> list[Answer]:
+        # Written at once where there is a connection; only the others need a task each.
+        sent: list[asyncio.Future[Any]] = [
+            channel.post(call.packed, timeout) or asyncio.ensure_future(_run(channel, call, timeout))
+            for channel in channels
+        ]
+        try:
+            return [
+                await _answer(channel, future, call, timeout) for channel, future in zip(channels, sent, strict=True)
+            ]
+        finally:
+            for future in sent:  # all done, unless the caller was cancelled
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # looked at: else asyncio would complain that nobody did
+
+    async def ask_each(
+        self, requests: Sequence[tuple[AsyncioChannel, Sequence[Call]]], replicas: int, timeout: float
+    ) -> list[Sequence[Answer]]:
+        return await asyncio.gather(*(channel.run_guarded(calls, replicas, timeout) for channel, calls in requests))
+
+    async def doze(self, channels: Sequence[AsyncioChannel], until: float, wakeup: Wakeup) -> Suspects:
+        raise NotImplementedError("the watchdog runs on a thread, with blocking channels")
+
+
+async def _answer(channel: AsyncioChannel, future: asyncio.Future[Any], call: Call, timeout: float) -> Answer:
+    try:
+        reply = await future
+        if is_unknown_script(reply):
+            return await _run(channel, call, timeout)
+        return channel.checked(reply) if reply.__class__ is ReplyError else reply
+    except (RequestFailed, EngineRefused) as failure:
+        return failure
+
+
+async def _run(channel: AsyncioChannel, call: Call, timeout: float) -> Answer:
+    try:
+        return await channel.run(call.script, call.keys, call.args, timeout)
+    except (RequestFailed, EngineRefused) as failure:
+        return failure

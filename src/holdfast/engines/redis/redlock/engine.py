@@ -1,0 +1,83 @@
+"""The Redlock engine: settings of N servers, guarantees, and a session for each runtime."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast._runtime.base import Runtime
+from holdfast._runtime.blocking import BlockingRuntime
+from holdfast.engines.base import Guarantees, Session
+from holdfast.engines.redis import keys, settings
+from holdfast.engines.redis.aio import AsyncioChannel
+from holdfast.engines.redis.aio_fleet import AsyncioFleet
+from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.blocking_fleet import BlockingFleet
+from holdfast.engines.redis.engine import TOKEN_TTL
+from holdfast.engines.redis.redlock.session import RedlockSession
+
+_GUARANTEES: Final = Guarantees(
+    cross_process=True,
+    cross_host=True,
+    fair=False,
+    fencing=True,
+    survives_restart=False,
+    survives_failover=True,
+    needs_clocks="no server's may step forward by more than the ttl, and a server that restarts without its data must "
+    "stay away for longer than the ttl and the difference of the servers' clocks",
+    loss_bound="the ttl; until then if one server under a grant on a bare majority loses it (clock step, restart without "
+    "disk, eviction)",
+)
+
+
+class RedlockEngine:
+    """See :class:`holdfast.engines.base.Engine`."""
+
+    scheme = "redlock"
+    guarantees = _GUARANTEES
+    reserves_tokens = True
+    replicates = False
+
+    def __init__(self, servers: Sequence[settings.Settings], token_ttl: float | None) -> None:
+        self._servers = servers
+        self._token_ttl = token_ttl
+        self._channels: weakref.WeakSet[BlockingChannel | AsyncioChannel] = weakref.WeakSet()
+
+    def validate_name(self, name: str) -> None:
+        keys.validate(name)
+
+    def session(self, runtime: Runtime) -> Session:
+        labels = [server.address for server in self._servers]
+        if isinstance(runtime, BlockingRuntime):
+            blocking = [BlockingChannel(server) for server in self._servers]
+            self._channels.update(blocking)
+            return RedlockSession(BlockingFleet(), blocking, labels, runtime, self._token_ttl)
+        awaited = [AsyncioChannel(server) for server in self._servers]
+        self._channels.update(awaited)
+        return RedlockSession(AsyncioFleet(), awaited, labels, runtime, self._token_ttl)
+
+    def after_fork_in_child(self) -> None:
+        channels, self._channels = list(self._channels), weakref.WeakSet()
+        for channel in channels:
+            channel.after_fork_in_child()
+
+    def __repr__(self) -> str:
+        return f"<redlock engine {', '.join(server.address for server in self._servers)}>"
+
+
+def connect(target: Sequence[str], options: dict[str, Any]) -> RedlockEngine:
+    """The engine for the URLs of N independent servers. Does no I/O."""
+    keywords = dict(options)
+    token_ttl, _ = keywords.pop("token_ttl", TOKEN_TTL), keywords.pop("replicas", 0)
+    if len(target) == 1:
+        warnings.warn("redlock with one server is no safer than redis://", RuntimeWarning, stacklevel=5)
+    elif len(target) % 2 == 0:
+        warnings.warn(
+            f"redlock with {len(target)} servers survives the loss of no more of them than with {len(target) - 1}: "
+            "use an odd number",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+    return RedlockEngine([settings.from_url(url, keywords) for url in target], token_ttl)

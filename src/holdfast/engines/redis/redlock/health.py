@@ -1,0 +1,44 @@
+"""Which servers are worth asking. Pure.
+
+A server that does not answer costs its time-out, and the others have answered long before. So after a failure it is left
+alone for a moment, longer each time. Never at the price of a majority: if too few were left, all are asked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_FIRST: Final = 0.05
+_LONGEST: Final = 1.0
+
+
+class Health:
+    """Shared by the threads of one session; a race between them costs at most one request more or less."""
+
+    def __init__(self, servers: int, quorum: int) -> None:
+        self._quorum = quorum
+        self._failures = [0] * servers
+        self._again_at = [0.0] * servers
+        self._ailing = False  # the usual case is that nothing is wrong, and it must cost nothing
+
+    def worth_asking(self, now: float) -> list[int]:
+        """The servers to ask at ``now``, in their order."""
+        every = range(len(self._again_at))
+        if not self._ailing:
+            return list(every)
+        chosen = [server for server in every if self._again_at[server] <= now]
+        return chosen if len(chosen) >= self._quorum else list(every)
+
+    def by_trust(self) -> list[int]:
+        """All servers, those without a failure first."""
+        return sorted(range(len(self._failures)), key=self._failures.__getitem__)
+
+    def answered(self, server: int) -> None:
+        if self._failures[server]:
+            self._failures[server], self._again_at[server] = 0, 0.0
+            self._ailing = any(self._failures)
+
+    def failed(self, server: int, now: float) -> None:
+        self._failures[server] += 1
+        self._again_at[server] = now + min(_LONGEST, _FIRST * 2 ** min(self._failures[server] - 1, 10))
+        self._ailing = True
