@@ -28,7 +28,7 @@ from holdfast.engines.redis.requests import (
     is_unknown_script,
     unacknowledged,
 )
-from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.settings import Server
 from holdfast.engines.redis.watch import SUBSCRIPTIONS, BaseWatch, Way
 from holdfast.errors import EngineRefused
 
@@ -42,7 +42,7 @@ _OPPOSITE: Final = {"SUBSCRIBE": "UNSUBSCRIBE", "SSUBSCRIBE": "SUNSUBSCRIBE"}
 class AsyncioChannel:
     """Belongs to the event loop of its first request."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Server) -> None:
         self._settings = settings
         self._pipe: Pipe | None = None
         self._connecting: asyncio.Task[Pipe] | None = None
@@ -120,7 +120,7 @@ class AsyncioChannel:
         pipe = await self.open(timeout)
         return self.checked(await pipe.send(pack(tuple(args)), timeout))
 
-    def servers(self) -> Sequence[Self]:
+    async def servers(self, timeout: float) -> Sequence[Self]:
         return (self,)
 
     def watch(self) -> AsyncioWatch:

@@ -28,7 +28,7 @@ from holdfast.engines.redis.requests import (
     is_unknown_script,
     unacknowledged,
 )
-from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.settings import Server
 from holdfast.engines.redis.watch import BaseWatch, Way
 from holdfast.engines.redis.wire import Wire
 from holdfast.errors import EngineRefused
@@ -53,7 +53,7 @@ class GuardedFlight(NamedTuple):
 class BlockingChannel:
     """Thread-safe: each request in flight has a connection of its own, the one used last is used first."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Server) -> None:
         self._settings = settings
         self._idle: list[Wire] = []  # append and pop are atomic: no lock on the hot path
         self._wires: weakref.WeakSet[Wire] = weakref.WeakSet()
@@ -83,7 +83,7 @@ class BlockingChannel:
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
         return self.checked(self._call(pack(tuple(args)), timeout))
 
-    def servers(self) -> Sequence[Self]:
+    async def servers(self, timeout: float) -> Sequence[Self]:
         return (self,)
 
     def watch(self) -> BlockingWatch:

@@ -63,7 +63,9 @@ class Watch(Protocol):
 class Channel(Protocol):
     """A server, as seen from one runtime; or a cluster, which finds the right server for a key by itself."""
 
-    publish: Publish
+    @property
+    def publish(self) -> Publish:
+        """How a release is told to those who subscribe."""
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
         """Run a script; ``timeout`` bounds connecting, sending and the reply together."""
@@ -75,8 +77,8 @@ class Channel(Protocol):
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
         """Run one plain command, whose key (if it has one) is its second word."""
 
-    def servers(self) -> Sequence[Channel]:
-        """The servers that this channel leads to, as far as it knows them: those with keys of their own."""
+    async def servers(self, timeout: float) -> Sequence[Channel]:
+        """The servers that this channel leads to: those with keys of their own."""
 
     def watch(self) -> Watch:
         """A new watch for one waiter. No I/O before the first ``arm``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from typing import Any, Final
 
@@ -28,6 +29,21 @@ _GUARANTEES: Final = Guarantees(
 )
 
 
+_ISOLATED: Final = (
+    "after a failover until the partition heals: an old master that only its client can reach renews for ever"
+)
+_ACKNOWLEDGED: Final = "the ttl, after a failover: an old master without replicas that acknowledge cannot renew"
+
+
+def failover_guarantees(replicas: int) -> Guarantees:
+    """Of servers with replicas that may take over."""
+    return dataclasses.replace(
+        _GUARANTEES,
+        loss_bound=f"{_ACKNOWLEDGED if replicas else _ISOLATED}; until the push or the next renewal, a third of the "
+        "ttl, after eviction, FLUSHALL or a step of a server's clock",
+    )
+
+
 class RedisEngine:
     """See :class:`holdfast.engines.base.Engine`."""
 
@@ -35,9 +51,7 @@ class RedisEngine:
     reserves_tokens = True
     replicates = True
 
-    def __init__(
-        self, server: settings.Settings, token_ttl: float | None, guarantees: Guarantees = _GUARANTEES
-    ) -> None:
+    def __init__(self, server: settings.Server, token_ttl: float | None, guarantees: Guarantees = _GUARANTEES) -> None:
         self._server = server
         self._token_ttl = token_ttl
         self.guarantees = guarantees

@@ -21,7 +21,7 @@ class Fleet(Protocol[C]):
     """How channels of one kind are asked together."""
 
     async def ask(self, channels: Sequence[C], call: Call, timeout: float) -> list[Answer]:
-        """The same script on all ``channels``; an answer for each, all within ``timeout`` (and the time of a connect)."""
+        """The same script on all ``channels``; an answer for each, within ``timeout`` and the time of a connect."""
 
     async def ask_each(
         self, requests: Sequence[tuple[C, Sequence[Call]]], replicas: int, timeout: float

@@ -40,8 +40,8 @@ class Keys:
     """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
 
     __slots__ = (
-        "_published", "acquire", "channel", "inspect", "join", "metadata", "name", "queue", "raise_", "release", "renew",
-        "token",
+        "_published", "acquire", "channel", "inspect", "join", "metadata", "name", "queue", "raise_", "release",
+        "renew", "token",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:

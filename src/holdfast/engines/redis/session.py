@@ -95,7 +95,7 @@ class RedisSession:
             calls = [self._renewal(batch, ttl, replicas) for batch in batches]
             replies = await self._channel.run_guarded(calls, replicas, timeout)
             for batch, reply in zip(batches, replies, strict=True):
-                answers.update(zip(batch, _each(reply, len(batch)), strict=True))
+                answers.update(zip(batch, each(reply, len(batch)), strict=True))
         return [answers[claim] for claim in claims]
 
     def _batches(self, claims: Sequence[Claim]) -> Sequence[Sequence[Claim]]:
@@ -141,7 +141,7 @@ class RedisSession:
         """Names that are held through holdfast, found by their metadata. Java's plain locks have none and are not
         found: nothing tells their hashes from other hashes. ``inspect`` sees them all the same."""
         seen = set[str]()  # SCAN may return a key more than once
-        for server in self._channel.servers():
+        for server in await self._channel.servers(timeout):
             async for name in scan(server, prefix, timeout):
                 if name not in seen:
                     seen.add(name)
@@ -209,7 +209,7 @@ def tombstone_ms(claim: Claim) -> int:
     return math.ceil(max(2 * claim.ttl, _TOMBSTONE) * 1000)
 
 
-def _each(reply: Answer, count: int) -> Sequence[Found | RequestFailed]:
+def each(reply: Answer, count: int) -> Sequence[Found | RequestFailed]:
     """One answer for each claim of a batch."""
     if isinstance(reply, EngineRefused):
         # Tried again until the lease runs out: an ACL can be mended, a lease cannot.

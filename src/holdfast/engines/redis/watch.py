@@ -159,7 +159,7 @@ def _last(answers: Sequence[Any]) -> int | None:
     for answer in answers[:-1]:
         if answer.__class__ is hiredis.ReplyError:
             error = replies.error(str(answer))
-            if isinstance(error, RequestFailed):
+            if isinstance(error, RequestFailed | replies.Redirected):
                 raise error
             return None
     if answers[-1].__class__ is hiredis.ReplyError:

@@ -192,7 +192,7 @@ class SimChannel:
     async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
         raise NotImplementedError("the model of Redis has no replicas")
 
-    def servers(self) -> Sequence[SimChannel]:
+    async def servers(self, timeout: float) -> Sequence[SimChannel]:
         return (self,)
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:

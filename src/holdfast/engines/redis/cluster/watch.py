@@ -1,0 +1,62 @@
+"""One waiter's wake-up in a cluster: at the server that has the slot, for as long as it has it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.channel import Channel, Watch
+from holdfast.engines.redis.cluster.slots import Place
+from holdfast.engines.redis.replies import Redirected
+
+
+class Cluster(Protocol):
+    """The channel that a watch belongs to."""
+
+    async def owner(self, key: str, timeout: float) -> Place: ...
+
+    def node(self, place: Place) -> Channel: ...
+
+    def redirect(self, redirection: Redirected, asked: Place) -> tuple[Place, bool]: ...
+
+    def trouble_with(self, place: Place) -> None: ...
+
+
+class ClusterWatch:
+    """See :class:`holdfast.engines.redis.channel.Watch`. Moving a slot deletes its keys, which wakes: so a waiter looks
+    again, and then watches where the slot is now."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._place: Place | None = None
+        self._watch: Watch | None = None
+
+    async def arm(self, key: str, channel: str, timeout: float) -> int:
+        place = await self._cluster.owner(key, timeout)
+        try:
+            return await self._at(place).arm(key, channel, timeout)
+        except Redirected as redirection:
+            # Learnt, if it is for good; the caller comes back soon.
+            self._cluster.redirect(redirection, place)
+            raise RequestFailed(str(redirection), may_have_happened=False) from redirection
+        except RequestFailed:
+            self._cluster.trouble_with(place)
+            raise
+
+    async def pushed(self, until: float) -> bool:
+        watch = self._watch
+        try:
+            return watch is None or await watch.pushed(until)
+        except Redirected:
+            return True  # found by polling: the slot has moved
+
+    def close(self) -> None:
+        watch, self._watch, self._place = self._watch, None, None
+        if watch is not None:
+            watch.close()
+
+    def _at(self, place: Place) -> Watch:
+        if self._watch is None or self._place != place:
+            self.close()
+            self._place, self._watch = place, self._cluster.node(place).watch()
+        return self._watch
