@@ -11,15 +11,22 @@ import encodings.idna  # noqa: F401  (else imported by the first connect: a fork
 import socket
 import ssl
 import struct
-from typing import Any, Final, cast
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar, cast
 
 from redis import exceptions
 
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import replies
-from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.settings import Server, Settings
 from holdfast.errors import EngineRefused
 
+T = TypeVar("T")
+Commands = Sequence[Sequence[str | int]]
+
+#: Again, for its answer: it tells the role, and no ACL refuses it that let us in.
+_HELLO: Final = ("HELLO", 3)
 _REFUSED: Final = (
     exceptions.AuthenticationError,
     exceptions.AuthorizationError,
@@ -38,54 +45,127 @@ def reset_on_close(sock: Any) -> None:
         pass  # closed or reset already: nothing lingers
 
 
-def open_socket(settings: Settings, timeout: float) -> socket.socket:
-    """A connected socket, authenticated and speaking RESP3. ``timeout`` bounds each step: connect, TLS, HELLO."""
+def open_socket(server: Server, timeout: float) -> socket.socket:
+    """A connected socket, authenticated and speaking RESP3.
+
+    ``timeout`` bounds connecting and introducing ourselves together. TLS has the same time once more, and how long it
+    takes to resolve a host name is up to the system.
+    """
+    return _connected(server, timeout, _taken) if isinstance(server, Settings) else server.open_socket(timeout)
+
+
+async def open_transport(server: Server, timeout: float) -> asyncio.StreamWriter:
+    """The same for an event loop. The writer's transport still needs its protocol."""
+    if isinstance(server, Settings):
+        return await _connected_async(server, timeout, _taken_async)
+    return await server.open_transport(timeout)
+
+
+def ask(settings: Settings, commands: Commands, timeout: float) -> list[Any]:
+    """The replies to ``commands``, over a connection of their own that is closed afterwards."""
+    return _connected(settings, timeout, lambda connection: [_reply(connection, command) for command in commands])
+
+
+async def ask_async(settings: Settings, commands: Commands, timeout: float) -> list[Any]:
+    """The same for an event loop."""
+
+    async def replies_of(connection: Any) -> list[Any]:
+        return [await _reply_async(connection, command) for command in commands]
+
+    return await _connected_async(settings, timeout, replies_of)
+
+
+def _connected(settings: Settings, timeout: float, act: Callable[[Any], T]) -> T:
+    """What ``act`` makes of a connection of redis-py. Whatever it does not take away is closed."""
     connection = settings.blocking_connection(timeout)
     name, connection.client_name = connection.client_name, None
+    _hurry(connection, time.monotonic() + timeout)
     try:
         connection.connect()
         if name:
-            connection.send_command("CLIENT", "SETNAME", name, check_health=False)
             try:
-                connection.read_response()
+                _reply(connection, ("CLIENT", "SETNAME", name))
             except exceptions.ResponseError:
                 pass  # a name is a courtesy; an ACL may refuse it
-        if connection._parser._reader.has_data():
-            raise exceptions.ConnectionError("unexpected data after the handshake")
-        taken, connection._sock = connection._sock, None  # from here on it is ours: redis-py must not close it
-        return cast(socket.socket, taken)
+        if settings.master_only:
+            _check_master(_reply(connection, _HELLO))
+        return act(connection)
     except Exception as error:
         failure = error
     finally:
         connection.disconnect()
+        del connection.send_command  # else they refer to each other, and only the garbage collector would free them
     # Raised here, and not above, because a context cannot be removed: it might hold the password.
     raise _explained(failure, settings) from _cause(failure, settings)
 
 
-async def open_transport(settings: Settings, timeout: float) -> asyncio.StreamWriter:
-    """The same for an event loop, within ``timeout`` altogether. The writer's transport still needs its protocol."""
+async def _connected_async(settings: Settings, timeout: float, act: Callable[[Any], Awaitable[T]]) -> T:
     connection = settings.asyncio_connection(timeout)
     name, connection.client_name = connection.client_name, None
     try:
         async with asyncio.timeout(timeout):
             await connection.connect()
             if name:
-                await connection.send_command("CLIENT", "SETNAME", name, check_health=False)
                 try:
-                    await connection.read_response()
+                    await _reply_async(connection, ("CLIENT", "SETNAME", name))
                 except exceptions.ResponseError:
                     pass
-        if connection._parser._reader.has_data() or connection._reader._buffer:
-            raise exceptions.ConnectionError("unexpected data after the handshake")
-        taken, connection._writer, connection._reader = connection._writer, None, None
-        return cast(asyncio.StreamWriter, taken)
+            if settings.master_only:
+                _check_master(await _reply_async(connection, _HELLO))
+            return await act(connection)
     except Exception as error:
         failure = error
     finally:
-        if connection._writer is not None:  # failed or cancelled half-way
+        if connection._writer is not None:  # not taken: failed or cancelled half-way, or of no more use
             connection._writer.transport.abort()
             connection._writer = connection._reader = None
     raise _explained(failure, settings) from _cause(failure, settings)
+
+
+def _hurry(connection: Any, deadline: float) -> None:
+    """Once connected, give each step only the time that is left. To redis-py the time-out is that of a single step."""
+    send = connection.send_command
+
+    def send_in_time(*command: Any, **options: Any) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise exceptions.TimeoutError
+        connection._sock.settimeout(left)
+        send(*command, **options)
+
+    connection.send_command = send_in_time
+
+
+def _reply(connection: Any, command: Sequence[str | int]) -> Any:
+    connection.send_command(*command, check_health=False)
+    return connection.read_response()
+
+
+async def _reply_async(connection: Any, command: Sequence[str | int]) -> Any:
+    await connection.send_command(*command, check_health=False)
+    return await connection.read_response()
+
+
+def _check_master(greeting: Any) -> None:
+    """Refuse a replica. It would refuse to write, but a script that finds nothing to write would be answered: to a
+    renewal it would say that the lock is gone, and the master has it."""
+    role = greeting.get(b"role", b"no data node")
+    if role != b"master":
+        raise exceptions.ConnectionError(f"it is at present a {role.decode()}, not the master")
+
+
+def _taken(connection: Any) -> socket.socket:
+    if connection._parser._reader.has_data():
+        raise exceptions.ConnectionError("unexpected data after the handshake")
+    taken, connection._sock = connection._sock, None  # from here on it is ours: redis-py must not close it
+    return cast(socket.socket, taken)
+
+
+async def _taken_async(connection: Any) -> asyncio.StreamWriter:
+    if connection._parser._reader.has_data() or connection._reader._buffer:
+        raise exceptions.ConnectionError("unexpected data after the handshake")
+    taken, connection._writer, connection._reader = connection._writer, None, None
+    return cast(asyncio.StreamWriter, taken)
 
 
 def _explained(error: Exception, settings: Settings) -> RequestFailed | EngineRefused:

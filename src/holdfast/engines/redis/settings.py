@@ -2,14 +2,16 @@
 
 redis-py does the connecting (TLS, AUTH, unix sockets, credential providers). Its retries are off: a request that it
 repeated behind our back would be a late duplicate. Its time-outs are set per connection from ours.
+
+:class:`Settings` is one server at a known place. Where the place must be asked for, it is a :class:`Sought`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import redis.asyncio.connection as asyncio_connections
 import redis.connection as blocking_connections
@@ -17,6 +19,10 @@ from redis.connection import parse_url
 
 from holdfast.engines.redis.packing import Packer
 from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
 
 #: What passes through, beside ssl_*. Everything else (pools, retries, decoding, time-outs) is ours to decide.
 _KEPT: Final = frozenset(
@@ -49,6 +55,13 @@ class Settings:
     blocking_class: type[Any] = field(repr=False)
     asyncio_class: type[Any] = field(repr=False)
     keywords: Mapping[str, Any] = field(repr=False)
+    #: A server that turns out to be a replica is as good as none.
+    master_only: bool = False
+
+    def at(self, host: str, port: int) -> Settings:
+        """The same settings for another server."""
+        keywords = {**self.keywords, "host": host, "port": port}
+        return replace(self, address=_address(self.address.partition("://")[0], keywords), keywords=keywords)
 
     def blocking_connection(self, timeout: float) -> Any:
         """A connection of redis-py for threads, not yet connected; each of its steps is bounded by ``timeout``."""
@@ -67,6 +80,23 @@ class Settings:
         return kind(**self.keywords, **forced, socket_timeout=timeout, socket_connect_timeout=timeout)
 
 
+class Sought(Protocol):
+    """A server whose place is asked for anew with each connection."""
+
+    @property
+    def address(self) -> str:
+        """Where it was last, or else who is asked; fit for people to see."""
+
+    def open_socket(self, timeout: float) -> socket.socket:
+        """See :func:`holdfast.engines.redis.handshake.open_socket`."""
+
+    async def open_transport(self, timeout: float) -> asyncio.StreamWriter:
+        """See :func:`holdfast.engines.redis.handshake.open_transport`."""
+
+
+Server = Settings | Sought
+
+
 def from_url(url: str, keywords: Mapping[str, Any]) -> Settings:
     """From a redis://, rediss:// or unix:// URL, and keywords of redis-py's connections that win over it."""
     try:
@@ -74,7 +104,7 @@ def from_url(url: str, keywords: Mapping[str, Any]) -> Settings:
     except ValueError:
         # Not chained: the original quotes what it could not read, and that may be half a password.
         raise UsageError("the Redis URL cannot be read; user info must be percent-encoded") from None
-    return _settings(found.pop("connection_class", blocking_connections.Connection), found)
+    return from_keywords(found.pop("connection_class", blocking_connections.Connection), found)
 
 
 def from_client(client: Any) -> Settings:
@@ -83,10 +113,11 @@ def from_client(client: Any) -> Settings:
     if pool is None:
         kind = type(client)
         raise UsageError(f"{kind.__module__}.{kind.__qualname__} is not a client of redis-py for a single server")
-    return _settings(pool.connection_class, pool.connection_kwargs)
+    return from_keywords(pool.connection_class, pool.connection_kwargs)
 
 
-def _settings(kind: type[Any], found: Mapping[str, Any]) -> Settings:
+def from_keywords(kind: type[Any], found: Mapping[str, Any]) -> Settings:
+    """From a connection class of redis-py, of either colour, and its keywords: those that are not ours to decide."""
     keywords = {
         name: value
         for name, value in found.items()

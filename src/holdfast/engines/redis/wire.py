@@ -24,6 +24,8 @@ _CHUNK: Final = 4096
 _NOTHING: Final = object()
 #: How long the rest of a TLS record may take.
 _RECORD: Final = 0.1
+#: How much of a time-out must be left for it not to be set anew.
+_MOST: Final = 0.8
 #: The other side is gone, whether or not it left something to read.
 _GONE: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL | getattr(select, "POLLRDHUP", 0)
 
@@ -117,8 +119,10 @@ class Wire:
 
     def late_reply(self, deadline: float) -> Any:
         """As ``reply``, when others were waited for since the request was sent. What has arrived is read all the same."""
-        self._timeout = max(deadline - time.monotonic(), 0.001)
-        self._sock.settimeout(self._timeout)
+        left = deadline - time.monotonic()
+        if left < _MOST * (self._timeout or 0.0):  # else the time-out that was set for sending is good enough
+            self._timeout = max(left, 0.001)
+            self._sock.settimeout(self._timeout)
         return self.reply(deadline)
 
     def call(self, packed: bytes, timeout: float) -> Any:

@@ -1,0 +1,31 @@
+"""Sentinels one by one, each with a view of its own: what a whole set would only show during a failover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.servers.replication import Replication
+from tests.servers.sentinel import Sentinel
+
+
+@pytest.fixture(scope="module")
+def _pair() -> Iterator[Replication]:
+    with Replication(1, links=False) as pair:
+        yield pair
+
+
+@pytest.fixture
+def pair(_pair: Replication) -> Replication:
+    """The module's master with one replica, empty at the start of each test. Tests that swap roles start their own."""
+    _pair.master.flush()
+    return _pair
+
+
+@pytest.fixture
+def start_sentinel() -> Iterator[Callable[..., Sentinel]]:
+    """``start_sentinel(master)``: a sentinel that watches this server; further arguments as for Sentinel."""
+    with ExitStack() as ending:
+        yield lambda master, *config, kind=Sentinel, **settings: ending.enter_context(kind(master, *config, **settings))
