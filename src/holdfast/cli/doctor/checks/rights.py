@@ -1,0 +1,39 @@
+"""What this user may not do, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from holdfast.cli.doctor.facts import RIGHTS, Facts, Node, Purpose
+from holdfast.cli.doctor.finding import Finding, Level, ok
+
+_WITHOUT: Final = {
+    Purpose.LOCKS: (Level.PROBLEM, "taking, renewing or releasing a lock is refused"),
+    Purpose.WAITING: (Level.PROBLEM, "waiting for a busy lock, and fair=True, are refused"),
+    Purpose.INSPECTING: (Level.WARNING, "inspect() and break_() are refused"),
+    Purpose.PUSHES: (Level.NOTICE, "waiters are woken by pub/sub, and a loss is noticed at the next renewal"),
+    Purpose.CHANNEL: (
+        Level.NOTICE,
+        "those who listen on a lock's channel, Java above all, are not woken",
+    ),
+    Purpose.LISTING: (Level.NOTICE, "locks() is refused, and so are keys of other libraries, in less clear words"),
+    Purpose.REPLICAS: (Level.NOTICE, "replicas=n would be refused"),
+}
+
+
+def lacking(node: Node, facts: Facts) -> Iterator[Finding]:
+    if RIGHTS in node.withheld:
+        return  # not known
+    for purpose, (level, consequence) in _WITHOUT.items():
+        rights = dict.fromkeys(lack.right for lack in node.lacks if lack.purpose is purpose)
+        if purpose is Purpose.REPLICAS:
+            if facts.options.replicas:
+                level, consequence = Level.PROBLEM, f"replicas={facts.options.replicas} is refused"
+            elif not node.replicas:
+                continue
+        if rights:
+            sentence = f"with this user's rights {consequence}"
+            yield Finding(level, "rights", node.name, sentence, f"ACL SETUSER (this user) {' '.join(rights)}")
+    if not node.lacks:
+        yield ok("rights", node.name, "this user may do all that holdfast does")

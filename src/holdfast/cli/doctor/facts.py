@@ -1,0 +1,153 @@
+"""What was found out about the servers. Data only: gathering it is ``examine``'s, judging it the ``checks``'."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from holdfast.options import ClientOptions
+
+#: What a node is for, as the URL or the discovery says; what it says of itself is ``Node.role``.
+Part = Literal["server", "master", "replica", "redlock"]
+#: How waiters are woken, as the engine itself finds out (holdfast.engines.redis.watch.Way).
+Way = Literal["tracking", "channel", "polling"]
+#: Under this question in ``Node.withheld``: what the user lacks is not known.
+RIGHTS: Final = "ACL DRYRUN"
+
+
+class Purpose(enum.Enum):
+    """What a right is needed for."""
+
+    LOCKS = enum.auto()
+    WAITING = enum.auto()
+    INSPECTING = enum.auto()
+    PUSHES = enum.auto()  #: client tracking
+    CHANNEL = enum.auto()  #: pub/sub
+    LISTING = enum.auto()  #: locks(), and naming the type of a foreign key
+    REPLICAS = enum.auto()  #: WAIT
+
+
+class Lack(NamedTuple):
+    """A right that the user does not have: ``right`` is written as ACL SETUSER takes it."""
+
+    purpose: Purpose
+    right: str
+
+
+class Clock(NamedTuple):
+    """A server's clock less this host's, in seconds; the truth is within ``uncertainty`` of it."""
+
+    offset: float
+    uncertainty: float
+
+
+class Replica(NamedTuple):
+    """A replica, as its master sees it."""
+
+    name: str
+    state: str
+    behind: int  #: bytes of the replication stream not acknowledged yet
+    lag: int  #: seconds since its last acknowledgement
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One data server. Whatever it did not tell is absent, and ``withheld`` says why."""
+
+    name: str
+    part: Part = "server"
+    failure: str = ""  #: why it could not be examined; then the rest is empty
+    refused: bool = False  #: the failure is a refusal (password, certificate), not silence
+    info: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+    withheld: Mapping[str, str] = field(default_factory=dict)  #: question -> why it was not answered
+    clock: Clock | None = None
+    script_seconds: float | None = None  #: one round trip of the smallest script; None: scripts do not run
+    script_error: str = ""
+    write_error: str = ""  #: the server's own words when a small key was written
+    way: Way | None = None
+    lacks: tuple[Lack, ...] = ()
+
+    @property
+    def role(self) -> str:
+        """``master`` or ``slave``, by its own account; empty if it did not tell."""
+        return self.info.get("role", "")
+
+    def number(self, name: str) -> int | None:
+        """A number from INFO, or from CONFIG."""
+        text = self.info.get(name, self.config.get(name, ""))
+        return int(text) if text.lstrip("-").isdecimal() else None
+
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """Its replicas, from lines such as ``slave0:ip=10.0.0.2,port=6379,state=online,offset=42,lag=0``."""
+        offset = self.number("master_repl_offset") or 0
+        return tuple(
+            _replica(value, offset)
+            for name, value in self.info.items()
+            if name.startswith("slave") and name[5:].isdecimal()
+        )
+
+
+def _replica(text: str, offset: int) -> Replica:
+    said = dict(part.partition("=")[::2] for part in text.split(","))
+    numbers = {name: int(said[name]) if said.get(name, "").isdecimal() else 0 for name in ("offset", "lag")}
+    name = host_port(said.get("ip", "?"), said.get("port", "?"))
+    return Replica(name, said.get("state", "?"), max(0, offset - numbers["offset"]), numbers["lag"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sentinel:
+    """One Sentinel's view of the master. ``failure``: it did not answer, or does not know that master."""
+
+    name: str
+    failure: str = ""
+    master: str = ""  #: host:port
+    flags: frozenset[str] = frozenset()
+    quorum: int = 0
+    sentinels: int = 0  #: that it knows of, itself included
+    replicas: int = 0
+    ckquorum: str = ""  #: its own verdict, if that is bad
+    withheld: str = ""  #: why it told where the master is and no more
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster, as one of its nodes sees it."""
+
+    members: tuple[Member, ...]
+    state: str = ""  #: empty: not told
+    strangers: tuple[str, ...] = ()  #: seeds of the URL that belong to another cluster, or to none
+    withheld: str = ""  #: why it told who serves which slot and no more
+
+
+class Member(NamedTuple):
+    """A node of the cluster. ``master`` is the id of the one that it replicates."""
+
+    id: str
+    name: str
+    flags: frozenset[str]
+    master: str
+    slots: tuple[tuple[int, int], ...]
+    moving: int  #: slots that it is handing over or receiving
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that was found out."""
+
+    engine: str
+    options: ClientOptions
+    nodes: tuple[Node, ...] = ()
+    sentinels: tuple[Sentinel, ...] = ()
+    cluster: Cluster | None = None
+
+    @property
+    def alive(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if not node.failure)
+
+
+def host_port(host: object, port: object) -> str:
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

@@ -1,0 +1,62 @@
+"""What the doctor says: one finding for each thing looked at, and the exit code that sums them up. Pure."""
+
+from __future__ import annotations
+
+import enum
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Final
+
+from holdfast.cli.command import OK
+
+
+class Level(enum.IntEnum):
+    """How bad it is, best first."""
+
+    OK = 0
+    NOTICE = 1  #: good to know; nothing must be done
+    WARNING = 2  #: locks work, and some fault will cost more than it needs to
+    PROBLEM = 3  #: locks do not work, or can be lost while everything is in order
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+#: Beside those of every command: 1 nothing could be examined, 2 wrong usage, 130 interrupted.
+EXIT_CODES: Final = {Level.OK: OK, Level.NOTICE: OK, Level.WARNING: 3, Level.PROBLEM: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. ``node`` is host:port; empty: it is about all of them together."""
+
+    level: Level
+    check: str
+    node: str
+    sentence: str
+    remedy: str = ""
+
+    def __post_init__(self) -> None:
+        # The one gate to terminals and logs: what a server says may hold escape sequences.
+        for field in fields(self)[1:]:
+            object.__setattr__(self, field.name, printable(getattr(self, field.name)))
+
+
+ok: Final = partial(Finding, Level.OK)
+notice: Final = partial(Finding, Level.NOTICE)
+warning: Final = partial(Finding, Level.WARNING)
+problem: Final = partial(Finding, Level.PROBLEM)
+
+
+def worst(findings: Iterable[Finding]) -> Level:
+    return max((finding.level for finding in findings), default=Level.OK)
+
+
+def printable(text: str) -> str:
+    """``text`` on one line, without anything that a terminal would obey."""
+    return "".join(
+        "?" if unicodedata.category(character)[0] in "CZ" and character != " " else character for character in text
+    )

@@ -1,0 +1,126 @@
+"""Which rights the engine needs of a Redis user, and which of them this user lacks.
+
+ACL DRYRUN (Redis 7) answers without doing anything. Where it may not be asked, each command is tried on keys of our own
+that hold a string for a second: the server checks rights before types, so what is allowed fails harmlessly.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from holdfast.cli.doctor.facts import Lack, Purpose
+from holdfast.cli.doctor.line import Line, Refused
+from holdfast.engines.redis.keys import keys_of, prefixed
+from holdfast.engines.redis.scripts import PING
+
+_TRIED_TTL_MS: Final = 1000
+_WITH_SUBCOMMANDS: Final = frozenset({"client", "cluster", "pubsub"})
+
+
+class Need(NamedTuple):
+    """A command as the engine sends it, or as its scripts do. ``pattern``: the right to its key or channel."""
+
+    purpose: Purpose
+    words: tuple[str, ...]
+    pattern: str = ""
+
+    @property
+    def right(self) -> str:
+        """The right to the command."""
+        return f"+{'|'.join(self.words[:2]) if self.words[0] in _WITH_SUBCOMMANDS else self.words[0]}"
+
+    @property
+    def on_key(self) -> bool:
+        return self.pattern.startswith("~")
+
+
+def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
+    """All that the engine sends for the lock ``name``, which is in ``namespace``."""
+    keys = keys_of(name)
+    inner = f"{namespace}:*" if namespace else "*"
+
+    def on(purpose: Purpose, key: str, prefix: str, *commands: str) -> list[Need]:
+        pattern = f"~{prefix}:{{{inner}" if prefix and namespace else f"~{prefix}:*" if prefix else f"~{inner}"
+        return [Need(purpose, (first, key, *rest), pattern) for first, *rest in map(str.split, commands)]
+
+    gone, waiter = f"{prefixed('holdfast_lock', name)}:gone:x", keys.waiter("x")
+    probe = f"{prefixed('holdfast_probe', name)}:x"
+    channel = f"&redisson_lock__channel:{{{inner}" if namespace else "&redisson_lock__channel:*"
+    take, wait, look = Purpose.LOCKS, Purpose.WAITING, Purpose.INSPECTING
+    return [
+        Need(take, ("evalsha", PING.sha, "0")),
+        Need(take, ("eval", PING.source, "0")),
+        Need(take, ("time",)),
+        *on(take, keys.name, "", "exists", "pttl", "hexists f", "hset f 1", "pexpire 1000", "del"),
+        *on(take, keys.token, "redisson_lock_token", "get", "set 1 px 1000", "pttl", "pexpire 1000"),
+        *on(take, keys.metadata, "holdfast_owner", "get", "set 1 px 1000", "pexpire 1000", "del"),
+        *on(take, gone, "holdfast_lock", "exists", "set 1 px 1000"),
+        *on(wait, keys.queue, "holdfast_queue", "rpush x", "lpos x", "lindex 0", "lrem 1 x", "lpop", "pexpire 1000"),
+        *on(wait, waiter, "holdfast_queue", "set 1 px 1000", "exists", "pttl", "pexpire 1000", "del"),
+        *on(look, keys.name, "", "hgetall", "hlen"),
+        *on(look, keys.queue, "holdfast_queue", "lrange 0 0"),
+        Need(Purpose.PUSHES, ("client", "tracking", "on", "optin")),
+        Need(Purpose.PUSHES, ("client", "caching", "yes")),
+        *on(Purpose.PUSHES, probe, "holdfast_probe", "set 1 px 1000", "pttl", "del"),
+        Need(Purpose.CHANNEL, ("publish", keys.channel, "0"), channel),
+        Need(Purpose.CHANNEL, ("subscribe", keys.channel), channel),
+        Need(Purpose.CHANNEL, ("unsubscribe", keys.channel)),
+        Need(Purpose.LISTING, ("scan", "0")),
+        *on(Purpose.LISTING, keys.name, "", "type"),
+        Need(Purpose.REPLICAS, ("wait", "0", "1")),
+        *(_of_clusters(keys.channel, channel) if clustered else ()),
+    ]
+
+
+def _of_clusters(channel: str, pattern: str) -> list[Need]:
+    return [
+        Need(Purpose.LOCKS, ("cluster", "slots")),
+        Need(Purpose.LOCKS, ("asking",)),
+        Need(Purpose.CHANNEL, ("pubsub", "shardnumsub")),
+        Need(Purpose.CHANNEL, ("spublish", channel, "0"), pattern),
+        Need(Purpose.CHANNEL, ("ssubscribe", channel), pattern),
+    ]
+
+
+def lacking(line: Line, wanted: list[Need], *, may_write: bool) -> tuple[Lack, ...]:
+    """Which of these rights this user lacks. Refused passes if that cannot be found out without writing."""
+    try:
+        user = line.ask("ACL", "WHOAMI")
+        line.ask("ACL", "DRYRUN", user, "time")
+    except Refused:
+        if not may_write:
+            raise
+        refusals = _tried(line, wanted)
+    else:
+        answers = line.ask_all([("ACL", "DRYRUN", user, *need.words) for need in wanted])
+        refusals = ["" if answer == "OK" else str(answer) for answer in answers]
+    lacks = (_lack(need, words) for need, words in zip(wanted, refusals, strict=True) if words)
+    return tuple(dict.fromkeys(lacks))
+
+
+def _tried(line: Line, wanted: list[Need]) -> list[str]:
+    """For each need, what the server says against it; nothing if it may be."""
+    keys = list(dict.fromkeys(need.words[1] for need in wanted if need.on_key))
+    # A string where the engine has a hash or a list: nothing is written by what follows, as it is of another type.
+    strings = {key: ("set", key, "1", "px", str(_TRIED_TTL_MS)) for key in keys}
+    refused = {
+        key: answer.words
+        for key, answer in zip(keys, line.ask_all(list(strings.values())), strict=True)
+        if isinstance(answer, Refused) and answer.code == "NOPERM"
+    }
+    # What could not be prepared is not tried: it might write, and stay.
+    tried = [need for need in wanted if need.words[1:2] not in [(key,) for key in refused]]
+    pairs = [(strings[need.words[1]] if need.on_key else ("time",), need.words) for need in tried]
+    answers = line.ask_all([words for pair in pairs for words in pair])[1::2]
+    line.ask_all([("del", key) for key in keys])
+    said = {
+        need: answer.words
+        for need, answer in zip(tried, answers, strict=True)
+        if isinstance(answer, Refused) and answer.code == "NOPERM"
+    }
+    return [said.get(need, refused.get(need.words[1], "") if need.on_key else "") for need in wanted]
+
+
+def _lack(need: Need, words: str) -> Lack:
+    # "… to run the 'get' command", or else "… to access the 'x' key", "… one of the channels used as arguments".
+    return Lack(need.purpose, need.right if "to run " in words or not need.pattern else need.pattern)

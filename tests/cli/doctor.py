@@ -1,0 +1,56 @@
+"""The doctor as a user runs it, with its findings taken apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from holdfast.cli.main import main
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What ``holdfast doctor URL --json`` said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def findings(self) -> list[dict[str, str]]:
+        said = json.loads(self.out)
+        assert said["exit_code"] == self.code
+        found: list[dict[str, str]] = said["findings"]
+        return found
+
+    def of(self, check: str, node: str | None = None) -> list[dict[str, str]]:
+        """The findings of one check, of one node if it is named."""
+        return [one for one in self.findings if one["check"] == check and node in (None, one["node"])]
+
+    def level(self, check: str, node: str | None = None) -> str:
+        """The level of the one finding of a check."""
+        (finding,) = self.of(check, node)
+        return finding["level"]
+
+    def worse_than_ok(self) -> dict[str, str]:
+        """Each check that complains, with its worst level."""
+        return {
+            one["check"]: one["level"]
+            for level in ("notice", "warning", "problem")
+            for one in self.findings
+            if one["level"] == level
+        }
+
+
+class Doctor:
+    """``doctor(url)``."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *url: str) -> Diagnosis:
+        self._capsys.readouterr()
+        code = main(["doctor", *url, "--json"])
+        return Diagnosis(code, *self._capsys.readouterr())

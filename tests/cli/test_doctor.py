@@ -1,0 +1,290 @@
+"""The doctor at real servers, one at a time: what it finds, says, returns and leaves behind."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from holdfast.cli.doctor import examine
+from holdfast.cli.doctor.line import Line, Refused
+from holdfast.cli.doctor.rights import needs
+from tests.cli.doctor import Doctor
+from tests.servers.clock import Clock
+from tests.servers.redis import RedisServer
+
+SECRET = "s3cr3t-p4ss"
+DURABLE = ("appendonly yes", "appendfsync always")
+#: What SECURITY.md asks for, for the namespace ``app``.
+KEYS = "~app:* ~redisson_lock_token:{app:* ~holdfast_owner:{app:* ~holdfast_queue:{app:* ~holdfast_lock:{app:*"
+COMMANDS = (
+    "+evalsha +eval +get +set +del +exists +pexpire +pttl +time +type +hexists +hgetall +hlen +hset "
+    "+lindex +lpop +lpos +lrange +lrem +rpush +publish +subscribe +unsubscribe"
+)
+LEAST = f"user app on >{SECRET} resetkeys resetchannels -@all {KEYS} &redisson_lock__channel:{{app:* {COMMANDS}"
+
+StartRedis = Callable[..., RedisServer]
+
+
+def as_app(server: RedisServer) -> str:
+    return f"{server.url_as('app', SECRET)}?namespace=app"
+
+
+def test_a_healthy_server(start_redis: StartRedis, doctor: Doctor) -> None:
+    server = start_redis(*DURABLE, password=SECRET)
+    found = doctor(server.url)
+    assert (found.code, found.worse_than_ok(), found.err) == (0, {}, "")
+    said = {finding["check"] for finding in found.findings}
+    assert said >= {"version", "role", "scripts", "waking", "rights", "eviction", "persistence", "clock"}
+    assert {finding["node"] for finding in found.findings} == {f"127.0.0.1:{server.port}"}
+    assert SECRET not in found.out
+    assert server.client().dbsize() == 0, "it left something behind"
+
+
+def test_a_warning_is_three(redis_server: RedisServer, doctor: Doctor) -> None:
+    found = doctor(redis_server.url)
+    assert (found.code, found.worse_than_ok()) == (3, {"persistence": "warning"})
+
+
+@pytest.mark.parametrize(
+    "config, check",
+    [
+        (("maxmemory 50mb", "maxmemory-policy volatile-ttl"), "eviction"),
+        (("min-replicas-to-write 1",), "writing"),
+        (("maxmemory 1",), "writing"),
+        (("cluster-enabled yes",), "mode"),
+    ],
+)
+def test_a_problem_is_four(start_redis: StartRedis, doctor: Doctor, config: tuple[str, ...], check: str) -> None:
+    found = doctor(start_redis(*DURABLE, *config).url)
+    assert (found.code, found.level(check)) == (4, "problem")
+
+
+def test_notices_are_no_reason_for_alarm(start_redis: StartRedis, server_clock: Clock, doctor: Doctor) -> None:
+    server = start_redis(*DURABLE, "timeout 60", "maxmemory-policy allkeys-lru", clock=server_clock)
+    server_clock.move(-90)
+    found = doctor(server.url)
+    assert found.code == 0
+    assert found.worse_than_ok() == {"eviction": "notice", "idle": "notice", "clock": "notice"}
+    (clock,) = found.of("clock")
+    offset, doubt = map(float, re.findall(r"(\d+\.\d+) s", clock["sentence"]))
+    assert offset == pytest.approx(90, abs=doubt)
+    assert "behind" in clock["sentence"]
+
+
+class SlowTime:
+    """A server five seconds ahead, that answers after a while: on the way there, and on the way back."""
+
+    def __init__(self, *delays: tuple[float, float]) -> None:
+        self._delays = iter(delays)
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
+
+    def ask(self, *words: str) -> list[str]:
+        there, back = next(self._delays)
+        self.now += there + back
+        seconds, fraction = divmod(self.now - back + 5, 1)
+        return [f"{seconds:.0f}", f"{fraction * 1e6:.0f}"]
+
+
+def test_a_clock_is_read_in_the_middle_of_the_quickest_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    even, uneven = (0.1, 0.1), (0.9, 0.1)
+    slow = SlowTime(uneven, uneven, even, uneven, uneven)
+    monkeypatch.setattr(examine, "time", slow)
+    assert examine._clock(cast(Line, slow)) == pytest.approx((5.0, 0.1))
+
+
+def test_a_unix_socket(start_redis: StartRedis, doctor: Doctor) -> None:
+    server = start_redis(*DURABLE, password=SECRET)
+    found = doctor(server.unix_url)
+    assert (found.code, {finding["node"] for finding in found.findings}) == (0, {str(server.socket_path)})
+    assert SECRET not in found.out
+
+
+# ---- rights
+
+
+def test_the_least_rights_are_enough_and_what_is_hidden_is_said(start_redis: StartRedis, doctor: Doctor) -> None:
+    server = start_redis(LEAST)
+    found = doctor(as_app(server))
+    assert found.code == 0
+    withheld = [finding["sentence"] for finding in found.of("withheld")]
+    assert ["INFO" in withheld[0], "CONFIG GET" in withheld[1], len(withheld)] == [True, True, 2]
+    assert {finding["level"] for finding in found.of("rights")} == {"notice"}
+    assert server.client().dbsize() == 0, "it left something behind"
+    assert SECRET not in found.out
+
+
+def without(*rights: str) -> str:
+    return " ".join(word for word in LEAST.split() if word not in rights)
+
+
+@pytest.mark.parametrize(
+    "missing, level, without_it",
+    [
+        (("+hset", "~redisson_lock_token:{app:*"), "problem", "releasing a lock"),
+        (("+lpos",), "problem", "waiting"),
+        (("+hlen",), "warning", "break_"),
+        (("&redisson_lock__channel:{app:*",), "notice", "channel"),
+    ],
+)
+@pytest.mark.parametrize("dry", ["", "+acl|whoami +acl|dryrun"], ids=["tried", "dry run"])
+def test_a_gap_is_found_and_its_remedy_works(
+    start_redis: StartRedis, doctor: Doctor, missing: tuple[str, ...], level: str, without_it: str, dry: str
+) -> None:
+    """Both ways of asking must come to the same result."""
+    server = start_redis(f"{without(*missing)} {dry}")
+    (gap,) = [finding for finding in doctor(as_app(server)).of("rights") if without_it in finding["sentence"]]
+    granted = gap["remedy"].partition("(this user) ")[2].split()
+    assert (gap["level"], set(granted)) == (level, set(missing))
+    server.ask("ACL", "SETUSER", "app", *granted)
+    assert [one for one in doctor(as_app(server)).of("rights") if without_it in one["sentence"]] == []
+    assert server.client().dbsize() == 0, "it left something behind"
+
+
+def test_another_namespace_is_out_of_reach(start_redis: StartRedis, doctor: Doctor) -> None:
+    found = doctor(start_redis(LEAST).url_as("app", SECRET) + "?namespace=other")
+    assert found.code == 4
+    assert "~redisson_lock_token:{other:*" in found.of("rights")[0]["remedy"]
+
+
+def test_the_table_of_rights_is_complete_and_documented() -> None:
+    """All that the scripts do is in it; and no right is asked for that SECURITY.md does not name."""
+    scripts = resources.files("holdfast.engines.redis").joinpath("scripts")
+    lua = "".join(script.read_text("utf-8") for script in scripts.iterdir() if script.name.endswith(".lua"))
+    used = {command.lower() for command in re.findall(r"\bp?call\(\s*['\"](\w+)['\"]", lua)}
+    assert used <= {need.right.removeprefix("+") for need in needs("x", "", clustered=True)}
+    text = (Path(__file__).parents[2] / "SECURITY.md").read_text("utf-8").replace("\\", "")
+    assert {need.right for need in needs("x", "")} <= set(re.findall(r"\+[a-z|]+", text))
+
+
+def test_what_could_stay_is_not_tried(start_redis: StartRedis, doctor: Doctor) -> None:
+    """With HSET and RPUSH but neither SET nor DEL, a key that they make would stay for ever."""
+    server = start_redis(f"user app on >{SECRET} ~* -@all +eval +evalsha +hset +rpush")
+    found = doctor(as_app(server))
+    assert found.code == 4
+    assert "+set" in found.of("rights")[0]["remedy"]
+    assert server.client().dbsize() == 0, "it left something behind"
+
+
+def test_a_refusal_does_not_name_the_user() -> None:
+    """As newer servers do: user info is nobody's business but the caller's."""
+    assert "bob" not in str(Refused("NOPERM User bob has no permissions to run the 'info' command"))
+
+
+def test_how_waiters_are_woken(start_redis: StartRedis, doctor: Doctor) -> None:
+    tracking = "+client|tracking +client|caching ~holdfast_probe:{app:*"
+    assert doctor(as_app(start_redis(f"{LEAST} {tracking}"))).level("waking") == "ok"
+    assert doctor(as_app(start_redis(without("+subscribe")))).level("waking") == "warning"
+
+
+def test_a_managed_service_without_config(start_redis: StartRedis, doctor: Doctor) -> None:
+    found = doctor(start_redis(*DURABLE, 'rename-command CONFIG ""').url)
+    assert (found.code, found.worse_than_ok()) == (0, {"withheld": "notice"})
+
+
+# ---- nobody to examine
+
+
+def test_a_wrong_password(start_redis: StartRedis, doctor: Doctor) -> None:
+    server = start_redis(password=SECRET)
+    found = doctor(f"redis://:{SECRET}x@127.0.0.1:{server.port}")
+    assert (found.code, found.out) == (1, "")
+    assert str(server.port) in found.err
+    assert SECRET not in found.err
+
+
+@pytest.mark.parametrize("fate", ["kill", "pause"])
+def test_a_server_that_is_away(start_redis: StartRedis, doctor: Doctor, fate: str) -> None:
+    server = start_redis()
+    getattr(server, fate)()
+    start = time.monotonic()
+    found = doctor(f"{server.url}?request_timeout=0.5")
+    assert (found.code, found.out) == (1, "")
+    assert found.err.startswith("holdfast: no server could be examined")
+    assert time.monotonic() - start < 5
+
+
+def test_a_server_without_resp3(doctor: Doctor) -> None:
+    """As a Redis before 6, or a proxy that does not know HELLO."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"-ERR unknown command 'HELLO', with args beginning with: '3' \r\n")
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        found = doctor(f"redis://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join(5)
+    assert found.code == 1
+    assert "needs RESP3" in found.err
+
+
+@pytest.mark.parametrize("url", ["redsi://h", "redis://h?nonsense=1", f"redis://u:{SECRET}@h:x"])
+def test_wrong_usage_is_two(doctor: Doctor, url: str) -> None:
+    found = doctor(url)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("holdfast doctor: ")
+    assert SECRET not in found.err
+
+
+# ---- without a server, without a URL
+
+
+def test_memory_and_files(doctor: Doctor, tmp_path: Path) -> None:
+    assert doctor("memory:").worse_than_ok() == {"scope": "notice"}
+    tmp_path.chmod(0o700)
+    file = tmp_path / "locks.db"
+    found = doctor(f"sqlite:{file}")
+    assert (found.code, found.worse_than_ok()) == (0, {"scope": "notice"})
+    assert not file.exists(), "examining must not make the file"
+    file.touch(0o666)
+    file.chmod(0o666)
+    assert doctor(f"sqlite:{file}").level("file") == "problem"
+    file.chmod(0o600)
+    assert doctor(f"sqlite:{file}").level("file") == "ok"
+
+
+def test_the_configured_default(start_redis: StartRedis, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = start_redis(*DURABLE, password=SECRET)
+    monkeypatch.setenv("HOLDFAST_URL", server.url)
+    monkeypatch.setenv("HOLDFAST_REPLICAS", "1")
+    found = doctor()
+    assert found.worse_than_ok() == {"acknowledgement": "problem"}
+    assert SECRET not in found.out
+
+
+# ---- for people
+
+
+def test_as_text(start_redis: StartRedis) -> None:
+    server = start_redis("maxmemory 50mb", "maxmemory-policy allkeys-lru", password=SECRET)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-m", "holdfast.cli", "doctor", server.url],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (4, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"holdfast doctor: redis://127.0.0.1:{server.port}/0"
+    assert f"127.0.0.1:{server.port}" in lines
+    at = next(at for at, line in enumerate(lines) if line.startswith("  problem  eviction"))
+    assert lines[at + 1].strip().startswith("-> set maxmemory-policy noeviction")
+    assert lines[-1] == "verdict: 1 problem, 1 warning"
+    assert SECRET not in done.stdout
+    assert done.stdout.isascii()
