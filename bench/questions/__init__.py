@@ -9,7 +9,10 @@ from typing import Final, Protocol, cast
 from bench.harness import Answer, Scale
 
 #: In the order in which they are asked.
-NAMES: Final = ("uncontended", "tasks", "reentry", "embedded", "overhead", "handover", "latency", "fairness", "leases")
+NAMES: Final = (
+    "uncontended", "tasks", "reentry", "embedded", "overhead", "handover", "latency", "fairness", "leases",
+    "cluster", "redlock", "failover",
+)  # fmt: skip
 
 
 class Question(Protocol):
