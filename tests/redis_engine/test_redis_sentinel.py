@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -313,6 +315,36 @@ def test_a_demoted_master_is_left_with_the_same_claim(colour: str, start_sentine
             assert await session.release(held, TIMEOUT) is Found.OURS
 
         on(engine, colour, body)
+
+
+@COLOURS
+def test_once_another_master_is_known_nobody_talks_to_the_old_one(colour: str, start_sentinel: StartSentinel) -> None:
+    """An old master that is cut off from the others still serves those who reach it. One session finds the new one: were
+    the other to stay, what is acquired here would be renewed there, found missing, and lost."""
+    with Replication(1, links=False) as pair:
+        old, new = pair.master, pair.replicas[0]
+        sentinel = start_sentinel(old)
+        engine = engine_for(sentinel)
+
+        async def body(session: RedisSession) -> None:
+            before = make_claim("before")
+            assert isinstance(await session.acquire(before, TIMEOUT), Granted)
+            assert await session.renew([before], 40.0, TIMEOUT) == [Found.OURS]
+            sentinel.ask("SENTINEL", "REMOVE", MASTER_NAME)
+            pair.promote(new)  # the old one is not told
+            sentinel.ask("SENTINEL", "MONITOR", MASTER_NAME, new.host, new.port, 2)
+            on_another_thread(lambda: on(engine, "blocking", hold_and_release))
+            claim = make_claim("after")
+            assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+            assert await session.renew([claim], 40.0, TIMEOUT) == [Found.OURS]
+            assert (old.ask("EXISTS", "after"), new.ask("EXISTS", "after")) == (0, 1)
+
+        on(engine, colour, body)
+
+
+def on_another_thread(action: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(action).result()
 
 
 def exchange(pair: Replication, old: RedisServer, new: RedisServer, sentinel: Sentinel) -> None:

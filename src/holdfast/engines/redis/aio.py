@@ -57,7 +57,7 @@ class AsyncioChannel:
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
         pipe = self._pipe
-        if pipe is None or pipe.lost:
+        if pipe is None or pipe.lost or pipe.address != self._settings.address:
             started = time.monotonic()
             pipe = await self.open(timeout)
             timeout = max(timeout - (time.monotonic() - started), 0.001)
@@ -108,8 +108,9 @@ class AsyncioChannel:
     async def _take_apart(self, timeout: float) -> Pipe:
         while self._apart:
             pipe = self._apart.pop()
-            if not pipe.lost:
+            if not pipe.lost and pipe.address == self._settings.address:
                 return pipe
+            pipe.abort("not needed any more")
         if self._closed:
             raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
         pipe = Pipe(await open_transport(self._settings, timeout), self._settings.address, _ignore)
@@ -169,6 +170,9 @@ class AsyncioChannel:
         """The connection. All who need it while it is being made wait for the same attempt."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
+        if self._pipe is not None and self._pipe.address != self._settings.address:
+            # After a failover another server is the right one: nobody shall talk to both.
+            self._pipe.abort("another server is the master now")
         while self._pipe is None or self._pipe.lost:
             if self._closed:
                 raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)

@@ -167,7 +167,7 @@ class BlockingChannel:
             wire = self._idle.pop()
         except IndexError:
             wire = None
-        if wire is None or now - wire.rested > _REST:
+        if wire is None or now - wire.rested > _REST or wire.address != self._settings.address:
             wire = self.take(timeout, wire)
             timeout = max(deadline - time.monotonic(), 0.001)  # connecting has taken its part
         try:
@@ -201,7 +201,7 @@ class BlockingChannel:
             wire = self._idle.pop()
         except IndexError:
             wire = self.connect(timeout)
-        if time.monotonic() - wire.rested > _REST:
+        if time.monotonic() - wire.rested > _REST or wire.address != self._settings.address:
             wire = self.take(timeout, wire)
         try:
             wire.send(packed, timeout)
@@ -256,10 +256,15 @@ class BlockingChannel:
                     wire = self._idle.pop()
                 except IndexError:
                     return self.connect(timeout)
-            if not wire.is_dead():
+            if self.leads_there(wire) and not wire.is_dead():
                 return wire
             wire.close()
             wire = None
+
+    def leads_there(self, wire: Wire) -> bool:
+        """Whether ``wire`` leads to the server that is the right one now. After a failover another may be, and to talk
+        to both would be to acquire from the one and to renew at the other."""
+        return wire.address == self._settings.address
 
     def connect(self, timeout: float) -> Wire:
         """A new connection, not of the pool yet."""

@@ -78,6 +78,9 @@ class Guard:
         CACHING.
         """
         wire = self._wire
+        if wire is not None and not self._channel.leads_there(wire):
+            self.drop(wire)
+            wire = None
         if wire is None:
             wire = self._wire = self._open(timeout)
         return self._send(wire, [(call, call.packed) for call in calls], replicas, timeout)

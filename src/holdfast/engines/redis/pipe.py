@@ -32,7 +32,7 @@ class Pipe(asyncio.Protocol):
         # The writer is kept only because its finaliser would close the transport.
         self._writer: asyncio.StreamWriter | None = writer
         self._transport = cast(asyncio.Transport, writer.transport)
-        self._address = address
+        self.address = address  #: of the server that it leads to
         self._on_push = on_push
         self.loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
@@ -54,7 +54,7 @@ class Pipe(asyncio.Protocol):
         loop = self.loop
         future: asyncio.Future[Any] = loop.create_future()
         if self.lost:
-            future.set_exception(RequestFailed(f"{self._address}: connection lost", may_have_happened=False))
+            future.set_exception(RequestFailed(f"{self.address}: connection lost", may_have_happened=False))
             return future
         if not self._outgoing:
             loop.call_soon(self._flush)
@@ -155,5 +155,5 @@ class Pipe(asyncio.Protocol):
         while self._pending:
             future, _, _ = self._pending.popleft()
             if not future.done():
-                future.set_exception(RequestFailed(f"{self._address}: {reason}", may_have_happened=True))
+                future.set_exception(RequestFailed(f"{self.address}: {reason}", may_have_happened=True))
         self._on_push((b"invalidate", None))  # whoever waits for a push shall look for himself

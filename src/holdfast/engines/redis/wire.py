@@ -52,13 +52,13 @@ class Wire:
     """
 
     __slots__ = (
-        "__weakref__", "_address", "_poll", "_read", "_reader", "_sock", "_timeout", "_write",
-        "on_push", "rested", "subscribed", "tracking",
+        "__weakref__", "_poll", "_read", "_reader", "_sock", "_timeout", "_write",
+        "address", "on_push", "rested", "subscribed", "tracking",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, address: str) -> None:
         self._sock = sock
-        self._address = address
+        self.address = address  #: of the server that it leads to
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._timeout = sock.gettimeout()
         # send() and recv() on a socket with a time-out first ask the kernel whether they may. A small write nearly
@@ -113,7 +113,7 @@ class Wire:
                 else:
                     return reply
         except TimeoutError as error:
-            raise RequestFailed(f"{self._address}: no reply in time", may_have_happened=True) from error
+            raise RequestFailed(f"{self.address}: no reply in time", may_have_happened=True) from error
         except (OSError, hiredis.ProtocolError) as error:
             raise self._lost(error) from error
 
@@ -212,4 +212,4 @@ class Wire:
         return self._poll.poll(seconds * 1000.0)
 
     def _lost(self, error: Exception, *, may_have_happened: bool = True) -> RequestFailed:
-        return RequestFailed(f"{self._address}: connection lost: {error}", may_have_happened=may_have_happened)
+        return RequestFailed(f"{self.address}: connection lost: {error}", may_have_happened=may_have_happened)
