@@ -17,7 +17,7 @@ CODE := $(wildcard src tests bench tools examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types check wheel bench sim clean redis
+.PHONY: help setup demo test lint types check wheel bench sim clean redis compiler
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ setup: $(DONE)/dev $(DONE)/wheel ## the virtual environment, with the wheel and 
 demo: $(DONE)/wheel ## see it work
 	$(CLEAN_PATH) $(BIN)/holdfast demo $(ARGS)
 
-test: setup redis ## all tests, against the wheel
+test: setup redis compiler ## all tests, against the wheel
 	$(CLEAN_PATH) $(BIN)/python -m pytest $(ARGS)
 
 lint: $(DONE)/dev ## ruff: rules and format
@@ -52,9 +52,9 @@ clean: ## remove what make made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Asked for at each run: it costs nothing where the server is there.
-redis:
-	@tools/bootstrap redis
+# Asked for at each run: it costs nothing where they are there.
+redis compiler:
+	@tools/bootstrap $@
 
 $(DONE)/venv: tools/bootstrap
 	@tools/bootstrap venv $(PYTHON) $(VENV)

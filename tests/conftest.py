@@ -11,41 +11,55 @@ import inspect
 import os
 import tomllib
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import pytest
 
+from tests.servers import clock
 from tests.servers import redis as redis_servers
+from tests.servers.clock import Clock, compile_shim
+from tests.servers.cluster import RedisCluster
+from tests.servers.group import Group
+from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
+from tests.servers.replication import Replication
+from tests.servers.sentinel import SentinelSet
 
 IN_CI: Final = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 NO_REDIS: Final = "redis-server is not on PATH"
+NO_COMPILER: Final = "no C compiler is on PATH"
 
 _SKIPS: Final = tomllib.loads((Path(__file__).parent / "skips.toml").read_text("utf-8")).get("skip", [])
-_REDIS_FIXTURES: Final = frozenset({"redis_server", "start_redis"})
+_REDIS_FIXTURES: Final = frozenset(
+    {
+        "redis_server", "start_redis", "start_replication", "sentinel_set", "start_sentinels",
+        "redis_cluster", "start_cluster", "five_masters", "start_masters",
+    }
+)  # fmt: skip
+
+T = TypeVar("T", bound=RedisServer | Group)
 
 _skipped: Final = pytest.StashKey[list[tuple[str, str]]]()
-_servers: Final = pytest.StashKey[list[RedisServer]]()
+_running: Final = pytest.StashKey[list[RedisServer | Group]]()
 
 
-# ---- Redis
+# ---- Redis, one server
 
 
 @pytest.fixture(scope="session")
-def _running_redis(pytestconfig: pytest.Config) -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        pytestconfig.stash[_servers].append(server)
-        yield server
-        pytestconfig.stash[_servers].remove(server)
+def _shared_redis(pytestconfig: pytest.Config) -> Iterator[RedisServer]:
+    with _starter(pytestconfig) as start:
+        yield start(RedisServer())
 
 
 @pytest.fixture
-def redis_server(_running_redis: RedisServer) -> RedisServer:
+def redis_server(_shared_redis: RedisServer) -> RedisServer:
     """The session's Redis, empty at the start of each test. Tests that stop or freeze a server use ``start_redis``."""
-    _running_redis.flush()
-    return _running_redis
+    _shared_redis.flush()
+    return _shared_redis
 
 
 @pytest.fixture
@@ -56,18 +70,103 @@ def redis_url(redis_server: RedisServer) -> str:
 @pytest.fixture
 def start_redis(pytestconfig: pytest.Config) -> Iterator[Callable[..., RedisServer]]:
     """``start_redis("maxmemory 3mb")``: a server for this test alone; arguments as for RedisServer."""
-    started: list[RedisServer] = []
+    with _starter(pytestconfig) as start:
+        yield lambda *config, **settings: start(RedisServer(*config, **settings))
 
-    def start(*config: str, **settings: Any) -> RedisServer:
-        server = RedisServer(*config, **settings)
-        started.append(server)
-        pytestconfig.stash[_servers].append(server)
-        return server.start()
 
-    yield start
-    for server in started:
-        pytestconfig.stash[_servers].remove(server)
-        server.close()
+# ---- Redis, several servers
+
+
+@pytest.fixture
+def start_replication(pytestconfig: pytest.Config) -> Iterator[Callable[..., Replication]]:
+    """``start_replication(2)``: a master and its replicas for this test alone; arguments as for Replication."""
+    with _starter(pytestconfig) as start:
+        yield lambda replicas, *config, **settings: start(Replication(replicas, *config, **settings))
+
+
+@pytest.fixture
+def start_sentinels(pytestconfig: pytest.Config) -> Iterator[Callable[..., SentinelSet]]:
+    """``start_sentinels(password="pw")``: a set for this test alone; arguments as for SentinelSet."""
+    with _starter(pytestconfig) as start:
+        yield lambda *config, **settings: start(SentinelSet(*config, **settings))
+
+
+@pytest.fixture
+def sentinel_set(start_sentinels: Callable[..., SentinelSet]) -> SentinelSet:
+    """A master, two replicas and three sentinels for this test alone, who may kill what it likes."""
+    return start_sentinels()
+
+
+@pytest.fixture(scope="session")
+def _shared_cluster(pytestconfig: pytest.Config) -> Iterator[RedisCluster]:
+    with _starter(pytestconfig) as start:
+        # Nobody is killed here. A node that a busy machine holds up for a second is not to be taken for dead.
+        yield start(RedisCluster(node_timeout=5.0))
+
+
+@pytest.fixture
+def redis_cluster(_shared_cluster: RedisCluster) -> RedisCluster:
+    """The session's cluster, empty at the start of each test. Slots may be migrated, all the way; tests that stop,
+    freeze or kill a node or leave a slot half-way use ``start_cluster``."""
+    _shared_cluster.wait_until_ok()
+    _shared_cluster.flush()
+    return _shared_cluster
+
+
+@pytest.fixture
+def start_cluster(pytestconfig: pytest.Config) -> Iterator[Callable[..., RedisCluster]]:
+    """``start_cluster()``: a cluster for this test alone; arguments as for RedisCluster."""
+    with _starter(pytestconfig) as start:
+        yield lambda *config, **settings: start(RedisCluster(*config, **settings))
+
+
+@pytest.fixture(scope="module")
+def _shared_masters(pytestconfig: pytest.Config) -> Iterator[Masters]:
+    with _starter(pytestconfig) as start:
+        yield start(Masters(5))
+
+
+@pytest.fixture
+def five_masters(_shared_masters: Masters) -> Masters:
+    """The module's five masters, empty at the start of each test. Tests that stop one use ``start_masters``."""
+    _shared_masters.flush()
+    return _shared_masters
+
+
+@pytest.fixture
+def start_masters(pytestconfig: pytest.Config) -> Iterator[Callable[..., Masters]]:
+    """``start_masters(5)``: masters for this test alone; arguments as for Masters."""
+    with _starter(pytestconfig) as start:
+        yield lambda count, *config, **settings: start(Masters(count, *config, **settings))
+
+
+@pytest.fixture(scope="session")
+def clock_shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_shim(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.fixture
+def server_clock(clock_shim: Path, tmp_path: Path) -> Iterator[Clock]:
+    """``start_redis(clock=server_clock)``: a server whose wall clock the test moves."""
+    moved = Clock(clock_shim, tmp_path)
+    yield moved
+    moved.close()
+
+
+@contextmanager
+def _starter(config: pytest.Config) -> Iterator[Callable[[T], T]]:
+    """Starts servers and groups; all end with the block. While they run, their logs are in reports of failures."""
+    running = config.stash[_running]
+    with ExitStack() as ending:
+
+        def start(what: T) -> T:
+            ending.callback(what.close)
+            ending.callback(running.remove, what)
+            running.append(what)
+            what.start()
+            return what
+
+        yield start
 
 
 # ---- hooks
@@ -75,13 +174,17 @@ def start_redis(pytestconfig: pytest.Config) -> Iterator[Callable[..., RedisServ
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_skipped] = []
-    config.stash[_servers] = []
+    config.stash[_running] = []
 
 
 def pytest_report_header() -> list[str]:
     import holdfast
 
-    return [f"holdfast: {Path(holdfast.__path__[0])}", f"redis-server: {redis_servers.BINARY or NO_REDIS}"]
+    return [
+        f"holdfast: {Path(holdfast.__path__[0])}",
+        f"redis-server: {redis_servers.BINARY or NO_REDIS}",
+        f"C compiler: {clock.COMPILER or NO_COMPILER}",
+    ]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -102,10 +205,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)  # before any fixture tries to start what is not there
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    missing = None
     if redis_servers.BINARY is None and item.get_closest_marker("needs_redis"):
-        if IN_CI:
-            pytest.fail(f"{NO_REDIS}; with CI=true that is a failure", pytrace=False)
-        pytest.skip(NO_REDIS)
+        missing = NO_REDIS
+    elif clock.COMPILER is None and "clock_shim" in getattr(item, "fixturenames", ()):
+        missing = NO_COMPILER
+    if missing and IN_CI:
+        pytest.fail(f"{missing}; with CI=true that is a failure", pytrace=False)
+    elif missing:
+        pytest.skip(missing)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -114,8 +222,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for server in item.config.stash[_servers]:
-            report.sections.append((f"redis-server on port {server.port}", server.log()))
+        for what in item.config.stash[_running]:
+            servers, lines = (what.servers, 15) if isinstance(what, Group) else ([what], 40)
+            for server in servers:
+                report.sections.append((f"{server.program} on port {server.port}", server.log(lines)))
     if report.skipped and not hasattr(report, "wasxfail"):
         _note_skip(item.config, report)
     return report

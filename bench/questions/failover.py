@@ -45,7 +45,7 @@ def _fail_over() -> tuple[float, float]:
     with SentinelSet() as sentinels, holdfast.connect(sentinels.url, ttl=10, unavailable_after=_GIVE_UP) as locks:
         lock = locks.lock("job")
         lock.acquire().release()
-        replicas = [server for server in sentinels.data if server is not sentinels.master()]
+        replicas = [server for server in sentinels.data_nodes if server is not sentinels.master()]
         died = time.monotonic()
         sentinels.kill_master()
         promoted: float | None = None

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from tests.servers.clock import Clock
 
 BINARY: Final = shutil.which("redis-server")
 # A run that is killed (a time-out, an impatient person) cannot clean up: the kernel then ends the server. Tied to the
@@ -28,6 +32,10 @@ _STOP_DEADLINE: Final = 10.0
 _POLL: Final = 0.005
 _ATTEMPTS: Final = 5
 
+# Below the range from which the kernel takes ports for outgoing connections: a client that keeps calling a dead server
+# would else some day be given that very port, be connected with itself, and the server could not restart.
+PORTS: Final = range(10_000, 32_768)
+
 
 class ServerFailed(RuntimeError):
     """The server did not start. The text has the end of its log; its directory is kept."""
@@ -38,14 +46,21 @@ class RedisServer:
 
     ``tls`` (a directory with ca.crt, server.crt and server.key) makes it speak TLS only. Nothing is persisted unless
     a line says so. ``stop``, ``kill``, ``pause`` leave the port and the directory as they are, for ``restart`` and
-    ``resume``.
+    ``resume``. With ``clock`` it lives by that wall clock, which the test can move.
     """
 
-    def __init__(self, *config: str, password: str | None = None, tls: Path | None = None) -> None:
+    #: What it is called in reports of failed tests, and what its log says when it listens.
+    program: ClassVar[str] = "redis-server"
+    _listening: ClassVar[str] = "Ready to accept connections"
+
+    def __init__(
+        self, *config: str, password: str | None = None, tls: Path | None = None, clock: Clock | None = None
+    ) -> None:
         self.host = "127.0.0.1"
         self.port = 0
         self.password = password
         self.tls = tls
+        self.clock = clock
         self.directory = Path(tempfile.mkdtemp(prefix="holdfast-redis-"))
         self.socket_path = self.directory / "s"
         self._config = config
@@ -64,17 +79,37 @@ class RedisServer:
         self.close()
 
     def start(self) -> Self:
-        """Start on a free port. A port taken by somebody between our look and the server's bind: try another one."""
-        for _ in range(_ATTEMPTS):
-            self.port = _free_port()
-            if self._launch():
+        """Start on a free port."""
+        self.spawn()
+        return self.wait_until_ready()
+
+    def spawn(self) -> None:
+        """Start on a free port and do not wait: several servers can then come up side by side.
+
+        All from one thread, and one that lives on: a server ends with the thread that started it (``_WITH_US``).
+        """
+        self.port = self._choose_port()
+        (self.directory / "redis.conf").write_text("\n".join(self._lines()) + "\n", "utf-8")
+        self._launch()
+
+    def wait_until_ready(self) -> Self:
+        """After ``spawn``. A port taken by somebody between our look and the server's bind: try another one."""
+        for _ in range(_ATTEMPTS - 1):
+            if self._comes_up():
                 return self
+            self.spawn()
+        if self._comes_up():
+            return self
         raise ServerFailed(f"no free port found in {_ATTEMPTS} attempts; log kept in {self.directory}\n{self.log()}")
 
     def restart(self) -> Self:
-        """Start again on the same port, after ``stop`` or ``kill`` (or stop first)."""
+        """Start again on the same port, after ``stop`` or ``kill`` (or stop first).
+
+        With the configuration as it is on disk: what Sentinel or CONFIG REWRITE wrote there counts.
+        """
         self.stop()
-        if not self._launch():
+        self._launch()
+        if not self._comes_up():
             raise ServerFailed(f"port {self.port} was taken meanwhile\n{self.log()}")
         return self
 
@@ -115,6 +150,15 @@ class RedisServer:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def answering(self) -> bool:
+        """Running, and not frozen by ``pause``."""
+        return self.running and not self._paused
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
     def url(self) -> str:
         return self.url_as("", self.password)
 
@@ -135,6 +179,10 @@ class RedisServer:
         self._clients.append(client)
         return client
 
+    def ask(self, *command: str | int) -> Any:
+        """Send one command; the answer is text, parsed as redis-py parses it."""
+        return self._control.execute_command(*command)
+
     def flush(self) -> None:
         """Forget all data and all scripts."""
         client = self.client()
@@ -153,19 +201,32 @@ class RedisServer:
 
     # ---- inside
 
-    def _launch(self) -> bool:
-        """Start once; False if the port was taken."""
+    @cached_property
+    def _control(self) -> Any:
+        return self.client(decode_responses=True)
+
+    def _choose_port(self) -> int:
+        return _free_port()
+
+    def _command(self) -> list[str]:
         assert BINARY is not None, "redis-server is not on PATH"
+        return [*_WITH_US, BINARY, str(self.directory / "redis.conf")]
+
+    def _launch(self) -> None:
         assert not self.running
+        environment = os.environ | (self.clock.environment if self.clock else {})
         log = self.directory / "log"
         log.unlink(missing_ok=True)
-        (self.directory / "redis.conf").write_text("\n".join(self._lines()) + "\n", "utf-8")
         with log.open("wb") as output:
             # A session of its own: Ctrl-C in the terminal is for the tests, which then stop the server in good order.
             self._process = subprocess.Popen(
-                [*_WITH_US, BINARY, str(self.directory / "redis.conf")],
-                cwd=self.directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                self._command(), cwd=self.directory, env=environment,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
+
+    def _comes_up(self) -> bool:
+        """Wait until it answers; False if the port was taken."""
+        assert self._process is not None
         deadline = time.monotonic() + _START_DEADLINE
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -173,7 +234,7 @@ class RedisServer:
                     return False
                 raise ServerFailed(f"redis-server ended with {self._process.returncode}\n{self.log()}")
             # The log line first: a PING alone could be answered by the stranger who took the port.
-            if "Ready to accept connections" in self.log() and self._answers():
+            if self._listening in self.log() and self._answers():
                 return True
             time.sleep(_POLL)
         self._end(signal.SIGKILL)
@@ -218,8 +279,17 @@ class RedisServer:
         self._process = None
 
 
-def _free_port() -> int:
+def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _free_port() -> int:
+    # Not from the module random: seeded alike for each test, it would name the same ports again and again.
+    while not is_free(port := secrets.choice(PORTS)):
+        pass
+    return port

@@ -1,0 +1,50 @@
+"""A wall clock for one server, moved while it runs: keys of Redis expire by it (FAULTS R19, R20, R21)."""
+
+from __future__ import annotations
+
+import mmap
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import Final
+
+COMPILER: Final = shutil.which("cc")
+
+_SOURCE: Final = Path(__file__).with_name("clock_shim.c")
+_OFFSET: Final = struct.Struct("=q")  # nanoseconds, as the shim reads them
+_COMPILE_DEADLINE: Final = 30.0
+
+
+def compile_shim(directory: Path) -> Path:
+    """Compile the shim into ``directory``; once is enough for any number of clocks."""
+    assert COMPILER is not None, "no C compiler on PATH"
+    library = directory / "clock_shim.so"
+    subprocess.run(
+        [COMPILER, "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", library, _SOURCE],
+        check=True, timeout=_COMPILE_DEADLINE,
+    )  # fmt: skip
+    return library
+
+
+class Clock:
+    """``RedisServer(clock=clock)``, then ``clock.move(60)``. It begins with the true time.
+
+    Only the wall clock is moved; intervals which the server measures by its monotonic clock stay as they are.
+    """
+
+    def __init__(self, shim: Path, directory: Path) -> None:
+        path = directory / "clock"
+        path.write_bytes(_OFFSET.pack(0))
+        with path.open("r+b") as file:
+            self._offset = mmap.mmap(file.fileno(), _OFFSET.size)
+        #: What the process that lives by this clock needs in its environment.
+        self.environment = {"LD_PRELOAD": str(shim), "HOLDFAST_CLOCK": str(path)}
+
+    def move(self, seconds: float) -> None:
+        """Put the clock forward by so much, from where it is; negative: back."""
+        (offset,) = _OFFSET.unpack_from(self._offset)
+        _OFFSET.pack_into(self._offset, 0, offset + round(seconds * 1e9))
+
+    def close(self) -> None:
+        self._offset.close()

@@ -1,0 +1,34 @@
+"""Independent masters, as Redlock wants them: no replication, nothing shared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.servers.clock import Clock
+from tests.servers.group import Group, start_all
+from tests.servers.redis import RedisServer
+
+
+class Masters(Group):
+    """``Masters(5)``; each further argument is a line of redis.conf. ``clocks`` has the places that get a clock."""
+
+    def __init__(
+        self, count: int, *config: str, password: str | None = None, clocks: Mapping[int, Clock] | None = None
+    ) -> None:
+        super().__init__()
+        self._password = password
+        clocks = clocks or {}
+        self.servers += [RedisServer(*config, password=password, clock=clocks.get(place)) for place in range(count)]
+
+    @property
+    def url(self) -> str:
+        user_info = f":{self._password}@" if self._password else ""
+        return f"redlock://{user_info}{','.join(server.address for server in self.servers)}"
+
+    def flush(self) -> None:
+        """Forget all data and all scripts, everywhere."""
+        for server in self.servers:
+            server.flush()
+
+    def _start(self) -> None:
+        start_all(self.servers)

@@ -1,0 +1,127 @@
+"""Redis Sentinel as in production, only quicker: one master, two replicas, three sentinels."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from tests.servers.group import READY_WITHIN, Group, start_all, wait_until
+from tests.servers.redis import RedisServer
+from tests.servers.replication import Replication
+
+MASTER_NAME: Final = "mymaster"
+FAILOVER_WITHIN: Final = 20.0
+_REPLICAS: Final = 2
+_SENTINELS: Final = 3
+_QUORUM: Final = 2
+
+# Sentinels look for each other and for replicas every 2 and 10 s. That is hurried until all know all, and put back:
+# a failover then takes its usual time.
+_HURRIED: Final = ("info-period", 100, "publish-period", 100)
+_USUAL: Final = ("info-period", 10_000, "publish-period", 2_000)
+# On a busy machine a sentinel may not run for two seconds. It then does nothing for 30 s (TILT), and the test gives up.
+_SHORT_TILT: Final = ("tilt-period", 1_000)
+
+
+class Sentinel(RedisServer):
+    """One sentinel. It rewrites its configuration as it learns; ``restart`` lets it go on from there."""
+
+    program: ClassVar[str] = "redis-server --sentinel"
+    _listening: ClassVar[str] = "Sentinel ID is"
+
+    def __init__(self, master: RedisServer, *config: str, password: str | None = None) -> None:
+        super().__init__(*config, password=password)
+        self._master = master
+
+    def master_port(self) -> int:
+        """Where it believes the master to be."""
+        _, port = self.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME)
+        return int(port)
+
+    def knows_all(self) -> bool:
+        """It is in touch with the master, all replicas and all other sentinels, and none seems to be down."""
+        master: dict[str, str] = self.ask("SENTINEL MASTER", MASTER_NAME)
+        replicas: list[dict[str, str]] = self.ask("SENTINEL SLAVES", MASTER_NAME)
+        others: list[dict[str, str]] = self.ask("SENTINEL SENTINELS", MASTER_NAME)
+        return (
+            master["flags"] == "master"
+            and [(one["flags"], one["master-link-status"]) for one in replicas] == [("slave", "ok")] * _REPLICAS
+            and [one["flags"] for one in others] == ["sentinel"] * (_SENTINELS - 1)
+        )
+
+    def set_periods(self, *periods: str | int) -> None:
+        self.ask("SENTINEL", "DEBUG", *periods)
+
+    def _command(self) -> list[str]:
+        return [*super()._command(), "--sentinel"]
+
+    def _lines(self) -> list[str]:
+        lines = [f"bind {self.host}", f"port {self.port}", f"dir {self.directory}"]
+        lines.append(f"sentinel monitor {MASTER_NAME} {self._master.host} {self._master.port} {_QUORUM}")
+        lines.append(f"sentinel down-after-milliseconds {MASTER_NAME} 1000")
+        lines.append(f"sentinel failover-timeout {MASTER_NAME} 3000")
+        lines.append(f"sentinel parallel-syncs {MASTER_NAME} 1")
+        if self._master.password:
+            lines.append(f"sentinel auth-pass {MASTER_NAME} {self._master.password}")
+        if self.password:
+            lines.append(f"requirepass {self.password}")  # and by which the sentinels ask each other
+        return [*lines, *self._config]
+
+
+class SentinelSet(Group):
+    """``with SentinelSet() as sentinels:``; lines of redis.conf are for the data nodes.
+
+    ``password`` is that of the data nodes, ``sentinel_password`` that of the sentinels.
+    """
+
+    def __init__(self, *config: str, password: str | None = None, sentinel_password: str | None = None) -> None:
+        super().__init__()
+        self._password = password
+        self._sentinel_password = sentinel_password
+        self._data = Replication(_REPLICAS, *config, password=password, links=False)
+        self.servers = self._data.servers  # one list: whoever was started is in it
+        self.sentinels: list[Sentinel] = []
+
+    @property
+    def url(self) -> str:
+        user_info = f":{self._password}@" if self._password else ""
+        return f"redis+sentinel://{user_info}{','.join(one.address for one in self.sentinels)}/{MASTER_NAME}"
+
+    @property
+    def data_nodes(self) -> list[RedisServer]:
+        return [self._data.master, *self._data.replicas]
+
+    def master(self) -> RedisServer:
+        """The data node which the sentinels call the master; the first of them that answers is asked."""
+        sentinel = next(one for one in self.sentinels if one.answering)
+        return self.at(sentinel.master_port())
+
+    def kill_master(self) -> RedisServer:
+        """SIGKILL for the master; returns it."""
+        master = self.master()
+        master.kill()
+        return master
+
+    def wait_for_new_master(self, old: RedisServer, within: float = FAILOVER_WITHIN) -> RedisServer:
+        """Wait until all sentinels that answer name one master, which is not ``old`` and knows that it is master."""
+
+        def elected() -> bool:
+            ports = {one.master_port() for one in self.sentinels if one.answering}
+            if len(ports) != 1 or old.port in ports:
+                return False
+            role: str = self.at(ports.pop()).ask("INFO", "replication")["role"]
+            return role == "master"
+
+        wait_until(elected, within, "a new master is elected")
+        return self.master()
+
+    def _start(self) -> None:
+        self._data.start()
+        # Only now: a sentinel that asks the master too early learns of its replicas ten seconds later.
+        self.sentinels += [Sentinel(self._data.master, password=self._sentinel_password) for _ in range(_SENTINELS)]
+        self.servers += self.sentinels
+        start_all(self.sentinels)
+        for sentinel in self.sentinels:
+            sentinel.set_periods(*_HURRIED, *_SHORT_TILT)
+        wait_until(lambda: all(one.knows_all() for one in self.sentinels), READY_WITHIN, "all sentinels agree")
+        for sentinel in self.sentinels:
+            sentinel.set_periods(*_USUAL)
