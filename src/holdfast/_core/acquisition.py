@@ -51,13 +51,14 @@ class Acquisition:
             grant = None
             polite = False
             # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
-            if not policy.fair and not self._occupy():
+            if not (policy.fair or core.engine.strict_order) and not self._occupy():
                 grant = await self._await_turn()
                 # This process has had its turn: it may not overtake those who wait at the engine.
                 polite = True
             inherited = grant is not None
             if grant is None:
                 self._claim = claim = core.new_claim(policy, polite=polite)
+                claim.patient = self._timeout != 0
                 grant = await self._until_granted(claim)
             hold = core.begin_hold(grant, policy, self, watched=inherited)
         except LockError as error:
@@ -128,7 +129,7 @@ class Acquisition:
                 await self._bear(failure, claim, sent)
                 continue
             if answer.__class__ is Granted:
-                grant = Grant(claim, self._policy, sent, answer.token)
+                grant = Grant(claim, self._policy, sent, *answer)
                 if grant.deadline > front.now():
                     return grant
                 # The answer took longer than the lease: it is worth nothing (a pause between send and check). The same
@@ -178,13 +179,16 @@ class Acquisition:
 
     async def _clean_up(self) -> None:
         """A definite end: nothing is held, unless an attempt is still under way somewhere."""
-        contender, self._contender = self._contender, None
-        if self._claim is not None and self._claim.unresolved:
+        claim, contender = self._claim, self._contender
+        self._contender = None
+        if claim is not None and claim.unresolved:
             if contender is not None:
                 contender.abandon()
-            self._core.withdraw(self._claim)
+            self._core.withdraw(claim)
         elif contender is not None:
             await contender.leave()
+        elif claim is not None and claim.waiter is not None:  # a place in line, but no time to wait there
+            await self._core.session.contender(claim, self._policy.request_timeout).leave()
 
     def _undo(self) -> None:
         """Cancelled or interrupted, no matter where: the claim may hold the lock, now or later."""

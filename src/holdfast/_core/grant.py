@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from holdfast._core import lease_time
-from holdfast.engines.base import Claim
+from holdfast.engines.base import Claim, Found
 from holdfast.errors import LossReason
 
 if TYPE_CHECKING:
     from holdfast._core.hold import Hold
     from holdfast._core.policy import Policy
+
+
+_LOST: Final[Mapping[Found, LossReason]] = {Found.GONE: "broken", Found.STOLEN: "stolen", Found.ENDED: "session"}
+
+
+def why_lost(found: Found) -> LossReason:
+    """The reason for a grant that is not there any more, though its deadline has not passed."""
+    return _LOST[found]
 
 
 class Grant:
@@ -30,14 +39,18 @@ class Grant:
         "next_token",
         "policy",
         "since",
+        "slack",
         "ttl",
     )
 
-    def __init__(self, claim: Claim, policy: Policy, sent: float, last_token: int) -> None:
+    def __init__(
+        self, claim: Claim, policy: Policy, sent: float, last_token: int, ttl: float | None = None, slack: float = 0.0
+    ) -> None:
         self.claim = claim
         self.policy = policy
-        self.ttl = claim.ttl  #: what the watchdog renews to; lease.renew(ttl=…) may raise it
-        self.deadline = sent + policy.belief
+        self.ttl = claim.ttl if ttl is None else ttl  #: what the watchdog renews to; lease.renew(ttl=…) may raise it
+        self.slack = slack
+        self.deadline = sent + policy.belief if ttl is None else lease_time.deadline(sent, ttl, slack)
         self.since = sent
         self.next_token = last_token - claim.tokens + 1
         self.last_token = last_token
@@ -57,7 +70,7 @@ class Grant:
     def confirm(self, sent: float, ttl: float) -> None:
         """A lease-setting request, first transmitted after ``sent``, was confirmed."""
         self.failing = False
-        self.deadline = max(self.deadline, lease_time.deadline(sent, ttl))
+        self.deadline = max(self.deadline, lease_time.deadline(sent, ttl, self.slack))
 
     def why_expired(self) -> LossReason:
         return "unreachable" if self.failing else "expired"

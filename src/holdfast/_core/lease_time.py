@@ -16,18 +16,18 @@ def margin(ttl: float) -> float:
     return max(_MARGIN_FLOOR, ttl * _MARGIN_SHARE)
 
 
-def deadline(sent: float, ttl: float) -> float:
-    """When belief ends, for a confirmed lease-setting request.
+def deadline(sent: float, ttl: float, slack: float = 0.0) -> float:
+    """When belief ends, for a confirmed lease-setting request. ``slack``: the engine's own margin, if it is larger.
 
     ``sent`` must be read *before* the first byte of the request left: the engine starts counting when the request
     arrives, which may be any time after; counting from the reply would believe in time that has already been spent.
     """
-    return sent + ttl - margin(ttl)
+    return sent + ttl - max(margin(ttl), slack)
 
 
-def renew_at(confirmed: float, ttl: float) -> float:
+def renew_at(confirmed: float, ttl: float, slack: float = 0.0) -> float:
     """When to renew next, after a request sent at ``confirmed`` was confirmed."""
-    return confirmed + ttl / RENEWALS_PER_TTL
+    return confirmed + (ttl - slack) / RENEWALS_PER_TTL
 
 
 def retry_at(now: float, ttl: float, end: float) -> float:

@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from holdfast._core import backoff
+from holdfast._core.grant import why_lost
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.errors import LockLost, LossReason, OutcomeUnknown
@@ -53,6 +54,6 @@ async def _pause(core: Core, hold: Hold, failures: int, failure: RequestFailed) 
 
 
 def _why_gone(core: Core, hold: Hold, found: Found) -> LossReason:
-    if found is Found.STOLEN:
-        return "stolen"
-    return "expired" if core.front.now() >= hold.grant.deadline else "broken"
+    if found is Found.GONE and core.front.now() >= hold.grant.deadline:
+        return "expired"
+    return why_lost(found)

@@ -6,9 +6,10 @@ import random
 from typing import TYPE_CHECKING
 
 from holdfast._core import backoff, lease_time, unavailable
+from holdfast._core.grant import why_lost
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Found
-from holdfast.errors import LockLost, LossReason
+from holdfast.errors import LockLost
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
@@ -36,8 +37,7 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
             ) from answer
         await front.sleep_until(front.now() + backoff.pause(failures, random.random))
     if answer is not Found.OURS:
-        reason: LossReason = "stolen" if answer is Found.STOLEN else "broken"
-        core.lose_grant(hold.grant, reason)
+        core.lose_grant(hold.grant, why_lost(answer))
     elif hold.held:
         core.renewed(hold.grant, sent, ttl)
         return

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from holdfast._core import backoff, lease_time
-from holdfast._core.grant import Grant
+from holdfast._core.grant import Grant, why_lost
 from holdfast._core.hold import Hold
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects
@@ -71,7 +71,7 @@ class Watchdog:
 
     def watch(self, grant: Grant, confirmed: float) -> None:
         """Look after a grant that was confirmed by a request sent at ``confirmed``."""
-        due = lease_time.renew_at(confirmed, grant.ttl)
+        due = lease_time.renew_at(confirmed, grant.ttl, grant.slack)
         hold = grant.hold
         if hold is not None and hold.ends is not None and hold.ends < due:
             due = hold.ends
@@ -251,7 +251,7 @@ class Watchdog:
             if now < end:
                 return
         else:
-            self._core.lose_grant(grant, "stolen" if answer is Found.STOLEN else "broken")
+            self._core.lose_grant(grant, why_lost(answer))
             return
         self._still_believed([grant])
 

@@ -71,7 +71,7 @@ class Claim:
     """One attempt to hold one name. The engine writes ``owner`` where it writes who holds."""
 
     __slots__ = (
-        "description", "fair", "name", "owner", "polite", "remains", "replicas", "token", "tokens", "ttl",
+        "description", "fair", "name", "owner", "patient", "polite", "remains", "replicas", "token", "tokens", "ttl",
         "unresolved", "waiter",
     )  # fmt: skip
 
@@ -94,6 +94,7 @@ class Claim:
         self.polite = polite  #: this once, do not overtake anybody who waits in the engine's queue
         self.replicas = replicas  #: how many must acknowledge the acquire and each renewal
         self.description = description  #: JSON object about the holder, shown by inspect (host, pid, thread, program)
+        self.patient = True  #: the caller waits if it is busy: the engine may keep a place for it from the first try on
         self.waiter: str | None = None  #: this claim's entry in the engine's queue; set by the engine's Contender
         self.unresolved = False  #: a transmission of this claim has an unknown fate: leave a tombstone
         self.token: int | None = None  #: as granted; for engines that must tell it to a node which comes late
@@ -113,9 +114,15 @@ class Claim:
 
 
 class Granted(NamedTuple):
-    """The claim holds the name. ``token`` is the *last* of the reserved block (the first is token - tokens + 1)."""
+    """The claim holds the name. ``token`` is the *last* of the reserved block (the first is token - tokens + 1).
+
+    ``ttl``: what the engine really gave, where that is not its to choose. ``slack``: how much earlier than the ttl,
+    counted from before the request was sent, belief must end (at least the core's own margin).
+    """
 
     token: int
+    ttl: float | None = None
+    slack: float = 0.0
 
 
 class Busy(NamedTuple):
@@ -130,6 +137,7 @@ class Found(enum.Enum):
     OURS = "ours"  # and it is done
     GONE = "gone"  # nobody holds it
     STOLEN = "stolen"  # somebody else does
+    ENDED = "ended"  # the session that carried it has ended
 
 
 class RequestFailed(Exception):
@@ -217,6 +225,9 @@ class Engine(Protocol):
     guarantees: Guarantees
     #: Tokens may be reserved in blocks, so a hold can be handed on inside the process (RULES 5).
     reserves_tokens: bool
+    #: Grants in the order of arrival whether asked to or not: every waiter has a place of its own in its queue, and none
+    #: waits in the process.
+    strict_order: bool
     #: ``replicas=n`` can be asked for.
     replicates: bool
 

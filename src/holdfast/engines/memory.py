@@ -251,6 +251,7 @@ class MemoryEngine:
     scheme = "memory"
     guarantees = _GUARANTEES
     reserves_tokens = True
+    strict_order = False
     replicates = False
 
     def __init__(self, name: str) -> None:

@@ -49,6 +49,7 @@ class RedisEngine:
 
     scheme = "redis"
     reserves_tokens = True
+    strict_order = False
     replicates = True
 
     def __init__(self, server: settings.Server, token_ttl: float | None, guarantees: Guarantees = _GUARANTEES) -> None:

@@ -35,6 +35,7 @@ class SqliteEngine:
     scheme = "sqlite"
     guarantees = _GUARANTEES
     reserves_tokens = True
+    strict_order = False
     replicates = False
 
     def __init__(self, path: str, *, token_ttl: float | None = _TOKEN_TTL) -> None:

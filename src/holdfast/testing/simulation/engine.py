@@ -16,6 +16,7 @@ class SimEngine:
 
     scheme = "simulated"
     reserves_tokens = True
+    strict_order = False
     replicates = False
     guarantees = Guarantees(
         cross_process=True,
