@@ -23,8 +23,15 @@ from tests.docs.blocks import MARKS, Document
 from tests.docs.markdown import ROOT, Block, blocks, documents, shown
 
 #: What documents write, and what it stands for while they are tested.
-REDIS_URL: Final = "redis://localhost:6379"
 STATE: Final = "/var/lib/app"
+#: The same for servers: the fixture that has them. Documents that only connect write less, without ports: that does no
+#: I/O, and needs none.
+SERVERS: Final = {
+    "redis://localhost:6379": "redis_server",
+    "redis+sentinel://s1:26379,s2:26379,s3:26379/mymaster": "sentinel_set",
+    "redis+cluster://c1:7000,c2:7000,c3:7000": "redis_cluster",
+    "redlock://r1:6379,r2:6379,r3:6379,r4:6379,r5:6379": "five_masters",
+}
 
 LANGUAGES: Final = frozenset({"python", "console", "sh", "toml", "text"})
 #: Commands that documents may name beside make, pip and holdfast: they are other people's.
@@ -39,13 +46,16 @@ def _of(language: str) -> list[Block]:
 
 def _documents_with_python() -> list[Any]:
     """Documents as parameters; only those that speak to Redis need it."""
-    texts = {block.path: "" for block in _of("python")}
-    for block in _of("python"):
-        texts[block.path] += block.text
     return [
-        pytest.param(path, id=shown(path), marks=[pytest.mark.needs_redis] if REDIS_URL in text else [])
-        for path, text in texts.items()
+        pytest.param(path, id=shown(path), marks=[pytest.mark.needs_redis] if _servers(path) else [])
+        for path in dict.fromkeys(block.path for block in _of("python"))
     ]
+
+
+def _servers(path: Path) -> dict[str, str]:
+    """The servers that the Python blocks of a document speak to: as written, and the fixture."""
+    text = "".join(block.text for block in blocks(path) if block.language == "python")
+    return {written: fixture for written, fixture in SERVERS.items() if written in text}
 
 
 @pytest.fixture
@@ -72,10 +82,8 @@ def test_python_blocks_run(path: Path, tmp_path: Path, request: pytest.FixtureRe
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     substitutions = {STATE: str(state)}
-    if request.node.get_closest_marker("needs_redis"):
-        server = request.getfixturevalue("redis_server")
-        server.flush()
-        substitutions[REDIS_URL] = server.url.removesuffix("/0")
+    for written, fixture in _servers(path).items():
+        substitutions[written] = request.getfixturevalue(fixture).url.removesuffix("/0")
     with Document(tmp_path, substitutions) as document:
         for block in blocks(path):
             if block.language == "python":

@@ -75,6 +75,14 @@ def test_options_of_the_driver(group: str) -> None:
     assert not missing
 
 
+def test_options_of_one_engine() -> None:
+    (table,) = [rows for rows in tables(REFERENCE / "urls.md") if rows[0][:2] == ["option", "for"]]
+    said = {row[1].strip("`").removeprefix("redis+"): set(re.findall(r"`(\w+)`", row[0])) for row in table[1:]}
+    assert said == parameters.EXTRA
+    (values,) = [row[3] for row in table if "`sharded_pubsub`" in row[0]]
+    assert all(f"`{mode}`" in values for mode in parameters.SHARDED_PUBSUB)
+
+
 def test_schemes() -> None:
     text = (REFERENCE / "urls.md").read_text("utf-8")
     for scheme in urls.SCHEMES:
@@ -112,8 +120,16 @@ def test_faults_of_the_proxy() -> None:
 
 def test_the_guarantee_table_of_the_readme_is_what_the_engines_say(tmp_path: Path) -> None:
     (table,) = [rows for rows in tables(ROOT / "README.md") if "`memory:`" in rows[0]]
-    targets = ["memory:", f"sqlite://{tmp_path}/locks.db", "redis://localhost:6379"]
-    for column, target in enumerate(targets, 1):
+    targets = {
+        "`memory:`": "memory:",
+        "`sqlite:` (default)": f"sqlite://{tmp_path}/locks.db",
+        "`redis:` (one server)": "redis://localhost:6379",
+        "`redis+sentinel:`": "redis+sentinel://s1,s2,s3/mymaster",
+        "`redis+cluster:`": "redis+cluster://c1,c2,c3",
+        "`redlock:`": "redlock://r1,r2,r3",
+    }
+    assert table[0][1:] == list(targets)
+    for column, target in enumerate(targets.values(), 1):
         given = holdfast.connect(target).guarantees
         bools = {name: value for name, value in dataclasses.asdict(given).items() if isinstance(value, bool)}
         said = {re.findall(r"`(\w+)`", row[0])[0]: row[column] == "yes" for row in table[1:]}
