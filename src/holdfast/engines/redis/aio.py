@@ -20,6 +20,7 @@ from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.pipe import Pipe
 from holdfast.engines.redis.requests import (
     Call,
+    acknowledged,
     around,
     call_by_digest,
     call_by_source,
@@ -75,10 +76,13 @@ class AsyncioChannel:
 
     def checked(self, reply: Any) -> Any:
         """``reply``, or the exception that it means."""
-        if is_demotion(reply) and self._pipe is not None:
-            # No master any more: the next request shall find out where the master is now.
-            self._pipe.abort("the server is no master any more")
+        self.look_for_demotion(reply)
         return checked(reply)
+
+    def look_for_demotion(self, reply: Any) -> None:
+        """A server that is no master any more: the next request shall find out where the master is now."""
+        if is_demotion(reply) and self._pipe is not None:
+            self._pipe.abort("the server is no master any more")
 
     async def run_acknowledged(
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False
@@ -93,7 +97,8 @@ class AsyncioChannel:
                 pipe.abort("not needed any more")
             else:
                 self._apart.append(pipe)
-        return self.checked(replies[asking]), checked(replies[-1]) if replicas else 0
+        self.look_for_demotion(replies[asking])
+        return acknowledged(replies, replicas)
 
     async def _converse(self, pipe: Pipe, packed: bytes, replicas: int, timeout: float, *, asking: bool) -> list[Any]:
         requests = around(packed, replicas, timeout, asking=asking)
@@ -132,11 +137,11 @@ class AsyncioChannel:
         answers: list[Answer] = []
         for call in calls:
             try:
-                reply, acknowledged = await self.run_acknowledged(call, replicas, timeout)
+                reply, count = await self.run_acknowledged(call, replicas, timeout)
             except (RequestFailed, EngineRefused) as failure:
                 answers.append(failure)
             else:
-                answers.append(reply if acknowledged >= replicas else unacknowledged(acknowledged, replicas))
+                answers.append(reply if count >= replicas else unacknowledged(count, replicas))
         return answers
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:

@@ -19,6 +19,7 @@ from holdfast.engines.redis.handshake import open_socket
 from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.requests import (
     Call,
+    acknowledged,
     around,
     call_by_digest,
     call_by_source,
@@ -78,7 +79,8 @@ class BlockingChannel:
         replies = self._exchange(around(call.packed, replicas, timeout, asking=asking), timeout)
         if is_unknown_script(replies[asking]):
             replies = self._exchange(around(call.by_source(), replicas, timeout, asking=asking), timeout)
-        return self.checked(replies[asking]), checked(replies[-1]) if replicas else 0
+        self.look_for_demotion(replies[asking])
+        return acknowledged(replies, replicas)
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
         return self.checked(self._call(pack(tuple(args)), timeout))
@@ -135,10 +137,10 @@ class BlockingChannel:
 
     async def _run_unguarded(self, call: Call, replicas: int, deadline: float) -> Answer:
         try:
-            reply, acknowledged = await self.run_acknowledged(call, replicas, max(deadline - time.monotonic(), 0.001))
+            reply, count = await self.run_acknowledged(call, replicas, max(deadline - time.monotonic(), 0.001))
         except (RequestFailed, EngineRefused) as failure:
             return failure
-        return reply if acknowledged >= replicas else unacknowledged(acknowledged, replicas)
+        return reply if count >= replicas else unacknowledged(count, replicas)
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         return await guard.doze((self.guard,), until, wakeup)
@@ -225,16 +227,16 @@ class BlockingChannel:
         self.give_back(wire)
         if reply.__class__ is not ReplyError:
             return reply
-        self._look_for_demotion(reply)
+        self.look_for_demotion(reply)
         return explained(reply)
 
     def checked(self, reply: Any) -> Any:
         """``reply``, or the exception that it means."""
         if reply.__class__ is ReplyError:
-            self._look_for_demotion(reply)
+            self.look_for_demotion(reply)
         return checked(reply)
 
-    def _look_for_demotion(self, reply: Any) -> None:
+    def look_for_demotion(self, reply: Any) -> None:
         """A server that is no master any more: the next request shall find out where the master is now."""
         if is_demotion(reply):
             self._drop_idle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from holdfast.engines.base import RequestFailed
 from holdfast.errors import EngineRefused
@@ -44,6 +44,14 @@ class Redirected(EngineRefused):
         self.host = host  #: empty: that of the server that said so
         self.port = port
         self.once = once  #: ASK: this request only, and announced
+
+
+class WaitRefused(EngineRefused):
+    """Raised when the script ran, and the server then refused to say which replicas have it."""
+
+    def __init__(self, message: str, reply: Any) -> None:
+        super().__init__(f"{message}: replicas= needs the right to WAIT")
+        self.reply = reply  #: of the script
 
 
 class WrongType(EngineRefused):

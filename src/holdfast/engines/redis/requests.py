@@ -105,6 +105,16 @@ def around(packed: bytes, replicas: int, timeout: float, *, asking: bool) -> lis
     return [*before, packed, wait_for_replicas(replicas, timeout)] if replicas else [*before, packed]
 
 
+def acknowledged(answers: Sequence[Any], replicas: int) -> tuple[Any, int]:
+    """What came back for ``around``: the reply, if it is none of the errors, and how many replicas have it."""
+    if not replicas:
+        return checked(answers[-1]), 0
+    reply, count = checked(answers[-2]), answers[-1]
+    if count.__class__ is hiredis.ReplyError:
+        raise replies.WaitRefused(str(replies.error(str(count))), reply)
+    return reply, count
+
+
 def unacknowledged(found: int, needed: int) -> RequestFailed:
     return RequestFailed(
         f"only {found} of {needed} replicas acknowledged in time; see replicas= and the replication link",

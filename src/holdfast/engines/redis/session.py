@@ -12,7 +12,7 @@ from holdfast.engines.redis import metadata
 from holdfast.engines.redis.channel import Answer, Argument, Channel, Publish
 from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import is_side_key, keys_of, names_of, pattern
-from holdfast.engines.redis.replies import WrongType
+from holdfast.engines.redis.replies import WaitRefused, WrongType
 from holdfast.engines.redis.requests import Arguments, Call, Closing, unacknowledged
 from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, PING, RELEASE, RENEW
 from holdfast.errors import EngineRefused
@@ -56,6 +56,10 @@ class RedisSession:
                 reply = await self._channel.run(ACQUIRE, names, args, timeout)
         except WrongType as error:
             raise await self._foreign(claim.name, timeout) from error
+        except WaitRefused as refusal:
+            if refusal.reply.__class__ is not int:
+                await self._unreplicated(claim, 0, timeout)  # granted: leave nothing behind
+            raise
         if reply.__class__ is int:
             return Busy(reply / 1000.0 if reply >= 0 else None)
         claim.waiter = None  # the script has removed it
