@@ -16,21 +16,26 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, TypeVar
 
+import hypothesis
 import pytest
 
 from tests.servers import clock
 from tests.servers import redis as redis_servers
+from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.clock import Clock, compile_shim
 from tests.servers.cluster import RedisCluster
+from tests.servers.ensemble import Ensemble
 from tests.servers.group import Group
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import SentinelSet
+from tests.servers.zookeeper import ZooKeeperServer
 
 IN_CI: Final = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 NO_REDIS: Final = "redis-server is not on PATH"
 NO_COMPILER: Final = "no C compiler is on PATH"
+NO_ZOOKEEPER: Final = zookeeper_servers.missing()
 
 _SKIPS: Final = tomllib.loads((Path(__file__).parent / "skips.toml").read_text("utf-8")).get("skip", [])
 _REDIS_FIXTURES: Final = frozenset(
@@ -39,11 +44,16 @@ _REDIS_FIXTURES: Final = frozenset(
         "redis_cluster", "start_cluster", "five_masters", "start_masters",
     }
 )  # fmt: skip
+_ZOOKEEPER_FIXTURES: Final = frozenset({"zookeeper_server", "start_zookeeper", "ensemble", "start_ensemble"})
 
-T = TypeVar("T", bound=RedisServer | Group)
+T = TypeVar("T", bound=RedisServer | Group | ZooKeeperServer | Ensemble)
+
+# How long one example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("holdfast", deadline=None)
+hypothesis.settings.load_profile("holdfast")
 
 _skipped: Final = pytest.StashKey[list[tuple[str, str]]]()
-_running: Final = pytest.StashKey[list[RedisServer | Group]]()
+_running: Final = pytest.StashKey[list[RedisServer | Group | ZooKeeperServer | Ensemble]]()
 
 
 # ---- Redis, one server
@@ -153,6 +163,56 @@ def server_clock(clock_shim: Path, tmp_path: Path) -> Iterator[Clock]:
     moved.close()
 
 
+# ---- ZooKeeper
+
+
+@pytest.fixture(scope="session")
+def _shared_zookeeper(pytestconfig: pytest.Config) -> Iterator[ZooKeeperServer]:
+    with _starter(pytestconfig) as start:
+        yield start(ZooKeeperServer())
+
+
+@pytest.fixture
+def zookeeper_server(_shared_zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
+    """The session's ZooKeeper, empty at the start of each test. Tests that stop or freeze it take ``start_zookeeper``."""
+    _shared_zookeeper.flush()
+    yield _shared_zookeeper
+    _shared_zookeeper.close_clients()
+
+
+@pytest.fixture
+def start_zookeeper(pytestconfig: pytest.Config) -> Iterator[Callable[..., ZooKeeperServer]]:
+    """``start_zookeeper(tick=0.5)``: a server for this test alone; arguments as for ZooKeeperServer."""
+    with _starter(pytestconfig) as start:
+        yield lambda *config, **settings: start(ZooKeeperServer(*config, **settings))
+
+
+@pytest.fixture(scope="module")
+def _shared_ensemble(pytestconfig: pytest.Config) -> Iterator[Ensemble]:
+    with _starter(pytestconfig) as start:
+        yield start(Ensemble())
+
+
+@pytest.fixture
+def ensemble(_shared_ensemble: Ensemble) -> Iterator[Ensemble]:
+    """The module's ensemble, whole and empty at the start of each test, who may kill, freeze and cut what it likes."""
+    _shared_ensemble.recover()
+    _shared_ensemble.flush()
+    yield _shared_ensemble
+    _shared_ensemble.resume()  # a client waits for the answer to its farewell
+    _shared_ensemble.close_clients()
+
+
+@pytest.fixture
+def start_ensemble(pytestconfig: pytest.Config) -> Iterator[Callable[..., Ensemble]]:
+    """``start_ensemble(sync_limit=60)``: an ensemble for this test alone; arguments as for Ensemble."""
+    with _starter(pytestconfig) as start:
+        yield lambda *config, **settings: start(Ensemble(*config, **settings))
+
+
+# ---- all of them
+
+
 @contextmanager
 def _starter(config: pytest.Config) -> Iterator[Callable[[T], T]]:
     """Starts servers and groups; all end with the block. While they run, their logs are in reports of failures."""
@@ -184,13 +244,17 @@ def pytest_report_header() -> list[str]:
         f"holdfast: {Path(holdfast.__path__[0])}",
         f"redis-server: {redis_servers.BINARY or NO_REDIS}",
         f"C compiler: {clock.COMPILER or NO_COMPILER}",
+        f"ZooKeeper: {NO_ZOOKEEPER or zookeeper_servers.JAVA}",
     ]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _REDIS_FIXTURES & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if _REDIS_FIXTURES & fixtures:
             item.add_marker("needs_redis")
+        if _ZOOKEEPER_FIXTURES & fixtures:
+            item.add_marker("needs_zookeeper")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -210,6 +274,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         missing = NO_REDIS
     elif clock.COMPILER is None and "clock_shim" in getattr(item, "fixturenames", ()):
         missing = NO_COMPILER
+    elif NO_ZOOKEEPER and item.get_closest_marker("needs_zookeeper"):
+        missing = NO_ZOOKEEPER
     if missing and IN_CI:
         pytest.fail(f"{missing}; with CI=true that is a failure", pytrace=False)
     elif missing:
@@ -223,7 +289,7 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         for what in item.config.stash[_running]:
-            servers, lines = (what.servers, 15) if isinstance(what, Group) else ([what], 40)
+            servers, lines = (what.servers, 15) if isinstance(what, Group | Ensemble) else ([what], 40)
             for server in servers:
                 report.sections.append((f"{server.program} on port {server.port}", server.log(lines)))
     if report.skipped and not hasattr(report, "wasxfail"):

@@ -14,6 +14,7 @@ from holdfast._core import driver_clients, engine_options, names, parameters, ur
 from holdfast._core.durations import Duration, check_timeout, check_ttl, parse_duration
 from holdfast._core.policy import check_replicas
 from holdfast._core.sentinel_target import SentinelTarget
+from holdfast._core.zookeeper_target import ZooKeeperTarget, refuse_client
 from holdfast.errors import UsageError
 
 __all__ = [
@@ -27,12 +28,10 @@ __all__ = [
     "parse_target",
 ]
 
-EngineName = Literal["redis", "sentinel", "cluster", "redlock", "sqlite", "memory"]
+EngineName = Literal["redis", "sentinel", "cluster", "redlock", "zookeeper", "sqlite", "memory"]
 
 #: Long enough that a counter outlives any pause between two holders; short enough that dead names go away.
 DEFAULT_TOKEN_TTL: Final = 30 * 86400.0
-
-_BOOLS: Final = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class Target(NamedTuple):
 
     def _shown(self) -> str:
         target = self.target
-        if self.engine in ("sqlite", "memory") or isinstance(target, SentinelTarget):
+        if self.engine in ("sqlite", "memory") or isinstance(target, (SentinelTarget, ZooKeeperTarget)):
             return repr(target)
         if isinstance(target, str):
             return repr(urls.redact(target))
@@ -101,9 +100,9 @@ def option_from_text(name: str, text: str, *, where: str) -> Any:
         if name == "namespace":
             return text
         if name == "renew":
-            if lowered not in _BOOLS:
+            if lowered not in parameters.BOOLS:
                 raise ValueError("renew is neither true nor false")
-            return _BOOLS[lowered]
+            return parameters.BOOLS[lowered]
         if name == "replicas":
             if not (lowered.isascii() and lowered.isdigit()):
                 raise ValueError("replicas is not a whole number")
@@ -138,6 +137,7 @@ def parse_target(url_or_client: Any, keywords: Mapping[str, Any]) -> Target:
         engine, target = "sqlite", None
         options = engine_options.beside_url(engine, "sqlite", others, {})
     else:
+        refuse_client(url_or_client)
         engine, target = driver_clients.engine_of(url_or_client), url_or_client
         options = engine_options.beside_client(engine, others)
     return Target(engine, target, ClientOptions(**own), options)  # type: ignore[arg-type]

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kazoo.exceptions import NoAuthError
 
 import holdfast
 from holdfast.options import parse_target
 from tests.servers.redis import RedisServer
+from tests.servers.zookeeper import ZooKeeperServer
 
 SECRET = "s3cr3t-p4ss"
 
@@ -58,6 +60,11 @@ def test_no_secret_is_shown_whatever_goes_wrong(
         f"redis+sentinel://:{SECRET}@h1,h2",
         f"redis+sentinel://h1,h2/m/x?sentinel_password={SECRET}",
         f"zookeeper://:{SECRET}@h1,h2",
+        f"zookeeper://joe:1/{SECRET}@h1,h2/base",
+        f"zookeeper://joe:1?{SECRET}=1@h1,h2/base",
+        f"zookeeper://joe:{SECRET}@h1,h2/zookeeper",
+        f"zookeeper://h1,h2?sasl_mechanism={SECRET}&sasl_password={SECRET}",
+        f"zookeeper://h1,h2?keyfile_password={SECRET}",
     ):
         shown += failing(lambda url=url: holdfast.connect(url).ping())  # type: ignore[misc]
     with holdfast.connect(f"redis://:{SECRET}x@127.0.0.1:{server.restart().port}") as locks:
@@ -93,3 +100,25 @@ def test_a_password_for_several_servers_is_not_shown_either(
         shown += failing(locks.ping) + failing(lambda: locks.lock("a").acquire(timeout=1))
     assert SECRET not in shown
     assert SECRET not in caplog.text
+
+
+def test_a_password_for_zookeeper_is_not_shown_either(
+    start_zookeeper: Callable[..., ZooKeeperServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """kazoo logs its requests, and one of them carries the password."""
+    caplog.set_level(logging.DEBUG)
+    server = start_zookeeper()
+    url = f"zookeeper://joe:{SECRET}@{server.address}/base"
+    target = parse_target(url, {"auth_data": [("digest", f"ann:{SECRET}")]})
+    shown = repr(target) + f"{target}" + repr(target.engine_options)
+    with holdfast.connect(url, unavailable_after=0.3, ttl=2, auth_data=[("digest", f"ann:{SECRET}")]) as locks:
+        lock = locks.lock("a")
+        with lock as lease:
+            shown += "".join(map(repr, (locks, vars(locks), lock, lease, locks.inspect("a"), locks.guarantees)))
+            with pytest.raises(NoAuthError):  # the credentials were used: strangers have no business with our nodes
+                server.client().get_children("/base/a")
+        server.kill()
+        shown += failing(lambda: locks.lock("b").acquire(timeout=0.3)) + failing(locks.ping)
+    assert SECRET not in shown
+    assert "digest" in caplog.text  # it was logged,
+    assert SECRET not in caplog.text  # but not with what it said

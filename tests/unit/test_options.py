@@ -104,7 +104,7 @@ def test_url_to_engine(url: str | None, engine: str, target: str | None) -> None
     assert parse_target(url, {}) == Target(engine, target, ClientOptions(), {})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("scheme", ["zookeeper", "etcd", "postgresql"])
+@pytest.mark.parametrize("scheme", ["etcd", "postgresql"])
 def test_schemes_to_come(scheme: str) -> None:
     assert scheme in urls.PLANNED
     with pytest.raises(UsageError, match="not yet available in this version"):

@@ -151,14 +151,27 @@ def test_other_values_of_sharded_pubsub(value: object, error: type[Exception]) -
         parse_target("redis+cluster://h", {"sharded_pubsub": value})
 
 
-@pytest.mark.parametrize("engine", ["redis", "sentinel", "cluster", "redlock", "sqlite", "memory"])
+@pytest.mark.parametrize("engine", ["redis", "sentinel", "cluster", "redlock", "zookeeper", "sqlite", "memory"])
 def test_what_an_engine_is_made_with(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, dict[str, Any]]] = []
     module = SimpleNamespace(connect=lambda target, options: made.append((target, options)))
     monkeypatch.setitem(sys.modules, registry._MODULES[engine], module)
     registry.make_engine(Target(engine, "x", ClientOptions(replicas=2), {"a": 1}))
-    replicas = {} if engine in ("sqlite", "memory") else {"replicas": 2}
-    assert made == [("x", {"a": 1, "token_ttl": 30 * 86400.0, **replicas})]
+    more: dict[str, float] = {} if engine in ("sqlite", "memory") else {"replicas": 2}
+    if engine == "zookeeper":
+        more = {"ttl": 30.0}  # the time-out of its session
+    assert made == [("x", {"a": 1, "token_ttl": 30 * 86400.0, **more})]
+
+
+def test_a_missing_driver_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "holdfast.engines.zookeeper", raising=False)
+    for name in [name for name in sys.modules if name.startswith("holdfast.engines.zookeeper.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kazoo", None)  # as if it were not installed
+    for name in [name for name in sys.modules if name.startswith("kazoo.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=r"pip install 'holdfast\[zookeeper\]'"):
+        registry.make_engine(parse_target("zookeeper://h", {}))
 
 
 # ---- refused

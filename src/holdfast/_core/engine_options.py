@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast._core import parameters, redis_urls
+from holdfast._core import parameters, redis_urls, zookeeper_options
 from holdfast.errors import UsageError
 
 
@@ -13,8 +13,10 @@ def beside_url(engine: str, scheme: str, keywords: Mapping[str, Any], given: Map
     """What the engine gets beside its target. ``given`` is what the URL said.
 
     That is the keywords, without those that have no effect, and from the URL what is for the engine itself: the rest
-    of it stands in the target.
+    of it stands in the target. (A ZooKeeper target has hosts and a path only.)
     """
+    if engine == "zookeeper":
+        return zookeeper_options.beside_url(keywords, given)
     known, extra = _known(engine), parameters.EXTRA.get(engine, frozenset())
     for name in keywords:
         if name not in known:

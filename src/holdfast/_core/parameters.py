@@ -1,6 +1,7 @@
 """Names of what ``connect`` takes, per engine, known without importing any driver; and the nearest for a wrong one.
 
-The Redis lists are those of redis-py 7 and 8; a test compares them with the installed version.
+The Redis lists are those of redis-py 7 and 8, the ZooKeeper lists those of kazoo 2.11; tests compare them with the
+installed versions.
 """
 
 from __future__ import annotations
@@ -44,6 +45,31 @@ REDIS_WITHOUT_EFFECT: Final = frozenset(
 #: Not known to a connection over a unix socket.
 REDIS_TCP_ONLY: Final = frozenset({"socket_keepalive", "socket_keepalive_options", "socket_type"})
 
+#: What a zookeeper:// URL may carry in its query, beside our own keywords. kazoo's names, but for digest and SASL
+#: credentials, of which it takes lists and dicts, and for ``acl`` and ``tick``.
+ZOOKEEPER_URL: Final = frozenset(
+    {
+        "acl", "ca", "certfile", "check_hostname", "keyfile", "keyfile_password", "password", "randomize_hosts",
+        "sasl_mechanism", "sasl_password", "sasl_service", "sasl_username", "tick", "use_ssl", "username",
+        "verify_certs",
+    }
+)  # fmt: skip
+
+#: Settings of kazoo that only Python can express.
+ZOOKEEPER_OBJECTS: Final = frozenset({"auth_data", "default_acl", "sasl_options"})
+
+#: Settings of kazoo that are not the user's here, and what to do instead.
+ZOOKEEPER_REFUSED: Final[Mapping[str, str]] = {
+    "client_id": "holdfast opens sessions of its own and joins none",
+    "command_retry": "holdfast repeats requests itself, since a repeated create is a second contender",
+    "connection_retry": "holdfast reconnects itself, for as long as unavailable_after",
+    "handler": "holdfast brings its own",
+    "hosts": "write them in the URL",
+    "logger": "use the logger 'kazoo'",
+    "read_only": "a lock needs a server that takes writes",
+    "timeout": "the session's time-out is ttl",
+}
+
 #: Engine → what it takes beside the driver's settings, in the URL and as keywords: for the engine itself, not for its
 #: connections.
 EXTRA: Final[Mapping[str, frozenset[str]]] = {
@@ -56,6 +82,9 @@ SHARDED_PUBSUB: Final = ("auto", "on", "off", "both")
 
 #: Names never shown with their values, nor compared in an error.
 SECRET: Final = frozenset({"password", "sentinel_password", "ssl_password", "credential_provider"})
+
+#: How a text says yes or no.
+BOOLS: Final = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 

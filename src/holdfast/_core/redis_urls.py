@@ -6,13 +6,12 @@ everywhere in these parsers, no error repeats a part of the URL that could be ha
 
 from __future__ import annotations
 
-import re
-from typing import Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import Final
+from urllib.parse import unquote
 
 from holdfast._core import parameters
 from holdfast._core.sentinel_target import SentinelTarget
-from holdfast._core.url_parts import ENCODE, ParsedURL, Parts, sort_query
+from holdfast._core.url_parts import ENCODE, ParsedURL, Parts, one_server, servers, sort_query
 from holdfast.errors import UsageError
 
 #: Scheme → engine.
@@ -42,29 +41,6 @@ _AFTER_SCHEME: Final = {
     "cluster": "h1:7000,h2:7001",
     "redlock": "h1:6379,h2:6379,h3:6379",
 }
-_UNREADABLE: Final = (
-    "a host or port of the URL cannot be read: there is no white space, a port is 1 to 65535, an IPv6 address stands "
-    f"in brackets; {ENCODE}"
-)
-_HOST_AND_PORT: Final = re.compile(r"(\[[^]\[\s]+\]|[^]\[:\s]*)(:[0-9]*)?")
-
-
-class _Server(NamedTuple):
-    """One host of the URL."""
-
-    #: As written, but in lower case and without brackets; empty if the URL names none.
-    host: str
-    port: int
-    #: What the user info says, decoded.
-    credentials: dict[str, str]
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return unquote(self.host), self.port
-
-    @property
-    def written(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse(parts: Parts) -> ParsedURL:
@@ -74,14 +50,15 @@ def parse(parts: Parts) -> ParsedURL:
 
 
 def _several_servers(engine: str, parts: Parts) -> ParsedURL:
-    user_info, at, hosts = parts.netloc.rpartition("@")
-    servers = _servers(user_info + at, hosts, engine, f"{parts.scheme}://{_AFTER_SCHEME[engine]}")
+    user_info, at, _ = parts.netloc.rpartition("@")
+    default_port = 26379 if engine == "sentinel" else 6379
+    named = servers(parts.netloc, default_port, f"{parts.scheme}://{_AFTER_SCHEME[engine]}")
     master, database = _master_and_database(parts) if engine == "sentinel" else ("", parts.path.strip("/"))
-    own, given, query = _parameters(engine, parts, servers[0].credentials, database)
+    own, given, query = _parameters(engine, parts, named[0].credentials, database)
     before = ("rediss" if parts.scheme in BY_TLS.values() else "redis") + "://" + user_info + at
     after = (f"/{database}" if database else "") + query
-    urls = tuple(before + server.written + after for server in servers)
-    addresses = tuple(server.address for server in servers)
+    urls = tuple(before + server.written + after for server in named)
+    addresses = tuple(server.address for server in named)
     if engine == "redlock":
         _refuse_duplicates(addresses)
     target = SentinelTarget(master, addresses, urls[0]) if engine == "sentinel" else urls
@@ -92,42 +69,12 @@ def _one_server(parts: Parts) -> ParsedURL:
     scheme, netloc, path = parts.scheme, parts.netloc, parts.path
     if "," in netloc.rpartition("@")[2]:
         raise UsageError(f"{scheme}:// names one server; several are for redis+sentinel, redis+cluster and redlock")
-    server = _server(netloc)
+    credentials = one_server(netloc, 6379).credentials
     if scheme == "unix" and not path.strip("/"):
         raise UsageError("a unix URL names a socket: unix:///path/to/redis.sock")
     database = "" if scheme == "unix" else path.strip("/")
-    own, given, query = _parameters("redis", parts, server.credentials, database)
+    own, given, query = _parameters("redis", parts, credentials, database)
     return ParsedURL("redis", scheme, f"{scheme}://{netloc}{path}{query}", own, given)
-
-
-def _servers(user_info: str, hosts: str, engine: str, example: str) -> list[_Server]:
-    if "@" in user_info[:-1] or "," in user_info:
-        # redlock://a:pw@h1,a:pw@h2 would mean one node, h2, with a strange password.
-        raise UsageError("user info stands once, before the first host, for all of them; in it '@' is %40, ',' is %2C")
-    if not hosts:
-        raise UsageError(f"the URL names no host; write {example}")
-    default_port = 26379 if engine == "sentinel" else 6379
-    servers = [_server(user_info + host, default_port) for host in hosts.split(",")]
-    for position, server in enumerate(servers, 1):
-        if not server.host:
-            raise UsageError(f"host {position} of {len(servers)} in the URL is empty; write {example}")
-    return servers
-
-
-def _server(netloc: str, default_port: int = 6379) -> _Server:
-    """User info and one host, read as the driver will read them."""
-    if not _HOST_AND_PORT.fullmatch(netloc.rpartition("@")[2]):
-        raise UsageError(_UNREADABLE)  # the standard library lets some of these pass, depending on its version
-    try:
-        parts = urlsplit(f"//{netloc}")
-        port = parts.port
-    except ValueError:
-        raise UsageError(_UNREADABLE) from None  # its text may be half a password, as in redis://:a#b@host
-    if port == 0:
-        raise UsageError(_UNREADABLE)  # to the driver it is the same as none, and that is another server
-    user_info = (("username", parts.username), ("password", parts.password))
-    credentials = {name: unquote(text) for name, text in user_info if text}
-    return _Server(parts.hostname or "", default_port if port is None else port, credentials)
 
 
 def _master_and_database(parts: Parts) -> tuple[str, str]:

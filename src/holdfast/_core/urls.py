@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote
 
-from holdfast._core import parameters, redis_urls
+from holdfast._core import parameters, redis_urls, zookeeper_urls
 from holdfast._core.url_parts import ENCODE, ParsedURL, Parts, cut, sort_query
 from holdfast.errors import UsageError
 
 #: Scheme → engine.
-SCHEMES: Final = {**redis_urls.SCHEMES, "sqlite": "sqlite", "memory": "memory"}
+SCHEMES: Final = {**redis_urls.SCHEMES, **zookeeper_urls.SCHEMES, "sqlite": "sqlite", "memory": "memory"}
 
 #: Part of the contract, not of this version.
-PLANNED: Final = frozenset({"zookeeper", "etcd", "postgresql"})
+PLANNED: Final = frozenset({"etcd", "postgresql"})
 
 
 def parse(url: str) -> ParsedURL:
@@ -24,6 +24,8 @@ def parse(url: str) -> ParsedURL:
         raise UsageError(f"the URL has a '#': write %23; {ENCODE}")
     if parts.scheme in redis_urls.SCHEMES:
         return redis_urls.parse(parts)
+    if parts.scheme in zookeeper_urls.SCHEMES:
+        return zookeeper_urls.parse(parts)
     if parts.netloc or (not parts.path and "//" in url):
         example = "sqlite:///absolute/path or sqlite:relative/path" if engine == "sqlite" else "memory: or memory:NAME"
         raise UsageError(f"a {engine} URL names no host; write {example}")

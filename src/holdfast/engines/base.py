@@ -151,6 +151,16 @@ class RequestFailed(Exception):
         self.may_have_happened = may_have_happened
         self.errors = errors
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # It travels as the cause, or as one of the errors, of one that can be pickled.
+        return (_failed_again, (type(self), self.args, self.__dict__.copy()))
+
+
+def _failed_again(kind: type[RequestFailed], args: tuple[object, ...], state: dict[str, object]) -> RequestFailed:
+    failure = kind.__new__(kind, *args)
+    failure.__dict__.update(state)
+    return failure
+
 
 ALL_NAMES: Literal["*"] = "*"
 #: What a push made suspicious: some names, or every one of them (connection lost, FLUSHALL).

@@ -17,10 +17,13 @@ _MODULES: Final[Mapping[str, str]] = {
     "redlock": "holdfast.engines.redis.redlock",
     "sentinel": "holdfast.engines.redis.sentinel",
     "sqlite": "holdfast.engines.sqlite.engine",
+    "zookeeper": "holdfast.engines.zookeeper",
 }
 #: The engines that can have a grant acknowledged by replicas.
 _REPLICATED: Final = frozenset({"redis", "sentinel", "cluster", "redlock"})
-_DRIVERS: Final[Mapping[str, str]] = {"redis": "redis", "hiredis": "redis"}
+#: The engines whose locks live as long as a session does: the client's ttl is its time-out.
+_BY_SESSION: Final = frozenset({"zookeeper"})
+_DRIVERS: Final[Mapping[str, str]] = {"redis": "redis", "hiredis": "redis", "kazoo": "zookeeper"}
 
 
 def make_engine(target: Target) -> Engine:
@@ -35,4 +38,6 @@ def make_engine(target: Target) -> Engine:
     options = {**target.engine_options, "token_ttl": target.options.token_ttl}
     if target.engine in _REPLICATED:
         options["replicas"] = target.options.replicas
+    if target.engine in _BY_SESSION:
+        options["ttl"] = target.options.ttl
     return factory(target.target, options)
