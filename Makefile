@@ -17,7 +17,7 @@ CODE := $(wildcard src tests bench tools examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types check wheel bench sim clean redis compiler
+.PHONY: help setup demo test lint types check wheel bench sim clean redis zookeeper compiler
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ setup: $(DONE)/dev $(DONE)/wheel ## the virtual environment, with the wheel and 
 demo: $(DONE)/wheel ## see it work
 	$(CLEAN_PATH) $(BIN)/holdfast demo $(ARGS)
 
-test: setup redis compiler ## all tests, against the wheel
+test: setup redis zookeeper compiler ## all tests, against the wheel
 	$(CLEAN_PATH) $(BIN)/python -m pytest $(ARGS)
 
 lint: $(DONE)/dev ## ruff: rules and format
@@ -42,7 +42,7 @@ check: lint types test ## lint, types and test
 wheel: $(DONE)/wheel ## dist/holdfast-*.whl
 	@ls dist/*.whl
 
-bench: setup redis ## measure; needs an otherwise idle machine
+bench: setup redis zookeeper ## measure; needs an otherwise idle machine
 	$(CLEAN_PATH) $(BIN)/python -m bench $(ARGS)
 
 sim: setup ## the simulated core, many seeds
@@ -53,7 +53,7 @@ clean: ## remove what make made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Asked for at each run: it costs nothing where they are there.
-redis compiler:
+redis zookeeper compiler:
 	@tools/bootstrap $@
 
 $(DONE)/venv: tools/bootstrap
