@@ -215,11 +215,15 @@ class Watchdog:
         batches: dict[float, list[Grant]] = {}
         for grant in grants:
             batches.setdefault(grant.ttl, []).append(grant)
-        # Short leases first, and no request longer than the shortest lease allows: one black hole must not eat up the
-        # time of those who have the least.
-        limit = min(batches, default=0.0)
+        # Short leases first, and no request longer than the shortest lease allows, due now or not: one black hole (a
+        # frozen shard, a dead replica) must not eat up the time of those who have the least.
+        limit = self._shortest_ttl()
         for ttl in sorted(batches):
             await self._renew_batch(batches[ttl], ttl, limit)
+
+    def _shortest_ttl(self) -> float:
+        with self._core.lock:
+            return min((grant.ttl for grant in self._core.live), default=_IDLE)
 
     async def _renew_batch(self, grants: list[Grant], ttl: float, limit: float) -> None:
         sent = self._runtime.now()

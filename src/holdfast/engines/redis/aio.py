@@ -81,8 +81,10 @@ class AsyncioChannel:
 
     def look_for_demotion(self, reply: Any) -> None:
         """A server that is no master any more: the next request shall find out where the master is now."""
-        if is_demotion(reply) and self._pipe is not None:
-            self._pipe.abort("the server is no master any more")
+        if is_demotion(reply):
+            for pipe in (self._pipe, *self._apart):
+                if pipe is not None:
+                    pipe.abort("the server is no master any more")
 
     async def run_acknowledged(
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False

@@ -20,6 +20,8 @@ from holdfast.engines.redis.packing import pack
 #: The heads of words by their length; an owner has some 56 characters.
 _HEADS_CAP: Final = 128
 _ASKING: Final = pack(("ASKING",))
+#: A server looks at its clock ten times a second: WAIT may take this much longer than it was told.
+_LATE: Final = 0.15
 _HEADS: Final = tuple(b"$%d\r\n" % length for length in range(_HEADS_CAP))
 
 
@@ -96,7 +98,8 @@ class Call:
 def wait_for_replicas(replicas: int, timeout: float) -> bytes:
     """WAIT: how many replicas have all that this connection wrote so far. A little shorter than the request may take,
     so that the answer "too few" still arrives."""
-    return pack(("WAIT", replicas, max(1, int(timeout * 800))))
+    seconds = max(timeout - max(timeout / 5, _LATE), timeout / 3)
+    return pack(("WAIT", replicas, max(1, int(seconds * 1000))))
 
 
 def around(packed: bytes, replicas: int, timeout: float, *, asking: bool) -> list[bytes]:

@@ -1,0 +1,127 @@
+"""READONLY: the master became a replica under open connections, at an address that may serve a master again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.engines.redis import scripts
+from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.proxy import FaultProxy
+from tests.failover.company import COLOURS, SLACK, company, until
+from tests.servers.redis import RedisServer
+from tests.servers.replication import Replication
+
+StartReplication = Callable[..., Replication]
+
+#: What the connections of the client under test are called.
+NAMED = "?client_name=ours"
+
+
+def swap_roles(pair: Replication) -> None:
+    """What an operator does who forgets to close the connections to the old master."""
+    pair.promote(pair.replicas[0])
+    pair.demote(pair.master, pair.replicas[0])
+
+
+def refusals(server: RedisServer) -> int:
+    """How many requests were answered READONLY."""
+    count: int = server.ask("INFO", "errorstats").get("errorstat_READONLY", {"count": 0})["count"]
+    return count
+
+
+def connections(server: RedisServer) -> set[str]:
+    found: list[dict[str, Any]] = server.client().client_list()
+    return {entry["id"] for entry in found if entry["name"] == "ours"}
+
+
+def owners_that_asked(proxy: FaultProxy) -> set[bytes]:
+    """The owner fields of all acquire requests that passed."""
+    digest = scripts.ACQUIRE.sha.encode()
+    asked = [words for words in proxy.seen if words[1] in (digest, scripts.ACQUIRE.source.encode())]
+    return {words[3 + int(words[2])] for words in asked}
+
+
+@COLOURS
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_it_is_retried_inside_the_deadline_with_the_same_claim(
+    colour: Colour, replicas: int, start_replication: StartReplication
+) -> None:
+    pair = start_replication(1)
+    with FaultProxy(pair.master.host, pair.master.port) as proxy:
+        async with company(colour) as ours:
+            locks = ours.connect(proxy.url + NAMED, ttl=9.0, unavailable_after=20.0)
+            held = await ours.acquire(locks, "held")
+            await until(lambda: pair.replicas[0].ask("EXISTS", "held"))
+            before = connections(pair.master)
+            proxy.seen.clear()
+            swap_roles(pair)
+            waiting = ours.caller().do(lambda: locks.lock("late", replicas=replicas).acquire(timeout=10.0))
+            await until(lambda: refusals(pair.master) >= 2)
+            assert before
+            await until(lambda: not before & connections(pair.master))
+            pair.promote(pair.master)
+            pair.demote(pair.replicas[0], pair.master)
+            late = await waiting
+            assert owners_that_asked(proxy) == {late.owner.encode()}
+            await ours.do(held.renew)
+            assert held.held
+            await ours.do(held.release)
+
+
+@COLOURS
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_a_server_that_stays_a_replica_is_unavailable_and_known_not_to_have_granted(
+    colour: Colour, replicas: int, start_replication: StartReplication
+) -> None:
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        locks = ours.connect(pair.url, unavailable_after=0.4)
+        await ours.do(locks.ping)
+        swap_roles(pair)
+        began = clock.now()
+        with pytest.raises(holdfast.EngineUnavailable, match="READONLY") as refused:
+            await ours.acquire(locks, "job", timeout=None, replicas=replicas)
+        assert 0.4 <= clock.now() - began < 0.4 + SLACK
+        assert not isinstance(refused.value, holdfast.OutcomeUnknown)
+        assert pair.replicas[0].ask("KEYS", "*") == []
+
+
+@COLOURS
+async def test_a_hold_lives_on_over_a_short_demotion(colour: Colour, start_replication: StartReplication) -> None:
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        lease = await ours.acquire(ours.connect(pair.url, ttl=1.5), "job")
+        await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
+        swap_roles(pair)
+        await until(lambda: refusals(pair.master))  # a renewal has met it
+        assert pair.master.ask("PTTL", "job") < 1_100
+        pair.promote(pair.master)
+        await until(lambda: pair.master.ask("PTTL", "job") > 1_300)
+        assert lease.held
+        await ours.do(lease.release)
+        assert pair.master.ask("EXISTS", "job") == 0
+
+
+@COLOURS
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_one_refusal_drops_all_connections_at_rest(
+    colour: Colour, replicas: int, start_replication: StartReplication
+) -> None:
+    """They lead to the same replica. Tried one after the other, they would use up the caller's time."""
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        locks = ours.connect(pair.url + NAMED, unavailable_after=0.2, renew=False)
+        callers = [ours.caller() for _ in range(12)]
+        waiting = [caller.do(locks.lock(f"job-{n}", replicas=replicas).acquire) for n, caller in enumerate(callers)]
+        await asyncio.gather(*waiting)
+        before = connections(pair.master)
+        swap_roles(pair)
+        with pytest.raises(holdfast.EngineUnavailable, match="READONLY"):
+            await ours.acquire(locks, "late", timeout=0, replicas=replicas)
+        await until(lambda: not before & connections(pair.master))
