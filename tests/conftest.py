@@ -1,18 +1,13 @@
-"""Servers for tests, and the rule that no test is skipped in silence.
-
-A skip is allowed only if ``tests/skips.toml`` lists it; any other skip fails the run. A test that needs a server
-which is not installed is skipped loudly, by name; with CI=true it fails.
-"""
+"""Servers for tests. A test whose server is not installed is skipped loudly, by name; with CI=true it fails."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
-import tomllib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -31,13 +26,13 @@ from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import SentinelSet
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.skipping import Skips
 
 IN_CI: Final = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 NO_REDIS: Final = "redis-server is not on PATH"
 NO_COMPILER: Final = "no C compiler is on PATH"
 NO_ZOOKEEPER: Final = zookeeper_servers.missing()
 
-_SKIPS: Final = tomllib.loads((Path(__file__).parent / "skips.toml").read_text("utf-8")).get("skip", [])
 _REDIS_FIXTURES: Final = frozenset(
     {
         "redis_server", "start_redis", "start_replication", "sentinel_set", "start_sentinels",
@@ -52,7 +47,6 @@ T = TypeVar("T", bound=RedisServer | Group | ZooKeeperServer | Ensemble)
 hypothesis.settings.register_profile("holdfast", deadline=None)
 hypothesis.settings.load_profile("holdfast")
 
-_skipped: Final = pytest.StashKey[list[tuple[str, str]]]()
 _running: Final = pytest.StashKey[list[RedisServer | Group | ZooKeeperServer | Ensemble]]()
 
 
@@ -174,7 +168,7 @@ def _shared_zookeeper(pytestconfig: pytest.Config) -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture
 def zookeeper_server(_shared_zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
-    """The session's ZooKeeper, empty at the start of each test. Tests that stop or freeze it take ``start_zookeeper``."""
+    """The session's ZooKeeper, empty at the start of each test. Tests that stop or freeze it: ``start_zookeeper``."""
     _shared_zookeeper.flush()
     yield _shared_zookeeper
     _shared_zookeeper.close_clients()
@@ -233,8 +227,8 @@ def _starter(config: pytest.Config) -> Iterator[Callable[[T], T]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_skipped] = []
     config.stash[_running] = []
+    config.pluginmanager.register(Skips())
 
 
 def pytest_report_header() -> list[str]:
@@ -255,6 +249,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("needs_redis")
         if _ZOOKEEPER_FIXTURES & fixtures:
             item.add_marker("needs_zookeeper")
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays till the end. Else each collection of garbage in a test would go through thousands of
+    tests, for longer than some leases live."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -292,41 +293,4 @@ def pytest_runtest_makereport(
             servers, lines = (what.servers, 15) if isinstance(what, Group | Ensemble) else ([what], 40)
             for server in servers:
                 report.sections.append((f"{server.program} on port {server.port}", server.log(lines)))
-    if report.skipped and not hasattr(report, "wasxfail"):
-        _note_skip(item.config, report)
     return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    report = yield
-    if report.skipped:  # a whole module: importorskip and the like
-        _note_skip(collector.config, report)
-    return report
-
-
-def _note_skip(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport) -> None:
-    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    config.stash[_skipped].append((report.nodeid, reason.removeprefix("Skipped: ")))
-
-
-def _listed(test: str, reason: str) -> bool:
-    return any(fnmatchcase(test, entry["test"]) and fnmatchcase(reason, entry["reason"]) for entry in _SKIPS)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    unlisted = any(not _listed(*skip) for skip in session.config.stash[_skipped])
-    if unlisted and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for title, listed in (("SKIPPED", True), ("SKIPPED, BUT NOT LISTED IN tests/skips.toml: FAILED", False)):
-        skips = [skip for skip in config.stash[_skipped] if _listed(*skip) is listed]
-        if skips:
-            terminalreporter.section(f"{title} ({len(skips)})", yellow=listed, red=not listed)
-            for test, reason in skips:
-                terminalreporter.line(f"{test}: {reason}")

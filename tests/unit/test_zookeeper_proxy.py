@@ -263,3 +263,4 @@ def test_nothing_is_left_behind(zookeeper_server: ZooKeeperServer) -> None:
     assert threading.active_count() == before
     with pytest.raises(RuntimeError, match="not running"):
         proxy.refuse()
+    proxy.close()  # twice is fine

@@ -1,0 +1,243 @@
+"""Three ZooKeepers that elect a leader, with a link between each two of them that can go dark."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import permutations
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kazoo.client import KazooClient
+
+from tests.servers.loop_thread import LoopThread
+from tests.servers.process import free_port
+from tests.servers.redis import ServerFailed
+from tests.servers.relay import Passage, Relay
+from tests.servers.zookeeper import BASE, ZooKeeperServer
+
+READY_WITHIN: Final = 20.0
+_MEMBERS: Final = 3
+_POLL: Final = 0.01
+# A follower knows who leads a moment before the leader listens. It would call again; a relay that has picked up must.
+_PATIENCE: Final = 0.5
+
+_LONG: Final = struct.Struct(">q")
+_INT: Final = struct.Struct(">i")
+
+
+class Introduction(Passage):
+    """To an election port. A member introduces itself with its own address, and is called back there, past all relays;
+    so the introduction is cut down to its older form, the number alone: who has that looks into its own configuration.
+    """
+
+    async def upstream(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        number = await source.readexactly(_LONG.size)
+        if _LONG.unpack(number)[0] < 0:  # a version; the number and the addresses follow
+            number = await source.readexactly(_LONG.size)
+            (length,) = _INT.unpack(await source.readexactly(_INT.size))
+            await source.readexactly(length)
+        await self.pass_on(number, sink)
+        await super().upstream(source, sink)
+
+
+class ElectionRelay(Relay):
+    def _passage(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> Passage:
+        return Introduction(self, client_in, client_out)
+
+
+class Member(ZooKeeperServer):
+    """One of an ensemble. The others reach it, and it reaches them, through relays only."""
+
+    def __init__(self, number: int, *config: str, peers: Callable[[Member], list[str]], **settings: Any) -> None:
+        super().__init__(*config, **settings)
+        self.number = number
+        self.quorum_port = 0
+        self.election_port = 0
+        self._peers = peers
+
+    def _choose_ports(self) -> None:
+        super()._choose_ports()
+        self.quorum_port, self.election_port = free_port(), free_port()
+
+    def _lines(self) -> list[str]:
+        data = self.directory / "data"
+        data.mkdir(exist_ok=True)
+        (data / "myid").write_text(f"{self.number}\n", "ascii")
+        own = f"server.{self.number}={self.host}:{self.quorum_port}:{self.election_port}"
+        return [*super()._lines(), own, *self._peers(self)]
+
+
+class Ensemble:
+    """``with Ensemble() as ensemble:``; each argument is a line of zoo.cfg for all members.
+
+    With ticks of 0.1 s and ``sync_limit`` 10: a follower that hears nothing from its leader, or a leader that hears
+    nothing from its majority, gives up and hangs up on its clients after 1 s. On an idle machine all are there after
+    2 s, a killed leader is replaced after 0.4 s, a killed member is back after 1.5 s, one that was cut off 0.1 s after
+    ``heal``.
+    """
+
+    def __init__(self, *config: str, tick: float = 0.1, sync_limit: int = 10, jvm: Sequence[str] = ()) -> None:
+        limits = ("initLimit=50", f"syncLimit={sync_limit}")
+        # Else who is alone for a while asks around less and less often, up to once a minute.
+        asking = "-Dzookeeper.fastleader.maxNotificationInterval=400"
+        self.tick = tick
+        self.members = [
+            Member(number, *limits, *config, peers=self._peers_of, tick=tick, jvm=(asking, *jvm))
+            for number in range(1, _MEMBERS + 1)
+        ]
+        self._loop = LoopThread("ensemble-relays")
+        # For each member who calls and each who is called: the relays to the latter's quorum and election port.
+        self._relays = {pair: self._make_relays(pair[1]) for pair in permutations(self.members, 2)}
+
+    # ---- life
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        """Start all, and wait until one leads and the others follow; if it does not get there, the logs are kept."""
+        for relay in self._all_relays():
+            relay.start()
+        try:
+            for member in self.members:
+                member.spawn()
+            for member in self.members:
+                member.wait_until_ready()
+            self.wait_until_complete()
+        except BaseException:
+            self.kill(*self.members)
+            raise
+        return self
+
+    def close(self) -> None:
+        """End all and remove every trace."""
+        self.kill(*self.members)
+        for member in self.members:
+            member.close()
+        for relay in self._all_relays():
+            relay.close()
+        self._loop.close()
+
+    # ---- facts
+
+    @property
+    def servers(self) -> list[Member]:
+        return self.members
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(member.address for member in self.members)
+
+    @property
+    def url(self) -> str:
+        return f"zookeeper://{self.hosts}{BASE}?tick={self.tick}"
+
+    def client(self, **settings: Any) -> KazooClient:
+        """A plain client of all three, for arranging and asserting. Closed by us."""
+        return self.members[0].client(self.hosts, **settings)
+
+    def close_clients(self) -> None:
+        for member in self.members:
+            member.close_clients()
+
+    def leader(self) -> Member:
+        """The one that leads; there has to be one."""
+        return next(member for member in self.members if member.mode() == "leader")
+
+    def followers(self) -> list[Member]:
+        return [member for member in self.members if member.mode() == "follower"]
+
+    def wait_until_complete(self, within: float = READY_WITHIN) -> None:
+        """Until one leads and all others follow."""
+        expected = ["follower"] * (_MEMBERS - 1) + ["leader"]
+        self._wait(lambda modes: sorted(map(str, modes)) == expected, within, "one leads and all others follow")
+
+    def wait_for_leader(self, within: float = READY_WITHIN) -> Member:
+        """Until a majority serves; the one that leads."""
+        self._wait(lambda modes: "leader" in modes and "follower" in modes, within, "a majority serves")
+        return self.leader()
+
+    def wait_until_silent(self, *members: Member, within: float = READY_WITHIN) -> None:
+        """Until these serve nobody any more: they know that they are without a majority."""
+        self._wait(lambda _: not any(member.mode() for member in members), within, "nobody serves")
+
+    # ---- faults
+
+    def kill(self, *members: Member) -> None:
+        """SIGKILL."""
+        for member in members:
+            member.kill()
+
+    def restart(self, *members: Member) -> None:
+        """Side by side, with what they have on their disks; wait until all three serve."""
+        for member in members:
+            member.respawn()
+        self.wait_until_complete()
+
+    def cut(self, one: Member, other: Member) -> None:
+        """From now on nothing passes between these two, in either direction; nobody is told. Clients still reach both.
+
+        It lasts until ``heal``.
+        """
+        for pair in ((one, other), (other, one)):
+            for relay in self._relays[pair]:
+                relay.black_hole_all()
+
+    def cut_off(self, member: Member) -> None:
+        """Cut it off from all others. Its clients are not: it answers their pings until it notices, after syncLimit."""
+        for other in self.members:
+            if other is not member:
+                self.cut(member, other)
+
+    def heal(self) -> None:
+        """All links pass again, what was held back included; does not wait."""
+        for relay in self._all_relays():
+            relay.heal()
+
+    def resume(self) -> None:
+        """Wake those who are frozen."""
+        for member in self.members:
+            if member.running and not member.answering:
+                member.resume()
+
+    def recover(self) -> None:
+        """Undo all of the above, and wait until all three serve."""
+        self.heal()
+        self.resume()
+        self.restart(*(member for member in self.members if not member.running))
+
+    def flush(self) -> None:
+        """Forget all nodes. Sessions stay, without their nodes."""
+        self.leader().flush()
+
+    # ---- inside
+
+    def _make_relays(self, called: Member) -> tuple[Relay, Relay]:
+        return (
+            Relay(self._loop, lambda: (called.host, called.quorum_port), patience=_PATIENCE),
+            ElectionRelay(self._loop, lambda: (called.host, called.election_port)),
+        )
+
+    def _all_relays(self) -> Iterable[Relay]:
+        return (relay for pair in self._relays.values() for relay in pair)
+
+    def _peers_of(self, member: Member) -> list[str]:
+        links = ((other.number, *self._relays[member, other]) for other in self.members if other is not member)
+        return [f"server.{number}={quorum.address}:{election.port}" for number, quorum, election in links]
+
+    def _wait(self, what: Callable[[list[str | None]], bool], within: float, event: str) -> None:
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            modes = [member.mode() for member in self.members]
+            if what(modes):
+                return
+            time.sleep(_POLL)
+        raise ServerFailed(f"{event}: not within {within:g} s")

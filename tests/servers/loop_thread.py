@@ -1,0 +1,34 @@
+"""An event loop on a thread of its own, for what tests put between a client and a server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+#: What may take anything that is asked of the loop. Reaching it is a bug in the tests.
+_PATIENCE: Final = 10.0
+
+
+class LoopThread:
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def do(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run ``main()`` over there and wait for it: when this returns, it has happened."""
+        if self._loop.is_closed():
+            raise RuntimeError("not running; use it in a with block")
+        return asyncio.run_coroutine_threadsafe(main(), self._loop).result(_PATIENCE)
+
+    def close(self) -> None:
+        """Twice is fine."""
+        if self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_PATIENCE)
+        self._loop.close()

@@ -1,0 +1,267 @@
+"""A TCP relay that can go dark: between a client and its server, or between two members of an ensemble."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+from tests.servers.loop_thread import LoopThread
+
+Address: TypeAlias = tuple[str, int]
+
+_CHUNK: Final = 1 << 16
+_RETRY: Final = 0.01
+# What the kernel says of a connection whose other end has not hung up.
+_ESTABLISHED: Final = 1
+
+
+class Relay:
+    """Listens on a port of 127.0.0.1 and passes everything on to ``target()``, asked anew for each connection.
+
+    For ``patience`` seconds it keeps calling a target that refuses, before it hangs up on the client.
+    """
+
+    def __init__(self, loop: LoopThread, target: Callable[[], Address], *, patience: float = 0.0) -> None:
+        self.host = "127.0.0.1"
+        # Never listens: keeps the port ours while new connections are refused.
+        self._placeholder = _bind(0)
+        self.port: int = self._placeholder.getsockname()[1]
+        self.target = target
+        self.patience = patience
+        self.light = asyncio.Event()
+        self.light.set()
+        self._loop = loop
+        self._passages: dict[Passage, asyncio.Task[None]] = {}
+        self._faults: list[BaseException] = []
+        self._listener: asyncio.Server | None = None
+
+    # ---- life
+
+    def start(self) -> Self:
+        self.accept()
+        return self
+
+    def close(self) -> None:
+        """Cut everything. Raises what went wrong inside, if anything did. Twice is fine."""
+        if self._placeholder.fileno() < 0:
+            return
+        self._loop.do(self._shut_down)
+        self._placeholder.close()
+        if self._faults:
+            raise self._faults.pop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except BaseException:
+            if error is None:  # else the test's own failure is the one to see
+                raise
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """Clients connected at present."""
+        return len(self._passages)
+
+    # ---- faults
+
+    def refuse(self) -> None:
+        """Refuse new connections, as if nobody listened. Those that exist go on."""
+
+        async def refuse() -> None:
+            if self._listener is not None:
+                self._listener.close()
+                self._listener = None
+
+        self._loop.do(refuse)
+
+    def accept(self) -> None:
+        """Accept new connections, again."""
+
+        async def accept() -> None:
+            if self._listener is None:
+                self._listener = await asyncio.start_server(self._serve, sock=_bind(self.port))
+
+        self._loop.do(accept)
+
+    def cut_all(self) -> int:
+        """Reset every connection now; how many there were."""
+
+        async def cut() -> int:
+            passages = list(self._passages)
+            for passage in passages:
+                passage.reset()
+            return len(passages)
+
+        return self._loop.do(cut)
+
+    def black_hole_all(self) -> None:
+        """From now on nothing passes, in either direction: no byte, no FIN, no new connection. All stay open."""
+
+        async def darken() -> None:
+            self.light.clear()
+
+        self._loop.do(darken)
+
+    def heal(self) -> None:
+        """What was held back arrives, in order, as TCP would have sent it again. Also from a side that has hung up
+        meanwhile: requests may come late, from a client that has long given them up."""
+
+        async def lighten() -> None:
+            self.light.set()
+
+        self._loop.do(lighten)
+
+    # ---- inside
+
+    def _passage(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> Passage:
+        return Passage(self, client_in, client_out)
+
+    async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
+        passage = self._passage(client_in, client_out)
+        task = asyncio.current_task()
+        assert task is not None
+        self._passages[passage] = task
+        try:
+            await passage.run()
+        except asyncio.CancelledError:
+            pass  # shutting down
+        except BaseException as error:
+            self._faults.append(error)
+        finally:
+            del self._passages[passage]
+
+    async def _shut_down(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        tasks = list(self._passages.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # transports finish closing in the turn after
+
+
+class Passage:
+    """One connection through a relay. A subclass may look at what passes, or change it.
+
+    ``silent``: nothing passes any more, for ever, but nothing is closed either, as after a lost NAT entry.
+    """
+
+    def __init__(self, relay: Relay, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
+        self.silent = False
+        self._relay = relay
+        self._client_in, self._client_out = client_in, client_out
+        self._server_out: asyncio.StreamWriter | None = None
+
+    async def run(self) -> None:
+        """Until both sides are closed."""
+        try:
+            await self._relay.light.wait()
+            if not self._client_is_there():
+                return  # it hung up in the dark: as if its SYN had never arrived
+            server_in = await self._reach_server()
+            if server_in is None or self._server_out is None:
+                self.reset()  # the server is down: the client should not take silence for an answer
+                return
+            await self._both_ways(server_in, self._server_out)
+        except Exception:
+            self.reset()
+            raise
+        finally:
+            for writer in (self._client_out, self._server_out):
+                if writer is not None:
+                    await _closed(writer)
+
+    async def upstream(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        """From the client to the server, until the client's end."""
+        while data := await source.read(_CHUNK):
+            await self.pass_on(data, sink)
+
+    async def downstream(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        """From the server to the client, until the server's end."""
+        while data := await source.read(_CHUNK):
+            await self.pass_on(data, sink)
+
+    async def pass_on(self, data: bytes, sink: asyncio.StreamWriter) -> None:
+        """As soon as there is light."""
+        await self._relay.light.wait()
+        if not self.silent:
+            sink.write(data)
+            await sink.drain()
+
+    def reset(self) -> None:
+        """RST to the client, whatever is still under way to it; the server sees an ordinary end."""
+        if not self._client_out.is_closing():
+            sock = self._client_out.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._client_out.transport.abort()
+        if self._server_out is not None:
+            self._server_out.close()
+
+    # ---- inside
+
+    def _client_is_there(self) -> bool:
+        sock = self._client_out.get_extra_info("socket")
+        state: bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+        return state[0] == _ESTABLISHED
+
+    async def _reach_server(self) -> asyncio.StreamReader | None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._relay.patience
+        while True:
+            try:
+                server_in, self._server_out = await asyncio.open_connection(*self._relay.target())
+            except OSError:
+                if loop.time() >= deadline:
+                    return None
+                await asyncio.sleep(_RETRY)
+            else:
+                return server_in
+
+    async def _both_ways(self, server_in: asyncio.StreamReader, server_out: asyncio.StreamWriter) -> None:
+        up, down = self.upstream(self._client_in, server_out), self.downstream(server_in, self._client_out)
+        pumps = [asyncio.ensure_future(self._to_the_end(up, server_out))]
+        pumps.append(asyncio.ensure_future(self._to_the_end(down, self._client_out)))
+        try:
+            await asyncio.gather(*pumps)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _to_the_end(self, passing: Coroutine[Any, Any, None], sink: asyncio.StreamWriter) -> None:
+        """Pass on what one side says until its end, and the end."""
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await passing
+        await self._relay.light.wait()
+        if not self.silent:
+            sink.close()  # after what was written; and whoever reads from that side sees the end, too
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):  # reset by us or by the peer: closed is all that matters
+        await writer.wait_closed()
+
+
+def _bind(port: int) -> socket.socket:
+    # With its protocol spelled out, which accepted sockets inherit: asyncio sets TCP_NODELAY only where it sees it.
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind(("127.0.0.1", port))
+    return bound

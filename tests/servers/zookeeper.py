@@ -1,0 +1,285 @@
+"""A real ZooKeeper of one's own: on a free loopback port, in a directory of its own, gone at the end."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Final, NamedTuple, Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from tests.servers.process import ServerProcess, free_port
+from tests.servers.redis import ServerFailed
+
+JAVA: Final = shutil.which("java")
+# From Debian's package zookeeper and what it depends on. The first names in its manifest what it needs, but forgets a
+# part of Netty; without the last nobody gets to see the log.
+_JARS: Final = tuple(Path("/usr/share/java", jar) for jar in ("zookeeper.jar", "netty-codec.jar", "slf4j-simple.jar"))
+_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+#: A small machine that is soon there: half a second from start to answer.
+_JVM: Final = (
+    "-Xmx128m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xshare:auto",
+    "-XX:-UsePerfData",  # a file elsewhere, which stays behind when java is killed
+)
+
+#: Where locks are kept unless a test says otherwise; ``operations`` counts what happens below.
+BASE: Final = "/holdfast"
+
+_START_DEADLINE: Final = 20.0
+_ANSWER_DEADLINE: Final = 2.0
+_POLL: Final = 0.01
+_ATTEMPTS: Final = 5
+
+
+def missing() -> str | None:
+    """What this machine lacks for ZooKeeper; None if it has everything."""
+    if JAVA is None:
+        return "java is not on PATH"
+    return next((f"{jar} is not installed" for jar in _JARS if not jar.exists()), None)
+
+
+class Operations(NamedTuple):
+    """Requests that named a path, as the server counts them: no pings, no syncs, no closing of sessions."""
+
+    reads: int
+    writes: int
+
+    def since(self, earlier: Operations) -> Operations:
+        return Operations(self.reads - earlier.reads, self.writes - earlier.writes)
+
+
+class ZooKeeperServer(ServerProcess):
+    """``with ZooKeeperServer("maxCnxns=5", …) as server:``; each argument is a line of zoo.cfg.
+
+    ``tick`` (seconds): ZooKeeper's unit of time. Sessions last from 2 ticks to 60 s and end on a full tick; the shorter
+    the tick, the sooner a dead session is seen. ``containers`` (seconds): how often it looks for empty containers,
+    and removes those that have had children. ``jvm``: more arguments for java. ``tls`` (a directory with ca.crt,
+    server.crt and server.key): a second port that speaks TLS, and ``url`` is that one. ``sasl``: users and their
+    passwords for DIGEST-MD5; who says nothing is still let in, as nobody.
+    ``stop``, ``kill``, ``pause`` leave ports and directory as they are, for ``restart`` and ``resume``.
+    """
+
+    program: ClassVar[str] = "zookeeper"
+
+    def __init__(
+        self,
+        *config: str,
+        tick: float = 0.1,
+        containers: float = 60.0,
+        jvm: Sequence[str] = (),
+        tls: Path | None = None,
+        sasl: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.host = "127.0.0.1"
+        self.port = 0
+        self.tls_port = 0
+        self.tick = tick
+        self.tls = tls
+        self._config = config
+        self._sasl = sasl
+        self._containers = containers
+        self._jvm = jvm
+        self._clients: list[KazooClient] = []
+
+    # ---- life
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        """Start on a free port."""
+        self.spawn()
+        return self.wait_until_ready()
+
+    def spawn(self) -> None:
+        """Start on a free port and do not wait. All from one thread that lives on: a server ends with its thread."""
+        self._choose_ports()
+        (self.directory / "zoo.cfg").write_text("\n".join(self._lines()) + "\n", "utf-8")
+        self.launch(self._command())
+
+    def wait_until_ready(self) -> Self:
+        """After ``spawn``. A port taken by somebody between our look and the server's bind: try another one."""
+        for _ in range(_ATTEMPTS - 1):
+            if self._comes_up():
+                return self
+            self.kill()
+            self.spawn()
+        if self._comes_up():
+            return self
+        raise ServerFailed(f"no free port found in {_ATTEMPTS} attempts; log kept in {self.directory}\n{self.log()}")
+
+    def respawn(self) -> None:
+        """Start again on the same ports with what is on the disk, and do not wait."""
+        self.stop()
+        self.launch(self._command())
+
+    def restart(self) -> Self:
+        """As ``respawn``, and wait. Sessions live on: their time-outs begin anew."""
+        self.respawn()
+        if not self._comes_up():
+            raise ServerFailed(f"port {self.port} was taken meanwhile\n{self.log()}")
+        return self
+
+    def close(self) -> None:
+        """End it and all clients we gave away, and remove every trace."""
+        # First the server: a client waits for its answer to a farewell, and one that is frozen does not answer.
+        self.kill()
+        self.close_clients()
+        super().close()
+
+    # ---- facts
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        if self.tls:
+            return f"zookeeper://{self.host}:{self.tls_port}{BASE}?tick={self.tick}&use_ssl=true&ca={self.tls}/ca.crt"
+        return f"zookeeper://{self.address}{BASE}?tick={self.tick}"
+
+    def client(self, hosts: str | None = None, **settings: Any) -> KazooClient:
+        """A plain client, connected, for arranging and asserting. Closed by us."""
+        client = KazooClient(hosts or self.address, **settings)
+        self._clients.append(client)
+        client.start(_START_DEADLINE)
+        return client
+
+    def close_clients(self) -> None:
+        """All that ``client`` gave away. Each has threads of its own and calls until it is closed."""
+        while self._clients:
+            close_client(self._clients.pop())
+
+    def ask(self, word: str) -> str:
+        """The answer to one of the four-letter words: ``ruok``, ``srvr``, ``cons``, ``dump``, ``wchp``, …"""
+        answer = b""
+        with socket.create_connection((self.host, self.port), _ANSWER_DEADLINE) as connection:
+            connection.sendall(word.encode())
+            while data := connection.recv(1 << 16):
+                answer += data
+        return answer.decode()
+
+    def mode(self) -> str | None:
+        """``standalone``, ``leader``, ``follower``; None if it does not serve."""
+        if not self.answering:
+            return None
+        try:
+            answer = self.ask("srvr")
+        except OSError:
+            return None
+        return next((line.removeprefix("Mode: ") for line in answer.splitlines() if line.startswith("Mode: ")), None)
+
+    def operations(self, base: str = BASE) -> Operations:
+        """How many there were so far in the tree that ``base`` (one path element) is the root of."""
+        name = base.strip("/")
+        counted = dict(line.split("\t", 1) for line in self.ask("mntr").splitlines() if "\t" in line)
+        reads, writes = (f"zk_cnt_{name}_{kind}_per_namespace" for kind in ("read", "write"))
+        return Operations(int(counted.get(reads, 0)), int(counted.get(writes, 0)))
+
+    def flush(self) -> None:
+        """Forget all nodes. Sessions stay, without their nodes."""
+        client = self.client()
+        for child in client.get_children("/"):
+            if child != "zookeeper":
+                try:
+                    client.delete(f"/{child}", recursive=True)
+                except NoNodeError:
+                    pass  # a container that the server itself has just removed
+        self._clients.remove(client)
+        close_client(client)
+
+    # ---- inside
+
+    def _choose_ports(self) -> None:
+        self.port = free_port()
+        self.tls_port = free_port() if self.tls else 0
+
+    def _command(self) -> list[str]:
+        assert (lacking := missing()) is None, lacking
+        properties = {
+            # No fsync: the tests are about processes that die, not about machines; what was written, the kernel has.
+            "zookeeper.forceSync": "no",
+            "zookeeper.preAllocSize": "1024",
+            "znode.container.checkIntervalMs": str(round(self._containers * 1000)),
+            "org.slf4j.simpleLogger.showDateTime": "true",
+            "org.slf4j.simpleLogger.dateTimeFormat": "HH:mm:ss.SSS",
+            "org.slf4j.simpleLogger.showShortLogName": "true",
+            # Not a page of log for each client that hangs up.
+            "org.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn": "error",
+        }
+        if self.tls:
+            # Only Netty speaks TLS.
+            properties["zookeeper.serverCnxnFactory"] = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+        if self._sasl:
+            properties["java.security.auth.login.config"] = str(self.directory / "jaas.conf")
+        settings = [f"-D{key}={value}" for key, value in properties.items()]
+        classpath = ":".join(map(str, _JARS))
+        return [str(JAVA), *_JVM, *settings, *self._jvm, "-cp", classpath, _MAIN, str(self.directory / "zoo.cfg")]
+
+    def _lines(self) -> list[str]:
+        tick = round(self.tick * 1000)
+        lines = [f"dataDir={self.directory}/data", f"clientPortAddress={self.host}", f"clientPort={self.port}"]
+        lines += [f"tickTime={tick}", f"minSessionTimeout={2 * tick}", "maxSessionTimeout=60000"]
+        lines += ["4lw.commands.whitelist=*", "admin.enableServer=false", "maxClientCnxns=0"]
+        return [*lines, *(self._tls_lines(self.tls) if self.tls else ()), *self._sasl_lines(), *self._config]
+
+    def _tls_lines(self, tls: Path) -> list[str]:
+        pem = self.directory / "server.pem"
+        pem.write_text((tls / "server.key").read_text() + (tls / "server.crt").read_text())
+        lines = [f"secureClientPort={self.tls_port}", f"secureClientPortAddress={self.host}"]
+        lines += [f"ssl.keyStore.location={pem}", "ssl.keyStore.type=PEM", "ssl.clientAuth=none"]
+        return [*lines, f"ssl.trustStore.location={tls}/ca.crt", "ssl.trustStore.type=PEM"]
+
+    def _sasl_lines(self) -> list[str]:
+        if not self._sasl:
+            return []
+        module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+        users = "\n".join(f'user_{name}="{password}"' for name, password in self._sasl.items())
+        (self.directory / "jaas.conf").write_text(f"Server {{\n{module}\n{users};\n}};\n", "utf-8")
+        return ["authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"]
+
+    def _comes_up(self) -> bool:
+        """Wait until it answers; False if the port was taken."""
+        deadline = time.monotonic() + _START_DEADLINE
+        while time.monotonic() < deadline:
+            if self.exit_code is not None:
+                if "Address already in use" in self.log(200):
+                    return False
+                raise ServerFailed(f"ZooKeeper ended with {self.exit_code}\n{self.log()}")
+            if self._answers():
+                return True
+            time.sleep(_POLL)
+        self.kill()
+        raise ServerFailed(f"ZooKeeper was not ready within {_START_DEADLINE:g} s\n{self.log()}")
+
+    def _answers(self) -> bool:
+        try:
+            # With its directory: anything else could be answered by the stranger who took the port.
+            if f"dataDir={self.directory}/" not in self.ask("conf"):
+                return False
+            if self.tls:  # opened a moment later
+                socket.create_connection((self.host, self.tls_port), _ANSWER_DEADLINE).close()
+            return True
+        except OSError:
+            return False
+
+
+def close_client(client: KazooClient) -> None:
+    client.stop()
+    client.close()
