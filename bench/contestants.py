@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import filelock
+import kazoo.exceptions
 import redis
 import redis.exceptions
+from kazoo.client import KazooClient
 
 import holdfast
 
@@ -17,6 +20,7 @@ HOLDFAST_FAIR: Final = "holdfast, fair"
 REDIS_PY: Final = "redis-py Lock"
 REDIS_PY_EAGER: Final = "redis-py Lock, sleep=0.001"
 FILELOCK: Final = "filelock FileLock"
+KAZOO: Final = "kazoo Lock"
 
 TTL: Final = 30.0
 
@@ -69,6 +73,20 @@ class _FileLock:
         self._lock.release()
 
 
+class _Kazoo:
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+
+    def acquire(self, timeout: float) -> bool:
+        try:
+            return bool(self._lock.acquire(timeout=timeout))
+        except kazoo.exceptions.LockTimeout:
+            return False
+
+    def release(self) -> None:
+        self._lock.release()
+
+
 @contextmanager
 def mutexes(kind: str, where: str, name: str) -> Iterator[Callable[[], Mutex]]:
     """Makes mutexes on ``name``, one for each thread: one client for the process. ``where``: a URL, or a path."""
@@ -81,6 +99,12 @@ def mutexes(kind: str, where: str, name: str) -> Iterator[Callable[[], Mutex]]:
             stack.callback(client.close)
             sleep = 0.001 if kind == REDIS_PY_EAGER else 0.1
             yield lambda: _RedisPy(client.lock(name, timeout=TTL, sleep=sleep))
+        elif kind == KAZOO:
+            zookeeper = KazooClient(urlsplit(where).netloc, timeout=TTL)
+            zookeeper.start()
+            stack.callback(zookeeper.close)
+            stack.callback(zookeeper.stop)
+            yield lambda: _Kazoo(zookeeper.Lock(f"{urlsplit(where).path}/{name}-of-kazoo"))
         elif kind == FILELOCK:
             yield lambda: _FileLock(f"{where}.{name}.lock")
         else:
