@@ -79,6 +79,7 @@ class RedisEngine:
 def connect(target: Any, options: dict[str, Any]) -> RedisEngine:
     """The engine for a redis://, rediss:// or unix:// URL or for a client of redis-py. Does no I/O."""
     keywords = dict(options)
-    token_ttl, _ = keywords.pop("token_ttl", TOKEN_TTL), keywords.pop("replicas", 0)
+    token_ttl, replicas = keywords.pop("token_ttl", TOKEN_TTL), keywords.pop("replicas", 0)
     server = settings.from_url(target, keywords) if isinstance(target, str) else settings.from_client(target)
-    return RedisEngine(server, token_ttl)
+    # Who asks for replicas has some, so one of them may take over.
+    return RedisEngine(server, token_ttl, failover_guarantees(replicas) if replicas else _GUARANTEES)
