@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.testing.conformance import ConformanceSuite
+from holdfast.testing.conformance import ConformanceSuite, Stage
+from holdfast.testing.conformance.cases.acquiring import AcquiringCases
+from holdfast.testing.conformance.cases.breaking import BreakingCases
+from holdfast.testing.conformance.cases.cancelling import CancellingCases
+from holdfast.testing.conformance.cases.exclusion import ExclusionCases
+from holdfast.testing.conformance.cases.fairness import FairnessCases, HandOverCases
+from holdfast.testing.conformance.cases.inspecting import InspectingCases
+from tests.servers.cluster import RedisCluster
+from tests.servers.masters import Masters
+from tests.servers.zookeeper import ZooKeeperServer
 
 
 class TestMemory(ConformanceSuite):
@@ -26,3 +36,35 @@ class TestRedis(ConformanceSuite):
     @pytest.fixture
     def url(self, redis_url: str) -> str:
         return redis_url
+
+
+class TestRedlock(ConformanceSuite):
+    @pytest.fixture
+    def url(self, request: pytest.FixtureRequest, five_masters: Masters) -> str:
+        if "callspec" in vars(request.node) and request.node.callspec.params.get("fair"):
+            pytest.skip("redlock does not give fair")  # a case that is for others too, but not with this parameter
+        return five_masters.url
+
+
+class TestCluster(
+    Stage, AcquiringCases, ExclusionCases, FairnessCases, HandOverCases, CancellingCases, BreakingCases, InspectingCases
+):
+    """Those parts that ask the servers for something; renewals, losses and names on a cluster are in tests/cluster."""
+
+    @pytest.fixture
+    def url(self, redis_cluster: RedisCluster) -> str:
+        return redis_cluster.url
+
+
+@pytest.fixture(scope="module")
+def quick_zookeeper() -> Iterator[ZooKeeperServer]:
+    """One whose sessions may be as short as the shortest ttl of a case."""
+    with ZooKeeperServer(tick=0.02) as server:
+        yield server
+
+
+@pytest.mark.needs_zookeeper
+class TestZooKeeper(ConformanceSuite):
+    @pytest.fixture
+    def url(self, quick_zookeeper: ZooKeeperServer) -> str:
+        return quick_zookeeper.url

@@ -29,10 +29,9 @@ class AsyncioFleet:
             return [
                 await _answer(channel, future, call, timeout) for channel, future in zip(channels, sent, strict=True)
             ]
-        finally:
-            for future in sent:  # all done, unless the caller was cancelled
-                if not future.cancel() and not future.cancelled():
-                    future.exception()  # looked at: else asyncio would complain that nobody did
+        except BaseException:
+            _give_up(sent)
+            raise
 
     async def ask_each(
         self, requests: Sequence[tuple[AsyncioChannel, Sequence[Call]]], replicas: int, timeout: float
@@ -41,6 +40,16 @@ class AsyncioFleet:
 
     async def doze(self, channels: Sequence[AsyncioChannel], until: float, wakeup: Wakeup) -> Suspects:
         raise NotImplementedError("the watchdog runs on a thread, with blocking channels")
+
+
+def _give_up(sent: Sequence[asyncio.Future[Any]]) -> None:
+    """The caller was cancelled, or its loop was closed under it: then nothing can be cancelled any more."""
+    for future in sent:
+        if future.done():
+            if not future.cancelled():
+                future.exception()  # looked at: else asyncio would complain that nobody did
+        elif not future.get_loop().is_closed():
+            future.cancel()
 
 
 async def _answer(channel: AsyncioChannel, future: asyncio.Future[Any], call: Call, timeout: float) -> Answer:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import _thread
+import queue
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -28,7 +30,8 @@ class BlockingFleet:
         unconnected = [channel for channel in channels if not channel.idle]
         failures = _connect({channel: channel.warm for channel in unconnected}, timeout) if unconnected else {}
         packed = call.packed
-        sent = list[tuple[BlockingChannel, Wire | Failure]]()
+        sent = deque[tuple[BlockingChannel, Wire | Failure]]()
+        answers = list[Answer]()
         try:
             for channel in channels:
                 try:
@@ -36,10 +39,11 @@ class BlockingFleet:
                 except (RequestFailed, EngineRefused) as failure:
                     sent.append((channel, failure))
             deadline = time.monotonic() + timeout
-            return [
-                channel.finish(wire, call, deadline) if isinstance(wire, Wire) else wire  # or the failure
-                for channel, wire in sent
-            ]
+            while sent:
+                # Taken out first: finished, a connection is back in the pool, and perhaps in another thread's hands.
+                channel, wire = sent.popleft()
+                answers.append(channel.finish(wire, call, deadline) if isinstance(wire, Wire) else wire)
+            return answers
         except BaseException:  # Ctrl-C: no reply may be taken for that of another request
             for channel, wire in sent:
                 if isinstance(wire, Wire):
@@ -51,7 +55,7 @@ class BlockingFleet:
     ) -> list[Sequence[Answer]]:
         unconnected = [channel for channel, _ in requests if channel.guard.fileno() is None]
         failures = _connect({channel: channel.guard.warm for channel in unconnected}, timeout) if unconnected else {}
-        flights = list[tuple[BlockingChannel, GuardedFlight]]()
+        flights = deque[tuple[BlockingChannel, GuardedFlight]]()
         answers = list[Sequence[Answer]]()
         try:
             for channel, calls in requests:
@@ -59,32 +63,17 @@ class BlockingFleet:
                 flight = GuardedFlight(calls, replicas, None, failure) if failure else None
                 flights.append((channel, flight or channel.begin_guarded(calls, replicas, timeout)))
             deadline = time.monotonic() + timeout
-            for channel, flight in flights:
+            while flights:
+                channel, flight = flights.popleft()  # ended by end_guarded, whatever happens in it
                 answers.append(await channel.end_guarded(flight, deadline))
             return answers
         except BaseException:
-            for channel, flight in flights[len(answers) :]:
+            for channel, flight in flights:
                 channel.give_up_guarded(flight)
             raise
 
     async def doze(self, channels: Sequence[BlockingChannel], until: float, wakeup: Wakeup) -> Suspects:
         return await guard.doze([channel.guard for channel in channels], until, wakeup)
-
-
-class _Connecting(threading.Thread):
-    def __init__(self, connect: Callable[[float], None], timeout: float) -> None:
-        super().__init__(name="holdfast-connect", daemon=True)
-        self._connect = connect
-        self._timeout = timeout
-        self.failure: Failure | None = RequestFailed("not connected in time", may_have_happened=False)
-
-    def run(self) -> None:
-        try:
-            self._connect(self._timeout)
-        except (RequestFailed, EngineRefused) as failure:
-            self.failure = failure
-        else:
-            self.failure = None
 
 
 def _connect(missing: dict[BlockingChannel, Callable[[float], None]], timeout: float) -> dict[BlockingChannel, Failure]:
@@ -93,14 +82,43 @@ def _connect(missing: dict[BlockingChannel, Callable[[float], None]], timeout: f
     redis-py connects one at a time, and a server that is out of reach takes the whole ``timeout``: one after the other,
     two of them would use up the lease that is being asked for. So for this moment each has a thread. A connection that
     comes too late is there for the next request.
+
+    Bare threads: to start a threading.Thread is to wait for it in Python code, which a Ctrl-C can leave half-done.
     """
-    threads = {channel: _Connecting(connect, timeout) for channel, connect in missing.items()}
+    late = RequestFailed("not connected in time", may_have_happened=False)
+    failures: dict[BlockingChannel, Failure] = dict.fromkeys(missing, late)
+    outcomes: queue.SimpleQueue[tuple[BlockingChannel, Failure | None]] = queue.SimpleQueue()
     deadline = time.monotonic() + timeout + _GRACE
-    if len(threads) == 1:
-        next(iter(threads.values())).run()  # alone, it delays nobody
-    else:
-        for thread in threads.values():
-            thread.start()
-        for thread in threads.values():
-            thread.join(max(0.0, deadline - time.monotonic()))
-    return {channel: thread.failure for channel, thread in threads.items() if thread.failure is not None}
+    for channel, connect in missing.items():
+        attempt = (channel, connect, timeout, outcomes)
+        if len(missing) == 1:
+            _try(*attempt)  # alone, it delays nobody
+            break
+        try:
+            _thread.start_new_thread(_try, attempt)
+        except RuntimeError:  # the interpreter is ending, or the system has no more threads
+            _try(*attempt)
+    for _ in missing:
+        try:
+            channel, failure = outcomes.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        if failure is None:
+            del failures[channel]
+        else:
+            failures[channel] = failure
+    return failures
+
+
+def _try(
+    channel: BlockingChannel,
+    connect: Callable[[float], None],
+    timeout: float,
+    outcomes: queue.SimpleQueue[tuple[BlockingChannel, Failure | None]],
+) -> None:
+    failure: Failure | None = None
+    try:
+        connect(timeout)
+    except (RequestFailed, EngineRefused) as error:
+        failure = error
+    outcomes.put((channel, failure))

@@ -1,24 +1,23 @@
 """Waiting for a lock on several servers: in line on one of them, so that a release wakes one process and not all.
 
-The line is a courtesy. Who holds is decided by the majority alone; if the server with the line is lost, waiters stand in
-line at the next one, and those who still stand at the old one compete with them for a while.
+The line is a courtesy. Who holds is decided by the majority alone; if the server with the line is lost, waiters stand
+in line at the next one, and those who still stand at the old one compete with them for a while.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Claim, RequestFailed
-from holdfast.engines.redis.channel import Channel
 from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.redlock.health import Health
+from holdfast.engines.redis.redlock.servers import Servers
+from holdfast.errors import EngineRefused
 
-#: A wait that was over sooner than this was none: the lock is free at the server with the line, but not at others. Several
-#: who try at once can split the votes for ever, unless they come back at different times.
+#: A wait that was over sooner than this was none: the lock is free at the server with the line, but not at others.
+#: Several who try at once can split the votes for ever, unless they come back at different times.
 _NO_WAIT: Final = 0.002
 _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.1
@@ -27,36 +26,44 @@ _LONGEST_PAUSE: Final = 0.1
 class RedlockContender:
     """See :class:`holdfast.engines.base.Contender`."""
 
-    def __init__(
-        self, channels: Sequence[Channel], health: Health, runtime: Runtime, claim: Claim, timeout: float
-    ) -> None:
-        self._channels = channels
-        self._health = health
+    def __init__(self, servers: Servers[Any], runtime: Runtime, claim: Claim, timeout: float) -> None:
+        self._servers = servers
         self._runtime = runtime
         self._claim = claim
         self._timeout = timeout
         self._server: int | None = None
         self._line: RedisContender | None = None
+        self._refused: dict[int, EngineRefused] = {}
         self._in_vain = 0
 
     async def wait(self, until: float) -> None:
         began = self._runtime.now()
-        failure: RequestFailed | None = None
-        for server in self._health.by_trust():
-            try:
-                await self._at(server).wait(until)
-                break
-            except RequestFailed as error:
-                failure = error
-                self._health.failed(server, self._runtime.now())
-        else:
-            assert failure is not None
-            raise failure
+        await self._in_line(until)
         now = self._runtime.now()
         self._in_vain = self._in_vain + 1 if now - began < _NO_WAIT else 0
         if self._in_vain:
             longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._in_vain, 10))
             await self._runtime.sleep_until(min(until, now + random.uniform(0, longest)))
+
+    async def _in_line(self, until: float) -> None:
+        """Wait at the most trusted server that lets us stand in line; if none does, raise what the last one said."""
+        failure: RequestFailed | EngineRefused | None = None
+        for server in self._servers.health.by_trust():
+            if server in self._refused:
+                failure = failure or self._refused[server]
+                continue
+            began = self._runtime.now()
+            try:
+                await self._at(server).wait(until)
+                return
+            except EngineRefused as refusal:  # its own affair: the others may well be enough for a majority
+                failure = self._refused[server] = refusal
+            except RequestFailed as error:
+                failure = error
+                # Most of the time may have been a good wait; what failed is one request.
+                self._servers.failed(server, error, max(began, self._runtime.now() - self._timeout))
+        assert failure is not None
+        raise failure
 
     def _at(self, server: int) -> RedisContender:
         """The line at ``server``, newly joined if it is another one than before."""
@@ -65,7 +72,7 @@ class RedlockContender:
             self._claim.waiter = None  # the place at the other server is given up by its ttl
             self._server = server
             self._line = RedisContender(
-                self._channels[server], self._runtime, self._claim, keys_of(self._claim.name), self._timeout
+                self._servers.channels[server], self._runtime, self._claim, keys_of(self._claim.name), self._timeout
             )
         return self._line
 

@@ -27,8 +27,8 @@ _GUARANTEES: Final = Guarantees(
     survives_failover=True,
     needs_clocks="no server's may step forward by more than the ttl, and a server that restarts without its data must "
     "stay away for longer than the ttl and the difference of the servers' clocks",
-    loss_bound="the ttl; until then if one server under a grant on a bare majority loses it (clock step, restart without "
-    "disk, eviction)",
+    loss_bound="the ttl; until then if one server under a grant on a bare majority loses it (clock step, restart "
+    "without disk, eviction)",
 )
 
 
@@ -38,6 +38,7 @@ class RedlockEngine:
     scheme = "redlock"
     guarantees = _GUARANTEES
     reserves_tokens = True
+    strict_order = False
     replicates = False
 
     def __init__(self, servers: Sequence[settings.Settings], token_ttl: float | None) -> None:

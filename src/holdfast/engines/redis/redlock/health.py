@@ -1,22 +1,29 @@
 """Which servers are worth asking. Pure.
 
-A server that does not answer costs its time-out, and the others have answered long before. So after a failure it is left
-alone for a moment, longer each time. Never at the price of a majority: if too few were left, all are asked.
+A server that does not answer costs its time-out, and the others have answered long before. So after a failure it is
+left alone for a while: longer each time, and the longer the more time the failure has cost. Never at the price of a
+majority: if too few were left, all are asked.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from holdfast.engines.redis.redlock.quorum import majority
+
 _FIRST: Final = 0.05
 _LONGEST: Final = 1.0
+#: A failure that has cost some time is not risked again for this many times as long: so one silent server slows a busy
+#: client down by a tenth, no matter for how long it is silent.
+_COST: Final = 10.0
+_LONGEST_BY_COST: Final = 10.0
 
 
 class Health:
-    """Shared by the threads of one session; a race between them costs at most one request more or less."""
+    """Shared by threads; a race between them costs at most one request more or less."""
 
-    def __init__(self, servers: int, quorum: int) -> None:
-        self._quorum = quorum
+    def __init__(self, servers: int) -> None:
+        self._quorum = majority(servers)
         self._failures = [0] * servers
         self._again_at = [0.0] * servers
         self._ailing = False  # the usual case is that nothing is wrong, and it must cost nothing
@@ -38,7 +45,13 @@ class Health:
             self._failures[server], self._again_at[server] = 0, 0.0
             self._ailing = any(self._failures)
 
-    def failed(self, server: int, now: float) -> None:
+    def failed(self, server: int, now: float, cost: float) -> None:
+        """It gave no answer, which took ``cost`` seconds to find out."""
         self._failures[server] += 1
-        self._again_at[server] = now + min(_LONGEST, _FIRST * 2 ** min(self._failures[server] - 1, 10))
+        pause = min(_LONGEST, _FIRST * 2 ** min(self._failures[server] - 1, 10))
+        self._again_at[server] = now + max(pause, min(_LONGEST_BY_COST, _COST * cost))
         self._ailing = True
+
+    def spare_nobody(self) -> None:
+        """There was no majority without those that were left alone: next time, ask them too."""
+        self._again_at = [0.0] * len(self._again_at)

@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from holdfast.engines.base import Found, LockState, RequestFailed
+from holdfast.engines.base import Found, Holder, LockState, RequestFailed
 from holdfast.engines.redis.channel import Answer
 from holdfast.errors import EngineRefused
-
-
-#: What the acquire script answers if the lock is free, but not for one who must not overtake.
-_NOT_YOUR_TURN: Final = -2
 
 
 def majority(servers: int) -> int:
@@ -25,14 +22,12 @@ def majority(servers: int) -> int:
 
 class Tally(NamedTuple):
     """An acquire's first phase: which servers granted (and their tokens), which are held by others (and for how long),
-    which gave no usable answer, and which of those may have granted all the same. ``out_of_turn``: one has a line of
-    waiters, and the claim must not overtake them."""
+    which gave no usable answer, and which of those may have granted all the same."""
 
     granted: Mapping[int, int]
     busy: Mapping[int, float | None]
     failed: Mapping[int, RequestFailed | EngineRefused]
     unresolved: frozenset[int]
-    out_of_turn: bool
 
     @property
     def token(self) -> int:
@@ -64,7 +59,7 @@ def tally(answers: Sequence[Answer]) -> Tally:
             busy[server] = answer / 1000.0 if answer >= 0 else None
         else:
             granted[server] = int(answer)
-    return Tally(granted, busy, failed, frozenset(unresolved), _NOT_YOUR_TURN in answers)
+    return Tally(granted, busy, failed, frozenset(unresolved))
 
 
 def found(answers: Sequence[Found | Exception], quorum: int) -> Found | None:
@@ -85,18 +80,23 @@ def found(answers: Sequence[Found | Exception], quorum: int) -> Found | None:
 def merged(name: str, states: Sequence[LockState], quorum: int) -> LockState:
     """One view of a lock, from those servers that answered: who has a majority holds it; a smaller part is only an
     attempt. It ends when so many servers have forgotten it that no majority is left."""
-    holders = []
+    holders = dict[str, Holder]()
     for owner in dict.fromkeys(holder.owner for state in states for holder in state.holders):
         seen = [holder for state in states for holder in state.holders if holder.owner == owner]
         if len(seen) >= quorum:
-            ends = sorted((holder.until or 0.0 for holder in seen), reverse=True)
-            best = max(seen, key=lambda holder: holder.token or 0)
-            holders.append(dataclasses.replace(best, until=ends[quorum - 1] or None))
-    left = sorted((state.remaining or 0.0 for state in states if state.holders), reverse=True)
+            # A server that joined later knows a later beginning.
+            best = max(seen, key=lambda holder: (holder.token or 0, -(holder.since or 0.0)))
+            holders[owner] = dataclasses.replace(best, until=_nth_longest([holder.until for holder in seen], quorum))
+    held = [state.remaining for state in states if any(holder.owner in holders for holder in state.holders)]
     return LockState(
         name,
-        tuple(holders),
+        tuple(holders.values()),
         waiters=max((state.waiters for state in states), default=0),
         token=max((state.token for state in states if state.token is not None), default=None),
-        remaining=left[quorum - 1] if holders else None,
+        remaining=_nth_longest(held, quorum) if holders else None,
     )
+
+
+def _nth_longest(times: Sequence[float | None], place: int) -> float | None:
+    """None is longer than any other: it has no end."""
+    return sorted(times, key=lambda time: math.inf if time is None else time, reverse=True)[place - 1]

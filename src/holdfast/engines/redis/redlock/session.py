@@ -7,8 +7,8 @@ second phase that gives all servers the same token (RULES 7), and taking back wh
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, Generic, TypeVar
 
 from holdfast._runtime.base import Runtime, Wakeup
 from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
@@ -18,18 +18,24 @@ from holdfast.engines.redis.fleet import Fleet
 from holdfast.engines.redis.keys import is_side_key, keys_of
 from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.contender import RedlockContender
-from holdfast.engines.redis.redlock.health import Health
 from holdfast.engines.redis.redlock.proposal import Proposal
 from holdfast.engines.redis.redlock.quorum import Tally
+from holdfast.engines.redis.redlock.servers import Servers, failures
 from holdfast.engines.redis.requests import Call
-from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, JOIN, PING, RAISE, RELEASE, RENEW
+from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, JOIN, LEAVE, PING, RAISE, RELEASE, RENEW
 from holdfast.engines.redis.session import CHUNK, FOUND, scan, tombstone_ms, withdrawal
 from holdfast.errors import EngineRefused
 
 C = TypeVar("C", bound=Channel)
-#: An operation asks all servers up to this many times in a row: for their time, for the lock, for the token, and to take
-#: it back. Each has its part of the time, which so stays far below the ttl.
+#: To acquire is to ask all servers several times in a row: for their time (seldom), for the lock, for the token
+#: (seldom), and to take it back. Each has this part of the time, which so stays far below the ttl; but if it is short
+#: anyway, enough for a server that is merely busy.
 _STEPS: Final = 4
+_SHORTEST_STEP: Final = 0.05
+#: The watchdog renews to less only to ask whether a lock is still held.
+_SHORTEST_LEASE: Final = 0.1
+#: What the acquire script answers if the lock is free, but not for one who must not overtake.
+_NOT_YOUR_TURN: Final = -2
 
 
 class RedlockSession(Generic[C]):
@@ -43,37 +49,52 @@ class RedlockSession(Generic[C]):
         runtime: Runtime,
         token_ttl: float | None,
     ) -> None:
-        self._fleet = fleet
-        self._channels = channels
-        self._labels = labels
+        self._servers = Servers(fleet, channels, labels, runtime)
+        self._quorum = self._servers.quorum
         self._runtime = runtime
         self._token_ttl = 0 if token_ttl is None else math.ceil(token_ttl * 1000)
-        self._quorum = quorum.majority(len(channels))
-        self._health = Health(len(channels), self._quorum)
-        self._last_failures: dict[int, RequestFailed] = {}
         self._proposal = Proposal()
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
     async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
-        step = timeout / _STEPS
-        votes = quorum.tally(await self._ask(self._acquire_call(claim, await self._propose(step)), step))
-        enough = len(votes.granted) >= self._quorum and not votes.out_of_turn
+        step = _step(timeout)
+        await self._clear_remains(claim, step)
+        answers = await self._vote(claim, await self._propose(step), step)
+        if answers is None:
+            return Busy()
+        votes = quorum.tally(answers)
+        enough = len(votes.granted) >= self._quorum
         if enough and await self._agree(claim, votes, step):
-            claim.token, claim.waiter = votes.token, None
+            claim.token = votes.token
             claim.unresolved |= bool(votes.unresolved)
+            await self._leave_line(claim, votes, step)
             return Granted(votes.token)
-        await self._take_back(claim, votes.granted.keys() | votes.unresolved, step)
+        await self._take_back(claim, votes, step)
         if enough or len(votes.granted) + len(votes.busy) < self._quorum:
-            raise self._too_few(votes.failed, may_have_happened=claim.unresolved, name=claim.name)
+            raise self._servers.too_few(votes.failed, may_have_happened=claim.unresolved, name=claim.name)
         return Busy(votes.remaining(self._quorum))
 
-    def _acquire_call(self, claim: Claim, proposal: int) -> Call:
+    async def _vote(self, claim: Claim, proposal: int, timeout: float) -> list[Answer] | None:
+        """Phase 1: what each server says to ``claim``; None: others are in line before it, whom it must not overtake.
+
+        To be polite is to ask the server with the line first. Only that one: those who cannot reach it stand in
+        another line, and if each let the other go first, nobody would go. And before the others: a claim that takes
+        four servers while somebody else is given the one with the line has overtaken him.
+        """
+        call = self._acquire_call(claim, proposal)
+        if not claim.polite:
+            return await self._servers.ask(call, timeout)
+        line = self._servers.health.by_trust()[0]
+        (first,) = await self._servers.ask_some([line], self._acquire_call(claim, proposal, polite=True), timeout)
+        return None if first == _NOT_YOUR_TURN else await self._servers.ask_after(line, first, call, timeout)
+
+    def _acquire_call(self, claim: Claim, proposal: int, *, polite: bool = False) -> Call:
         keys = keys_of(claim.name)
         names: Sequence[str] = tuple(keys.acquire)
         args: tuple[Argument, ...] = (
             claim.owner, math.ceil(claim.ttl * 1000), claim.tokens, claim.description, self._token_ttl,
-            int(claim.polite), proposal,
+            int(polite), proposal,
         )  # fmt: skip
         if claim.waiter is not None:
             names, args = (*names, keys.waiter(claim.waiter)), (*args, claim.waiter)
@@ -83,10 +104,7 @@ class RedlockSession(Generic[C]):
         known = self._proposal.at(self._runtime.now())
         if known is not None:
             return known
-        answers = await self._ask(Call(PING, (), ()), timeout)
-        times = [answer for answer in answers if not isinstance(answer, Exception)]
-        if len(times) < self._quorum:
-            raise self._too_few(_failures(answers), may_have_happened=False)
+        times = await self._servers.majority_of(Call(PING, (), ()), timeout)
         return self._proposal.learn(times, self._runtime.now())
 
     async def _agree(self, claim: Claim, votes: Tally, timeout: float) -> bool:
@@ -99,186 +117,175 @@ class RedlockSession(Generic[C]):
         if not low:
             return True
         call = Call(RAISE, keys_of(claim.name).raise_, (claim.owner, votes.token))
-        raised = [answer for answer in await self._ask_some(low, call, timeout) if answer == 1]
+        raised = [answer for answer in await self._servers.ask_some(low, call, timeout) if answer == 1]
         return len(votes.granted) - len(low) + len(raised) >= self._quorum
 
-    async def _take_back(self, claim: Claim, servers: Iterable[int], timeout: float) -> None:
+    async def _leave_line(self, claim: Claim, votes: Tally, timeout: float) -> None:
+        """Servers that granted have removed the waiter. One that did not, and has it in line, would let others wait for
+        one who does not wait any more."""
+        waiter, claim.waiter = claim.waiter, None
+        if waiter is not None and votes.busy:
+            keys = keys_of(claim.name)
+            await self._servers.ask_some(
+                sorted(votes.busy), Call(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,)), timeout
+            )
+
+    async def _take_back(self, claim: Claim, votes: Tally, timeout: float) -> None:
         """No majority: leave nothing behind, also where the answer was lost; then go on under a new owner."""
-        asked = sorted(servers)
-        if not asked:
-            return
-        keys = keys_of(claim.name)
-        args = (claim.owner, keys.channel, "PUBLISH", tombstone_ms(claim))
-        answers = await self._ask_some(asked, Call(RELEASE, tuple(keys.release), args), timeout)
-        claim.reissue(lingers=any(isinstance(answer, RequestFailed) for answer in answers))
+        servers = sorted(votes.granted.keys() | votes.unresolved, reverse=True)
+        if servers:
+            # A tombstone where the request may still be on its way; where all have answered, it would only be litter.
+            answers = await self._servers.ask_some(
+                servers, _release_call(claim, tombstone=bool(votes.unresolved)), timeout
+            )
+            claim.reissue(lingers=any(isinstance(answer, RequestFailed) for answer in answers))
+
+    async def _clear_remains(self, claim: Claim, timeout: float, *, everywhere: bool = False) -> None:
+        """Try once more to withdraw what could not be taken back: left there, it would stand in our own way."""
+        for owner in claim.remains:
+            try:
+                await self._withdraw(claim, owner, timeout, everywhere=everywhere)
+            except RequestFailed:
+                return
+            claim.remains = tuple(each for each in claim.remains if each != owner)
 
     def contender(self, claim: Claim, timeout: float) -> RedlockContender:
-        return RedlockContender(self._channels, self._health, self._runtime, claim, timeout / _STEPS)
+        return RedlockContender(self._servers, self._runtime, claim, _step(timeout))
 
     # -- holding ---------------------------------------------------------------------------------------------------
 
     async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
         answers: list[Found | RequestFailed] = []
         for start in range(0, len(claims), CHUNK):
-            answers += await self._renew(claims[start : start + CHUNK], ttl, timeout / _STEPS)
+            answers += await self._renew(claims[start : start + CHUNK], ttl, timeout / 2)
         return answers
 
     async def _renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> list[Found | RequestFailed]:
         names = [key for claim in claims for key in keys_of(claim.name).renew]
         args: list[Argument] = [math.ceil(ttl * 1000), self._token_ttl, 0, *(claim.owner for claim in claims)]
         call = Call(RENEW, names, args, watched=[claim.name for claim in claims])
-        replies = await self._ask_guarded(call, timeout)
+        replies = await self._servers.ask_guarded(call, timeout)
         answers: list[Found | RequestFailed] = []
         absent: dict[int, list[Claim]] = {}
         for at, claim in enumerate(claims):
             each = [reply if isinstance(reply, Exception) else FOUND[reply[at]] for reply in replies]
             found = quorum.found(each, self._quorum)
-            if found is Found.OURS:
+            if found is Found.OURS and ttl >= _SHORTEST_LEASE:
                 for server, answer in enumerate(each):
                     if answer is Found.GONE:
                         absent.setdefault(server, []).append(claim)
-            answers.append(found or self._too_few(_failures(replies), may_have_happened=True, name=claim.name))
+            answers.append(found or self._unrenewed(replies))
         for server, missing in absent.items():
             await self._join(server, missing, ttl, timeout)
         return answers
 
+    def _unrenewed(self, replies: Sequence[Answer]) -> RequestFailed:
+        failure = self._servers.too_few(failures(replies), may_have_happened=True)
+        if isinstance(failure, RequestFailed):
+            return failure
+        # Tried again until the lease runs out: an ACL can be mended, a lease cannot.
+        again = RequestFailed(str(failure), may_have_happened=False)
+        again.__cause__ = failure
+        return again
+
     async def _join(self, server: int, claims: Sequence[Claim], ttl: float, timeout: float) -> None:
-        """A server that was away, or has lost its memory, takes part in what the majority has just confirmed."""
-        names = [key for claim in claims for key in keys_of(claim.name).join]
+        """A server that was away, or has lost its memory, takes part in what the majority has just confirmed.
+
+        Another thread may release the lock meanwhile, and be faster: then the server would have a lock that is nobody's
+        any more. So a claim says before its release is sent that it is over, and here one looks before and after.
+        """
+        held = [(claim, claim.token) for claim in claims if claim.token is not None]
+        if not held:
+            return
+        names = [key for claim, _ in held for key in keys_of(claim.name).join]
         args: list[Argument] = [math.ceil(ttl * 1000), self._token_ttl]
-        for claim in claims:
-            args += (claim.owner, claim.token or 0, claim.tokens, claim.description)
-        (answer,) = await self._ask_some([server], Call(JOIN, names, args), timeout)
-        if isinstance(answer, RequestFailed) and answer.may_have_happened:
-            for claim in claims:
-                claim.unresolved = True  # a late duplicate must not bring back what is released by then
+        for claim, token in held:
+            claim.unresolved = True  # a late duplicate of this must not bring back what is released by then
+            args += (claim.owner, token, claim.tokens, claim.description)
+        await self._servers.ask_some([server], Call(JOIN, names, args), timeout)
+        for claim, _ in held:
+            if claim.token is None:
+                await self._servers.ask_some([server], _release_call(claim, tombstone=True), timeout)
 
     async def release(self, claim: Claim, timeout: float) -> Found:
-        keys = keys_of(claim.name)
-        tombstone = tombstone_ms(claim) if claim.unresolved else 0
-        call = Call(RELEASE, tuple(keys.release), (claim.owner, keys.channel, "PUBLISH", tombstone))
-        answers = await self._ask(call, timeout / _STEPS)
+        claim.token = None
+        doubtful = claim.unresolved
+        answers = await self._servers.let_go(_release_call(claim, tombstone=doubtful), timeout / 2, everywhere=doubtful)
         found = quorum.found([_as_found(answer) for answer in answers], self._quorum)
         if found is None:
-            raise self._too_few(_failures(answers), may_have_happened=True, name=claim.name)
+            raise self._servers.too_few(failures(answers), may_have_happened=True, name=claim.name)
+        await self._clear_remains(claim, timeout / 2, everywhere=True)
         return found
 
     async def withdraw(self, claim: Claim, timeout: float) -> Found:
-        answers = await self._withdraw(claim, claim.owner, timeout)
+        claim.token = None
+        answers = await self._withdraw(claim, claim.owner, timeout / 2)
         for owner in claim.remains:
-            await self._withdraw(claim, owner, timeout)
+            await self._withdraw(claim, owner, timeout / 2)
             claim.remains = tuple(each for each in claim.remains if each != owner)
         return quorum.found([_as_found(answer) for answer in answers], self._quorum) or Found.GONE
 
-    async def _withdraw(self, claim: Claim, owner: str, timeout: float) -> Sequence[Answer]:
+    async def _withdraw(
+        self, claim: Claim, owner: str, timeout: float, *, everywhere: bool = False
+    ) -> Sequence[Answer]:
         """From every server, not only from a majority: each that still had it would have to wait for its ttl."""
         names, args = withdrawal(claim, owner, "PUBLISH")
-        answers = await self._ask(Call(RELEASE, names, args), timeout / _STEPS)
+        answers = await self._servers.let_go(Call(RELEASE, names, args), timeout, everywhere=everywhere)
         if any(isinstance(answer, RequestFailed) for answer in answers):
-            raise self._too_few(_failures(answers), may_have_happened=True, name=claim.name)
+            raise self._servers.failure(failures(answers), may_have_happened=True, name=claim.name)
         return answers
 
     # -- operators -------------------------------------------------------------------------------------------------
 
     async def inspect(self, name: str, timeout: float) -> LockState:
-        replies = await self._usable(Call(INSPECT, keys_of(name).inspect, ()), timeout, name=name)
+        replies = await self._servers.majority_of(Call(INSPECT, keys_of(name).inspect, ()), timeout, name=name)
         return quorum.merged(name, [metadata.lock_state(name, reply) for reply in replies], self._quorum)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         """As on one server, over all that answer. ``inspect`` tells who has a majority."""
         seen = set[str]()
         failed: dict[int, Exception] = {}
-        for server, channel in enumerate(self._channels):
+        chosen = self._servers.worth_asking()
+        for server in chosen:
+            sent = self._runtime.now()
             try:
-                async for name in scan(channel, prefix, timeout / _STEPS):
+                async for name in scan(self._servers.channels[server], prefix, timeout):
                     if name not in seen:
                         seen.add(name)
                         yield name
+            except EngineRefused as refusal:
+                failed[server] = refusal
             except RequestFailed as failure:
                 failed[server] = failure
-        if len(self._channels) - len(failed) < self._quorum:
-            raise self._too_few(failed, may_have_happened=False)
+                self._servers.failed(server, failure, sent)
+        if len(chosen) - len(failed) < self._quorum:
+            raise self._servers.too_few(failed, may_have_happened=False)
 
     async def break_(self, name: str, timeout: float) -> bool:
         keys = keys_of(name)
         call = Call(BREAK, keys.raise_, (keys.channel, "PUBLISH", self._token_ttl))
-        return 1 in await self._usable(call, timeout, name=name, changes=True)
+        return 1 in await self._servers.majority_of(call, timeout, name=name, changes=True)
 
     async def ping(self, timeout: float) -> None:
-        await self._usable(Call(PING, (), ()), timeout)
+        await self._servers.majority_of(Call(PING, (), ()), timeout)
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        suspects = await self._fleet.doze(self._channels, until, wakeup)
+        suspects = await self._servers.fleet.doze(self._servers.channels, until, wakeup)
         return suspects if suspects == ALL_NAMES else {key for key in suspects if not is_side_key(key)}
 
     async def close(self) -> None:
-        for channel in self._channels:
+        for channel in self._servers.channels:
             await channel.close()
 
-    # -- asking ----------------------------------------------------------------------------------------------------
 
-    async def _ask(self, call: Call, timeout: float) -> list[Answer]:
-        """An answer of every server: those that are not worth asking have failed already."""
-        chosen = self._health.worth_asking(self._runtime.now())
-        if len(chosen) == len(self._channels):
-            answers = await self._fleet.ask(self._channels, call, timeout)
-            self._note(chosen, answers)
-            return answers
-        return self._spread(chosen, await self._ask_some(chosen, call, timeout))
-
-    async def _ask_some(self, servers: Sequence[int], call: Call, timeout: float) -> list[Answer]:
-        answers = await self._fleet.ask([self._channels[server] for server in servers], call, timeout)
-        self._note(servers, answers)
-        return answers
-
-    async def _ask_guarded(self, call: Call, timeout: float) -> list[Answer]:
-        chosen = self._health.worth_asking(self._runtime.now())
-        requests = [(self._channels[server], [call]) for server in chosen]
-        answers = [answer for (answer,) in await self._fleet.ask_each(requests, 0, timeout)]
-        self._note(chosen, answers)
-        return self._spread(chosen, answers)
-
-    async def _usable(self, call: Call, timeout: float, *, name: str | None = None, changes: bool = False) -> list[Any]:
-        """The answers of those that gave one, a majority at least."""
-        answers = await self._ask(call, timeout / _STEPS)
-        usable = [answer for answer in answers if not isinstance(answer, Exception)]
-        if len(usable) < self._quorum:
-            raise self._too_few(_failures(answers), may_have_happened=changes, name=name)
-        return usable
-
-    def _spread(self, servers: Sequence[int], answers: Sequence[Answer]) -> list[Answer]:
-        given = dict(zip(servers, answers, strict=True))
-        return [given[server] if server in given else self._skipped(server) for server in range(len(self._channels))]
-
-    def _skipped(self, server: int) -> RequestFailed:
-        return RequestFailed(str(self._last_failures.get(server, "failed a moment ago")), may_have_happened=False)
-
-    def _note(self, servers: Sequence[int], answers: Sequence[Answer]) -> None:
-        for server, answer in zip(servers, answers, strict=True):
-            if isinstance(answer, RequestFailed):
-                self._last_failures[server] = answer
-                self._health.failed(server, self._runtime.now())
-            else:
-                self._health.answered(server)
-
-    def _too_few(
-        self, failed: Mapping[int, Exception], *, may_have_happened: bool, name: str | None = None
-    ) -> RequestFailed:
-        """No majority. Raises EngineRefused instead if there is none even when all servers can be reached."""
-        refusals = [error for error in failed.values() if isinstance(error, EngineRefused)]
-        if len(self._channels) - len(refusals) < self._quorum:
-            raise EngineRefused(str(refusals[0]), name=name) from refusals[0]
-        errors = {self._labels[server]: error for server, error in failed.items()}
-        told = "; ".join(f"{label}: {error}" for label, error in errors.items()) or "the servers do not agree"
-        return RequestFailed(
-            f"no majority of {self._quorum} of {len(self._channels)} servers: {told}",
-            may_have_happened=may_have_happened,
-            errors=errors,
-        )
+def _step(timeout: float) -> float:
+    return max(timeout / _STEPS, min(timeout, _SHORTEST_STEP))
 
 
-def _failures(answers: Sequence[Answer]) -> dict[int, Exception]:
-    return {server: answer for server, answer in enumerate(answers) if isinstance(answer, Exception)}
+def _release_call(claim: Claim, *, tombstone: bool) -> Call:
+    keys = keys_of(claim.name)
+    args = (claim.owner, keys.channel, "PUBLISH", tombstone_ms(claim) if tombstone else 0)
+    return Call(RELEASE, tuple(keys.release), args)
 
 
 def _as_found(answer: Answer) -> Found | Exception:

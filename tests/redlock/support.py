@@ -1,0 +1,70 @@
+"""What the five servers know of a lock, and proxies before them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Self, overload
+
+from holdfast.testing.conformance import Source
+from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.world import World, open_world
+from holdfast.testing.faults import Words
+from holdfast.testing.proxy import FaultProxy
+from tests.servers.masters import Masters
+from tests.servers.redis import RedisServer
+
+
+def on(url: str, colour: Colour) -> contextlib.AbstractAsyncContextManager[World]:
+    """A world of one colour: clients, threads or tasks; at its end no lock may be left."""
+    return open_world(Source(url), colour)
+
+
+async def introduce(world: World, client: Any) -> None:
+    """Have it connected to all servers, and its scripts known there: so that a fault strikes what it is meant for."""
+    await world.do((await world.do(client.lock(world.name("first")).acquire)).release)
+
+
+def owners(masters: Masters, name: str) -> list[str | None]:
+    """Who holds ``name`` on each server; None: nobody."""
+    found: list[list[str]] = [server.ask("HKEYS", name) for server in masters.servers]
+    return [fields[0] if fields else None for fields in found]
+
+
+def has_tombstone(server: RedisServer, name: str, owner: str) -> bool:
+    return bool(server.ask("EXISTS", f"holdfast_lock:{{{name}}}:gone:{owner}"))
+
+
+def owner_in(request: Words) -> str:
+    """The owner that an acquire script was called with."""
+    return request[3 + int(request[2])].decode()
+
+
+class Proxies:
+    """A fault proxy before each of five masters. ``url`` leads through all of them."""
+
+    def __init__(self, masters: Masters) -> None:
+        self._ending = contextlib.ExitStack()
+        self._each = [FaultProxy(server.host, server.port) for server in masters.servers]
+
+    def __enter__(self) -> Self:
+        for proxy in self._each:
+            self._ending.enter_context(proxy)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._ending.close()
+
+    @overload
+    def __getitem__(self, place: int) -> FaultProxy: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[FaultProxy]: ...
+    def __getitem__(self, place: int | slice) -> FaultProxy | Sequence[FaultProxy]:
+        return self._each[place]
+
+    def __iter__(self) -> Iterator[FaultProxy]:
+        return iter(self._each)
+
+    @property
+    def url(self) -> str:
+        return f"redlock://{','.join(f'{proxy.host}:{proxy.port}' for proxy in self)}"

@@ -1,0 +1,229 @@
+"""What a majority says, which servers are asked, and which token is proposed: pure decisions, for any answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.engines.base import Found, Holder, LockState, RequestFailed
+from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.redlock import quorum
+from holdfast.engines.redis.redlock.health import Health
+from holdfast.engines.redis.redlock.proposal import Proposal
+from holdfast.errors import EngineRefused
+
+servers = st.integers(1, 9)
+
+
+# ---- the majority
+
+
+@given(servers)
+def test_two_majorities_have_a_server_in_common_and_a_smaller_one_would_not_do(count: int) -> None:
+    assert 2 * quorum.majority(count) > count
+    assert 2 * (quorum.majority(count) - 1) <= count
+
+
+failures = st.one_of(
+    st.booleans().map(lambda maybe: RequestFailed("lost", may_have_happened=maybe)),
+    st.just(EngineRefused("no")),
+)
+tokens = st.integers(1, 2**53 - 1)
+votes = st.one_of(tokens.map(lambda token: b"%d" % token), st.integers(-2, 60_000), failures)
+
+
+@given(st.lists(votes, min_size=1, max_size=9))
+def test_each_answer_is_counted_once_and_for_what_it_is(answers: list[Answer]) -> None:
+    tally = quorum.tally(answers)
+    assert sorted([*tally.granted, *tally.busy, *tally.failed]) == list(range(len(answers)))
+    assert all(answers[server] == str(token).encode() for server, token in tally.granted.items())
+    assert all(isinstance(answers[server], int) for server in tally.busy)
+    assert tally.unresolved == {
+        server
+        for server, answer in enumerate(answers)
+        if isinstance(answer, RequestFailed) and answer.may_have_happened
+    }
+
+
+@given(st.dictionaries(st.integers(0, 8), tokens, min_size=1))
+def test_all_who_granted_less_than_the_largest_token_are_raised_to_it(granted: dict[int, int]) -> None:
+    tally = quorum.Tally(granted, {}, {}, frozenset())
+    assert {server for server, token in granted.items() if token == tally.token} == set(granted) - set(
+        tally.below_token()
+    )
+    assert all(granted[server] < tally.token for server in tally.below_token())
+
+
+@given(st.lists(st.one_of(st.just(b"7"), st.integers(-2, 60_000), failures), min_size=1, max_size=9))
+def test_a_lock_is_said_to_be_busy_until_a_majority_may_be_free(answers: list[Answer]) -> None:
+    tally, needed = quorum.tally(answers), quorum.majority(len(answers))
+    seconds = tally.remaining(needed)
+    ends = [answer / 1000 for answer in answers if isinstance(answer, int) and answer >= 0]
+    if seconds is None:
+        assert len(tally.granted) >= needed or len(tally.granted) + len(ends) < needed
+    else:
+        assert len(tally.granted) + sum(end <= seconds for end in ends) >= needed
+        assert len(tally.granted) + sum(end < seconds for end in ends) < needed
+
+
+# ---- what was found
+
+
+@given(st.lists(st.sampled_from([*(Found.OURS, Found.GONE, Found.STOLEN), None]), min_size=1, max_size=9))
+def test_what_a_majority_found(given_answers: list[Found | None]) -> None:
+    """Whatever those who did not answer would have said, it would not change what is concluded."""
+    answers = [RequestFailed("lost", may_have_happened=True) if each is None else each for each in given_answers]
+    needed = quorum.majority(len(answers))
+    found = quorum.found(answers, needed)
+    count = Counter(given_answers)
+    if found is Found.OURS:
+        assert count[Found.OURS] >= needed
+    elif found is None:
+        assert count[Found.OURS] < needed <= count[Found.OURS] + count[None], "it may still be ours"
+    else:
+        assert count[Found.OURS] + count[None] < needed, "it cannot be ours"
+        assert (found is Found.STOLEN) == (count[Found.STOLEN] >= needed)
+
+
+holders = st.builds(
+    Holder,
+    st.sampled_from("abc"),
+    until=st.none() | st.floats(1, 1e9),
+    since=st.none() | st.floats(1, 1e9),
+    token=st.none() | tokens,
+)
+states = st.builds(
+    LockState,
+    st.just("it"),
+    st.lists(holders, max_size=1).map(tuple),
+    st.integers(0, 5),
+    st.none() | tokens,
+    st.none() | st.floats(0, 60),
+)
+
+
+@given(servers, st.data())
+def test_one_view_of_a_lock(count: int, data: st.DataObject) -> None:
+    seen = data.draw(st.lists(states, max_size=count))
+    needed = quorum.majority(count)
+    merged = quorum.merged("it", seen, needed)
+    by_owner = Counter(holder.owner for state in seen for holder in state.holders)
+    assert {holder.owner for holder in merged.holders} == {owner for owner in by_owner if by_owner[owner] >= needed}
+    assert merged.token == max((state.token for state in seen if state.token is not None), default=None)
+    assert merged.waiters == max((state.waiters for state in seen), default=0)
+    if not merged.holders:
+        assert merged.remaining is None
+        return
+    (holder,) = merged.holders
+    its = [state for state in seen if state.holders and state.holders[0].owner == holder.owner]
+    ends = [state.remaining for state in its]
+    end = merged.remaining
+    # So many still have it a moment before the end, and so many no longer afterwards.
+    if end is None:
+        assert ends.count(None) >= needed
+    else:
+        assert sum(each is None or each >= end for each in ends) >= needed
+        assert sum(each is None or each > end for each in ends) < needed
+    assert (
+        holder.token == max((state.holders[0].token for state in its), key=lambda token: token or 0, default=None)
+        or not holder.token
+    )
+
+
+def test_the_attempt_of_somebody_else_does_not_lengthen_a_hold() -> None:
+    hold = [LockState("it", (Holder("a", until=105.0),), remaining=5.0)] * 3
+    attempt = [LockState("it", (Holder("b", until=130.0),), remaining=30.0)] * 2
+    merged = quorum.merged("it", [*attempt, *hold], 3)
+    assert [holder.owner for holder in merged.holders] == ["a"]
+    assert merged.remaining == 5.0
+
+
+# ---- health
+
+
+@given(servers, st.data())
+def test_a_majority_is_always_asked_and_so_is_whoever_has_not_failed(count: int, data: st.DataObject) -> None:
+    needed = quorum.majority(count)
+    health, now, healthy = Health(count), 100.0, set(range(count))
+    for _ in range(data.draw(st.integers(0, 20))):
+        server = data.draw(st.integers(0, count - 1))
+        if data.draw(st.booleans()):
+            health.failed(server, now, data.draw(st.floats(0, 3)))
+            healthy.discard(server)
+        else:
+            health.answered(server)
+            healthy.add(server)
+        now += data.draw(st.floats(0, 0.5))
+        asked = health.worth_asking(now)
+        assert asked == sorted(set(asked))
+        assert len(asked) >= needed
+        assert healthy <= set(asked)
+        trusted = health.by_trust()
+        assert sorted(trusted) == list(range(count))
+        assert set(trusted[: len(healthy)]) == healthy
+    assert health.worth_asking(now + 11) == list(range(count)), "nobody is given up for ever"
+    health.spare_nobody()
+    assert health.worth_asking(now) == list(range(count))
+
+
+def test_who_costs_time_is_left_alone_for_ten_times_as_long() -> None:
+    health = Health(5)
+    health.failed(1, 100.0, 0.25)
+    health.failed(2, 100.0, 0.0)
+    assert health.worth_asking(100.0) == [0, 3, 4]
+    assert health.worth_asking(100.06) == [0, 2, 3, 4]
+    assert health.worth_asking(102.4) == [0, 2, 3, 4]
+    assert health.worth_asking(102.6) == [0, 1, 2, 3, 4]
+
+
+def test_who_fails_again_and_again_is_left_alone_for_longer_up_to_a_second() -> None:
+    health = Health(5)
+    pauses = []
+    for _ in range(10):
+        health.failed(0, 100.0, 0.0)
+        waited = 0.0
+        while 0 not in health.worth_asking(100.0 + waited):
+            waited += 0.01
+        pauses.append(waited)
+    assert pauses == sorted(pauses)
+    assert pauses[0] == pytest.approx(0.05, abs=0.011)
+    assert pauses[-1] == pytest.approx(1.0, abs=0.011)
+
+
+# ---- the proposed token
+
+
+epochs = st.integers(1_700_000_000_000_000, 2_000_000_000_000_000)
+
+
+def as_time(micros: int) -> list[bytes]:
+    return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
+
+
+@given(
+    epochs, st.floats(0, 1e6), st.lists(st.integers(-50, 50), min_size=3, max_size=9), st.integers(-(10**12), 10**12)
+)
+def test_one_clock_that_is_wrong_does_not_move_the_estimate(
+    epoch: int, now: float, errors: list[int], wrong: int
+) -> None:
+    times = [epoch + error for error in errors]
+    times[0] = epoch + wrong
+    proposal = Proposal()
+    assert proposal.at(now) is None
+    assert abs(proposal.learn([as_time(each) for each in times], now) - epoch) <= 51
+    estimate = proposal.at(now + 10.0)
+    assert estimate is not None
+    assert abs(estimate - (epoch + 10_000_000)) <= 52
+    assert proposal.at(now + 61.0) is None, "clocks drift: asked again"
+
+
+@given(epochs, st.floats(0, 1e6), st.lists(st.floats(0, 59), min_size=2, max_size=9))
+def test_later_proposals_are_never_smaller(epoch: int, now: float, later: list[float]) -> None:
+    proposal = Proposal()
+    proposal.learn([as_time(epoch)], now)
+    estimates = [proposal.at(now + seconds) for seconds in sorted(later)]
+    assert None not in estimates
+    assert estimates == sorted(each for each in estimates if each is not None)

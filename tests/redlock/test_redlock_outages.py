@@ -1,0 +1,121 @@
+"""Servers that die, freeze or fall silent: a minority costs a moment, a majority is told (FAULTS 5.2, 5.3)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import holdfast
+from holdfast.engines.redis import scripts
+from holdfast.testing.conformance.opening import Colour
+from tests.faults.waiting import eventually
+from tests.redlock.support import Proxies, introduce, on, owners
+from tests.servers.masters import Masters
+from tests.servers.redis import RedisServer
+
+UNAVAILABLE_AFTER = 0.5
+#: The part of the usual request time that one question of an acquire may take.
+ONE_STEP = 0.25
+
+
+def library_threads() -> list[str]:
+    names = (thread.name for thread in threading.enumerate())
+    return [name for name in names if name.startswith("holdfast-") and name != "holdfast-fault-proxy"]
+
+
+def counted(server: RedisServer) -> int:
+    clients: str = server.ask("CLIENT", "LIST")
+    return clients.count("name=counted")
+
+
+async def test_two_of_five_may_die_and_three_may_not(start_masters: Callable[..., Masters], colour: Colour) -> None:
+    masters = start_masters(5)
+    async with on(masters.url, colour) as world:
+        client, dead = world.connect(ttl=0.6, unavailable_after=UNAVAILABLE_AFTER), masters.servers[1:4]
+        lease = await world.do(client.lock("held").acquire)
+        for server in dead[:2]:
+            server.kill()
+        assert await world.do(lambda: lease.lost.wait(0.8)) is False, "renewed by the majority"
+        for _ in range(3):
+            await world.do((await world.do(client.lock("other").acquire)).release)
+
+        dead[2].kill()
+        for ask in (client.lock("other").acquire, client.ping):
+            began = time.monotonic()
+            with pytest.raises(holdfast.QuorumLost) as caught:
+                await world.do(ask)
+            assert UNAVAILABLE_AFTER <= time.monotonic() - began < UNAVAILABLE_AFTER + 0.6
+            assert len(caught.value.errors) == 3
+            for server in dead:
+                assert any(server.address in label for label in caught.value.errors), "each dead server is named"
+        assert await world.do(lambda: lease.lost.wait(2)) is True
+        assert lease.lost_reason == "unreachable"
+
+        for server in dead:
+            server.restart()
+        again = await world.do(lambda: client.lock("other").acquire(timeout=5))
+        assert again.token > lease.token
+        assert owners(masters, "other").count(again.owner) >= 3
+        await world.do(again.release)
+
+
+async def test_silent_servers_cost_a_moment_once_and_not_each_time(
+    start_masters: Callable[..., Masters], colour: Colour
+) -> None:
+    """One is frozen, one is in a black hole. Neither hangs up, so each question to them takes its whole time."""
+    masters = start_masters(5)
+    with Proxies(masters) as proxies:
+        async with on(proxies.url, colour) as world:
+            client = world.connect()
+            await introduce(world, client)
+            masters.servers[1].pause()
+            proxies[3].black_hole_all()
+            began = time.monotonic()
+            held = await world.do(client.lock("first").acquire)
+            first = time.monotonic() - began
+            assert ONE_STEP * 0.8 < first < 1.5, "waited for once, for both at the same time"
+            began = time.monotonic()
+            for number in range(20):
+                await world.do((await world.do(client.lock(f"pair-{number}").acquire)).release)
+                assert library_threads() == ["holdfast-watchdog"], "and none for each server"
+            assert time.monotonic() - began < 8 * ONE_STEP, "not 40 times, and hardly ever again"
+            await world.do(held.release)
+            stranger, began = world.connect(request_timeout=2.0), time.monotonic()
+            await world.do((await world.do(stranger.lock("second").acquire)).release)
+            assert time.monotonic() - began < 3.5 * ONE_STEP, "connected to both at the same time"
+            proxies[3].heal()
+            masters.servers[1].resume()
+
+
+async def test_one_connection_for_callers_and_one_for_the_watchdog(five_masters: Masters, colour: Colour) -> None:
+    async with on(five_masters.url + "?client_name=counted", colour) as world:
+        client = world.connect(ttl=0.9)
+        for number in range(5):
+            await world.do((await world.do(client.lock(f"n{number}").acquire)).release)
+        lease = await world.do(client.lock("kept").acquire)
+        await world.until(lambda: {counted(server) for server in five_masters.servers} == {2})
+        assert await world.do(lambda: lease.lost.wait(0.3)) is False
+        assert {counted(server) for server in five_masters.servers} == {2}
+        assert library_threads() == ["holdfast-watchdog"]
+        await world.do(lease.release)
+
+
+def test_a_server_that_was_left_alone_is_asked_when_the_others_do_not_suffice(
+    five_masters: Masters, proxies: Proxies
+) -> None:
+    """Two have been away for a moment; before the watchdog comes back to them, a third loses its memory."""
+    with holdfast.connect(proxies.url, ttl=0.9) as locks:
+        lease = locks.lock("held").acquire()
+        for proxy in proxies[0:2]:
+            proxy.black_hole_all()
+        renewed = proxies[2].on(script=scripts.RENEW).notice()
+        assert renewed.wait(2), "a renewal that the two have not answered"
+        for proxy in proxies[0:2]:
+            proxy.heal()
+        five_masters.servers[4].ask("FLUSHALL")
+        assert not lease.lost.wait(1.4)
+        eventually(lambda: owners(five_masters, "held") == [lease.owner] * 5)
+        lease.release()

@@ -1,0 +1,84 @@
+"""A client that is frozen at the wrong moment: FAULTS T-K2a (between send and check) and T-K2b (after the check)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import holdfast
+from holdfast.engines.redis import scripts
+from holdfast.fencing import FileFence
+from tests.faults.child import Child
+from tests.faults.waiting import eventually
+from tests.redlock.support import Proxies, owners
+from tests.servers.masters import Masters
+
+TTL = 0.6
+NOBODY = [None] * 5
+
+
+def test_TK2a_a_majority_that_took_longer_than_the_lease_is_not_believed_and_is_cleaned_up(
+    five_masters: Masters, proxies: Proxies
+) -> None:
+    """All have granted; the process is frozen before it knows; when it wakes, the lock is another's."""
+    with Child(proxies.url, ttl=TTL) as victim, holdfast.connect(five_masters.url) as others:
+        victim.do("locks.lock('warm').acquire().release()")
+        held_back = [proxy.on(script=scripts.ACQUIRE).delay() for proxy in proxies]
+        victim.send("told(lambda: locks.lock('k2a').acquire(timeout=1.5))")
+        eventually(lambda: all(rule.fired for rule in held_back))
+        victim.freeze()
+        (late,) = set(owners(five_masters, "k2a"))
+        assert late is not None
+        for rule in held_back:
+            rule.release()
+        eventually(lambda: owners(five_masters, "k2a") == NOBODY)
+        lease = others.lock("k2a").acquire(timeout=5)
+        victim.wake()
+        assert victim.answer().startswith("AcquireTimeout")
+        assert owners(five_masters, "k2a") == [lease.owner] * 5, "nobody's lock was touched"
+        assert lease.held
+        lease.release()
+        assert owners(five_masters, "k2a") == NOBODY
+        assert victim.do("told(lambda: locks.lock('k2a').acquire(timeout=1.5).release())") == "nothing"
+
+
+def test_TK2a_with_nobody_else_there_it_asks_again_and_is_granted_anew(five_masters: Masters, proxies: Proxies) -> None:
+    with Child(proxies.url, ttl=TTL) as victim:
+        victim.do("locks.lock('warm').acquire().release()")
+        held_back = [proxy.on(script=scripts.ACQUIRE).delay() for proxy in proxies]
+        victim.send(
+            "(lambda lease: keep.update(k=lease) or [lease.remaining, lease.owner])(locks.lock('k2a').acquire())"
+        )
+        eventually(lambda: all(rule.fired for rule in held_back))
+        victim.freeze()
+        for rule in held_back:
+            rule.release()
+        eventually(lambda: owners(five_masters, "k2a") == NOBODY)
+        victim.wake()
+        remaining, owner = victim.answer()
+        assert remaining > 0, "on time that is not spent yet"
+        assert owners(five_masters, "k2a").count(owner) >= 3
+
+
+def test_TK2b_frozen_after_the_check_it_is_told_on_its_first_look_and_its_late_write_is_refused(
+    five_masters: Masters, tmp_path: Path
+) -> None:
+    fence = FileFence(tmp_path / "fence")
+    with Child(five_masters.url, ttl=TTL) as victim, holdfast.connect(five_masters.url) as others:
+        victim.do(f"keep.update(fence=holdfast.fencing.FileFence({str(tmp_path / 'fence')!r}))")
+        victim.do("keep.update(lease=locks.lock('k2b').acquire())")
+        assert victim.do("keep['lease'].held")
+        victim.freeze()
+        lease = others.lock("k2b").acquire(timeout=10)
+        with fence.guard("file", lease):
+            pass
+        victim.send("[keep['lease'].held, keep['lease'].lost_reason, told(keep['lease'].check)]")
+        victim.wake()
+        held, reason, check = victim.answer()
+        assert not held
+        assert reason in ("expired", "stolen", "broken")
+        assert check == f"LockLost:{reason}"
+        assert victim.do("told(lambda: keep['fence'].guard('file', keep['lease']).__enter__())") == "StaleToken:"
+        assert victim.do("told(keep['lease'].release)").startswith("LockLost")
+        assert lease.token > victim.do("keep['lease'].token")
+        assert lease.held
+        lease.release()

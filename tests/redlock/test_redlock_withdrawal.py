@@ -1,0 +1,219 @@
+"""What did not become a majority is taken back from every server, also where the reply was lost (I4, I8)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+import holdfast
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Found
+from holdfast.engines.redis import scripts
+from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.blocking_fleet import BlockingFleet
+from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.redlock import connect
+from holdfast.engines.redis.requests import Call
+from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.faults import Rule
+from holdfast.testing.proxy import FaultProxy
+from tests.faults.waiting import eventually
+from tests.redis_engine.support import make_claim
+from tests.redlock.support import Proxies, has_tombstone, introduce, on, owner_in, owners
+from tests.servers.masters import Masters
+
+NOBODY = [None] * 5
+
+
+def reply_lost_by_reset(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.ACQUIRE).drop_reply_and_reset()
+
+
+def reply_lost_in_a_black_hole(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.ACQUIRE).black_hole()
+
+
+def request_late(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.ACQUIRE).delay(side="request")
+
+
+@pytest.mark.parametrize("lose", [reply_lost_by_reset, reply_lost_in_a_black_hole, request_late])
+async def test_three_lost_replies_are_withdrawn_and_asked_for_again(
+    five_masters: Masters, proxies: Proxies, colour: Colour, lose: Callable[[FaultProxy], Rule]
+) -> None:
+    async with on(proxies.url, colour) as world:
+        client = world.connect()
+        await introduce(world, client)
+        lost = [lose(proxy) for proxy in proxies[2:]]
+        lease = await world.do(lambda: client.lock("it").acquire(timeout=5))
+        (first,) = {owner_in(rule.hits[0]) for rule in lost}
+        assert lease.owner != first, "a new owner: a late duplicate of its withdrawal must not hit this grant"
+        assert owners(five_masters, "it") == [lease.owner] * 5
+        assert all(has_tombstone(server, "it", first) for server in five_masters.servers[2:])
+        await world.do(lease.release)
+        for rule in lost:
+            rule.release()  # the late request arrives now, and meets its tombstone
+        await world.do((await world.do(client.lock("it").acquire)).release)
+        assert owners(five_masters, "it") == NOBODY
+
+
+async def test_what_cannot_be_taken_back_is_withdrawn_once_it_can_be(
+    five_masters: Masters, proxies: Proxies, colour: Colour
+) -> None:
+    async with on(proxies.url, colour) as world:
+        client = world.connect(unavailable_after=0.7, request_timeout=0.4)
+        await introduce(world, client)
+        lost = [proxy.on(script=scripts.ACQUIRE).black_hole() for proxy in proxies[2:]]
+        waiting = world.actor().do(client.lock("it").acquire)
+        await world.until(lambda: all(rule.fired for rule in lost))
+        for proxy in proxies[2:]:
+            proxy.black_hole_all()
+        with pytest.raises(holdfast.QuorumLost) as caught:
+            await waiting
+        assert isinstance(caught.value, holdfast.OutcomeUnknown)
+        (owner,) = {owner_in(rule.hits[0]) for rule in lost}
+        assert owners(five_masters, "it") == [None, None, owner, owner, owner]
+        for proxy in proxies[2:]:
+            proxy.heal()
+        await world.until(lambda: owners(five_masters, "it") == NOBODY, within=10)
+        assert all(has_tombstone(server, "it", owner) for server in five_masters.servers)
+
+
+async def test_an_acquire_does_not_wait_for_what_it_left_behind_itself(
+    five_masters: Masters, proxies: Proxies, colour: Colour
+) -> None:
+    """Granted by three whose replies were lost, and who were out of reach when it was taken back."""
+    async with on(proxies.url, colour) as world:
+        client = world.connect(ttl=30, unavailable_after=20, request_timeout=0.4)
+        await introduce(world, client)
+        lost = [proxy.on(script=scripts.ACQUIRE).black_hole() for proxy in proxies[2:]]
+        waiting = world.actor().do(lambda: client.lock("it").acquire(timeout=20))
+        await world.until(lambda: all(rule.fired for rule in lost))
+        for proxy in proxies[2:]:
+            proxy.black_hole_all()
+        again = proxies[0].on(script=scripts.ACQUIRE).notice()
+        await world.until(lambda: again.fired)
+        began = time.monotonic()
+        for proxy in proxies[2:]:
+            proxy.heal()
+        lease = await waiting
+        assert time.monotonic() - began < 8, "not after the 30 s of its own leftovers"
+        assert owners(five_masters, "it").count(lease.owner) >= 3
+        await world.do(lease.release)
+        assert owners(five_masters, "it") == NOBODY
+
+
+async def test_a_late_joining_does_not_bring_back_what_was_released(
+    five_masters: Masters, proxies: Proxies, colour: Colour
+) -> None:
+    async with on(proxies.url, colour) as world:
+        client = world.connect(ttl=3)
+        lease = await world.do(client.lock("it").acquire)
+        joining = proxies[4].on(script=scripts.JOIN).delay(side="request")
+        five_masters.servers[4].ask("FLUSHALL")
+        five_masters.servers[4].ask("SCRIPT", "LOAD", scripts.JOIN.source)
+        await world.do(lease.renew)
+        assert joining.fired
+        assert owners(five_masters, "it") == [lease.owner] * 4 + [None]
+        await world.do(lease.release)
+        seen = five_masters.servers[4].ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
+        joining.release()
+        await world.until(
+            lambda: five_masters.servers[4].ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"] > seen
+        )
+        assert owners(five_masters, "it") == NOBODY
+
+
+def test_a_release_that_overtakes_a_joining_wins(five_masters: Masters) -> None:
+    """Both are under way at once, on two threads: the joining was decided before, but arrives after the release."""
+    engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
+    watchdog, caller = engine.session(BLOCKING), engine.session(BLOCKING)
+
+    class Overtaken(BlockingFleet):
+        async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
+            if call.script is scripts.JOIN:
+                claim.unresolved = False  # as it was when the releasing thread looked
+                assert await caller.release(claim, 1.0) is Found.OURS
+            return await super().ask(channels, call, timeout)
+
+    watchdog._servers.fleet = Overtaken()  # type: ignore[attr-defined]
+    claim = make_claim("it", ttl=5)
+    try:
+        assert hasattr(run(caller.acquire(claim, 1.0)), "token")
+        five_masters.servers[2].ask("FLUSHALL")
+        assert run(watchdog.renew([claim], 5, 1.0)) == [Found.OURS], "as it was when the servers were asked"
+        assert owners(five_masters, "it") == NOBODY
+    finally:
+        run(watchdog.close())
+        run(caller.close())
+
+
+# ---- cancelled, interrupted
+
+
+async def test_an_acquire_cancelled_at_any_step_leaves_nothing_anywhere(five_masters: Masters) -> None:
+    async with on(five_masters.url, "async") as world:
+        client = world.connect(ttl=20)
+        names = [f"cancelled-{steps}" for steps in range(40)]
+        for steps, name in enumerate(names):
+            if steps % 2:
+                await client.ping()  # connected; else some of it happens while connecting
+            task = asyncio.ensure_future(client.lock(name).acquire())
+            for _ in range(steps // 2):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await (await task).release()
+            except asyncio.CancelledError:
+                pass
+        await world.until(lambda: all(owners(five_masters, name) == NOBODY for name in names))
+        late = await client.lock(names[0]).acquire(timeout=1)
+        await late.release()
+
+
+# Struck inside the driver's own connect(), a socket that nobody has been given yet can only be collected.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its first step
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
+def test_ctrl_c_at_every_moment_leaves_no_orphan_on_any_server(five_masters: Masters) -> None:
+    """A timer interrupts acquire, renew and release at moments all over them."""
+
+    class Interrupted(BaseException):
+        pass
+
+    def strike(number: int, frame: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, strike)
+    struck = 0
+    try:
+        with holdfast.connect(five_masters.url, ttl=0.6) as locks:
+            lock = locks.lock("alarm", reentrant=False)
+            locks.ping()
+            for _ in range(150):
+                lease = None
+                try:
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, random.uniform(10e-6, 3e-3))
+                        lease = lock.acquire(timeout=5)
+                        lease.renew()
+                        lease.release()
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                except Interrupted:
+                    struck += 1
+            lease = None
+            assert struck > 30
+            start = time.monotonic()
+            with lock.acquire(timeout=5) as last:
+                last.renew()
+            assert time.monotonic() - start < 2.0, "at worst it ends by itself within its ttl"
+            eventually(lambda: owners(five_masters, "alarm") == NOBODY)
+    finally:
+        signal.signal(signal.SIGALRM, before)
