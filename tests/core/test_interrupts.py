@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._core.grant import Grant
+from holdfast._core.watchdog import Watchdog
 
 SOURCE = str(Path(holdfast.__path__[0]))
 TTL = 0.3  # what is dropped in the last gaps is not renewed: free within a third of it
@@ -127,3 +129,22 @@ def test_the_same_caller_can_acquire_again() -> None:
         again.release()
 
     assert strike_everywhere(play) > 80
+
+
+def test_struck_when_the_hold_was_there_but_nobody_knew_it_is_not_re_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim is withdrawn; were its hold left behind, the same thread would re-enter it, and two would believe."""
+    watch = Watchdog.watch
+
+    def struck(self: Watchdog, grant: Grant, confirmed: float) -> None:
+        monkeypatch.setattr(Watchdog, "watch", watch)
+        watch(self, grant, confirmed)
+        raise Strike
+
+    store = f"memory:{uuid.uuid4().hex}"
+    with holdfast.connect(store) as one, holdfast.connect(store) as two:
+        monkeypatch.setattr(Watchdog, "watch", struck)
+        with pytest.raises(Strike):
+            one.lock("a").acquire()
+        other = two.lock("a").acquire(timeout=5)
+        assert one.lock("a").try_acquire() is None
+        other.release()

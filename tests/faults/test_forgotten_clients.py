@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.engines.base import Claim, Found
+from holdfast.engines.redis.session import RedisSession
 from tests.faults.waiting import eventually
 
 
@@ -55,3 +57,19 @@ async def test_an_async_client_made_for_one_lock_ends_with_it(url: str) -> None:
     async with asyncio.timeout(5):
         while threads_and_descriptors() != before:
             await asyncio.sleep(0.01)
+
+
+def test_a_release_under_way_keeps_the_session(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is garbage while its last lease is being released, and nothing else is held: the watchdog ended, and
+    closed the session under the release."""
+    release = RedisSession.release
+    ended = threading.Event()
+
+    async def slow(self: RedisSession, claim: Claim, timeout: float) -> Found:
+        ended.wait(0.3)  # descheduled between the end of belief and the request
+        return await release(self, claim, timeout)
+
+    monkeypatch.setattr(RedisSession, "release", slow)
+    holdfast.connect(redis_url, ttl=2).lock("kept").acquire().release()
+    with holdfast.connect(redis_url) as locks:
+        assert locks.inspect("kept").holders == ()

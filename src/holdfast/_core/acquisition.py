@@ -30,7 +30,8 @@ class Acquisition:
     """One call of ``acquire`` that was not a re-entry. It occupies the name's local slot until its hold does."""
 
     __slots__ = (
-        "_claim", "_contender", "_core", "_deadline", "_failures", "_policy", "_timeout", "_troubled_since", "_waiter",
+        "_claim", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_timeout", "_troubled_since",
+        "_waiter",
     )  # fmt: skip
 
     def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
@@ -40,6 +41,7 @@ class Acquisition:
         self._deadline = None if timeout is None else core.front.now() + timeout
         self._waiter: LocalWaiter | None = None
         self._claim: Claim | None = None
+        self._grant: Grant | None = None
         self._contender: Contender | None = None
         self._troubled_since: float | None = None
         self._failures = 0
@@ -60,6 +62,7 @@ class Acquisition:
                 self._claim = claim = core.new_claim(policy, polite=polite)
                 claim.patient = self._timeout != 0
                 grant = await self._until_granted(claim)
+            self._grant = grant
             hold = core.begin_hold(grant, policy, self, watched=inherited)
         except LockError as error:
             try:
@@ -192,12 +195,18 @@ class Acquisition:
 
     def _undo(self) -> None:
         """Cancelled or interrupted, no matter where: the claim may hold the lock, now or later."""
-        core, waiter = self._core, self._waiter
+        core, waiter, grant = self._core, self._waiter, self._grant
         self._drop_contender()
         if waiter is not None:
             with core.lock:
                 core.queue.leave(self._policy.key, waiter)
-        if waiter is not None and waiter.gift is not None:
+        if grant is not None and grant.hold is not None:
+            # Interrupted when the hold was there but nobody knew yet. Left there, the same caller would re-enter it: a
+            # lock that the engine is told to give to others.
+            core.lose_grant(grant, "expired")
+            grant.claim.unresolved = True
+            core.withdraw(grant.claim)
+        elif waiter is not None and waiter.gift is not None:
             core.pass_on(waiter.gift, self)
         else:
             self.withdraw()

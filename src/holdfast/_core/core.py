@@ -49,6 +49,7 @@ class Core:
         self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
         self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
         self.acquiring: dict[Acquisition, None] = {}  #: under way: a client that closes lets them leave in good order
+        self.releasing: dict[Hold, None] = {}  #: by callers to whom the client may be garbage already
         self._idle = front.event()
         self.watchdog = Watchdog(self, back, engine.session(back))
 
@@ -134,6 +135,7 @@ class Core:
                 last = hold.handles == 0
                 lost = hold.reason
                 if last and lost is None:
+                    self.releasing[hold] = None
                     heir = self._end(hold, now)
                 elif last and not self.closed:
                     self._withdraw(hold.grant)  # the engine may still have it
@@ -152,6 +154,9 @@ class Core:
         finally:
             if heir is not None:
                 heir.event.set()
+            self.releasing.pop(hold, None)
+            if self.orphaned:
+                self.watchdog.ring()  # it may have waited for this before it ends
 
     def _abandon_release(self, hold: Hold) -> None:
         with self.lock:
@@ -253,7 +258,9 @@ class Core:
             del self._holds[place]
 
     def renewed(self, grant: Grant, sent: float, ttl: float) -> None:
-        """The user renewed by hand: ``ttl`` is what the watchdog renews to from now on."""
+        """The user renewed by hand: ``ttl`` is what the watchdog renews to from now on, unless a session decides."""
+        if grant.by_session:
+            ttl = grant.ttl
         with self.lock:
             grant.confirm(sent, ttl)
             grant.ttl = ttl
@@ -288,6 +295,8 @@ class Core:
             hold.reason = reason
             self._forget_caller(hold)
             self.live.pop(hold.grant, None)
+            if hold.grant.by_session and not self.closed:
+                self._withdraw(hold.grant)  # its session lives on: without this, nobody else would get the lock
             waiter = self.queue.vacate(hold.policy.key, hold)
             hold.grant.hold = None
             listeners, hold.listeners = hold.listeners, ()

@@ -29,6 +29,7 @@ class Grant:
     """
 
     __slots__ = (
+        "by_session",
         "claim",
         "deadline",
         "due",
@@ -48,6 +49,8 @@ class Grant:
     ) -> None:
         self.claim = claim
         self.policy = policy
+        #: It lives as long as a session of the engine's: it does not end by itself when belief does.
+        self.by_session = ttl is not None
         self.ttl = claim.ttl if ttl is None else ttl  #: what the watchdog renews to; lease.renew(ttl=…) may raise it
         self.slack = slack
         self.deadline = sent + policy.belief if ttl is None else lease_time.deadline(sent, ttl, slack)

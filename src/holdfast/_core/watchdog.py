@@ -35,6 +35,8 @@ _AHEAD: Final = 30
 #: A hold that no Lease has taken over after this part of its ttl never will be.
 _TIME_TO_TAKE: Final = 4
 _ONLY_ASK: Final = 0.001
+#: A failure that took longer was a time-out.
+_SLOW: Final = 0.03
 _AFTER_A_BUG: Final = 0.05
 _NOW: Final = float("-inf")
 _NEVER: Final = float("inf")
@@ -139,7 +141,8 @@ class Watchdog:
         with self._core.lock:
             wake = min((grant.due for grant in self._core.live), default=_NEVER)
             wake = min(wake, min((errand.due for errand in self._errands), default=_NEVER))
-            if self.stopping or self._abandoned or (self._core.orphaned and wake == _NEVER):
+            core = self._core
+            if self.stopping or self._abandoned or (core.orphaned and wake == _NEVER and not core.releasing):
                 wake = now
             elif wake == _NEVER:
                 # Nothing is held. Where locks come and go, the next acquire must not have to wake a thread, which costs
@@ -155,7 +158,10 @@ class Watchdog:
         with self._core.lock:
             if self._errands:
                 return False  # also when stopping: each is tried once more
-            return self.stopping or (self._core.orphaned and not (self._abandoned or self._core.live))
+            # A release may be under way by a caller to whom the client is garbage already: it needs the session that
+            # ends with this thread.
+            busy = self._abandoned or self._core.live or self._core.releasing
+            return self.stopping or (self._core.orphaned and not busy)
 
     async def _round(self, suspects: Suspects) -> None:
         while self._abandoned:
@@ -264,19 +270,21 @@ class Watchdog:
             errands, self._errands = self._errands, []
         later = []
         while errands:
-            errand = errands.pop(0)
-            if self._runtime.now() < errand.due and not self.stopping:
+            errand, now = errands.pop(0), self._runtime.now()
+            if now < errand.due and not self.stopping:
                 later.append(errand)
             elif not await self._try_errand(errand):
                 errand.failures += 1
-                errand.due = self._runtime.now() + backoff.pause(errand.failures, random.random)
+                began, errand.due = now, self._runtime.now() + backoff.pause(errand.failures, random.random)
                 later.append(errand)
-                for other in errands:  # unreachable: they would only wait for their time-outs, one after the other
-                    other.due = max(other.due, errand.due)
-                break
+                if self._runtime.now() - began > _SLOW:
+                    for other in errands:  # they too would only wait for their time-outs, one after the other
+                        other.due = max(other.due, errand.due)
+                    break
         now = self._runtime.now()
         with self._core.lock:
-            self._errands += [errand for errand in later + errands if now < errand.until and not self.stopping]
+            # Those that failed go last: one that cannot be run (one server of five is dead) must not keep the others.
+            self._errands += [errand for errand in errands + later if now < errand.until and not self.stopping]
 
     async def _try_errand(self, errand: Errand) -> bool:
         timeout = lease_time.request_timeout(self._core.options.request_timeout, errand.claim.ttl)

@@ -113,6 +113,7 @@ class BlockingChannel:
             self.guard.leave()
             return GuardedFlight(calls, replicas, None, failure)
         except BaseException:
+            self.guard.close()  # interrupted, perhaps after the request was sent: its replies must never be read
             self.guard.leave()
             raise
 
