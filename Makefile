@@ -20,7 +20,7 @@ CODE := $(wildcard src tests bench tools examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint types check wheel bench sim clean redis zookeeper compiler
+.PHONY: help setup demo test lint types check wheel bench sim interop clean redis zookeeper compiler
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: setup redis zookeeper ## measure; needs an otherwise idle machine
 
 sim: setup ## the simulated core, many seeds
 	$(CLEAN_PATH) $(BIN)/python -m pytest tests/sim $(ARGS)
+
+interop: setup zookeeper ## beside Java programs with Curator; needs a JDK and Maven, which downloads it
+	$(CLEAN_PATH) HOLDFAST_INTEROP=1 $(BIN)/python -m pytest tests/interop $(ARGS)
 
 clean: ## remove what make made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

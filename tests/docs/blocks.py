@@ -18,8 +18,11 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, Final, Self
 
+from kazoo.client import KazooClient
+
 import holdfast
 from tests.docs.markdown import ROOT, Block
+from tests.servers.zookeeper import close_client
 
 MARKS: Final = frozenset({"separate", "pytest", "collect"})
 
@@ -49,6 +52,8 @@ class Document:
                     self._runner.run(value.close())
                 elif type(value).__module__.partition(".")[0] == "redis" and hasattr(value, "connection_pool"):
                     value.close()
+                elif isinstance(value, KazooClient):
+                    close_client(value)
         finally:
             self._runner.__exit__(kind, error, traceback)
 

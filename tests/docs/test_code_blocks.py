@@ -24,13 +24,14 @@ from tests.docs.markdown import ROOT, Block, blocks, documents, shown
 
 #: What documents write, and what it stands for while they are tested.
 STATE: Final = "/var/lib/app"
-#: The same for servers: the fixture that has them. Documents that only connect write less, without ports: that does no
-#: I/O, and needs none.
+#: The same for servers: the fixture that has them, and what it says. Documents that only connect write less, without
+#: ports: that does no I/O, and needs none.
 SERVERS: Final = {
-    "redis://localhost:6379": "redis_server",
-    "redis+sentinel://s1:26379,s2:26379,s3:26379/mymaster": "sentinel_set",
-    "redis+cluster://c1:7000,c2:7000,c3:7000": "redis_cluster",
-    "redlock://r1:6379,r2:6379,r3:6379,r4:6379,r5:6379": "five_masters",
+    "redis://localhost:6379": ("redis_server", "url"),
+    "redis+sentinel://s1:26379,s2:26379,s3:26379/mymaster": ("sentinel_set", "url"),
+    "redis+cluster://c1:7000,c2:7000,c3:7000": ("redis_cluster", "url"),
+    "redlock://r1:6379,r2:6379,r3:6379,r4:6379,r5:6379": ("five_masters", "url"),
+    "z1:2181,z2:2181,z3:2181": ("zookeeper_server", "address"),
 }
 
 LANGUAGES: Final = frozenset({"python", "console", "sh", "toml", "text"})
@@ -45,17 +46,23 @@ def _of(language: str) -> list[Block]:
 
 
 def _documents_with_python() -> list[Any]:
-    """Documents as parameters; only those that speak to Redis need it."""
+    """Documents as parameters; only those that speak to servers need them."""
     return [
-        pytest.param(path, id=shown(path), marks=[pytest.mark.needs_redis] if _servers(path) else [])
+        pytest.param(path, id=shown(path), marks=_needs(path))
         for path in dict.fromkeys(block.path for block in _of("python"))
     ]
 
 
-def _servers(path: Path) -> dict[str, str]:
-    """The servers that the Python blocks of a document speak to: as written, and the fixture."""
+def _needs(path: Path) -> list[pytest.MarkDecorator]:
+    fixtures = {fixture for fixture, _ in _servers(path).values()}
+    needed = [pytest.mark.needs_redis] if fixtures - {"zookeeper_server"} else []
+    return [*needed, pytest.mark.needs_zookeeper] if "zookeeper_server" in fixtures else needed
+
+
+def _servers(path: Path) -> dict[str, tuple[str, str]]:
+    """The servers that the Python blocks of a document speak to: as written, the fixture, and what it says."""
     text = "".join(block.text for block in blocks(path) if block.language == "python")
-    return {written: fixture for written, fixture in SERVERS.items() if written in text}
+    return {written: server for written, server in SERVERS.items() if written in text}
 
 
 @pytest.fixture
@@ -82,8 +89,8 @@ def test_python_blocks_run(path: Path, tmp_path: Path, request: pytest.FixtureRe
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     substitutions = {STATE: str(state)}
-    for written, fixture in _servers(path).items():
-        substitutions[written] = request.getfixturevalue(fixture).url.removesuffix("/0")
+    for written, (fixture, said) in _servers(path).items():
+        substitutions[written] = getattr(request.getfixturevalue(fixture), said).removesuffix("/0")
     with Document(tmp_path, substitutions) as document:
         for block in blocks(path):
             if block.language == "python":

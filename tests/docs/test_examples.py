@@ -1,4 +1,4 @@
-"""The examples run, and do what they say: on the embedded engine, and one of them on Redis too."""
+"""The examples run, and do what they say: on the embedded engine, and one of them on Redis and ZooKeeper too."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ def test_every_example_is_run() -> None:
         ("async_worker.py", "sqlite"),
         ("counter.py", "sqlite"),
         pytest.param("counter.py", "redis", marks=pytest.mark.needs_redis),
+        pytest.param("counter.py", "zookeeper", marks=pytest.mark.needs_zookeeper),
     ],
 )
 def test_example_runs(example: str, engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    locks = f"sqlite://{tmp_path}/locks.db" if engine == "sqlite" else request.getfixturevalue("redis_server").url
+    embedded = f"sqlite://{tmp_path}/locks.db"
+    locks = embedded if engine == "sqlite" else request.getfixturevalue(f"{engine}_server").url
     settings = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     settings |= {"HOLDFAST_URL": locks, "TMPDIR": str(tmp_path)}
     printed = run_python(["-W", "error", f"examples/{example}"], env=settings)

@@ -68,7 +68,13 @@ def test_own_options_and_their_variables() -> None:
         assert f"| `{name}` | `HOLDFAST_{name.upper()}` |" in text
 
 
-@pytest.mark.parametrize("group", ["REDIS_URL", "REDIS_OBJECTS", "REDIS_WITHOUT_EFFECT"])
+@pytest.mark.parametrize(
+    "group",
+    [
+        "REDIS_URL", "REDIS_OBJECTS", "REDIS_WITHOUT_EFFECT",
+        "ZOOKEEPER_URL", "ZOOKEEPER_OBJECTS", "ZOOKEEPER_REFUSED",
+    ],
+)  # fmt: skip
 def test_options_of_the_driver(group: str) -> None:
     text = (REFERENCE / "urls.md").read_text("utf-8")
     missing = [name for name in getattr(parameters, group) if f"`{name}`" not in text]
@@ -127,6 +133,7 @@ def test_the_guarantee_table_of_the_readme_is_what_the_engines_say(tmp_path: Pat
         "`redis+sentinel:`": "redis+sentinel://s1,s2,s3/mymaster",
         "`redis+cluster:`": "redis+cluster://c1,c2,c3",
         "`redlock:`": "redlock://r1,r2,r3",
+        "`zookeeper:`": "zookeeper://z1,z2,z3/locks",
     }
     assert table[0][1:] == list(targets)
     for column, target in enumerate(targets.values(), 1):

@@ -1,0 +1,275 @@
+"""Java programs with the real Curator, on the same locks: exclusion, order, wake-ups, deaths, names.
+
+It needs Maven, which fetches Curator, and a JDK: ``make interop``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import holdfast
+from tests.faults.child import Child
+from tests.faults.waiting import eventually
+from tests.interop.java import Java, classpath
+from tests.servers.zookeeper import BASE, ZooKeeperServer
+
+if not os.environ.get("HOLDFAST_INTEROP"):
+    pytest.skip("HOLDFAST_INTEROP is not set", allow_module_level=True)
+
+pytestmark = pytest.mark.timeout(400)  # the first run has to download
+
+#: A waiter that nobody woke would look again after 5 s (Python) or never (Java).
+WOKEN_WITHIN: Final = 1.0
+SHORT: Final = 2.0
+
+#: Names, and the nodes at which a Java program finds them.
+NAMES: Final = {
+    "plain": "plain", "order:42": "order:42", "a/b": "a%2Fb", ".": "%2E", "..": "%2E%2E", "...": "...",
+    "100%": "100%25", "%2F": "%252F", "two words": "two words", "tab\there": "tab%09here", "Zoë": "Zoë", "名前": "名前",
+    "🔒": "%F0%9F%94%92", "{shop}": "{shop}", "lock-": "lock-", "x-lock-0000000000": "x-lock-0000000000", "_c_": "_c_",
+    "a\\b": "a\\b", "?x=1#y": "?x=1#y", "\u00a0": "\u00a0",
+}  # fmt: skip
+
+
+def path_of(node: str) -> str:
+    return f"{BASE}/{node}"
+
+
+@pytest.fixture(scope="module")
+def jars(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return classpath(tmp_path_factory.mktemp("maven"))
+
+
+@pytest.fixture(scope="module")
+def _shared_java(jars: str, _shared_zookeeper: ZooKeeperServer) -> Iterator[Java]:
+    with Java(jars, _shared_zookeeper.address) as java:
+        yield java
+
+
+@pytest.fixture
+def java(_shared_java: Java, zookeeper_server: ZooKeeperServer) -> Java:
+    """One process for all tests; each lets its locks go."""
+    return _shared_java
+
+
+@pytest.fixture
+def locks(zookeeper_server: ZooKeeperServer) -> Iterator[holdfast.Client]:
+    with holdfast.connect(zookeeper_server.url, ttl=10) as client:
+        yield client
+
+
+def in_line(java: Java, path: str, count: int) -> None:
+    eventually(lambda: len(java.participants(path)) == count)
+
+
+# ---- exclusion
+
+
+def test_java_holds_and_python_waits(java: Java, locks: holdfast.Client) -> None:
+    java.acquire("j", path_of("stock"))
+    held = java.held("j")
+    assert held is not None
+    assert locks.lock("stock").try_acquire() is None
+    (holder,) = locks.inspect("stock").holders
+    assert held.node.endswith(holder.owner)
+    assert (holder.token, holder.pid) == (held.czxid, None)
+    java.release("j")
+    with locks.lock("stock", timeout=5) as lease:
+        assert lease.token > held.czxid
+
+
+def test_python_holds_and_java_waits(java: Java, locks: holdfast.Client) -> None:
+    with locks.lock("stock") as lease:
+        java.acquire("j", path_of("stock"), timeout=0.2)
+        assert java.held("j") is None
+        assert len(java.participants(path_of("stock"))) == 1, "the one that gave up has left its node behind"
+    java.acquire("j", path_of("stock"), timeout=5)
+    held = java.held("j")
+    assert held is not None
+    assert held.czxid > lease.token
+    java.release("j")
+
+
+def test_a_counter_without_protection_loses_nothing(java: Java, locks: holdfast.Client, tmp_path: Path) -> None:
+    rounds, file = 25, tmp_path / "counter"
+    file.write_text("0")
+
+    def count() -> None:
+        for _ in range(rounds):
+            with locks.lock("counter"):
+                number = int(file.read_text())
+                time.sleep(0.001)  # as Java does: there is something to lose
+                file.write_text(str(number + 1))
+
+    for contender in ("j1", "j2"):
+        java.count(contender, path_of("counter"), file, rounds)
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(count) for _ in range(2)]:
+            done.result(60)
+    for contender in ("j1", "j2"):
+        java.counted(contender)
+    assert file.read_text() == str(4 * rounds)
+
+
+# ---- order
+
+
+class Turn:
+    """A contender in Python: waits for the lock on a thread of its own."""
+
+    def __init__(self, locks: holdfast.Client, name: str) -> None:
+        self.at = 0.0
+        self.token = 0
+        self._let_go = threading.Event()
+        self._has_it = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(locks, name))
+        self._thread.start()
+
+    def _run(self, locks: holdfast.Client, name: str) -> None:
+        with locks.lock(name, timeout=30) as lease:
+            self.at, self.token = time.monotonic(), lease.token
+            self._has_it.set()
+            self._let_go.wait(30)
+
+    def held(self) -> tuple[float, int]:
+        assert self._has_it.wait(20)
+        return self.at, self.token
+
+    def release(self) -> float:
+        before = time.monotonic()
+        self._let_go.set()
+        self._thread.join(20)
+        return before
+
+
+class JavaTurn:
+    """The same in Java."""
+
+    def __init__(self, java: Java, contender: str, path: str) -> None:
+        self._java, self._contender = java, contender
+        java.acquire(contender, path)
+
+    def held(self) -> tuple[float, int]:
+        held = self._java.held(self._contender)
+        assert held is not None
+        return held.at, held.czxid
+
+    def release(self) -> float:
+        return self._java.release(self._contender)
+
+
+def test_one_line_for_both(java: Java, locks: holdfast.Client) -> None:
+    path = path_of("line")
+    kinds: list[Callable[[int], Turn | JavaTurn]] = [
+        lambda number: Turn(locks, "line"),
+        lambda number: JavaTurn(java, f"j{number}", path),
+    ]
+    turns: list[Turn | JavaTurn] = []
+    for number, kind in enumerate((1, 0, 1, 1, 0, 0, 1, 0)):
+        turns.append(kinds[kind](number))
+        in_line(java, path, number + 1)
+    held, released = [], []
+    for turn in turns:
+        held.append(turn.held())  # in vain, if another one was let in
+        released.append(turn.release())
+    tokens = [token for _, token in held]
+    assert tokens == sorted(set(tokens))
+    for before, (at, _) in zip(released, held[1:], strict=False):
+        assert at > before, "let in before the one in front let go"
+        assert at - before < WOKEN_WITHIN
+    assert all(first <= second for first, second in pairwise(at for at, _ in held))
+    in_line(java, path, 0)
+
+
+# ---- deaths
+
+
+def test_a_waiter_in_java_dies(jars: str, zookeeper_server: ZooKeeperServer, locks: holdfast.Client) -> None:
+    with Java(jars, zookeeper_server.address, session=SHORT) as victim:
+        with locks.lock("stock"):
+            victim.acquire("j", path_of("stock"))
+            in_line(victim, path_of("stock"), 2)
+            behind = Turn(locks, "stock")
+            in_line(victim, path_of("stock"), 3)
+            victim.kill()
+            died = time.monotonic()
+        at, _ = behind.held()
+        behind.release()
+    assert at - died < SHORT + 1.0
+
+
+def test_a_holder_in_java_dies(jars: str, zookeeper_server: ZooKeeperServer, locks: holdfast.Client) -> None:
+    with Java(jars, zookeeper_server.address, session=SHORT) as victim:
+        victim.acquire("j", path_of("stock"))
+        assert victim.held("j") is not None
+        behind = Turn(locks, "stock")
+        in_line(victim, path_of("stock"), 2)
+        victim.kill()
+        died = time.monotonic()
+        at, _ = behind.held()
+        behind.release()
+    assert at - died < SHORT + 1.0
+
+
+def test_a_holder_in_python_dies(java: Java, zookeeper_server: ZooKeeperServer) -> None:
+    with Child(zookeeper_server.url, ttl=SHORT) as child:
+        token = child.do("keep.setdefault(1, locks.lock('stock').acquire()).token")
+        java.acquire("j", path_of("stock"))
+        in_line(java, path_of("stock"), 2)
+        child.kill()
+        died = time.monotonic()
+    held = java.held("j")
+    java.release("j")
+    assert held is not None
+    assert held.at - died < SHORT + 1.0
+    assert held.czxid > token
+
+
+# ---- names, and what others put there
+
+
+@pytest.mark.parametrize("name, node", NAMES.items(), ids=map(ascii, NAMES))
+def test_names(java: Java, locks: holdfast.Client, name: str, node: str) -> None:
+    with locks.lock(name) as lease:
+        assert [state.name for state in locks.locks()] == [name]
+        java.acquire("j", path_of(node), timeout=0)
+        assert java.held("j") is None
+    java.acquire("j", path_of(node), timeout=5)
+    held = java.held("j")
+    assert held is not None
+    assert held.czxid > lease.token
+    assert locks.lock(name).try_acquire() is None
+    java.release("j")
+
+
+@pytest.mark.parametrize("child, blocks", [("-odd", True), ("zeta", False), ("_c_x", False), ("0", True)])
+def test_foreign_children_mean_the_same_to_both(
+    java: Java, locks: holdfast.Client, zookeeper_server: ZooKeeperServer, child: str, blocks: bool
+) -> None:
+    zookeeper_server.client().create(f"{path_of('stock')}/{child}", makepath=True)
+    java.acquire("j", path_of("stock"), timeout=0.2)
+    held = java.held("j")
+    if held is not None:
+        java.release("j")
+    lease = locks.lock("stock").try_acquire(timeout=0.2)
+    if lease is not None:
+        lease.release()
+    assert (held is None, lease is None) == (blocks, blocks)
+
+
+def test_a_revocation_is_not_heard(java: Java, locks: holdfast.Client) -> None:
+    with locks.lock("stock", ttl=1) as lease:
+        (node,) = java.participants(path_of("stock"))
+        java.revoke(node)
+        lease.renew()
+        lease.check()
+        assert locks.inspect("stock").holders
