@@ -319,8 +319,8 @@ def test_a_demoted_master_is_left_with_the_same_claim(colour: str, start_sentine
 
 @COLOURS
 def test_once_another_master_is_known_nobody_talks_to_the_old_one(colour: str, start_sentinel: StartSentinel) -> None:
-    """An old master that is cut off from the others still serves those who reach it. One session finds the new one: were
-    the other to stay, what is acquired here would be renewed there, found missing, and lost."""
+    """An old master that is cut off from the others still serves those who reach it. One session finds the new one:
+    were the other to stay, what is acquired here would be renewed there, found missing, and lost."""
     with Replication(1, links=False) as pair:
         old, new = pair.master, pair.replicas[0]
         sentinel = start_sentinel(old)

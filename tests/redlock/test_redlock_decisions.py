@@ -213,7 +213,7 @@ def test_one_clock_that_is_wrong_does_not_move_the_estimate(
     times[0] = epoch + wrong
     proposal = Proposal()
     assert proposal.at(now) is None
-    assert abs(proposal.learn([as_time(each) for each in times], now) - epoch) <= 51
+    assert abs(proposal.learn([as_time(each) for each in times], now, now) - epoch) <= 51
     estimate = proposal.at(now + 10.0)
     assert estimate is not None
     assert abs(estimate - (epoch + 10_000_000)) <= 52
@@ -223,7 +223,17 @@ def test_one_clock_that_is_wrong_does_not_move_the_estimate(
 @given(epochs, st.floats(0, 1e6), st.lists(st.floats(0, 59), min_size=2, max_size=9))
 def test_later_proposals_are_never_smaller(epoch: int, now: float, later: list[float]) -> None:
     proposal = Proposal()
-    proposal.learn([as_time(epoch)], now)
+    proposal.learn([as_time(epoch)], now - 0.01, now)
     estimates = [proposal.at(now + seconds) for seconds in sorted(later)]
     assert None not in estimates
     assert estimates == sorted(each for each in estimates if each is not None)
+
+
+def test_an_estimate_that_took_long_is_used_once_and_not_kept() -> None:
+    """After a pause the answers tell what the time was: kept, they would make every token of the next minute too
+    small, and after a restart without memory a smaller one could be given than before."""
+    proposal, epoch = Proposal(), 1_800_000_000_000_000
+    assert proposal.learn([as_time(epoch)], 100.0, 110.0) == epoch
+    assert proposal.at(110.0) is None
+    assert proposal.learn([as_time(epoch + 10_000_000)], 110.0, 110.01) == epoch + 10_000_000
+    assert proposal.at(110.01) is not None

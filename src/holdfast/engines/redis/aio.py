@@ -228,7 +228,7 @@ class AsyncioChannel:
         words = pushes.words(push)
         for word in list(self._listeners) if words is None else words:
             for watch in self._listeners.get(word, ()):
-                watch.wake()
+                watch.wake(unsubscribed=push[0] == pushes.UNSUBSCRIBED)
 
 
 def _ignore(push: Sequence[Any]) -> None:
@@ -252,8 +252,10 @@ class AsyncioWatch(BaseWatch[Pipe]):
         self._heard = False
         self._sleeper: asyncio.Future[None] | None = None
 
-    def wake(self) -> None:
+    def wake(self, *, unsubscribed: bool) -> None:
         self._heard = True
+        if unsubscribed:
+            self._subscribed = None  # by the server: the slot has moved, and may come back
         sleeper = self._sleeper
         if sleeper is not None and not sleeper.done():
             sleeper.set_result(None)

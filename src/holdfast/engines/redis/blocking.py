@@ -308,6 +308,7 @@ class BlockingWatch(BaseWatch[Wire]):
         self._wire: Wire | None = None
         self._word = b""
         self._heard = False
+        self._subscribed = False
 
     def close(self) -> None:
         wire, self._wire = self._wire, None
@@ -321,7 +322,7 @@ class BlockingWatch(BaseWatch[Wire]):
 
     async def _line(self, timeout: float) -> Wire:
         if self._wire is None:
-            self._wire = self._channel.take(timeout)
+            self._wire, self._subscribed = self._channel.take(timeout), False
             self._wire.on_push = self._on_push
         return self._wire
 
@@ -330,13 +331,16 @@ class BlockingWatch(BaseWatch[Wire]):
 
     def _subscribe(self, line: Wire, channel: bytes) -> bool:
         self._word, self._heard = channel, False
-        new, line.subscribed = not line.subscribed, True
+        new, self._subscribed = not self._subscribed, True
+        line.subscribed = True
         return new
 
     def _on_push(self, push: PushNotification) -> None:
         words = pushes.words(push)
         if words is None or self._word in words:
             self._heard = True
+            if push[0] == pushes.UNSUBSCRIBED:
+                self._subscribed = False  # by the server: the slot has moved, and may come back
 
     def _is_lost(self, line: Wire) -> bool:
         return self._wire is not line

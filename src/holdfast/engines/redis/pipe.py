@@ -14,11 +14,12 @@ from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.channel import Argument
 from holdfast.engines.redis.handshake import reset_on_close
 from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.pushes import CONFIRMATIONS, UNSUBSCRIBED
+from holdfast.engines.redis.pushes import CONFIRMATIONS
 
 _NOTHING: Final = object()
-#: In place of a number of replies: the push that confirms an SUNSUBSCRIBE, or an error.
-_UNSUBSCRIBES: Final = 0
+#: In place of a number of replies: all that comes before the answer to a HELLO. It is a map, as no other answer here.
+_UNTIL_HELLO: Final = 0
+_HELLO: Final = pack(("HELLO",))
 
 
 class Pipe(asyncio.Protocol):
@@ -72,8 +73,15 @@ class Pipe(asyncio.Protocol):
         return answer if len(commands) > 1 else [answer]
 
     def unsubscribe(self, packed: bytes, timeout: float) -> None:
-        """Send an UNSUBSCRIBE or SUNSUBSCRIBE. Nobody waits for the answer."""
-        self.send(packed, timeout, _UNSUBSCRIBES if b"SUNSUB" in packed else 1).cancel()
+        """Send an UNSUBSCRIBE or SUNSUBSCRIBE. Nobody waits for the answer.
+
+        SUNSUBSCRIBE is answered by a push; or, if the slot has moved away, by an error, and then the same push has come
+        unasked, perhaps after this was sent. To be sure where its answer ends, HELLO follows: no ACL refuses it.
+        """
+        if b"SUNSUB" in packed:
+            self.send(packed + _HELLO, timeout, _UNTIL_HELLO).cancel()
+        else:
+            self.send(packed, timeout).cancel()
 
     def _flush(self) -> None:
         if not self.lost:
@@ -106,9 +114,10 @@ class Pipe(asyncio.Protocol):
             while (reply := gets()) is not _NOTHING:
                 if reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
                     self._on_push(reply)
-                    if reply[0] != UNSUBSCRIBED or not pending or pending[0][1] != _UNSUBSCRIBES:
-                        continue
+                    continue
                 future, replies, _ = pending[0]
+                if replies == _UNTIL_HELLO and reply.__class__ is not dict:
+                    continue
                 if replies > 1:
                     self._partial.append(reply)
                     if len(self._partial) < replies:

@@ -8,41 +8,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import RequestFailed, Suspects
-from holdfast.engines.redis.channel import Answer, Argument, Channel, Publish, Script
-from holdfast.engines.redis.cluster.slots import Place, Table, parse, slot_of
+from holdfast.engines.redis.channel import Answer, Argument, Publish, Script, Watch
+from holdfast.engines.redis.cluster.node import N, Node
+from holdfast.engines.redis.cluster.renewals import Renewal
+from holdfast.engines.redis.cluster.silence import Silence
+from holdfast.engines.redis.cluster.slots import HOPS, UNKNOWN, Place, Table, astray, parse, slot_of, unserved
 from holdfast.engines.redis.cluster.watch import ClusterWatch
 from holdfast.engines.redis.fleet import Fleet
-from holdfast.engines.redis.replies import Redirected
-from holdfast.engines.redis.requests import Call, unacknowledged
+from holdfast.engines.redis.packing import pack
+from holdfast.engines.redis.replies import Redirected, TryAgain
+from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
 
-#: A slot that is on the move may redirect twice; more is a cluster that does not agree with itself.
-_HOPS: Final = 5
 #: Of the candidates for the table, one in a black hole must leave time for another.
 _ATTEMPTS: Final = 3
-#: Calls in one buffer to one server: more would keep it from everybody else for too long.
-_AT_ONCE: Final = 200
-
-
-class Node(Channel, Protocol):
-    """A channel to one server of the cluster."""
-
-    publish: Publish
-
-    async def run_acknowledged(
-        self, call: Call, replicas: int, timeout: float, *, asking: bool = False
-    ) -> tuple[Any, int]: ...
-
-
-N = TypeVar("N", bound=Node)
+_NO_CLUSTER: Final = "cluster support disabled"
+_REMEDY: Final = "this server is no node of a Redis Cluster; connect with redis://"
 
 
 class ClusterChannel(Generic[N]):
-    """See :class:`holdfast.engines.redis.channel.Channel`."""
+    """See :class:`holdfast.engines.redis.channel.Channel`. Thread-safe where its nodes are."""
 
     def __init__(self, fleet: Fleet[N], open_node: Callable[[Place], N], table: Table, publish: Publish | None) -> None:
         self._fleet = fleet
@@ -50,6 +39,7 @@ class ClusterChannel(Generic[N]):
         self._table = table
         self._told = publish
         self._nodes: dict[Place, N] = {}
+        self._silence: Silence | None = None  # only in the watchdog's hands, whose rounds begin when it dozes
         self._closed = False
 
     @property
@@ -59,112 +49,76 @@ class ClusterChannel(Generic[N]):
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+        deadline = time.monotonic() + timeout
         table = self._table
         place = table.owners[slot_of(keys[0])]
-        if place is None or table.stale:
-            return (await self._follow(Call(script, keys, args), 0, timeout))[0]
+        if place is None or table.stale or self._silence is not None:
+            return (await self._follow(Call(script, keys, args), 0, deadline))[0]
         try:
             return await self.node(place).run(script, keys, args, timeout)
         except Redirected as redirection:
-            redirected = redirection
-        except RequestFailed:
-            table.trouble_with(place)
+            place, asking = self.redirect(redirection, place)
+        except RequestFailed as failure:
+            self.blame(place, failure)
             raise
-        return (await self._follow(Call(script, keys, args), 0, timeout, redirected, place))[0]
+        return (await self._follow(Call(script, keys, args), 0, deadline, place, asking=asking))[0]
 
     async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
-        return await self._follow(call, replicas, timeout)
+        return await self._follow(call, replicas, time.monotonic() + timeout)
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        place = await self.owner(str(args[1]), timeout)
-        for _ in range(_HOPS):
-            try:
-                return await self.node(place).command(args, timeout)
-            except Redirected as redirection:
-                if redirection.once:  # a look may wait until the slot has arrived
-                    raise RequestFailed(str(redirection), may_have_happened=False) from redirection
-                place, _ = self.redirect(redirection, place)
-            except RequestFailed:
-                self._table.trouble_with(place)
-                raise
-        raise _astray(place)
+        return (await self._follow(_Plain(args), 0, time.monotonic() + timeout))[0]
 
     async def _follow(
-        self,
-        call: Call,
-        replicas: int,
-        timeout: float,
-        redirection: Redirected | None = None,
-        place: Place | None = None,
+        self, call: Call, replicas: int, deadline: float, place: Place | None = None, *, asking: bool = False
     ) -> tuple[Any, int]:
         """Send ``call`` to where its slot is, on and on while servers say that it is elsewhere."""
-        deadline = time.monotonic() + timeout
-        asking = False
-        if redirection is not None and place is not None:
-            place, asking = self.redirect(redirection, place)
-        else:
-            place = await self.owner(call.keys[0], timeout)
-        for _ in range(_HOPS):
-            left = max(deadline - time.monotonic(), 0.001)
+        if place is None:
+            place = await self.owner(call.keys[0], deadline - time.monotonic())
+        for _ in range(HOPS):
+            began = time.monotonic()
+            left = max(deadline - began, 0.001)
+            if failure := self.silence(place, replicas):
+                raise failure
             try:
                 return await self.node(place).run_acknowledged(call, replicas, left, asking=asking)
-            except Redirected as redirected:
-                place, asking = self.redirect(redirected, place)
-            except RequestFailed:
-                self._table.trouble_with(place)
+            except Redirected as redirection:
+                place, asking = self.redirect(redirection, place)
+            except RequestFailed as failure:
+                self.blame(place, failure, replicas, late=time.monotonic() - began >= left / 2)
                 raise
-        raise _astray(place)
+        raise astray(slot_of(call.keys[0]))
 
     def redirect(self, redirection: Redirected, asked: Place) -> tuple[Place, bool]:
-        """Where to go instead, and whether to announce that we were sent (the slot is still on its way)."""
-        place = Place(redirection.host or asked.host, redirection.port)
+        host = asked.host if redirection.host in UNKNOWN else redirection.host
+        place = Place(host, redirection.port)
         if not redirection.once:
             self._table.moved(redirection.slot, place)
         return place, redirection.once
 
+    def blame(self, place: Place, failure: RequestFailed, replicas: int = 0, *, late: bool = False) -> None:
+        if isinstance(failure, TryAgain):
+            return  # the slot is half moved; its server is well
+        self._table.trouble_with(place)
+        if late and self._silence is not None:
+            self._silence.note(place, replicas, failure)
+
+    def silence(self, place: Place, replicas: int) -> RequestFailed | None:
+        return None if self._silence is None else self._silence.of(place, replicas)
+
     # -- renewals --------------------------------------------------------------------------------------------------
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
-        """All servers at once. One that fails costs its own calls and nobody else's."""
-        answers: dict[int, Answer] = {}
-        waiting = await self._by_place(calls, answers, timeout)
-        while waiting:
-            now = {place: numbers[:_AT_ONCE] for place, numbers in waiting.items()}
-            requests = [(self.node(place), [calls[at] for at in numbers]) for place, numbers in now.items()]
-            replies = await self._fleet.ask_each(requests, replicas, timeout)
-            for (place, numbers), given in zip(now.items(), replies, strict=True):
-                answers.update(zip(numbers, given, strict=True))
-                waiting[place] = waiting[place][_AT_ONCE:]
-                if isinstance(given[0], RequestFailed):
-                    self._table.trouble_with(place)
-                    # Those that are still to be sent would meet the same, after another time-out.
-                    answers.update(dict.fromkeys(waiting.pop(place), given[0]))
-            waiting = {place: numbers for place, numbers in waiting.items() if numbers}
-        for at, answer in answers.items():
-            if isinstance(answer, Redirected):
-                answers[at] = await self._renew_elsewhere(calls[at], replicas, timeout)
-        return [answers[at] for at in range(len(calls))]
-
-    async def _by_place(
-        self, calls: Sequence[Call], answers: dict[int, Answer], timeout: float
-    ) -> dict[Place, list[int]]:
-        """Which calls go where; those whose slot nobody has are answered already."""
-        grouped: dict[Place, list[int]] = {}
-        for at, call in enumerate(calls):
+        if self._table.stale:
             try:
-                grouped.setdefault(await self.owner(call.keys[0], timeout), []).append(at)
+                await self.refresh(timeout)
             except (RequestFailed, EngineRefused) as failure:
-                answers[at] = failure
-        return grouped
-
-    async def _renew_elsewhere(self, call: Call, replicas: int, timeout: float) -> Answer:
-        try:
-            reply, acknowledged = await self._follow(call, replicas, timeout)
-        except (RequestFailed, EngineRefused) as failure:
-            return failure
-        return reply if acknowledged >= replicas else unacknowledged(acknowledged, replicas)
+                return [failure] * len(calls)
+        return await Renewal(self, self._fleet, calls, replicas, timeout).run()
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+        self._silence = self._silence or Silence()
+        self._silence.begin_round()
         return await self._fleet.doze(list(self._nodes.values()), until, wakeup)
 
     # -- servers ---------------------------------------------------------------------------------------------------
@@ -172,75 +126,103 @@ class ClusterChannel(Generic[N]):
     def watch(self) -> ClusterWatch:
         return ClusterWatch(self)
 
+    def watch_at(self, place: Place) -> Watch:
+        """A watch at one server, which must listen as others publish."""
+        node = self.node(place)
+        node.publish = self.publish
+        return node.watch()
+
     async def servers(self, timeout: float) -> Sequence[N]:
-        await self._refresh(timeout)
-        return [self.node(place) for place in self._table.places()]
+        """Those without recent trouble first."""
+        await self.refresh(timeout)
+        serving = set(self._table.places())
+        return [self.node(place) for place in self._table.candidates() if place in serving]
 
     async def owner(self, key: str, timeout: float) -> Place:
-        """The server that has the slot of ``key``, as far as is known."""
         table, slot = self._table, slot_of(key)
         if table.stale or table.owners[slot] is None:
-            await self._refresh(timeout)
+            await self.refresh(timeout)
         place = table.owners[slot]
         if place is None:
-            raise RequestFailed(f"no server of the cluster has slot {slot} at present", may_have_happened=False)
+            raise unserved(slot)
         return place
+
+    def known_owner(self, key: str) -> Place | None:
+        return self._table.owners[slot_of(key)]
 
     def node(self, place: Place) -> N:
         node = self._nodes.get(place)
         if node is None:
-            if self._closed:
-                raise RequestFailed("this session is closed", may_have_happened=False)
-            node = self._nodes[place] = self._open_node(place)
-            node.publish = self.publish
+            # One for all threads: a second one's connections would be nobody's.
+            node = self._nodes.setdefault(place, self._open_node(place))
+        if self._closed:
+            raise RequestFailed("this session is closed", may_have_happened=False)
         return node
 
-    def trouble_with(self, place: Place) -> None:
-        self._table.trouble_with(place)
+    async def refresh(self, timeout: float) -> None:
+        """Ask for the table, unless somebody did just now. Whoever answers is believed: what is wrong will redirect.
 
-    async def _refresh(self, timeout: float) -> None:
-        """Ask for the table, unless somebody did just now. Whoever answers is believed: what is wrong will redirect."""
+        Raises RequestFailed or EngineRefused only as long as no table was ever had: a server that does not answer, or
+        refuses, must not cost the locks on the others.
+        """
         table = self._table
         if not table.may_refresh() and table.places():
             return
         deadline = time.monotonic() + timeout
-        failure = RequestFailed("no server of the cluster is known", may_have_happened=False)
+        failure: RequestFailed | EngineRefused | None = None
         for place in table.candidates():
             share = min(timeout / _ATTEMPTS, deadline - time.monotonic())
             if share <= 0:
                 break
             try:
-                reply = await self.node(place).command(("CLUSTER", "SLOTS"), share)
-                if table.publish is None:
-                    table.publish = await self._how_to_publish(place, share)
+                await self._ask_for_table(place, share)
+                return
             except RequestFailed as error:
-                failure = error
+                failure = failure or error
                 table.trouble_with(place)
-                continue
-            table.learn(parse(reply, place))
-            for node in self._nodes.values():
-                node.publish = self.publish
-            return
+            except EngineRefused as error:
+                failure = _with_remedy(error)  # rather than that another one is away: this can be mended
         if not table.places():
-            raise failure
+            raise failure or RequestFailed("no server of the cluster is known", may_have_happened=False)
 
-    async def _how_to_publish(self, place: Place, timeout: float) -> Publish:
-        """As Redisson chooses, unless it was said: sharded where the server knows of it."""
-        if self._told is not None:
-            return self._told
-        try:
-            await self.node(place).command(("PUBSUB", "SHARDNUMSUB"), timeout)
-        except EngineRefused:
-            return "PUBLISH"
-        return "SPUBLISH"
+    async def _ask_for_table(self, place: Place, timeout: float) -> None:
+        node, table = self.node(place), self._table
+        found = parse(await node.command(("CLUSTER", "SLOTS"), timeout), place)
+        if not found:
+            # Fresh, or reset after it has left: it must not make us forget the others.
+            raise RequestFailed(f"{place.host}:{place.port} knows of no slots", may_have_happened=False)
+        if table.publish is None:
+            table.publish = self._told or await _how_to_publish(node, timeout)
+        table.learn(found)
 
     async def close(self) -> None:
         self._closed = True
-        for node in self._nodes.values():
+        for node in list(self._nodes.values()):
             await node.close()
 
 
-def _astray(place: Place) -> RequestFailed:
-    return RequestFailed(
-        f"the servers of the cluster redirect in circles, last to {place.host}:{place.port}", may_have_happened=False
-    )
+class _Plain(Call):
+    """A plain command in the place of a script, so that it is followed and announced like one."""
+
+    __slots__ = ()
+
+    def __init__(self, args: Sequence[Argument]) -> None:
+        self.keys = (str(args[1]),)
+        self.packed = pack(tuple(args))
+
+
+async def _how_to_publish(node: Node, timeout: float) -> Publish:
+    """As Redisson chooses: sharded where the server knows of it."""
+    try:
+        await node.command(("PUBSUB", "SHARDNUMSUB"), timeout)
+    except EngineRefused:
+        return "PUBLISH"
+    return "SPUBLISH"
+
+
+def _with_remedy(refusal: EngineRefused) -> EngineRefused:
+    if _NO_CLUSTER not in str(refusal):
+        return refusal
+    explained = EngineRefused(f"{refusal} ({_REMEDY})")
+    explained.__cause__ = refusal
+    return explained

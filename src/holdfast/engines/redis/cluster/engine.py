@@ -31,6 +31,7 @@ class ClusterEngine:
 
     scheme = "redis+cluster"
     reserves_tokens = True
+    strict_order = False
     replicates = True
 
     def __init__(

@@ -37,14 +37,19 @@ class ClusterSession(RedisSession):
         return answers
 
     async def ping(self, timeout: float) -> None:
-        """One server that serves will do: others may be failing over, and their locks with them."""
+        """A cluster serves as long as most of its masters are there; others may be failing over, and their locks with
+        them."""
+        servers = await self._channel.servers(timeout)
+        missing = len(servers) // 2 + 1
         failure = RequestFailed("no server of the cluster is known", may_have_happened=False)
-        for server in await self._channel.servers(timeout):
+        for server in servers:
             try:
                 await server.run(PING, (), (), timeout)
-                return
+                missing -= 1
             except RequestFailed as error:
                 failure = error
+            if not missing:
+                return
         raise failure
 
 

@@ -9,9 +9,14 @@ from typing import Any, Final, NamedTuple
 
 from redis.crc import key_slot
 
+from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.channel import Publish
 
 SLOTS: Final = 16384
+#: A slot that is on the move may redirect twice; more is a cluster that does not agree with itself.
+HOPS: Final = 5
+#: Hosts that are none: the server that named them does not know, or keeps it to itself.
+UNKNOWN: Final = ("", "?")
 #: Ask for the table no more often: while a server is away, every request finds it wrong.
 _REFRESH_EVERY: Final = 0.1
 
@@ -77,10 +82,23 @@ class Table:
 
 
 def parse(reply: Sequence[Any], asked: Place) -> list[tuple[int, int, Place]]:
-    """The masters in an answer to CLUSTER SLOTS, which ``asked`` gave. A server that does not know its own address, or
-    keeps it to itself, is where it was asked."""
-    ranges = []
-    for first, last, master, *_ in reply:
-        host, port = master[0], int(master[1])
-        ranges.append((int(first), int(last), Place(host.decode() if host else asked.host, port or asked.port)))
-    return ranges
+    """The masters in an answer to CLUSTER SLOTS, which ``asked`` gave."""
+    return [(int(first), int(last), _place(master, asked)) for first, last, master, *_ in reply]
+
+
+def _place(master: Sequence[Any], asked: Place) -> Place:
+    """A server that keeps its address to itself is where it was asked; one that should have a host name and has none
+    tells its address beside it."""
+    host, port = (master[0] or b"").decode(), int(master[1])
+    if host in UNKNOWN:
+        beside = master[3] if host and len(master) > 3 and isinstance(master[3], dict) else {}
+        host = beside.get(b"ip", b"").decode() or asked.host
+    return Place(host, port or asked.port)
+
+
+def unserved(slot: int) -> RequestFailed:
+    return RequestFailed(f"no server of the cluster has slot {slot} at present", may_have_happened=False)
+
+
+def astray(slot: int) -> RequestFailed:
+    return RequestFailed(f"the servers of the cluster do not agree who has slot {slot}", may_have_happened=False)

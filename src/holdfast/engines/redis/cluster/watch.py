@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Channel, Watch
+from holdfast.engines.redis.channel import Watch
+from holdfast.engines.redis.cluster.node import Node, Nodes
 from holdfast.engines.redis.cluster.slots import Place
 from holdfast.engines.redis.replies import Redirected
 
 
-class Cluster(Protocol):
+class Cluster(Nodes[Node], Protocol):
     """The channel that a watch belongs to."""
 
-    async def owner(self, key: str, timeout: float) -> Place: ...
-
-    def node(self, place: Place) -> Channel: ...
-
-    def redirect(self, redirection: Redirected, asked: Place) -> tuple[Place, bool]: ...
-
-    def trouble_with(self, place: Place) -> None: ...
+    def watch_at(self, place: Place) -> Watch:
+        """A new watch at one server."""
 
 
 class ClusterWatch:
@@ -39,8 +35,8 @@ class ClusterWatch:
             # Learnt, if it is for good; the caller comes back soon.
             self._cluster.redirect(redirection, place)
             raise RequestFailed(str(redirection), may_have_happened=False) from redirection
-        except RequestFailed:
-            self._cluster.trouble_with(place)
+        except RequestFailed as failure:
+            self._cluster.blame(place, failure)
             raise
 
     async def pushed(self, until: float) -> bool:
@@ -58,5 +54,5 @@ class ClusterWatch:
     def _at(self, place: Place) -> Watch:
         if self._watch is None or self._place != place:
             self.close()
-            self._place, self._watch = place, self._cluster.node(place).watch()
+            self._place, self._watch = place, self._cluster.watch_at(place)
         return self._watch

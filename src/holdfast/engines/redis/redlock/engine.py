@@ -25,7 +25,7 @@ _GUARANTEES: Final = Guarantees(
     fencing=True,
     survives_restart=False,
     survives_failover=True,
-    needs_clocks="no server's may step forward by more than the ttl, and a server that restarts without its data must "
+    needs_clocks="no server's may step forward, and a server that restarts without its data must "
     "stay away for longer than the ttl and the difference of the servers' clocks",
     loss_bound="the ttl; until then if one server under a grant on a bare majority loses it (clock step, restart "
     "without disk, eviction)",

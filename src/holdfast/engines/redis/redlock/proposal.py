@@ -13,6 +13,7 @@ from typing import Final
 
 #: Clocks drift by some ten microseconds a second.
 _GOOD_FOR: Final = 60.0
+_SOON: Final = 0.05
 
 
 class Proposal:
@@ -26,9 +27,14 @@ class Proposal:
         """The estimate for ``now``; None: ask the servers first."""
         return None if now >= self._until else self._offset + int(now * 1e6)
 
-    def learn(self, times: Sequence[Sequence[bytes]], now: float) -> int:
-        """From answers to TIME (seconds, microseconds) that have just come."""
+    def learn(self, times: Sequence[Sequence[bytes]], asked: float, now: float) -> int:
+        """From answers to TIME (seconds, microseconds) to a question of the moment ``asked``, which are there ``now``.
+
+        Kept only if they came soon: after a pause they tell what the time was, and for a minute every token would be
+        as much too small.
+        """
         heard = [int(seconds) * 1_000_000 + int(micros) for seconds, micros in times]
-        self._offset = int(statistics.median_high(heard)) - int(now * 1e6)
-        self._until = now + _GOOD_FOR
-        return self._offset + int(now * 1e6)
+        offset = int(statistics.median_high(heard)) - int(now * 1e6)
+        if now - asked <= _SOON:
+            self._offset, self._until = offset, now + _GOOD_FOR
+        return offset + int(now * 1e6)

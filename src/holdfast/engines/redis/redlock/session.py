@@ -32,6 +32,8 @@ C = TypeVar("C", bound=Channel)
 #: anyway, enough for a server that is merely busy.
 _STEPS: Final = 4
 _SHORTEST_STEP: Final = 0.05
+#: How often the servers are asked for their time, if the answers come too late to be kept.
+_CLOCK_READINGS: Final = 3
 #: The watchdog renews to less only to ask whether a lock is still held.
 _SHORTEST_LEASE: Final = 0.1
 #: What the acquire script answers if the lock is free, but not for one who must not overtake.
@@ -104,8 +106,14 @@ class RedlockSession(Generic[C]):
         known = self._proposal.at(self._runtime.now())
         if known is not None:
             return known
-        times = await self._servers.majority_of(Call(PING, (), ()), timeout)
-        return self._proposal.learn(times, self._runtime.now())
+        readings = 0
+        while True:
+            asked = self._runtime.now()
+            times = await self._servers.majority_of(Call(PING, (), ()), timeout)
+            now, readings = self._runtime.now(), readings + 1
+            proposal = self._proposal.learn(times, asked, now)
+            if readings == _CLOCK_READINGS or self._proposal.at(now) is not None:
+                return proposal
 
     async def _agree(self, claim: Claim, votes: Tally, timeout: float) -> bool:
         """Phase 2: raise the counters that are below the largest token to it. Whether a majority is there.
@@ -116,7 +124,7 @@ class RedlockSession(Generic[C]):
         low = votes.below_token()
         if not low:
             return True
-        call = Call(RAISE, keys_of(claim.name).raise_, (claim.owner, votes.token))
+        call = Call(RAISE, keys_of(claim.name).raise_, (claim.owner, votes.token, self._token_ttl))
         raised = [answer for answer in await self._servers.ask_some(low, call, timeout) if answer == 1]
         return len(votes.granted) - len(low) + len(raised) >= self._quorum
 
@@ -219,10 +227,11 @@ class RedlockSession(Generic[C]):
 
     async def withdraw(self, claim: Claim, timeout: float) -> Found:
         claim.token = None
+        # First what was tried before: should a server be away, the others are rid of all of it nevertheless.
+        await self._clear_remains(claim, timeout / 2)
         answers = await self._withdraw(claim, claim.owner, timeout / 2)
-        for owner in claim.remains:
-            await self._withdraw(claim, owner, timeout / 2)
-            claim.remains = tuple(each for each in claim.remains if each != owner)
+        if claim.remains:
+            raise RequestFailed("something of an earlier attempt could not be withdrawn", may_have_happened=True)
         return quorum.found([_as_found(answer) for answer in answers], self._quorum) or Found.GONE
 
     async def _withdraw(

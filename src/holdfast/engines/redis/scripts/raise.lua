@@ -1,13 +1,18 @@
 -- Second phase of an acquire on several servers: raise this server's number to the one that was agreed on.
 --
 -- KEYS     1 lock  2 fencing counter  3 holder's metadata
--- ARGV     1 owner  2 token
+-- ARGV     1 owner  2 token  3 ttl of the counter, ms (0: none)
 -- Returns  1 if this claim still holds the lock here, and the counter is at least the token; 0 if it does not.
 --
 -- Idempotent. Sets no ttl but keeps those that are there, so no lease is moved by it.
 local token = tonumber(ARGV[2])
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
-if (tonumber(redis.call('GET', KEYS[2]) or '') or 0) < token then redis.call('SET', KEYS[2], ARGV[2], 'KEEPTTL') end
+local last = redis.call('GET', KEYS[2])
+if not last and ARGV[3] ~= '0' then
+    redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+elseif (tonumber(last or '') or 0) < token then
+    redis.call('SET', KEYS[2], ARGV[2], 'KEEPTTL')
+end
 local metadata = redis.call('GET', KEYS[3])
 if metadata then redis.call('SET', KEYS[3], (string.gsub(metadata, '^%d+', ARGV[2])), 'KEEPTTL') end
 return 1

@@ -1,0 +1,109 @@
+"""Renewals in a cluster: all servers at once, and nobody waits for one that does not answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final, Generic
+
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.cluster.node import N, Nodes
+from holdfast.engines.redis.cluster.slots import HOPS, Place, astray, slot_of, unserved
+from holdfast.engines.redis.fleet import Fleet
+from holdfast.engines.redis.replies import Redirected, TryAgain
+from holdfast.engines.redis.requests import Call, unacknowledged
+from holdfast.errors import EngineRefused
+
+#: Calls in one buffer to one server: more would keep it from everybody else for too long.
+_AT_ONCE: Final = 200
+
+
+class Renewal(Generic[N]):
+    """One set of calls, each on its way to the server that has its slot. A server that fails costs its own calls and
+    nobody else's."""
+
+    def __init__(self, nodes: Nodes[N], fleet: Fleet[N], calls: Sequence[Call], replicas: int, timeout: float) -> None:
+        self._nodes = nodes
+        self._fleet = fleet
+        self._calls = calls
+        self._replicas = replicas
+        self._timeout = timeout
+        self._answers: list[Answer] = [None] * len(calls)
+
+    async def run(self) -> Sequence[Answer]:
+        """An answer for each call."""
+        left: Sequence[int] = range(len(self._calls))
+        for _ in range(HOPS):
+            left = await self._ask(self._by_place(left))
+            if not left:
+                return self._answers
+        for at in left:
+            self._answers[at] = astray(slot_of(self._calls[at].keys[0]))
+        return self._answers
+
+    def _by_place(self, numbers: Iterable[int]) -> dict[Place, list[int]]:
+        """Which calls go where; those that have nowhere to go are answered already."""
+        grouped: dict[Place, list[int]] = {}
+        for at in numbers:
+            key = self._calls[at].keys[0]
+            place = self._nodes.known_owner(key)
+            if place is None:
+                self._answers[at] = unserved(slot_of(key))
+            elif failure := self._nodes.silence(place, self._replicas):
+                self._answers[at] = failure
+            else:
+                grouped.setdefault(place, []).append(at)
+        return grouped
+
+    async def _ask(self, waiting: dict[Place, list[int]]) -> list[int]:
+        """Ask everywhere. Returns the calls whose slot has moved: where to is learnt."""
+        moved, on_the_move = list[int](), list[tuple[int, Place]]()
+        while waiting:
+            now = {place: numbers[:_AT_ONCE] for place, numbers in waiting.items()}
+            requests = [
+                (self._nodes.node(place), [self._calls[at] for at in numbers]) for place, numbers in now.items()
+            ]
+            began = time.monotonic()
+            replies = await self._fleet.ask_each(requests, self._replicas, self._timeout)
+            for (place, numbers), given in zip(now.items(), replies, strict=True):
+                for at, answer in zip(numbers, given, strict=True):
+                    self._answers[at] = answer
+                    if isinstance(answer, Redirected):
+                        there, asking = self._nodes.redirect(answer, place)
+                        on_the_move.append((at, there)) if asking else moved.append(at)
+                rest = waiting.pop(place)[_AT_ONCE:]
+                if failure := _of_server(given):
+                    self._nodes.blame(place, failure, self._replicas, late=self._is_late(began))
+                    for at in rest:  # they would meet the same, after another time-out
+                        self._answers[at] = failure
+                elif rest:
+                    waiting[place] = rest
+        for at, place in on_the_move:
+            self._answers[at] = await self._announce(self._calls[at], place)
+        return moved
+
+    async def _announce(self, call: Call, place: Place) -> Answer:
+        """A call whose key has gone ahead of its slot."""
+        if failure := self._nodes.silence(place, self._replicas):
+            return failure
+        began = time.monotonic()
+        try:
+            reply, acknowledged = await self._nodes.node(place).run_acknowledged(
+                call, self._replicas, self._timeout, asking=True
+            )
+        except RequestFailed as error:
+            self._nodes.blame(place, error, self._replicas, late=self._is_late(began))
+            return error
+        except EngineRefused as refusal:  # redirected once more: the next renewal will find it
+            return refusal
+        return reply if acknowledged >= self._replicas else unacknowledged(acknowledged, self._replicas)
+
+    def _is_late(self, began: float) -> bool:
+        return time.monotonic() - began >= self._timeout / 2
+
+
+def _of_server(answers: Sequence[Answer]) -> RequestFailed | None:
+    """The failure, if it is the server's and not that of a slot which is half moved, or served by nobody."""
+    failures = [each for each in answers if isinstance(each, RequestFailed) and not isinstance(each, TryAgain)]
+    return failures[0] if len(failures) == len(answers) else None

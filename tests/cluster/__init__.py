@@ -1,0 +1,1 @@
+"""Redis Cluster: slots that move, servers that die, and locks that live through it or are told lost."""

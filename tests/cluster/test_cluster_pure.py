@@ -1,0 +1,203 @@
+"""The table of slots, redirections without end, and who is left alone for a while: no server needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.aio_fleet import AsyncioFleet
+from holdfast.engines.redis.cluster.channel import ClusterChannel
+from holdfast.engines.redis.cluster.silence import Silence
+from holdfast.engines.redis.cluster.slots import HOPS, Place, Table, parse, slot_of
+from holdfast.engines.redis.replies import Redirected, TryAgain
+from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.scripts import PING
+
+A, B, C = Place("a", 1), Place("b", 2), Place("c", 3)
+
+
+# ---- the table
+
+
+@pytest.mark.parametrize(
+    "master, place",
+    [
+        ([b"10.0.0.7", 7000, b"id"], Place("10.0.0.7", 7000)),
+        ([b"::1", 7000, b"id", {}], Place("::1", 7000)),
+        ([b"node.example", 7000, b"id", {b"ip": b"10.0.0.7"}], Place("node.example", 7000)),
+        ([None, 7000, b"id", {b"ip": b"10.0.0.7"}], Place("a", 7000)),
+        ([b"", 7000, b"id"], Place("a", 7000)),
+        ([b"?", 7000, b"id", {b"ip": b"10.0.0.7"}], Place("10.0.0.7", 7000)),
+        ([b"?", 7000, b"id"], Place("a", 7000)),
+        ([b"10.0.0.7", 0, b"id"], Place("10.0.0.7", 1)),
+    ],
+)
+def test_where_a_server_is(master: list[Any], place: Place) -> None:
+    assert parse([[5, 9, master, [b"replica", 9, b"id"]]], A) == [(5, 9, place)]
+
+
+def test_what_is_learnt_replaces_what_was_known() -> None:
+    table = Table([A])
+    assert table.stale
+    table.learn([(0, 99, A), (100, 16383, B)])
+    assert (table.owners[99], table.owners[100], table.stale) == (A, B, False)
+    table.moved(99, C)
+    assert (table.owners[98], table.owners[99], table.stale) == (A, C, True)
+    table.learn([(0, 50, B)])
+    assert (table.owners[50], table.owners[51], table.places()) == (B, None, [B])
+
+
+def test_who_had_trouble_is_asked_last() -> None:
+    table = Table([C, A])
+    table.learn([(0, 99, A), (100, 199, B)])
+    assert table.candidates() == [A, B, C]
+    table.trouble_with(B)
+    table.trouble_with(A)
+    assert table.candidates() == [C, B, A]
+
+
+def test_the_table_is_not_asked_for_all_the_time() -> None:
+    table = Table([A])
+    assert table.may_refresh()
+    assert not table.may_refresh()
+
+
+# ---- redirections
+
+
+class Node:
+    """A server that answers with what it was given, one after the other; the last one for ever."""
+
+    publish = "PUBLISH"
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.calls = 0
+
+    async def run(self, *_: Any) -> Any:
+        self.calls += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def run_acknowledged(self, call: Call, replicas: int, timeout: float, *, asking: bool = False) -> Any:
+        return await self.run(), replicas
+
+    async def command(self, args: Sequence[Any], timeout: float) -> Any:
+        return [[0, 16383, [b"a", 1, b"id"]]]
+
+    async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> list[Any]:
+        answers = []
+        for _ in calls:
+            try:
+                answers.append(await self.run())
+            except (RequestFailed, Redirected) as error:
+                answers.append(error)
+        return answers
+
+
+def channel(**nodes: Node) -> tuple[ClusterChannel[Any], Table]:
+    """A cluster of which ``a`` has all slots."""
+    places = {"a": A, "b": B, "c": C}
+    by_place = {places[name]: node for name, node in nodes.items()}
+    table = Table([A])
+    fleet: Any = AsyncioFleet()
+    made: ClusterChannel[Any] = ClusterChannel(fleet, by_place.__getitem__, table, "PUBLISH")
+    table.learn([(0, 16383, A)])
+    table.publish = "PUBLISH"
+    return made, table
+
+
+def moved(place: Place, *, once: bool = False, key: str = "job") -> Redirected:
+    return Redirected("MOVED", slot=slot_of(key), host=place.host, port=place.port, once=once)
+
+
+async def ask(cluster: ClusterChannel[Any]) -> Any:
+    return await cluster.run(PING, ("job",), (), 1.0)
+
+
+async def test_servers_that_point_at_each_other() -> None:
+    a, b = Node(moved(B)), Node(moved(A))
+    cluster, _ = channel(a=a, b=b)
+    with pytest.raises(RequestFailed, match=f"do not agree who has slot {slot_of('job')}") as failed:
+        await ask(cluster)
+    assert not failed.value.may_have_happened
+    assert a.calls + b.calls == HOPS + 1
+
+
+async def test_renewals_at_servers_that_point_at_each_other() -> None:
+    cluster, _ = channel(a=Node(moved(B)), b=Node(moved(A)))
+    (answer,) = await cluster.run_guarded([Call(PING, ("job",), ())], 0, 1.0)
+    assert isinstance(answer, RequestFailed)
+    assert str(answer) == f"the servers of the cluster do not agree who has slot {slot_of('job')}"
+
+
+async def test_for_good_is_learnt_and_for_once_is_not() -> None:
+    cluster, table = channel(a=Node(moved(B)), b=Node(b"here"))
+    assert await ask(cluster) == b"here"
+    assert table.owners[slot_of("job")] == B
+    cluster, table = channel(a=Node(moved(B, once=True)), b=Node(b"here"))
+    assert await ask(cluster) == b"here"
+    assert (table.owners[slot_of("job")], table.stale) == (A, False)
+
+
+async def test_a_half_moved_slot_is_no_trouble_with_its_server() -> None:
+    cluster, table = channel(a=Node(TryAgain("TRYAGAIN", may_have_happened=False)))
+    with pytest.raises(TryAgain):
+        await ask(cluster)
+    assert not table.stale
+    cluster, table = channel(a=Node(RequestFailed("CLUSTERDOWN", may_have_happened=False)))
+    with pytest.raises(RequestFailed):
+        await ask(cluster)
+    assert table.stale
+
+
+async def test_slots_that_fail_do_not_keep_the_others_from_being_renewed() -> None:
+    """More calls than are sent at once: the first of them fail for a reason of their own."""
+    torn = TryAgain("TRYAGAIN", may_have_happened=False)
+    down = RequestFailed("CLUSTERDOWN Hash slot not served", may_have_happened=False)
+    for failures in ([torn] * 200, [down] * 199):
+        node = Node(*failures, [1])
+        cluster, _ = channel(a=node)
+        answers = await cluster.run_guarded([Call(PING, (f"job-{n}",), ()) for n in range(500)], 0, 1.0)
+        assert answers == [*failures, *[[1]] * (500 - len(failures))]
+        assert node.calls == 500
+
+
+async def test_a_server_that_fails_altogether_is_not_asked_for_the_rest() -> None:
+    node = Node(RequestFailed("no reply in time", may_have_happened=True))
+    cluster, table = channel(a=node)
+    answers = await cluster.run_guarded([Call(PING, (f"job-{n}",), ()) for n in range(500)], 0, 1.0)
+    assert all(isinstance(answer, RequestFailed) for answer in answers)
+    assert node.calls == 200
+    assert table.stale
+
+
+# ---- who is left alone
+
+
+def test_the_silent_are_left_alone_for_this_round_and_the_next() -> None:
+    silence, failure = Silence(), RequestFailed("no reply in time", may_have_happened=True)
+    silence.note(A, 0, failure)
+    for _ in range(2):
+        again = silence.of(A, 0)
+        assert str(again) == str(failure)
+        assert again is not None
+        assert not again.may_have_happened, "this time nothing was sent"
+        assert silence.of(B, 0) is None
+        silence.begin_round()
+    assert silence.of(A, 0) is None
+
+
+def test_missing_replicas_are_no_silence_of_the_server() -> None:
+    silence, failure = Silence(), RequestFailed("only 0 of 1 replicas", may_have_happened=True)
+    silence.note(A, 1, failure)
+    assert silence.of(A, 0) is None
+    assert silence.of(A, 1) is not None
+    silence.note(A, 0, failure)
+    silence.note(A, 2, failure)
+    assert silence.of(A, 0) is not None
