@@ -7,24 +7,36 @@ import sys
 import time
 
 from holdfast.testing.simulation.mutants import MUTANTS, unharmed
-from holdfast.testing.simulation.runner import SeedFailed, run_seeds
+from holdfast.testing.simulation.redlock.grants import GrantsWorld
+from holdfast.testing.simulation.redlock.mutants import REDLOCK_MUTANTS
+from holdfast.testing.simulation.redlock.world import RedlockWorld
+from holdfast.testing.simulation.runner import MakeWorld, SeedFailed, run_seeds
+from holdfast.testing.simulation.world import World
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m holdfast.testing.simulation", description=__doc__)
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--redlock", action="store_true", help="several servers, in place of one")
+    kind.add_argument("--grants", action="store_true", help="Redlock's tokens in great numbers, and nothing else")
     parser.add_argument("--seed", type=int, help="run this one and print its trace if it fails")
     parser.add_argument("--first", type=int, default=0, help="first seed (default %(default)s)")
     parser.add_argument("--seeds", type=int, default=300, help="how many (default %(default)s)")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="build this fault in")
+    parser.add_argument("--mutant", choices=sorted({*MUTANTS, *REDLOCK_MUTANTS}), help="build this fault in")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds) if options.seed is None else [options.seed]
+    make: MakeWorld = RedlockWorld if options.redlock else GrantsWorld if options.grants else World
+    mutants = MUTANTS if make is World else REDLOCK_MUTANTS
+    if options.mutant not in (None, *mutants):
+        parser.error(f"the mutant {options.mutant} is for another kind of world")
     began = time.perf_counter()
     try:
-        summary = run_seeds(seeds, MUTANTS[options.mutant] if options.mutant else unharmed)
+        summary = run_seeds(seeds, mutants[options.mutant] if options.mutant else unharmed, make)
     except SeedFailed as failure:
         print("\n".join(failure.trace))
         print(failure)
-        print(f"replay: python -m holdfast.testing.simulation --seed {failure.seed}", end="")
+        how = " --redlock" if options.redlock else " --grants" if options.grants else ""
+        print(f"replay: python -m holdfast.testing.simulation{how} --seed {failure.seed}", end="")
         print(f" --mutant {options.mutant}" if options.mutant else "")
         return 1
     print(f"{summary}\n{time.perf_counter() - began:.1f} s")

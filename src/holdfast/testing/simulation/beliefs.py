@@ -12,6 +12,7 @@ from holdfast._core.hold import Hold
 from holdfast._core.lease_time import RENEWALS_PER_TTL
 from holdfast._core.states import State
 from holdfast._runtime.simulated import Process, Task
+from holdfast.engines.base import Claim
 from holdfast.testing.simulation.faults import Faults
 from holdfast.testing.simulation.history import Violation
 
@@ -50,7 +51,7 @@ class Attempt:
     began: float
     task: Task | None
     floor: int  #: the largest token whose grant was complete before this attempt began
-    owner: str | None = None  #: of the claim that it made, if any
+    claim: Claim | None = None  #: that it made, if any
 
 
 @dataclass
@@ -64,12 +65,12 @@ class Beliefs:
     waiting: dict[Attempt, None] = field(default_factory=dict)
     #: Owners whose lock was taken away outside the engine's declared model, and when.
     robbed: dict[str, float] = field(default_factory=dict)
-    #: Owners whose attempt has failed or whose hold is being released, and since when.
-    given_up: dict[str, float] = field(default_factory=dict)
     grants: int = 0
     _known: dict[Hold, Belief] = field(default_factory=dict)
     _largest: dict[str, int] = field(default_factory=dict)
     _idle_since: dict[str, float] = field(default_factory=dict)
+    _wronged: dict[str, set[str]] = field(default_factory=dict)
+    _tokens: dict[tuple[str, int], str] = field(default_factory=dict)
 
     # -- told by the workload ------------------------------------------------------------------------------------------
 
@@ -79,18 +80,15 @@ class Beliefs:
         self.waiting[attempt] = None
         return attempt
 
-    def claimed(self, task: Task | None, owner: str) -> None:
-        """The attempt of ``task`` asks the engine, as ``owner``."""
+    def claimed(self, task: Task | None, claim: Claim) -> None:
+        """The attempt of ``task`` asks the engine with ``claim``."""
         for attempt in self.waiting:
             if attempt.task is task:
-                attempt.owner = owner
+                attempt.claim = claim
 
     def failed(self, attempt: Attempt) -> None:
         """An acquire raised, was cancelled, or returned (then there is nothing left to do)."""
-        if attempt in self.waiting:
-            del self.waiting[attempt]
-            if attempt.owner is not None:
-                self.given_up[attempt.owner] = attempt.process.simulator.time
+        self.waiting.pop(attempt, None)
 
     def acquired(self, attempt: Attempt, hold: Hold) -> Belief:
         """An acquire returned ``hold``: a new belief, or one more handle of an old one."""
@@ -100,7 +98,9 @@ class Beliefs:
             return self._entered_again(known)
         belief = self._known[hold] = Belief(hold, attempt.process, attempt.name)
         if hold.token <= attempt.floor:
-            raise Violation("I5", f"{belief}: a grant with a token > {attempt.floor} was complete before this began")
+            raise Violation("I5", f"{belief}: a grant with the token {attempt.floor} was complete before this began")
+        if self._tokens.setdefault((attempt.name, hold.token), belief.owner) != belief.owner:
+            raise Violation("I5", f"{belief}: another owner was given the same token")
         if hold.state is State.HELD and not belief.now():
             raise Violation("I1", f"{belief}: acquire returned a lease without any time left")
         self._largest[attempt.name] = max(hold.token, self._largest.get(attempt.name, 0))
@@ -114,7 +114,6 @@ class Beliefs:
             if not belief.now():
                 raise Violation("I13", f"{belief}: entered again after its end")
             self.live[belief.name].append(belief)
-            del self.given_up[belief.owner]
         belief.handles += 1
         return belief
 
@@ -123,13 +122,35 @@ class Beliefs:
         belief.handles -= 1
         if belief.handles == 0:
             self.live[belief.name].remove(belief)
-            self.given_up[belief.owner] = belief.process.simulator.time
 
     def died(self, process: Process) -> None:
         """A crashed process believes nothing and waits for nothing."""
         for name, beliefs in self.live.items():
             self.live[name] = [belief for belief in beliefs if belief.process is not process]
         self.waiting = {attempt: None for attempt in self.waiting if attempt.process is not process}
+
+    # -- told by those who see the servers -----------------------------------------------------------------------------
+
+    def taken(self, owner: str, server: str, *, lost: bool, time: float) -> None:
+        """``server`` lost what ``owner`` had there outside the model; ``lost``: so it has not got the lock any more."""
+        self._wronged.setdefault(owner, set()).add(server)
+        if lost:
+            self.robbed.setdefault(owner, time)
+
+    def given(self, owner: str, server: str, *, held: bool) -> None:
+        """``owner`` was granted it at ``server``, perhaps again; ``held``: so it has the lock (again)."""
+        self._wronged.get(owner, set()).discard(server)
+        if held:
+            self.robbed.pop(owner, None)
+
+    def wronged(self, owner: str) -> bool:
+        """Whether no promise binds, because some server has forgotten what it had granted to ``owner``."""
+        return bool(self._wronged.get(owner))
+
+    def wanted(self) -> set[str]:
+        """The owners who hold something or try to."""
+        claims = {attempt.claim.owner for attempt in self.waiting if attempt.claim is not None}
+        return claims | {belief.owner for beliefs in self.live.values() for belief in beliefs}
 
     # -- after every step ----------------------------------------------------------------------------------------------
 
@@ -144,7 +165,7 @@ class Beliefs:
                 self._check_told(belief, time)
 
     def _check_exclusion(self, name: str, held: list[Belief]) -> None:
-        honest = [belief for belief in held if belief.owner not in self.robbed]
+        honest = [belief for belief in held if not self.wronged(belief.owner)]
         if len(honest) > 1:
             raise Violation("I1", f"{name} is believed held by " + " and by ".join(map(str, honest)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast._runtime.base import Wakeup
@@ -13,87 +13,9 @@ from holdfast.engines.redis.replies import error as error_of_reply
 from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
 from holdfast.testing.simulation.keyspace import ReplyError
-from holdfast.testing.simulation.network import Link, Network, Request
+from holdfast.testing.simulation.network import Network
 from holdfast.testing.simulation.server import Push
-
-
-def _words(arguments: Sequence[Argument]) -> list[bytes]:
-    return [argument if isinstance(argument, bytes) else str(argument).encode() for argument in arguments]
-
-
-class Wire:
-    """A connection that is opened when needed, set up by ``greeting``, and given up when an answer does not come."""
-
-    def __init__(
-        self,
-        runtime: SimulatedRuntime,
-        network: Network,
-        greeting: Sequence[Argument] = (),
-        on_push: Callable[[Push | None], None] = lambda push: None,
-    ) -> None:
-        self.network = network
-        self._runtime = runtime
-        self._greeting = greeting
-        self._on_push = on_push
-        self._link: Link | None = None
-
-    async def call(self, *commands: Sequence[Argument], until: float) -> Any:
-        """Send commands in one buffer; the reply to the last. Raises RequestFailed or what an error reply means."""
-        link = await self._connected(until)
-        requests = [link.send(_words(command)) for command in commands]
-        try:
-            replies = [await self._reply(request, until) for request in requests]
-        except RequestFailed:
-            self.drop(link)
-            raise
-        return replies[-1]
-
-    async def _connected(self, until: float) -> Link:
-        if self._link is not None and self._link.open:
-            return self._link
-        try:
-            link = await self.network.connect(self._runtime.process, self._on_push, until)
-        except OSError as failure:
-            raise RequestFailed(f"cannot connect: {failure}", may_have_happened=False) from failure
-        if self._link is not None and self._link.open:  # another task was faster
-            link.close()
-            return self._link
-        self._link = link
-        if self._greeting:
-            link.send(_words(self._greeting))  # order is kept: whatever follows finds the connection set up
-        return link
-
-    async def _reply(self, request: Request, until: float) -> Any:
-        if not await request.answered.wait(until):
-            raise RequestFailed("no answer in time", may_have_happened=True)
-        if isinstance(request.error, ConnectionError):
-            raise RequestFailed(str(request.error), may_have_happened=True) from request.error
-        if request.error is not None:
-            raise request.error
-        # RESP tells a status from a string; a client that wants bytes sees no difference.
-        return request.reply.encode() if isinstance(request.reply, str) else request.reply
-
-    def drop(self, link: Link | None = None) -> None:
-        """Close the connection: an answer that is still to come must never be taken for another's."""
-        link = link or self._link
-        if link is not None:
-            link.close()
-            if link is self._link:
-                self._link = None
-
-
-async def _run(wire: Wire, script: Script, keys: Sequence[str], args: Sequence[Argument], until: float) -> Any:
-    script = wire.network.script(script)
-    tail = [len(keys), *keys, *args]
-    try:
-        try:
-            return await wire.call(["EVALSHA", script.sha, *tail], until=until)
-        except ReplyError as error:
-            if not str(error).startswith("NOSCRIPT"):
-                raise
-        return await wire.call(["EVAL", script.source, *tail], until=until)
-    except ReplyError as error:
-        raise error_of_reply(str(error)) from error
+from holdfast.testing.simulation.wire import Flight, Wire, run
 
 
 class SimWatch:
@@ -160,21 +82,36 @@ class SimChannel:
         greeting = ["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"] if tracking else []
         self._guard = Wire(runtime, network, greeting, self._guard_pushed)
         self._forgetful = False
-        self._suspicion = Signal(runtime.process)
+        self.suspicion = Signal(runtime.process)  #: set while there are suspects
         self._suspects: set[str] | None = set()  # None: every name
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
         until = self._runtime.now() + timeout
         if self._shared is not None:
-            return await _run(self._shared, script, keys, args, until)
+            return await run(self._shared, script, keys, args, until)
         wire = self._idle.pop() if self._idle else Wire(self._runtime, self._network)
         try:
-            reply = await _run(wire, script, keys, args, until)
+            reply = await run(wire, script, keys, args, until)
         except BaseException:
             wire.drop()  # also when cancelled: an unread answer is on its way
             raise
         self._idle.append(wire)
         return reply
+
+    def post(self, script: Script, tail: Sequence[bytes]) -> Flight | None:
+        """Send a script call at once; None if that needs a connection first. To be followed by ``settle``."""
+        words = [b"EVALSHA", self._network.script(script).sha.encode(), *tail]
+        wire = self._shared or (self._idle.pop() if self._idle else None)
+        return None if wire is None else wire.post(words)
+
+    def settle(self, flight: Flight) -> None:
+        """What was posted is answered, or will not be waited for any more: no answer may be taken for another's."""
+        if flight.wire is self._shared:
+            return
+        if flight.is_answered():
+            self._idle.append(flight.wire)
+        else:
+            flight.wire.drop()
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
         wire = self._shared or Wire(self._runtime, self._network)
@@ -207,7 +144,7 @@ class SimChannel:
     async def _run_guarded(self, call: Call, timeout: float) -> Any:
         try:
             until = self._runtime.now() + timeout
-            reply = await _run(self._guard, call.script, call.keys, call.args, until)
+            reply = await run(self._guard, call.script, call.keys, call.args, until)
             if self._tracking:
                 await self._guard.call(["CLIENT", "CACHING", "YES"], ["EXISTS", *call.watched], until=until)
         except RequestFailed:
@@ -223,13 +160,17 @@ class SimChannel:
             self._suspects = None
         elif self._suspects is not None:
             self._suspects.update(key.decode() for key in push[1])
-        self._suspicion.set()
+        self.suspicion.set()
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         assert isinstance(wakeup, Signal)
-        await self._runtime.process.wait_any((wakeup, self._suspicion), until)
+        await self._runtime.process.wait_any((wakeup, self.suspicion), until)
+        return self.suspects()
+
+    def suspects(self) -> Suspects:
+        """What was pushed since the last call."""
         suspects, self._suspects = self._suspects, set()
-        self._suspicion.clear()
+        self.suspicion.clear()
         return ALL_NAMES if suspects is None else sorted(suspects)
 
     async def close(self) -> None:

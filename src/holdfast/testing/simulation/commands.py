@@ -5,6 +5,7 @@ An unknown command, option or arity is an error, never a guess: the model must n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -18,10 +19,12 @@ _SYNTAX: Final = "ERR syntax error"
 
 
 class Command(NamedTuple):
-    """How to run one command, and which of its arguments are keys that it reads (for client tracking)."""
+    """How to run one command, which arguments are keys that it reads (for client tracking), and how many it takes."""
 
     run: Callable[[Keyspace, int, Words], Any]
     reads: slice | None
+    least: int
+    most: float
 
 
 COMMANDS: Final[dict[bytes, Command]] = {}
@@ -35,14 +38,8 @@ def _command(
     """Register a command. ``arity`` counts arguments; negative: at least so many."""
 
     def register(run: Callable[[Keyspace, int, Words], Any]) -> Callable[[Keyspace, int, Words], Any]:
-        name = run.__name__.strip("_")
-
-        def checked(keys: Keyspace, now: int, words: Words) -> Any:
-            if len(words) != arity if arity >= 0 else len(words) < -arity:
-                raise ReplyError(f"ERR wrong number of arguments for '{name}' command")
-            return run(keys, now, words)
-
-        COMMANDS[name.upper().encode()] = Command(checked, reads)
+        name = run.__name__.strip("_").upper().encode()
+        COMMANDS[name] = Command(run, reads, abs(arity), arity if arity >= 0 else math.inf)
         return run
 
     return register

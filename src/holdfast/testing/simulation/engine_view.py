@@ -63,7 +63,9 @@ class EngineView:
         elif script == "acquire":
             self._check_acquire(words[3].decode(), arguments[0], reply)
         elif script == "renew":
-            self._check_renewal([word.decode() for word in words[3 : 3 + int(words[2]) : 3]], arguments[3:], reply)
+            self._check_holders(script, _keys(words)[::3], arguments[3:], reply)
+        elif script == "join":
+            self._check_holders(script, _keys(words)[::4], arguments[2::4], reply)
         return change
 
     def _check_acquire(self, name: str, owner: str, reply: Any) -> None:
@@ -75,10 +77,10 @@ class EngineView:
                 f"{name}: acquire answered {reply!r} to …{owner[-4:]}, which {'has' if holds else 'has not'} got it",
             )
 
-    def _check_renewal(self, names: Sequence[str], owners: Sequence[str], reply: Sequence[int]) -> None:
+    def _check_holders(self, script: str, names: Sequence[str], owners: Sequence[str], reply: Sequence[int]) -> None:
         for name, owner, found in zip(names, owners, reply, strict=True):
             if found == 1 and self._owner[name] != owner:
-                raise Violation("I13", f"{name}: renew told …{owner[-4:]} that it still holds it")
+                raise Violation("I13", f"{name}: {script} told …{owner[-4:]} that it holds it")
 
     def _removed(self, name: str, owner: str, script: str, words: Sequence[bytes], heir: str | None) -> None:
         if heir is not None:
@@ -88,15 +90,21 @@ class EngineView:
         self._finished.add(owner)
 
     def _granted(self, name: str, owner: str, script: str) -> None:
-        if script != "acquire":
+        if script not in ("acquire", "join"):
             raise Violation("I13", f"{name}: {script} made a lock for …{owner[-4:]}")
         if owner in self._finished:
-            raise Violation("I4", f"{name}: a late duplicate granted it to …{owner[-4:]}, which had given it up")
+            raise Violation("I4", f"{name}: a late {script} granted it to …{owner[-4:]}, which had given it up")
+        self.grants += 1
+        if script == "join":
+            return  # it has its token from the others
         token = int(self._model.keys.peek(token_key(name).encode()) or 0)
         if token <= self._token[name]:
             raise Violation("I5", f"{name}: token {token} for …{owner[-4:]} after {self._token[name]}")
         self._token[name] = token
-        self.grants += 1
+
+    def counters_lost(self) -> None:
+        """Of several servers, no single one has to number its grants in order: what a majority says counts."""
+        self._token = dict.fromkeys(self.names, 0)
 
     def left_model(self, names: Sequence[str], *, all_keys: bool) -> list[str]:
         """Keys are about to vanish by an operator's or the server's doing; returns the owners who are robbed."""
@@ -106,6 +114,10 @@ class EngineView:
         if all_keys:
             self._finished.clear()  # the tombstones are gone too
         return robbed
+
+
+def _keys(words: Sequence[bytes]) -> list[str]:
+    return [word.decode() for word in words[3 : 3 + int(words[2])]]
 
 
 def token_key(name: str) -> str:

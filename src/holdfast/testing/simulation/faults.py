@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, fields
+from typing import Final
 
 from holdfast._runtime.simulated import Process
 
@@ -27,7 +29,9 @@ class FaultPlan:
     partition: float = 0.0  #: nothing passes between a process and the server for a while; then it all arrives
     flush: float = 0.0  #: FLUSHALL: outside the engine's declared model
     delete: float = 0.0  #: DEL of a lock by an operator: likewise
-    restart: float = 0.0  #: the server comes back empty: likewise
+    restart: float = 0.0  #: the server comes back empty: likewise, unless it stays away for long enough
+    outage: float = 0.0  #: the server is down for a while, and comes back with all it knew
+    clock_step: float = 0.0  #: the server's clock is moved: forward, what it keeps runs out early
     script_flush: float = 0.0
     clock_rate: float = 0.0  #: clocks differ by up to this share (the margin of belief is a hundredth)
 
@@ -35,8 +39,8 @@ class FaultPlan:
         return ", ".join(f"{f.name}={getattr(self, f.name):.4g}" for f in fields(self) if getattr(self, f.name))
 
 
-#: The most that each fault happens when a plan has it.
-_MOST = FaultPlan(
+#: The most that each fault happens when a plan has it, in a world with one server.
+ONE_SERVER: Final = FaultPlan(
     lose_request=0.03,
     lose_reply=0.03,
     repeat=0.05,
@@ -57,23 +61,40 @@ _MOST = FaultPlan(
 )
 
 
-def draw_plan(dice: random.Random) -> FaultPlan:
+def draw_plan(dice: random.Random, most: FaultPlan) -> FaultPlan:
     """A random mix. Each fault is left out of half of the plans: rare combinations need the others to keep quiet."""
+    rates = {f.name: getattr(most, f.name) for f in fields(FaultPlan)}
     return FaultPlan(
-        **{f.name: getattr(_MOST, f.name) * dice.random() if dice.random() < 0.5 else 0.0 for f in fields(FaultPlan)}
+        **{kind: rate * dice.random() if dice.random() < 0.5 else 0.0 for kind, rate in rates.items() if rate}
     )
 
 
 class Faults:
-    """The plan at work. ``healed`` ends all of it; what is under way still arrives, until ``last_effect``."""
+    """The plan at work. ``healed`` ends all of it; what is under way still arrives, until ``last_effect``.
 
-    def __init__(self, plan: FaultPlan, dice: random.Random) -> None:
+    A world has its faults, and each server's part of the world has some of its own (see ``part``).
+    """
+
+    def __init__(self, plan: FaultPlan, dice: random.Random, whole: Faults | None = None) -> None:
         self.plan = plan
         self.dice = dice
         self.healed = False
         self.last_effect = 0.0
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter() if whole is None else whole.counts
+        self._whole = whole
+        self._parts: list[Faults] = []
         self._disturbed: dict[Process | None, float] = {}
+
+    def part(self, plan: FaultPlan) -> Faults:
+        """The faults of one server and the way to it; what they do is also done to the whole."""
+        part = Faults(plan, self.dice, self)
+        self._parts.append(part)
+        return part
+
+    def heal(self) -> None:
+        """No fault from now on, here and in all parts."""
+        for each in (self, *self._parts):
+            each.healed = True
 
     def strikes(self, kind: str, seconds: float = 1.0) -> bool:
         """Throw the dice for one message or step, or for so many seconds of a process's life; count a hit."""
@@ -87,8 +108,10 @@ class Faults:
         """Something injected takes effect as late as this, for one process or for all."""
         self._disturbed[process] = max(time, self._disturbed.get(process, 0.0))
         if not self.healed:
-            self.last_effect = max(self.last_effect, time)
+            whole = self._whole or self
+            whole.last_effect = max(whole.last_effect, time)
 
     def disturbed(self, process: Process) -> float:
-        """Until when ``process`` met, or will meet, any fault."""
-        return max(self._disturbed.get(process, 0.0), self._disturbed.get(None, 0.0))
+        """Until when ``process`` met, or will meet, a fault of its own or of this part; of the whole: any fault."""
+        related = (self, *self._parts) if self._whole is None else (self, self._whole)
+        return max(each._disturbed.get(who, -math.inf) for each in related for who in (process, None))

@@ -36,6 +36,7 @@ def _shown(detail: Any) -> str:
     """A detail for people. Of a script call: its first key and its arguments; of an owner, the last four digits."""
     if not isinstance(detail, list) or detail[0] not in (b"EVALSHA", b"EVAL"):
         return str(detail)
-    arguments = detail[3 + int(detail[2]) :]
-    words = [detail[3].decode(), *(word.decode() for word in arguments if not word.startswith(b"{"))]
+    count = int(detail[2])
+    arguments = detail[3 + count :]
+    words = [word.decode() for word in (*detail[3 : 3 + min(count, 1)], *arguments) if not word.startswith(b"{")]
     return " ".join(f"…{word[-4:]}" if _OWNER.fullmatch(word) else word for word in words) + " ->"

@@ -28,12 +28,11 @@ local known = {
   assert = assert, error = error, ipairs = ipairs, next = next, pairs = pairs, pcall = pcall, select = select,
   tonumber = tonumber, tostring = tostring, type = type, unpack = unpack,
 }
+setmetatable(known, {__index = function(_, name)
+  error('Script attempted to access nonexistent global variable \'' .. name .. '\'', 2)
+end})
 local sandbox = {
-  __index = function(_, name)
-    local value = known[name]
-    if value == nil then error('Script attempted to access nonexistent global variable \'' .. name .. '\'', 2) end
-    return value
-  end,
+  __index = known,
   __newindex = function(_, name) error('Attempt to create global variable \'' .. name .. '\'', 2) end,
 }
 local function compile(source)
@@ -41,11 +40,9 @@ local function compile(source)
   return script or problem
 end
 local function invoke(script, count, ...)
-  local keys, argv = {}, {}
-  for i = 1, select('#', ...) do
-    local word = select(i, ...)
-    if i <= count then keys[i] = word else argv[i - count] = word end
-  end
+  local words, keys, argv = {...}, {}, {}
+  for i = 1, count do keys[i] = words[i] end
+  for i = count + 1, #words do argv[i - count] = words[i] end
   setfenv(script, setmetatable({KEYS = keys, ARGV = argv}, sandbox))
   local done, result = pcall(script)
   if done then return result end
@@ -94,7 +91,8 @@ class LuaHost:
     def _dispatch(self, *words: Any) -> Any:
         assert self._call is not None
         try:
-            return self._to_lua(self._call([_word(word) for word in words]))
+            reply = self._call([word if type(word) is bytes else _number(word) for word in words])
+            return reply if type(reply) is int or type(reply) is bytes else self._to_lua(reply)
         except ReplyError as error:
             return self._lua.table_from({b"err": str(error).encode()})
         except BaseException as bug:  # of the model, not of the script: must not be swallowed by a pcall in Lua
@@ -130,10 +128,8 @@ class LuaHost:
         return items
 
 
-def _word(word: Any) -> bytes:
-    """An argument of redis.call: a number travels with 17 digits (while ``..`` in Lua writes only 14)."""
-    if isinstance(word, bytes):
-        return word
+def _number(word: Any) -> bytes:
+    """An argument of redis.call that is no text: a number travels with 17 digits (``..`` in Lua writes only 14)."""
     if isinstance(word, (int, float)) and not isinstance(word, bool):
         return b"%.17g" % word
     raise ReplyError("ERR Lua redis lib command arguments must be strings or integers")

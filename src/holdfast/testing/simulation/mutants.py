@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Final
+from functools import partial
+from typing import Any, Final
 from unittest import mock
 
 from holdfast._core.core import Core
@@ -18,19 +19,23 @@ from holdfast.engines.base import Claim
 from holdfast.engines.redis.channel import Script
 from holdfast.testing.simulation.channel import SimWatch
 from holdfast.testing.simulation.register import Guard, Register
-from holdfast.testing.simulation.world import World
+from holdfast.testing.simulation.stage import Stage
 
-Mutant = Callable[[World], AbstractContextManager[None]]
+Mutant = Callable[[Stage], AbstractContextManager[None]]
 MUTANTS: Final[dict[str, Mutant]] = {}
 
 
-def _mutant(break_world: Callable[[World], Iterator[None]]) -> Mutant:
+def register(break_world: Callable[[Stage], Iterator[None]], among: dict[str, Mutant]) -> Mutant:
+    """Have ``break_world`` known by its name."""
     mutant = contextmanager(break_world)
-    MUTANTS[break_world.__name__.replace("_", "-")] = mutant
+    among[break_world.__name__.replace("_", "-")] = mutant
     return mutant
 
 
-def unharmed(world: World) -> AbstractContextManager[None]:
+_mutant = partial(register, among=MUTANTS)
+
+
+def unharmed(world: Stage) -> AbstractContextManager[None]:
     """No mutant at all."""
     return nullcontext()
 
@@ -39,20 +44,21 @@ def _admit(self: Register, name: str, guard: Guard) -> bool:
     return True
 
 
-def _rewrite(world: World, name: str, old: str, new: str) -> None:
-    """Have the server run another text under the name of a shipped script. ``old`` is a pattern that occurs once."""
+def rewrite(world: Stage, name: str, old: str, new: str) -> None:
+    """Have the servers run another text under the name of a shipped script. ``old`` is a pattern that occurs once."""
 
-    def rewrite(script: Script) -> Script:
+    def other_text(script: Script) -> Script:
         source, count = re.subn(old, new, script.source)
         if count != 1:
             raise LookupError(f"{name}.lua has changed: this mutant finds {old!r} in {count} places")
         return Script(name, source)
 
-    world.network.rewrites[name] = rewrite
+    for node in world.nodes:
+        node.network.rewrites[name] = other_text
 
 
 @_mutant
-def deadline_from_the_reply(world: World) -> Iterator[None]:
+def deadline_from_the_reply(world: Stage) -> Iterator[None]:
     """Belief counts from the answer, although the engine's lease began when the request arrived."""
     begin, confirm = Grant.__init__, Grant.confirm
 
@@ -61,8 +67,8 @@ def deadline_from_the_reply(world: World) -> Iterator[None]:
         assert task is not None
         return task.process.now()
 
-    def late_begin(self: Grant, claim: Claim, policy: Policy, sent: float, last_token: int) -> None:
-        begin(self, claim, policy, now(), last_token)
+    def late_begin(self: Grant, claim: Claim, policy: Policy, sent: float, *rest: Any) -> None:
+        begin(self, claim, policy, now(), *rest)
 
     def late_confirm(self: Grant, sent: float, ttl: float) -> None:
         confirm(self, now(), ttl)
@@ -72,12 +78,12 @@ def deadline_from_the_reply(world: World) -> Iterator[None]:
 
 
 @_mutant
-def no_margin(world: World) -> Iterator[None]:
+def no_margin(world: Stage) -> Iterator[None]:
     """Belief ends exactly with the lease, by clocks of which one is slower than the other."""
     begin, confirm = Grant.__init__, Grant.confirm
 
-    def long_begin(self: Grant, claim: Claim, policy: Policy, sent: float, last_token: int) -> None:
-        begin(self, claim, policy, sent, last_token)
+    def long_begin(self: Grant, claim: Claim, policy: Policy, sent: float, *rest: Any) -> None:
+        begin(self, claim, policy, sent, *rest)
         self.deadline = sent + claim.ttl
 
     def long_confirm(self: Grant, sent: float, ttl: float) -> None:
@@ -89,57 +95,57 @@ def no_margin(world: World) -> Iterator[None]:
 
 
 @_mutant
-def release_without_owner_check(world: World) -> Iterator[None]:
+def release_without_owner_check(world: Stage) -> Iterator[None]:
     """A late release takes away the next owner's lock."""
-    _rewrite(world, "release", r"call\('HEXISTS', (\S+), [^)]*\) == 1", r"call('EXISTS', \1) == 1")
+    rewrite(world, "release", r"call\('HEXISTS', (\S+), [^)]*\) == 1", r"call('EXISTS', \1) == 1")
     yield
 
 
 @_mutant
-def no_tombstone(world: World) -> Iterator[None]:
+def no_tombstone(world: Stage) -> Iterator[None]:
     """A late duplicate of an acquire takes effect after its claim was given up."""
-    _rewrite(world, "acquire", "':gone:'", "':nowhere:'")
+    rewrite(world, "acquire", "':gone:'", "':nowhere:'")
     yield
 
 
 @_mutant
-def acquire_not_idempotent(world: World) -> Iterator[None]:
+def acquire_not_idempotent(world: Stage) -> Iterator[None]:
     """A repeated acquire does not recognise its own lock: a plain no that hides it."""
-    _rewrite(world, "acquire", r"if \S*call\('HEXISTS', [^)]*\) == 0 then (return \w+) end", r"do \1 end")
+    rewrite(world, "acquire", r"if \S*call\('HEXISTS', [^)]*\) == 0 then (return \w+) end", r"do \1 end")
     yield
 
 
 @_mutant
-def nothing_is_withdrawn(world: World) -> Iterator[None]:
+def nothing_is_withdrawn(world: Stage) -> Iterator[None]:
     """What a cancelled or failed acquire may have got stays there."""
     with mock.patch.object(Core, "withdraw"):
         yield
 
 
 @_mutant
-def renew_without_owner_check(world: World) -> Iterator[None]:
+def renew_without_owner_check(world: Stage) -> Iterator[None]:
     """Who was robbed goes on renewing, and believing in, another's lock."""
-    _rewrite(world, "renew", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
+    rewrite(world, "renew", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
     yield
 
 
 @_mutant
-def renew_recreates(world: World) -> Iterator[None]:
+def renew_recreates(world: Stage) -> Iterator[None]:
     """A renewal brings a lock back that was gone."""
     create = r"if redis.call('EXISTS', \2) == 0 then redis.call('HSET', \2, \3, '1') end\n    \1"
-    _rewrite(world, "renew", r"(local \w+ = \S*pcall\('HEXISTS', (\S+), ([^)]*)\))", create)
+    rewrite(world, "renew", r"(local \w+ = \S*pcall\('HEXISTS', (\S+), ([^)]*)\))", create)
     yield
 
 
 @_mutant
-def token_without_time(world: World) -> Iterator[None]:
+def token_without_time(world: Stage) -> Iterator[None]:
     """A plain counter: after FLUSHALL it begins again below what it has given out."""
-    _rewrite(world, "acquire", r"time\[1\] \* 1000000 \+ time\[2\]", "1")
+    rewrite(world, "acquire", r"time\[1\] \* 1000000 \+ time\[2\]", "1")
     yield
 
 
 @_mutant
-def wake_without_re_poll(world: World) -> Iterator[None]:
+def wake_without_re_poll(world: Stage) -> Iterator[None]:
     """A waiter trusts pushes alone, and sleeps on when one is lost."""
 
     async def pushed(self: SimWatch, until: float) -> bool:
@@ -150,7 +156,7 @@ def wake_without_re_poll(world: World) -> Iterator[None]:
 
 
 @_mutant
-def store_only_guard(world: World) -> Iterator[None]:
+def store_only_guard(world: Stage) -> Iterator[None]:
     """The fence looks at the store alone: a stale holder writes between the new holder's load and its store."""
 
     def admit_store(self: Register, name: str, guard: Guard) -> bool:
@@ -167,7 +173,7 @@ def store_only_guard(world: World) -> Iterator[None]:
 
 
 @_mutant
-def no_fence(world: World) -> Iterator[None]:
+def no_fence(world: Stage) -> Iterator[None]:
     """The register takes every write: a frozen holder's late one too."""
     with (
         mock.patch.object(Register, "admit_load", _admit),

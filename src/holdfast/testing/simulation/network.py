@@ -19,7 +19,6 @@ from holdfast.testing.simulation.server import Push, RedisModel
 #: What a copy without its connection can mean: the rest is about the connection itself.
 _SCRIPT_CALLS: Final = (b"EVALSHA", b"EVAL")
 _USUAL_DELAY: Final = (0.0001, 0.002)
-_REQUEST_TIMEOUT: Final = 1.0
 _SLOW_DELAY: Final = (0.01, 0.35)
 
 
@@ -72,7 +71,7 @@ class Link:
 
     def _disturb(self) -> None:
         """Something was lost: whoever waits for it does so until the request's time is up."""
-        self.network.faults.lasts_until(self.network.simulator.time + _REQUEST_TIMEOUT, self.process)
+        self.network.faults.lasts_until(self.network.simulator.time + self.network.patience, self.process)
 
     def _deliver(self, direction: int, arrive: Callable[[], None]) -> None:
         network = self.network
@@ -135,29 +134,34 @@ class Link:
 
 
 class Network:
-    """All connections to one server."""
+    """All connections to one server. ``patience``: the longest that clients wait for an answer."""
 
-    def __init__(self, simulator: Simulator, model: RedisModel, faults: Faults, ttl: float) -> None:
+    def __init__(
+        self, simulator: Simulator, model: RedisModel, faults: Faults, ttl: float, *, patience: float = 1.0
+    ) -> None:
         self.simulator = simulator
         self.model = model
         self.faults = faults
+        self.patience = patience
         self.links: dict[Link, None] = {}
         self.watches: dict[object, Process] = {}  #: watches that are not closed yet: there must be none in the end
         self.before_execution: Callable[[], None] = lambda: None
         self.after_execution: Callable[[Sequence[bytes], Any], None] = lambda words, reply: None
         self.script_names: dict[bytes, str] = {}  #: by digest and by source
         self.rewrites: dict[str, Callable[[Script], Script]] = {}  #: by name: other texts for the shipped scripts
+        self._scripts: dict[Script, Script] = {}
         self._several_ttl = 3 * ttl
         self._partitions: dict[Process, float] = {}
         self._down_until = 0.0
 
     def script(self, script: Script) -> Script:
         """What is run for ``script``: itself, but for mutants."""
-        rewrite = self.rewrites.get(script.name)
-        if rewrite is not None:
-            script = rewrite(script)
-        self.script_names[script.sha.encode()] = self.script_names[script.source.encode()] = script.name
-        return script
+        known = self._scripts.get(script)
+        if known is None:
+            rewrite = self.rewrites.get(script.name)
+            known = self._scripts[script] = script if rewrite is None else rewrite(script)
+            self.script_names[known.sha.encode()] = self.script_names[known.source.encode()] = known.name
+        return known
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -231,10 +235,10 @@ class Network:
         end = self._partitions[process] = self.simulator.time + seconds
         self.faults.lasts_until(end, process)
 
-    def restart_server(self, seconds: float) -> None:
-        """The server is down for so long and comes back with nothing."""
+    def restart_server(self, seconds: float, *, empty: bool = True) -> None:
+        """The server is down for so long; it comes back with nothing, or with all its data but no scripts."""
         for link in list(self.links):
             link.cut()
-        self.model.restart()
-        self._down_until = self.simulator.time + seconds
+        self.model.restart(empty=empty)
+        self._down_until = max(self._down_until, self.simulator.time + seconds)
         self.faults.lasts_until(self._down_until)

@@ -1,29 +1,32 @@
-"""I8, no orphans: a lock that nobody wants any more is given back within a moment, unless a fault was in the way."""
+"""I8, no orphans: what nobody wants any more is given back within a moment, on every server that no fault cuts off."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast._runtime.simulated import Process
 from holdfast.engines.base import Claim
 from holdfast.testing.simulation.beliefs import Beliefs
-from holdfast.testing.simulation.engine_view import EngineView
-from holdfast.testing.simulation.faults import Faults
 from holdfast.testing.simulation.history import Violation
-
-#: A release or withdrawal that meets no fault takes a few round trips.
-_GRACE = 0.5
+from holdfast.testing.simulation.node import Node
 
 
 class Orphans:
-    """Looks at the server for locks whose owners have given them up."""
+    """Looks at the servers for locks whose owners have given them up.
 
-    def __init__(self, beliefs: Beliefs, view: EngineView, faults: Faults) -> None:
+    ``grace``: what a withdrawal may take. ``mistrust``: for how long after a fault a client may leave a server alone.
+    """
+
+    def __init__(self, beliefs: Beliefs, nodes: Sequence[Node], *, grace: float, mistrust: float) -> None:
         self._beliefs = beliefs
-        self._view = view
-        self._faults = faults
-        self._processes: dict[str, Process] = {}
-        self._before_flush: set[str] = set()
+        self._nodes = nodes
+        self._grace = grace
+        self._mistrust = mistrust
+        self._processes: dict[str, Process] = {}  # by the client's part of an owner: it may go on under a new number
+        self._since: dict[tuple[str, str], float] = {}  # a server and an owner whom nobody wants there, since when
+        self._last_look = 0.0
 
     def listen(self, core: Core, process: Process) -> None:
         """Hear of every claim that ``core`` makes."""
@@ -31,28 +34,35 @@ class Orphans:
 
         def new_claim(policy: Policy, *, polite: bool) -> Claim:
             claim = make(policy, polite=polite)
-            self._processes[claim.owner] = process
-            self._beliefs.claimed(process.simulator.current, claim.owner)
+            self._processes[_client(claim.owner)] = process
+            self._beliefs.claimed(process.simulator.current, claim)
             return claim
 
         core.new_claim = new_claim  # type: ignore[method-assign]
 
-    def tombstones_lost(self) -> None:
-        """All keys vanish: a late duplicate of an older claim may now take effect, and end by itself at its ttl."""
-        self._before_flush.update(self._processes)
+    def look(self, time: float) -> None:
+        wanted = self._beliefs.wanted()
+        since: dict[tuple[str, str], float] = {}
+        for node in self._nodes:
+            for name in node.view.names:
+                owner = node.view.owner(name)
+                if owner is not None and owner not in wanted:
+                    # It was given up after the last look.
+                    place = (node.name, owner)
+                    since[place] = self._since.get(place, self._last_look)
+                    self._check(node, name, owner, since[place], time)
+        self._since, self._last_look = since, time
 
-    def look(self) -> None:
-        for name in self._view.names:
-            owner = self._view.owner(name)
-            given_up = None if owner is None else self._beliefs.given_up.get(owner)
-            if owner is None or given_up is None or owner in self._before_flush:
-                continue
-            process = self._processes[owner]
-            if process.dead or self._faults.disturbed(process) >= given_up:
-                continue
-            if any(belief.owner == owner for belief in self._beliefs.live.get(name, ())):
-                continue  # handed on inside the process
-            if process.simulator.time - given_up > _GRACE:
-                raise Violation(
-                    "I8", f"{name}: {process.name} gave …{owner[-4:]} up at {given_up:.3f}, and it is still there"
-                )
+    def _check(self, node: Node, name: str, owner: str, given_up: float, time: float) -> None:
+        process = self._processes[_client(owner)]
+        if process.dead or node.faults.disturbed(process) + self._mistrust >= given_up:
+            return
+        if time - given_up > self._grace:
+            raise Violation(
+                "I8",
+                f"{name}: {process.name} gave …{owner[-4:]} up after {given_up:.3f}, and {node.name} still has it",
+            )
+
+
+def _client(owner: str) -> str:
+    return owner.partition(":")[0]

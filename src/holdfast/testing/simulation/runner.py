@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from holdfast.testing.simulation.determinism import deterministic
 from holdfast.testing.simulation.history import Violation
 from holdfast.testing.simulation.mutants import Mutant, unharmed
-from holdfast.testing.simulation.world import Report, World
+from holdfast.testing.simulation.stage import Report, Stage
+from holdfast.testing.simulation.world import World
+
+MakeWorld = Callable[[int], Stage]
 
 
 class SeedFailed(AssertionError):
@@ -24,17 +27,17 @@ class SeedFailed(AssertionError):
         self.trace = trace
 
 
-def run_seed(seed: int, mutant: Mutant = unharmed) -> Report:
+def run_seed(seed: int, mutant: Mutant = unharmed, make: MakeWorld = World) -> Report:
     """One run; raises SeedFailed."""
     with deterministic(seed) as errors:
-        world = World(seed)
+        world = make(seed)
         try:
             with mutant(world):
                 report = world.run()
             if errors:
                 raise Violation("bug", f"the library logged: {errors[0].getMessage()} {errors[0].exc_info}")
         except Exception as cause:
-            raise SeedFailed(seed, str(world.plan), cause, world.history.lines()) from cause
+            raise SeedFailed(seed, world.plans(), cause, world.history.lines()) from cause
         finally:
             world.close()
     return report
@@ -65,21 +68,23 @@ class Summary:
         )
 
 
-def run_seeds(seeds: Iterable[int], mutant: Mutant = unharmed) -> Summary:
+def run_seeds(seeds: Iterable[int], mutant: Mutant = unharmed, make: MakeWorld = World) -> Summary:
     """Run them all; raises SeedFailed at the first that fails."""
     summary = Summary()
     for seed in seeds:
-        summary.add(run_seed(seed, mutant))
+        summary.add(run_seed(seed, mutant, make))
         if summary.seeds % 20 == 0:
             gc.collect()  # it is off during a run
     return summary
 
 
-def first_noticed(seeds: Iterable[int], mutant: Mutant, invariants: Collection[str]) -> SeedFailed | None:
+def first_noticed(
+    seeds: Iterable[int], mutant: Mutant, invariants: Collection[str], make: MakeWorld = World
+) -> SeedFailed | None:
     """The first seed in which ``mutant`` breaks one of ``invariants``, or None: then it was not caught."""
     for seed in seeds:
         try:
-            run_seed(seed, mutant)
+            run_seed(seed, mutant, make)
         except SeedFailed as failure:
             if isinstance(failure.cause, Violation) and failure.cause.invariant in invariants:
                 return failure

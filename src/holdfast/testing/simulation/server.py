@@ -43,10 +43,11 @@ class RedisModel:
         self._scripts: dict[bytes, str] = {}
         self._tracked: dict[bytes, dict[ServerConnection, None]] = {}
         self._current: ServerConnection | None = None
+        self._frozen: int | None = None  # while a command runs, or all those of a script, time stands still
         self._outbox: list[tuple[ServerConnection, Push]] = []
 
     def _milliseconds(self) -> int:
-        return self.microseconds() // 1000
+        return (self.microseconds() if self._frozen is None else self._frozen) // 1000
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -73,29 +74,38 @@ class RedisModel:
         """The reply to one command; raises ReplyError for an error reply."""
         name = words[0].upper()
         self._current = connection
+        self._frozen = self.microseconds()
         try:
             handler = _CONNECTION_COMMANDS.get(name)
             if handler is not None:
                 return handler(self, connection, words[1:])
             return self._data_command(words)
         finally:
-            self._current = None
+            self._current = self._frozen = None
             if not (name == b"CLIENT" and words[1:2] == [b"CACHING"]):
                 connection.caching = False
 
     def _data_command(self, words: Words) -> Any:
-        name, arguments = words[0].upper(), words[1:]
+        command = COMMANDS.get(words[0]) or COMMANDS.get(words[0].upper())
+        arguments = words[1:]
+        if command is None:
+            return self._other_command(words[0].upper(), arguments)
+        run, reads, least, most = command
+        if not least <= len(arguments) <= most:
+            raise ReplyError(f"ERR wrong number of arguments for '{words[0].decode().lower()}' command")
+        reply = run(self.keys, self._milliseconds(), arguments)
+        if reads is not None:
+            self._remember(arguments[reads])
+        return reply
+
+    def _other_command(self, name: bytes, arguments: Words) -> Any:
+        """Those that are not about keys."""
         if name == b"TIME":
-            return [b"%d" % part for part in divmod(self.microseconds(), 1_000_000)]
+            assert self._frozen is not None
+            return [b"%d" % part for part in divmod(self._frozen, 1_000_000)]
         if name in (b"PUBLISH", b"SPUBLISH"):
             return self._publish(*arguments)
-        command = COMMANDS.get(name)
-        if command is None:
-            raise NotImplementedError(f"the Redis model does not know {name.decode()}: {words!r}")
-        reply = command.run(self.keys, self._milliseconds(), arguments)
-        if command.reads is not None:
-            self._remember(arguments[command.reads])
-        return reply
+        raise NotImplementedError(f"the Redis model does not know {name.decode()}: {arguments!r}")
 
     def _publish(self, channel: bytes, payload: bytes) -> int:
         receivers = [connection for connection in self.connections if channel in connection.channels]
@@ -196,10 +206,11 @@ class RedisModel:
         """SCRIPT FLUSH."""
         self._scripts.clear()
 
-    def restart(self) -> None:
-        """Come back empty, as after kill -9 without persistence. The network cuts the connections."""
+    def restart(self, *, empty: bool) -> None:
+        """Come back, ``empty`` as after kill -9 without persistence. The network cuts the connections."""
         self.connections.clear()
-        self.keys.clear()
+        if empty:
+            self.keys.clear()
         self._tracked.clear()
         self._scripts.clear()
         self._outbox.clear()

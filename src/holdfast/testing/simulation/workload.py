@@ -214,8 +214,8 @@ class User:
             await task.done.wait()
 
     async def _give_back(self, lease: SimLease) -> None:
-        belief, robbed = lease.belief, self._shared.beliefs.robbed
-        believed, was_robbed = belief.now(), belief.owner in robbed
+        belief, wronged = lease.belief, self._shared.beliefs.wronged
+        believed, was_wronged = belief.now(), wronged(lease.belief.owner)
         self._note("release", belief)
         self._check_told(lease)
         self._shared.beliefs.releases(belief)
@@ -223,7 +223,8 @@ class User:
             await lease.release()
         except LockLost as loss:
             self._note("lost", lease.name, lease.token, loss.reason)
-            if believed and not (was_robbed or belief.owner in robbed) and self._process.now() < belief.hold.deadline:
+            in_time = self._process.now() < belief.hold.deadline
+            if believed and in_time and not (was_wronged or wronged(belief.owner)):
                 raise Violation("I4", f"{belief}: release of a live lease said {loss!r}") from loss
         except OutcomeUnknown:
             self._note("unknown", lease.name, lease.token)

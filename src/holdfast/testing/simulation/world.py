@@ -1,28 +1,28 @@
-"""One simulated world, made from a seed: server, network, processes, users, faults; and the judgement at its end."""
+"""One simulated world, made from a seed: servers, network, processes, users, faults; and the judgement at its end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
-from holdfast._runtime.simulated import Process, SimulatedRuntime, Simulator
+from holdfast._runtime.simulated import Process, SimulatedRuntime
+from holdfast.engines.base import Engine
 from holdfast.options import ClientOptions
 from holdfast.testing.simulation.beliefs import Beliefs
 from holdfast.testing.simulation.engine import SimEngine
-from holdfast.testing.simulation.engine_view import EngineView
-from holdfast.testing.simulation.faults import Faults, draw_plan
-from holdfast.testing.simulation.history import History, Violation
+from holdfast.testing.simulation.faults import ONE_SERVER, FaultPlan, draw_plan
+from holdfast.testing.simulation.history import Violation
+from holdfast.testing.simulation.majority import Majority
 from holdfast.testing.simulation.nemesis import Nemesis
-from holdfast.testing.simulation.network import Network
+from holdfast.testing.simulation.node import Node
 from holdfast.testing.simulation.orphans import Orphans
 from holdfast.testing.simulation.register import Register
-from holdfast.testing.simulation.server import RedisModel
+from holdfast.testing.simulation.stage import Report, Stage
 from holdfast.testing.simulation.workload import Shared, User
 
-_WALL_CLOCK: Final = 1_800_000_000_000_000  # µs: the server's clock looks like wall time
 _FAULT_PHASE: Final = (4.0, 12.0)
 #: The longest sleep of a waiter whose wake-up was lost, and what timers, retries and messages may add.
 _POLL_CAP: Final = 5.0
@@ -30,47 +30,49 @@ _SLACK: Final = 2.0
 _HORIZON: Final = 1000.0
 
 
-@dataclass
-class Report:
-    """What one run was about, for the statistics."""
+class World(Stage):
+    """The shipped core with users who do all they may, in several processes, against one server."""
 
-    seconds: float
-    grants: int
-    additions: int
-    faults: dict[str, int]
-
-
-class World:
-    """Everything of one run."""
+    restart_takes: tuple[float, float] = (0.0, 2.0)
+    restart_is_harmless = False  #: a restart without memory is within the engine's model
+    #: A release or withdrawal that meets no fault takes a few round trips.
+    grace = 0.5
+    mistrust = 0.0  #: for how long after a fault a client may leave a server alone
 
     def __init__(self, seed: int) -> None:
-        self.simulator = simulator = Simulator(seed)
-        dice = self.dice = simulator.random
-        self.plan = draw_plan(dice)
+        super().__init__(seed)
+        dice = self.dice
         self.ttl = round(dice.uniform(1.0, 5.0), 1)
         self.names = ["a", "b"][: dice.choice((1, 1, 2))]
-        self.history = History()
-        self.faults = Faults(self.plan, dice)
         self.beliefs = Beliefs(self.faults, self.ttl, self.ttl + _POLL_CAP + _SLACK)
-        server_rate = self._clock_rate()
-        self.model = RedisModel(lambda: _WALL_CLOCK + int(simulator.time * server_rate * 1e6))
-        self.network = Network(simulator, self.model, self.faults, self.ttl)
-        self.view = EngineView(self.model, self.names)
-        self.orphans = Orphans(self.beliefs, self.view, self.faults)
-        self.network.before_execution = self.view.before
-        self.network.after_execution = self._executed
+        self.nodes = self.make_nodes()
+        self.majority = Majority([node.view for node in self.nodes])
+        self.orphans = Orphans(self.beliefs, self.nodes, grace=self.grace, mistrust=self.mistrust)
+        for node in self.nodes:
+            node.network.after_execution = partial(self._executed, node)
         self.register = self.make_register()
         self.cores: dict[Process, Core] = {}
         self.shared = Shared(self.beliefs, self.faults, self.history, self.register)
         self._users: list[Any] = []
         self._populate()
 
-    def make_register(self) -> Register:
-        return Register(self.network)
+    # -- what other worlds do otherwise --------------------------------------------------------------------------------
 
-    def _clock_rate(self) -> float:
-        """As wrong as the plan allows, one way or the other, or anywhere in between."""
-        return 1.0 + self.dice.choice((-0.5, 0.5, self.dice.uniform(-0.5, 0.5))) * self.plan.clock_rate
+    def draw_plan(self) -> FaultPlan:
+        return draw_plan(self.dice, ONE_SERVER)
+
+    def make_nodes(self) -> list[Node]:
+        faults = self.faults.part(self.faults.plan)
+        return [Node(self.simulator, "server", faults, self.names, self.ttl, rate=self.clock_rate())]
+
+    def make_engine(self) -> Engine:
+        dice = self.dice
+        return SimEngine(self.nodes[0].network, multiplexed=dice.random() < 0.5, tracking=dice.random() < 0.8)
+
+    def make_register(self) -> Register:
+        return Register(self.nodes[0].network)
+
+    # -- people --------------------------------------------------------------------------------------------------------
 
     def _options(self) -> ClientOptions:
         dice = self.dice
@@ -78,7 +80,7 @@ class World:
             ttl=self.ttl, request_timeout=dice.choice((1.0, 1.0, 0.3)), unavailable_after=dice.choice((3.0, 1.0, 0.4))
         )
 
-    def _policies(self, options: ClientOptions) -> list[Policy]:
+    def _policies(self, options: ClientOptions, engine: Engine) -> list[Policy]:
         """One for each name; processes need not agree about them."""
         dice = self.dice
         ttl = self.ttl * dice.choice((1.0, 1.0, 0.5))
@@ -89,7 +91,7 @@ class World:
                 ttl=ttl,
                 request_timeout=options.request_timeout,
                 renew=dice.random() < 0.6,
-                fair=dice.random() < 0.3,
+                fair=dice.random() < 0.3 and engine.guarantees.fair,
                 reentrant=dice.random() < 0.8,
                 max_hold=dice.uniform(0.5, 2 * ttl) if dice.random() < 0.2 else None,
             )
@@ -98,45 +100,41 @@ class World:
 
     def _populate(self) -> None:
         dice = self.dice
-        engine = SimEngine(self.network, multiplexed=dice.random() < 0.5, tracking=dice.random() < 0.8)
+        engine = self.make_engine()
         for number in range(dice.randint(2, 4)):
-            process = self.simulator.process(f"p{number}", offset=dice.uniform(0.0, 1e6), rate=self._clock_rate())
+            process = self.simulator.process(f"p{number}", offset=dice.uniform(0.0, 1e6), rate=self.clock_rate())
             runtime = SimulatedRuntime(process)
             options = self._options()
             core = self.cores[process] = Core(engine, options, runtime, runtime)
             self.orphans.listen(core, process)
-            policies = self._policies(options)
+            policies = self._policies(options, engine)
             for place in range(dice.randint(1, 3)):
                 user = User(self.shared, core, process, f"u{place}", policies)
                 self._users.append(process.spawn(user.run(), f"u{place}"))
 
-    def _executed(self, words: Sequence[bytes], reply: Any) -> None:
+    # -- what the servers did ------------------------------------------------------------------------------------------
+
+    def _executed(self, node: Node, words: Sequence[bytes], reply: Any) -> None:
         if words[0] not in (b"EVALSHA", b"EVAL"):
             return
-        script = self.network.script_names[words[1]]
-        self.history.add(self.simulator.time, "server", script, words, reply)
-        change = self.view.after(script, words, reply)
+        script = node.network.script_names[words[1]]
+        self.history.add(self.simulator.time, node.name, script, words, reply)
+        change = node.view.after(script, words, reply)
         for owner in change.granted:
-            self.beliefs.robbed.pop(owner, None)  # granted again after it had been robbed
-        for owner in change.robbed:
-            self.beliefs.robbed[owner] = self.simulator.time
+            self.beliefs.given(owner, node.name, held=self.majority.holds(owner))
+        self.robbed(node, change.robbed)
+
+    def robbed(self, node: Node, owners: Sequence[str]) -> None:
+        """``node`` has lost the locks of ``owners`` by force, or by what the engine's model excludes."""
+        for owner in owners:
+            self.beliefs.taken(owner, node.name, lost=not self.majority.holds(owner), time=self.simulator.time)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
     def run(self) -> Report:
-        """Faults, then quiet, then the end; raises Violation (or what broke)."""
+        """Faults, then quiet, then the end."""
         simulator = self.simulator
-        nemesis = Nemesis(
-            self.network,
-            self.faults,
-            self.beliefs,
-            self.view,
-            self.orphans,
-            self.history,
-            list(self.cores),
-            self.names,
-            self.ttl,
-        )
+        nemesis = Nemesis(self)
         simulator.after_step = lambda: self.beliefs.look(simulator.time)
         nemesis.start()
         simulator.run(self.dice.uniform(*_FAULT_PHASE))
@@ -170,16 +168,21 @@ class World:
             if missing := numbers - self.register.values.get(name, frozenset()):
                 raise Violation("I3", f"register {name}: acknowledged additions {sorted(missing)} are not there")
         for name in self.names:
-            if (owner := self.view.owner(name)) is not None:
-                raise Violation("I8", f"{name} is still held by …{owner[-4:]}, a ttl after everybody had finished")
-        for key in self.model.keys:
-            if self.model.keys.expiry(key) is None:
-                raise Violation("I9", f"key {key.decode()} would stay for ever")
+            for node in self.nodes:
+                if (owner := node.view.owner(name)) is not None:
+                    raise Violation("I8", f"{node.name} still has {name} for …{owner[-4:]}, a ttl after the end")
+        for node in self.nodes:
+            self._judge_leaks(node)
         for process, core in self.cores.items():
             if not process.dead and core.live:
                 raise Violation("I9", f"{process.name} still keeps holds after everybody had finished")
-        if self.network.watches:
-            raise Violation("I9", f"{len(self.network.watches)} watches were never closed")
+
+    def _judge_leaks(self, node: Node) -> None:
+        for key in node.model.keys:
+            if node.model.keys.expiry(key) is None:
+                raise Violation("I9", f"key {key.decode()} would stay on {node.name} for ever")
+        if node.network.watches:
+            raise Violation("I9", f"{len(node.network.watches)} watches on {node.name} were never closed")
 
     def _close_clients(self) -> None:
         """I9, no leaks: a closed client leaves no task and no connection behind."""
@@ -189,11 +192,10 @@ class World:
         for process in self.cores:
             if not process.dead and process.tasks:
                 raise Violation("I9", "after close: " + "; ".join(task.where() for task in process.tasks))
-        if self.network.links:
-            raise Violation("I9", f"{len(self.network.links)} connections are open after close")
+        if links := sum(len(node.network.links) for node in self.nodes):
+            raise Violation("I9", f"{links} connections are open after close")
 
     def close(self) -> None:
-        """Put everything away, without any of it acting any more."""
         for lease in self.shared.leases:
             lease.disown()
-        self.simulator.close()
+        super().close()
