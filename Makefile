@@ -7,6 +7,8 @@ ARGS ?=
 # Most tests wait for a server or a clock: three at a time keep two cores busy. Those of one module stay together, since
 # they share servers.
 SPREAD := -n 3 --dist loadscope
+# What pytest ends with if ARGS chose no test of this part.
+NONE := [ $$? -eq 5 ]
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,7 +33,8 @@ demo: $(DONE)/wheel ## see it work
 	$(CLEAN_PATH) $(BIN)/holdfast demo $(ARGS)
 
 test: setup redis zookeeper compiler ## all tests, against the wheel
-	$(CLEAN_PATH) $(BIN)/python -m pytest $(SPREAD) $(ARGS)
+	$(CLEAN_PATH) $(BIN)/python -m pytest $(SPREAD) -m 'not alone' $(ARGS) || $(NONE)
+	$(CLEAN_PATH) $(BIN)/python -m pytest -m alone $(ARGS) || $(NONE)
 
 lint: $(DONE)/dev ## ruff: rules and format
 	$(BIN)/ruff check $(CODE)

@@ -23,6 +23,9 @@ LONE = f"""
 """
 
 
+pytestmark = pytest.mark.alone
+
+
 @pytest.fixture(params=["redis", "sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "redis":

@@ -235,8 +235,8 @@ class Engine(Protocol):
     guarantees: Guarantees
     #: Tokens may be reserved in blocks, so a hold can be handed on inside the process (RULES 5).
     reserves_tokens: bool
-    #: Grants in the order of arrival whether asked to or not: every waiter has a place of its own in the engine's queue,
-    #: and none waits in the process.
+    #: Grants in the order of arrival, asked to or not: every waiter has a place of its own in the engine's queue, and
+    #: none waits in the process.
     strict_order: bool
     #: ``replicas=n`` can be asked for.
     replicates: bool

@@ -118,7 +118,7 @@ class Wire:
             raise self._lost(error) from error
 
     def late_reply(self, deadline: float) -> Any:
-        """As ``reply``, when others were waited for since the request was sent. What has arrived is read in any case."""
+        """As ``reply``, when others were waited for since the request was sent. What is there is read in any case."""
         left = deadline - time.monotonic()
         if left < _MOST * (self._timeout or 0.0):  # else the time-out that was set for sending is good enough
             self._timeout = max(left, 0.001)

@@ -124,9 +124,13 @@ class World:
 
         await self.until(known)
 
-    async def until_queued(self, client: Any, name: str, waiters: int = 1) -> None:
-        """Wait until ``waiters`` callers queue for ``name`` inside this process, behind another one of ``client``."""
-        await self.until(lambda: client._opened is not None and client._opened.queue.waiting(name) >= waiters)
+    async def until_queued(self, client: Any, name: str, waiters: int = 1, elsewhere: int = 0) -> None:
+        """Wait until ``waiters`` callers queue for ``name`` behind another one of ``client``: inside this process; on
+        an engine where nobody does, at the engine, after the ``elsewhere`` who wait there already."""
+        if client._engine.strict_order:
+            await self.until_waiting(client, name, waiters + elsewhere)
+        else:
+            await self.until(lambda: client._opened is not None and client._opened.queue.waiting(name) >= waiters)
 
     async def count_requests(self, client: Any) -> Counter[str]:
         """From now on, what ``client``'s callers ask of the engine (not its watchdog), by method."""
@@ -159,6 +163,11 @@ class World:
             for actor in self._actors:
                 await actor.end()
         await self.until(lambda: _watchdogs() <= self._threads_before)
+
+
+def by_session(lease: Any) -> bool:
+    """Whether the engine's sessions decide how long ``lease`` lives, and not its ttl alone."""
+    return bool(lease._hold.grant.by_session)
 
 
 class _CountedSession:

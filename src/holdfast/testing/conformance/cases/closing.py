@@ -75,7 +75,7 @@ class ClosingCases:
         if fair:
             await world.until_waiting(holder, world.name(), 2)
         else:
-            await world.until_queued(client, world.name())
+            await world.until_queued(client, world.name(), elsewhere=1)
         began = clock.now()
         await world.do(client.close)
         for future in waiting:

@@ -110,7 +110,7 @@ class ReentryCases:
         lease = await actor.do(client.lock(world.name()).acquire)
         # An engine that keeps no order refuses ``fair`` before it comes to that.
         for attempt in ("acquire", "try_acquire"):
-            with pytest.raises(holdfast.UsageError, match="ttl, fair or replicas|leave fair at False"):
+            with pytest.raises(holdfast.UsageError, match=r"ttl, fair or replicas|leave fair at False"):
                 await actor.do(getattr(client.lock(world.name(), **other), attempt))
         assert lease.held
         await actor.do(lease.release)
