@@ -60,7 +60,6 @@ class Acquisition:
             inherited = grant is not None
             if grant is None:
                 self._claim = claim = core.new_claim(policy, polite=polite)
-                claim.patient = self._timeout != 0
                 grant = await self._until_granted(claim)
             self._grant = grant
             hold = core.begin_hold(grant, policy, self, watched=inherited)

@@ -71,7 +71,7 @@ class Claim:
     """One attempt to hold one name. The engine writes ``owner`` where it writes who holds."""
 
     __slots__ = (
-        "description", "fair", "name", "owner", "patient", "polite", "remains", "replicas", "token", "tokens", "ttl",
+        "description", "fair", "name", "owner", "polite", "remains", "replicas", "token", "tokens", "ttl",
         "unresolved", "waiter",
     )  # fmt: skip
 
@@ -94,7 +94,6 @@ class Claim:
         self.polite = polite  #: this once, do not overtake anybody who waits in the engine's queue
         self.replicas = replicas  #: how many must acknowledge the acquire and each renewal
         self.description = description  #: JSON object about the holder, shown by inspect (host, pid, thread, program)
-        self.patient = True  #: the caller waits if it is busy: the engine may keep a place for it from the first try on
         self.waiter: str | None = None  #: this claim's entry in the engine's queue; set by the engine's Contender
         self.unresolved = False  #: a transmission of this claim has an unknown fate: leave a tombstone
         self.token: int | None = None  #: as granted; for engines that must tell it to a node which comes late

@@ -1,0 +1,61 @@
+"""Waiting in ZooKeeper's line: each watches the node in front, so that a release wakes one and not all."""
+
+from __future__ import annotations
+
+from kazoo.exceptions import NoNodeError
+
+from holdfast.engines.base import Claim
+from holdfast.engines.zookeeper.asking import Asker
+from holdfast.engines.zookeeper.line import Line
+from holdfast.engines.zookeeper.place import Place
+from holdfast.engines.zookeeper.reply import Alarm
+
+
+class ZooKeeperContender:
+    """See :class:`holdfast.engines.base.Contender`."""
+
+    def __init__(self, asker: Asker, line: Line, claim: Claim, timeout: float) -> None:
+        self._asker = asker
+        self._line = line
+        self._claim = claim
+        self._timeout = timeout
+        self._watching: tuple[Place, str, Alarm] | None = None
+
+    async def wait(self, until: float) -> None:
+        place = self._asker.hub.place(self._claim)
+        if place is None or place.over:
+            return  # to the back of the line
+        if not place.is_asleep(self._asker.runtime.now()):
+            await self._arrange(place)
+        if place.asleep is not None:
+            await place.asleep.wait(self._asker.runtime, until)
+
+    async def _arrange(self, place: Place) -> None:
+        """Have it told when the node in front goes. It may have gone already: then at once."""
+        self.abandon()
+        front, place.front, place.asleep = place.front, None, None
+        if front is None:
+            return
+        path, alarm, watches = f"{place.parent}/{front}", Alarm(), place.connection.watches
+        self._watching = (place, path, alarm)
+        if watches.add(path, alarm.ring):
+            looked = self._asker.reply()
+            place.connection.watch(path, looked.address)
+            try:
+                await self._asker.answer(place.connection, looked, self._timeout)
+            except NoNodeError:
+                watches.fire(path)
+            except BaseException:
+                watches.fire(path)  # nobody knows whether the watch is set
+                raise
+        place.asleep, place.arranged = alarm, self._asker.runtime.now()
+
+    async def leave(self) -> None:
+        self.abandon()
+        await self._line.leave(self._claim, self._timeout)
+
+    def abandon(self) -> None:
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            place, path, alarm = watching
+            place.connection.watches.discard(path, alarm.ring)

@@ -1,0 +1,78 @@
+"""The engine of ``zookeeper://``: settings, guarantees, and a session for each runtime."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from kazoo.security import CREATOR_ALL_ACL
+
+from holdfast._core.zookeeper_target import ZooKeeperTarget
+from holdfast._runtime.base import Runtime
+from holdfast.engines.base import Guarantees
+from holdfast.engines.zookeeper import names
+from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.hub import Hub
+from holdfast.engines.zookeeper.session import ZooKeeperSession
+
+_GUARANTEES: Final = Guarantees(
+    cross_process=True,
+    cross_host=True,
+    fair=True,
+    fencing=True,
+    survives_restart=True,
+    survives_failover=True,
+    needs_clocks="the rates of the client's and the leader's clocks",
+    loss_bound="none while a majority of the servers keeps its data: belief ends before the servers end the session",
+)
+
+
+class ZooKeeperEngine:
+    """See :class:`holdfast.engines.base.Engine`."""
+
+    scheme = "zookeeper"
+    guarantees = _GUARANTEES
+    reserves_tokens = False
+    strict_order = True
+    replicates = False
+
+    def __init__(self, target: ZooKeeperTarget, ttl: float, tick: float, keywords: dict[str, Any]) -> None:
+        self._target = target
+        self._ttl = ttl
+        self._tick = tick
+        self._keywords = keywords
+        self._hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
+        self._unpaired: Hub | None = None
+
+    def validate_name(self, name: str) -> None:
+        names.path(self._target.base, name)
+
+    def session(self, runtime: Runtime) -> ZooKeeperSession:
+        """A client opens two, for its callers and for its watchdog: they share their sessions at the servers."""
+        hub, self._unpaired = self._unpaired, None
+        if hub is None:
+            hub = self._unpaired = Hub(self._connect, self._ttl, self._tick)
+            self._hubs.add(hub)
+        return ZooKeeperSession(hub, runtime, self._target.base)
+
+    def _connect(self, timeout: float, on_change: Callable[[Connection], None]) -> Connection:
+        return Connection(self._target.connection_string, timeout, self._tick, self._keywords, on_change)
+
+    def after_fork_in_child(self) -> None:
+        hubs, self._hubs, self._unpaired = list(self._hubs), weakref.WeakSet(), None
+        for hub in hubs:
+            hub.after_fork_in_child()
+
+    def __repr__(self) -> str:
+        return f"<zookeeper engine {self._target.connection_string}{self._target.base}>"
+
+
+def connect(target: ZooKeeperTarget, options: dict[str, Any]) -> ZooKeeperEngine:
+    """The engine for some of an ensemble's servers. Does no I/O."""
+    keywords = dict(options)
+    del keywords["token_ttl"]
+    ttl, tick = keywords.pop("ttl"), keywords.pop("tick")
+    if keywords.pop("acl", None) == "creator":
+        keywords["default_acl"] = CREATOR_ALL_ACL
+    return ZooKeeperEngine(target, ttl, tick, keywords)

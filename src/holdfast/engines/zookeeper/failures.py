@@ -1,0 +1,44 @@
+"""What an exception of kazoo means: try again, or do not. Pure."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+from kazoo import exceptions
+
+from holdfast.engines.base import RequestFailed
+from holdfast.errors import EngineRefused
+
+#: Answers that are not failures: callers look for them.
+ANSWERS: Final = (exceptions.NoNodeError, exceptions.NodeExistsError)
+_REFUSED: Final[dict[type[Exception], str]] = {
+    exceptions.AuthFailedError: "check the user name and password",
+    exceptions.NoAuthError: "the ACL of the node must allow this user to create, delete and read",
+    exceptions.InvalidACLError: "acl=creator needs credentials",
+    exceptions.NoChildrenForEphemeralsError: "a node above the lock is ephemeral; choose another path",
+    exceptions.BadArgumentsError: "the path is not accepted; choose another name",
+    exceptions.QuotaExceededError: "the quota of the path is used up",
+    exceptions.UnimplementedError: "ZooKeeper 3.5 or later is needed",
+}
+#: These did not run.
+_NOT_SENT: Final = (exceptions.ConnectionClosedError, exceptions.NotReadOnlyCallError)
+
+
+def explained(error: BaseException) -> Exception:
+    """The exception to raise in place of kazoo's ``error``."""
+    for kind, remedy in _REFUSED.items():
+        if isinstance(error, kind):
+            return EngineRefused(f"ZooKeeper refused: {type(error).__name__} ({remedy})")
+    text = str(error) or type(error).__name__
+    return RequestFailed(f"ZooKeeper did not answer: {text}", may_have_happened=not isinstance(error, _NOT_SENT))
+
+
+def unconnected(trouble: Exception | None) -> RequestFailed | EngineRefused:
+    """The exception to raise when there is no connection, and the last attempt has ended in ``trouble``."""
+    if isinstance(trouble, ssl.SSLCertVerificationError):
+        return EngineRefused(f"the ZooKeeper server's certificate was not accepted: {trouble.verify_message}")
+    if isinstance(trouble, exceptions.SASLException):
+        return EngineRefused("SASL could not be used: it needs pip install 'pure-sasl', and for GSSAPI 'kerberos'")
+    reason = "" if trouble is None else f": {trouble}"
+    return RequestFailed(f"no ZooKeeper server could be reached{reason}", may_have_happened=False)

@@ -1,0 +1,163 @@
+"""The ZooKeeper sessions of one client, and its places in line.
+
+Shared by its callers and its watchdog: a node belongs to the session that created it, and is there only while that is
+kept alive. A session has one time-out; so locks with a shorter ttl than the client's have another session, one for each
+distinct ttl.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from holdfast._runtime.base import Wakeup
+from holdfast.engines.base import Claim, RequestFailed, Suspects
+from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.leftovers import Leftovers
+from holdfast.engines.zookeeper.place import Place
+from holdfast.engines.zookeeper.reply import Address
+
+#: Less than there are pings.
+_WORDS_PER_SESSION: Final = 4
+
+Connect = Callable[[float, Callable[[Connection], None]], Connection]
+
+
+class Hub:
+    """Thread-safe."""
+
+    def __init__(self, connect: Connect, ttl: float, tick: float) -> None:
+        self.ttl = ttl
+        self._tick = tick
+        self.closed = False
+        self.leftovers = Leftovers()
+        self.bell: Wakeup | None = None  #: the watchdog's
+        self._connect = connect
+        self._mutex = threading.Lock()
+        self._connections: dict[float, Connection] = {}
+        self._places: dict[str, Place] = {}  # by the claim's owner
+        self._awaited: set[Address] = set()
+        self._suspects: set[str] = set()
+
+    # -- sessions --------------------------------------------------------------------------------------------------
+
+    def connection(self, ttl: float) -> Connection:
+        """The one for locks with this ttl. Begins to connect, does not wait."""
+        timeout = min(ttl, self.ttl)
+        with self._mutex:
+            if self.closed:
+                raise RequestFailed("the client is closed", may_have_happened=False)
+            connection = self._connections.get(timeout)
+            if connection is None or connection.over:
+                connection = self._connections[timeout] = self._connect(timeout, self._changed)
+        connection.start()
+        self._end_late(connection)
+        return connection
+
+    def _end_late(self, connection: Connection) -> None:
+        if self.closed:  # while it was being made
+            connection.end()
+
+    def existing(self, ttl: float) -> Connection | None:
+        """The one for locks with this ttl, if there ever was one."""
+        return self._connections.get(min(ttl, self.ttl))
+
+    def drop(self, connection: Connection) -> None:
+        """It is of no use to whom it was made for: end it, unless others have places there. The next gets another."""
+        with self._mutex:
+            if any(place.connection is connection for place in self._places.values()):
+                return
+            if self._connections.get(connection.timeout) is connection:
+                del self._connections[connection.timeout]
+        connection.end()
+
+    def _changed(self, connection: Connection) -> None:
+        """A connection was lost or made, or a session has ended: told by kazoo's thread."""
+        # Between connections nothing can be asked, and belief runs out by itself.
+        tells = connection.connected or connection.session is None
+        with self._mutex:
+            awaited = list(self._awaited)
+            found = {place.name for place in self._places.values() if tells and place.connection is connection}
+            self._suspects |= found
+        for address in awaited:
+            address.set()
+        if found:
+            self._ring()
+        self.leftovers.sweep(connection)
+
+    def slack(self, timeout: float) -> float:
+        """How much earlier than a session's time-out belief ends: the leader may count from the word before the last,
+        and from a tick before that (see ``pulse``). With some time to spare, for an answer that is late."""
+        return timeout / _WORDS_PER_SESSION + min(self._tick, timeout / 2)
+
+    def expect(self, address: Address) -> None:
+        """Set ``address`` at the next change of any connection."""
+        with self._mutex:
+            self._awaited.add(address)
+
+    def expect_no_more(self, address: Address) -> None:
+        with self._mutex:
+            self._awaited.discard(address)
+
+    # -- places ----------------------------------------------------------------------------------------------------
+
+    def place(self, claim: Claim) -> Place | None:
+        """That of the claim, if it has one."""
+        return self._places.get(claim.owner)
+
+    def settle(self, claim: Claim, place: Place) -> None:
+        with self._mutex:
+            self._places[claim.owner] = place
+        claim.waiter = place.path
+
+    def forget(self, claim: Claim) -> None:
+        claim.waiter = None
+        with self._mutex:
+            place = self._places.pop(claim.owner, None)
+        if place is not None and place.watched:
+            place.watched = False  # it goes with our leave: no reason to wake the watchdog
+
+    def teller(self, place: Place) -> Callable[[], None]:
+        """What to call when the node of ``place`` has changed."""
+        return partial(self._suspect, place)
+
+    def _suspect(self, place: Place) -> None:
+        if not place.watched:
+            return
+        place.watched = False
+        if place.connection.connected:  # else it tells only that the connection is lost
+            with self._mutex:
+                self._suspects.add(place.name)
+            self._ring()
+
+    def suspects(self) -> Suspects:
+        """What may have been lost since the last call."""
+        with self._mutex:
+            suspects, self._suspects = self._suspects, set()
+        return suspects
+
+    def _ring(self) -> None:
+        if self.bell is not None:
+            self.bell.set()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> list[Connection]:
+        """Have all sessions ended, and nobody begin another one. Does not wait; no lock of ours, for it may be called
+        by ``__del__``."""
+        first, self.closed = not self.closed, True
+        connections = list(self._connections.values())
+        if first:
+            for connection in connections:
+                connection.end()
+        return connections
+
+    def after_fork_in_child(self) -> None:
+        self.closed = True
+        for connection in self._connections.values():
+            connection.after_fork_in_child()

@@ -1,0 +1,157 @@
+"""The ZooKeeper engine at work, on Curator's layout: each contender is a node, and the first of them holds the lock.
+
+Written once for both colours. Requests of one session are answered in order, so what belongs together is sent together:
+an uncontended acquire is one flight of two requests, a release one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from holdfast._runtime.base import Runtime, Wakeup
+from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
+from holdfast.engines.zookeeper import order
+from holdfast.engines.zookeeper.asking import Asker
+from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.contender import ZooKeeperContender
+from holdfast.engines.zookeeper.hub import Hub
+from holdfast.engines.zookeeper.line import Line, id_of
+from holdfast.engines.zookeeper.operators import Operators
+from holdfast.engines.zookeeper.place import Place
+from holdfast.engines.zookeeper.renewal import Renewal
+
+#: A place may be lost again and again while it is being taken, but not for ever.
+_ATTEMPTS: Final = 5
+#: How long a client that is closed waits for the servers to hear of it; and then for its threads.
+_GOODBYE: Final = 0.3
+_THREADS: Final = 0.2
+
+
+class ZooKeeperSession:
+    """See :class:`holdfast.engines.base.Session`. ``base``: the path above all locks."""
+
+    def __init__(self, hub: Hub, runtime: Runtime, base: str) -> None:
+        self._hub = hub
+        self._runtime = runtime
+        self._asker = Asker(hub, runtime)
+        self._line = Line(self._asker, base)
+        self._operators = Operators(self._asker, base)
+
+    # -- acquiring -------------------------------------------------------------------------------------------------
+
+    async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
+        for _ in range(_ATTEMPTS):
+            asked = self._runtime.now()
+            place, children = await self._take_place(claim, timeout)
+            if children is None:
+                return Busy()
+            before = order.position(children, place.node)
+            if before == 0:
+                unheard = asked - place.connection.pulse.known(asked)
+                return Granted(place.czxid, place.ttl, max(self._hub.slack(place.ttl), unheard))
+            if before is not None:
+                place.front = order.predecessor(children, place.node)
+                return Busy()
+            self._hub.forget(claim)  # removed by somebody, or with the whole lock: to the back of the line
+        raise RequestFailed("the node of this claim is removed as soon as it is made", may_have_happened=False)
+
+    async def _take_place(self, claim: Claim, timeout: float) -> tuple[Place, Sequence[str] | None]:
+        """The claim's place in line and who is there; None if nothing has happened there since the last look."""
+        place = self._hub.place(claim)
+        if place is not None and not place.over:
+            if place.is_asleep(self._runtime.now()):
+                return place, None
+            await self._asker.reconnected(place.connection, timeout)
+            if not place.over:
+                return place, await self._line.look(place, timeout)
+        self._hub.forget(claim)  # its node has gone with its session
+        connection = await self._asker.connected(claim.ttl, timeout)
+        return await self._line.join(connection, claim, timeout)
+
+    def contender(self, claim: Claim, timeout: float) -> ZooKeeperContender:
+        return ZooKeeperContender(self._asker, self._line, claim, timeout)
+
+    # -- holding ---------------------------------------------------------------------------------------------------
+
+    async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
+        return await Renewal(self._asker, timeout).run(claims, ttl)
+
+    async def release(self, claim: Claim, timeout: float) -> Found:
+        place = self._hub.place(claim)
+        if place is None:
+            return Found.GONE
+        if not place.over:
+            await self._asker.reconnected(place.connection, timeout)
+        if place.over:
+            self._hub.forget(claim)
+            return Found.ENDED
+        found = await self._asker.delete(place.connection, place.path, timeout)
+        self._hub.forget(claim)
+        return Found.OURS if found else Found.GONE
+
+    async def withdraw(self, claim: Claim, timeout: float) -> Found:
+        place = self._hub.place(claim)
+        connection = self._hub.existing(claim.ttl) if place is None else place.connection
+        if connection is None or connection.over:
+            self._hub.forget(claim)
+            return Found.GONE  # nothing was ever sent, or it went with the session
+        try:
+            if not connection.connected:
+                raise RequestFailed("ZooKeeper is not connected at present", may_have_happened=False)
+            if place is None and await self._line.find(connection, claim, timeout) is None:
+                return Found.GONE
+            return await self.release(claim, timeout)
+        except RequestFailed:
+            # The core tries again, but only for a ttl; the session may live on for years.
+            self._hub.forget(claim)
+            self._hub.leftovers.add(connection, self._line.path(claim.name), id_of(claim))
+            raise
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    async def inspect(self, name: str, timeout: float) -> LockState:
+        return await self._operators.inspect(name, timeout)
+
+    def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
+        return self._operators.names(prefix, timeout)
+
+    async def break_(self, name: str, timeout: float) -> bool:
+        return await self._operators.break_(name, timeout)
+
+    async def ping(self, timeout: float) -> None:
+        await self._operators.ping(timeout)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+        self._hub.bell = wakeup
+        if not (suspects := self._hub.suspects()):
+            await wakeup.wait(until)
+            suspects = self._hub.suspects()
+        return suspects
+
+    async def close(self) -> None:
+        """The other session of this client is closed with it: the core has no more use for either."""
+        connections = self._hub.close()
+        if not await self._until_over(connections, _GOODBYE):
+            for connection in connections:
+                connection.hang_up()
+            await self._until_over(connections, _THREADS)
+
+    async def _until_over(self, connections: Sequence[Connection], within: float) -> bool:
+        until = self._runtime.now() + within
+        while True:
+            changed = self._asker.reply()
+            self._hub.expect(changed.address)
+            try:
+                if all(connection.over for connection in connections):
+                    return True
+                if not await changed.wait(until):
+                    return False
+            finally:
+                self._hub.expect_no_more(changed.address)
+
+    def __del__(self) -> None:
+        # A client that nobody closed, and that held nothing: kazoo's threads would go on for ever.
+        self._hub.close()

@@ -1,0 +1,47 @@
+"""Clients, a plain look at the server, and a proxy that understands ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import holdfast
+from tests.servers.zookeeper import ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+
+Connect = Callable[..., holdfast.Client]
+
+
+@pytest.fixture
+def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperProxy]:
+    with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def plain(zookeeper_server: ZooKeeperServer) -> KazooClient:
+    """What anybody sees who speaks ZooKeeper."""
+    return zookeeper_server.client()
+
+
+@pytest.fixture
+def connect(zookeeper_server: ZooKeeperServer, proxy: ZooKeeperProxy) -> Iterator[Connect]:
+    """``connect()`` to the server, ``connect(proxied)`` or any other; closed at the end, before the proxy is."""
+    with ExitStack() as ending:
+
+        def open_client(url: str = zookeeper_server.url, **keywords: Any) -> holdfast.Client:
+            client = holdfast.connect(url, **keywords)
+            ending.callback(client.close)
+            return client
+
+        yield open_client
+
+
+@pytest.fixture
+def proxied(proxy: ZooKeeperProxy) -> str:
+    """The URL of the server behind the proxy."""
+    return f"{proxy.url}?tick=0.1"

@@ -1,0 +1,31 @@
+"""Forks while a lock is held; the child looks, tries, acquires another lock and exits. Prints what both saw."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import holdfast
+
+
+def main(url: str) -> None:
+    locks = holdfast.connect(url, ttl=1.0)
+    lease = locks.lock("a").acquire()
+    child = os.fork()
+    if child == 0:
+        # A farewell on the parent's connection would end its session.
+        seen = [lease.lost_reason, locks.lock("a").try_acquire() is not None]
+        with locks.lock("b") as own:
+            seen.append(own.held)
+        locks.close()
+        print(*seen, flush=True)
+        sys.exit(0)
+    _, status = os.waitpid(child, 0)
+    lease.lost.wait(1.5)
+    print(lease.held, os.waitstatus_to_exitcode(status))
+    lease.release()
+    locks.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

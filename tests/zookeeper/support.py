@@ -1,0 +1,69 @@
+"""What the tests of the ZooKeeper engine share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.hub import Hub
+from tests.servers.zookeeper import BASE, ZooKeeperServer, close_client
+
+SOON: Final = 5.0
+
+
+class Call:
+    """A call on a thread of its own; ``result`` is what it returned, or raises what it raised."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._call()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self, within: float = SOON) -> Any:
+        self._thread.join(within)
+        assert self.done, f"not done within {within:g} s"
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def nodes(plain: KazooClient, name: str, base: str = BASE) -> list[str]:
+    """The line of a lock, first come first; empty if it has none."""
+    try:
+        return sorted(plain.get_children(f"{base}/{name}"), key=lambda node: node.rpartition("lock-")[2])
+    except NoNodeError:
+        return []
+
+
+def hub_of(client: Any) -> Hub:
+    hub: Hub = client._opened.session._hub
+    return hub
+
+
+def connection_of(client: Any, ttl: float = 30.0) -> Connection:
+    connection = hub_of(client).existing(ttl)
+    assert connection is not None
+    return connection
+
+
+def end_session(server: ZooKeeperServer, client: Any, ttl: float = 30.0) -> None:
+    """Have the servers end the session of a client, as they do when they have not heard of it for too long."""
+    inner = connection_of(client, ttl)._client
+    close_client(server.client(client_id=(inner._session_id, inner._session_passwd)))

@@ -1,0 +1,148 @@
+"""TLS, who we are, and who may touch what we create: by options of the URL, passed on to kazoo."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.exceptions import NoAuthError
+from kazoo.protocol import connection
+from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions, make_acl
+
+import holdfast
+from tests.redis_engine.test_redis_tls import certificates
+from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.zookeeper.conftest import Connect
+from tests.zookeeper.support import Call, nodes
+
+Start = Callable[..., ZooKeeperServer]
+
+
+@pytest.fixture(scope="module")
+def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer(tls=certificates(tmp_path_factory.mktemp("theirs"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ZooKeeperServer]:
+    """Never emptied: what belongs to one user, another one may not remove. Each test has a base of its own."""
+    with ZooKeeperServer() as server:
+        yield server
+
+
+def test_tls_in_both_colours(tls_server: ZooKeeperServer, connect: Connect) -> None:
+    server = tls_server
+    locks, others = connect(server.url), connect(server.url)
+    held = locks.lock("a").acquire()
+    waiting = Call(others.lock("a").acquire)
+    held.release()
+    waiting.result().release()
+
+    async def use() -> None:
+        async with holdfast.aio.connect(server.url) as alocks, alocks.lock("a") as lease:
+            assert lease.held
+
+    asyncio.run(use())
+
+
+def test_what_tls_has_read_ahead_is_not_left_lying(tls_server: ZooKeeperServer, connect: Connect) -> None:
+    """Two answers in one record: no socket tells of the second, and it would wait for the next ping."""
+    locks = connect(tls_server.url)
+    locks.ping()
+    began = time.monotonic()
+    for _ in range(50):
+        locks.lock("a").acquire().release()
+    assert time.monotonic() - began < 3.0
+
+
+def test_a_certificate_of_nobody_we_know_is_refused_at_once(
+    tls_server: ZooKeeperServer, tmp_path: Path, connect: Connect
+) -> None:
+    url = f"zookeeper://{tls_server.host}:{tls_server.tls_port}{BASE}?tick=0.1&use_ssl=true"
+    stranger = connect(f"{url}&ca={certificates(tmp_path)}/ca.crt", unavailable_after=60)
+    began = time.monotonic()
+    with pytest.raises(holdfast.EngineRefused, match="certificate"):
+        stranger.ping()
+    assert time.monotonic() - began < 5.0
+    connect(f"{url}&verify_certs=false").lock("a").acquire().release()
+
+
+def test_who_is_authenticated_keeps_its_locks_to_itself(connect: Connect, shared: ZooKeeperServer) -> None:
+    """By default, once there is a user: else anybody could delete the node of a holder."""
+    server, place, base = shared, f"{shared.address}/private?tick=0.1", "/private"
+    url = f"zookeeper://app:s3cr3t@{place}"
+    locks = connect(url)
+    lease = locks.lock("a").acquire()
+    owner = server.client(auth_data=[("digest", "app:s3cr3t")])
+    (node,) = nodes(owner, "a", base)
+    for path in (base, f"{base}/a", f"{base}/a/{node}"):
+        assert owner.get_acls(path)[0][0].perms == Permissions.ALL
+        assert owner.get_acls(path)[0][0].id.id.startswith("app:")
+    with pytest.raises(NoAuthError):
+        server.client().delete(f"{base}/a/{node}")
+    for stranger in (connect(f"zookeeper://{place}"), connect(f"zookeeper://app:wrong@{place}")):
+        with pytest.raises(holdfast.EngineRefused, match="NoAuth") as refused:
+            stranger.lock("a").acquire()
+        assert "wrong" not in str(refused.value)
+        with pytest.raises(holdfast.EngineRefused):
+            stranger.break_("a")
+    assert connect(url).lock("a").try_acquire() is None
+    assert lease.held
+    lease.release()
+
+
+def test_acls_may_be_open_or_ones_own(connect: Connect, shared: ZooKeeperServer) -> None:
+    owner = shared.client(auth_data=[("digest", "app:s3cr3t")])
+    place, strangers = f"{shared.address}/open?tick=0.1", connect(f"zookeeper://{shared.address}/open?tick=0.1")
+    with connect(f"zookeeper://app:s3cr3t@{place}&acl=open").lock("a"), strangers.lock("b"):
+        pass
+    own: list[ACL] = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True)]
+    locks = connect(f"zookeeper://app:s3cr3t@{place}", default_acl=own)
+    with locks.lock("c") as lease:
+        assert strangers.inspect("c").holders[0].owner == lease.owner
+        assert len(owner.get_acls("/open/c")[0]) == 2
+        with pytest.raises(holdfast.EngineRefused):
+            strangers.break_("c")
+
+
+def test_a_base_that_is_there_needs_no_rights_above_it(shared: ZooKeeperServer, connect: Connect) -> None:
+    admin = shared.client(auth_data=[("digest", "admin:pw")])
+    admin.create("/above", acl=[*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True)])
+    admin.create("/above/base", acl=[make_acl("world", "anyone", all=True)])
+    connect(f"zookeeper://{shared.address}/above/base?tick=0.1").lock("a").acquire().release()
+    with pytest.raises(holdfast.EngineRefused, match="NoAuth"):
+        connect(f"zookeeper://{shared.address}/above/other?tick=0.1").lock("a").acquire()
+
+
+def test_sasl_needs_a_library_and_says_so(
+    start_zookeeper: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_zookeeper(sasl={"app": "s3cr3t"})
+    monkeypatch.setattr(connection, "PURESASL_AVAILABLE", False)
+    locks = connect(sasl_url(server, "s3cr3t"))
+    with pytest.raises(holdfast.EngineRefused, match="pure-sasl"):
+        locks.ping()
+
+
+@pytest.mark.skipif(not connection.PURESASL_AVAILABLE, reason="pure-sasl is not installed")
+def test_sasl(start_zookeeper: Start, connect: Connect) -> None:
+    server = start_zookeeper(sasl={"app": "s3cr3t"})
+    with connect(sasl_url(server, "s3cr3t")).lock("a"):
+        owner = server.client(sasl_options={"mechanism": "DIGEST-MD5", "username": "app", "password": "s3cr3t"})
+        (node,) = nodes(owner, "a")
+        assert owner.get_acls(f"{BASE}/a/{node}")[0][0].id.scheme == "sasl"
+        with pytest.raises(NoAuthError):
+            server.client().delete(f"{BASE}/a/{node}")
+    stranger = connect(sasl_url(server, "wrong"))
+    with pytest.raises(holdfast.EngineRefused, match="user name and password") as refused:
+        stranger.ping()
+    assert "wrong" not in str(refused.value)
+
+
+def sasl_url(server: ZooKeeperServer, password: str) -> str:
+    who = f"sasl_mechanism=DIGEST-MD5&sasl_username=app&sasl_password={password}"
+    return f"zookeeper://{server.address}{BASE}?tick={server.tick}&{who}"

@@ -1,0 +1,104 @@
+"""What kazoo's thread waits on: its bell, its socket, and what TLS has read ahead."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.engines.zookeeper.handler import Handler
+from tests.redis_engine.test_redis_tls import certificates
+from tests.zookeeper.support import SOON
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+class Queue:
+    """Stands for kazoo's requests that wait to be sent."""
+
+    waits = False
+
+
+@pytest.fixture
+def queue() -> Queue:
+    return Queue()
+
+
+@pytest.fixture
+def handler(queue: Queue) -> Iterator[Handler]:
+    made = Handler(lambda: queue.waits, lambda: None)
+    bell, ringer = made.create_socket_pair()
+    yield made
+    bell.close()
+    ringer.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    one, two = socket.socketpair()
+    yield one, two
+    one.close()
+    two.close()
+
+
+@pytest.fixture
+def tls_pair(tmp_path: Path) -> Iterator[Pair]:
+    certificates(tmp_path)
+    ours, theirs = socket.socketpair()
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    asking = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+    accepted: list[ssl.SSLSocket] = []
+    accepting = threading.Thread(target=lambda: accepted.append(serving.wrap_socket(theirs, server_side=True)))
+    accepting.start()
+    client = asking.wrap_socket(ours, server_hostname="127.0.0.1")
+    accepting.join(SOON)
+    yield client, accepted[0]
+    client.close()
+    accepted[0].close()
+
+
+def test_it_waits_for_the_socket_the_bell_or_the_time(handler: Handler, pair: Pair) -> None:
+    ours, theirs = pair
+    bell = handler._bell
+    assert handler.select([ours, bell], [], [], 0.01) == ([], [], [])
+    assert handler.select([], [ours], [], 1.0) == ([], [ours], [])
+    theirs.send(b"x")
+    assert handler.select([ours, bell], [], [], SOON) == ([ours], [], [])
+    handler.ring()
+    assert handler.select([ours, bell], [], [], SOON) == ([ours, bell], [], [])
+    theirs.close()
+    assert handler.select([ours], [], [], SOON) == ([ours], [], [])
+
+
+def test_ringing_never_blocks(handler: Handler) -> None:
+    """kazoo's own bell does, after a few hundred rings that nobody has heard; also on an event loop."""
+    for _ in range(100_000):
+        handler.ring()
+    assert handler.select([handler._bell], [], [], SOON)[0]
+
+
+def test_requests_without_a_ring_ring_by_themselves(handler: Handler, pair: Pair, queue: Queue) -> None:
+    queue.waits = True
+    assert handler.select([pair[0], handler._bell], [], [], SOON) == ([handler._bell], [], [])
+
+
+def test_it_does_not_wait_longer_than_a_session_allows(handler: Handler, pair: Pair) -> None:
+    handler.longest_pause = 0.01
+    assert handler.select([pair[0], handler._bell], [], [], 3600.0) == ([], [], [])
+
+
+def test_what_tls_has_read_ahead_counts(handler: Handler, tls_pair: Pair) -> None:
+    """Two answers in one record: when the first is read, no socket tells of the second."""
+    ours, theirs = tls_pair
+    theirs.send(b"two answers")
+    assert ours.recv(4) == b"two "
+    assert handler.select([ours, handler._bell], [], [], 0.2) == ([ours], [], [])
+    handler.ring()
+    assert handler.select([ours, handler._bell], [], [], 0.2) == ([ours, handler._bell], [], [])
+    assert ours.recv(100) == b"answers"
+    assert handler.select([ours, handler._bell], [], [], 0.2) == ([handler._bell], [], [])

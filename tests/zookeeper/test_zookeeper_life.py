@@ -1,0 +1,218 @@
+"""A client's threads, sockets and sessions: none too many, none left, none shared with a forked child."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+import holdfast
+from tests.faults.child import ROOT
+from tests.faults.waiting import eventually
+from tests.servers.zookeeper import ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.zookeeper.conftest import Connect
+from tests.zookeeper.support import SOON, Call, connection_of, hub_of, nodes
+
+Start = Callable[..., ZooKeeperServer]
+
+
+def threads_and_sockets() -> tuple[int, int]:
+    gc.collect()
+    kinds = [os.path.basename(os.path.realpath(f"/proc/self/fd/{fd}")) for fd in os.listdir("/proc/self/fd")]
+    return threading.active_count(), sum(kind.startswith("socket:") for kind in kinds)
+
+
+def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
+    locks = connect()
+    before = threading.active_count()
+    leases = [locks.lock(str(number)).acquire() for number in range(20)]
+    names = [thread.name for thread in threading.enumerate()]
+    assert threading.active_count() == before + 2
+    assert {"holdfast-zookeeper", "holdfast-watchdog"} <= set(names)
+    for lease in leases:
+        lease.release()
+
+
+@pytest.mark.parametrize("use", ["ping", "acquire", "nothing"])
+def test_closing_leaves_no_thread_no_socket_and_no_session(
+    zookeeper_server: ZooKeeperServer, plain: KazooClient, use: str
+) -> None:
+    before = threads_and_sockets()
+    sessions = zookeeper_server.ask("dump").count("\t0x")
+    locks = holdfast.connect(zookeeper_server.url)
+    if use == "ping":
+        locks.ping()
+    elif use == "acquire":
+        locks.lock("a").acquire().release()
+    locks.close()
+    assert threads_and_sockets() == before
+    assert zookeeper_server.ask("dump").count("\t0x") == sessions
+
+
+@pytest.mark.parametrize("fault", ["frozen", "gone", "never there"])
+def test_closing_takes_a_second_at_most_also_without_servers(start_zookeeper: Start, fault: str) -> None:
+    before = threads_and_sockets()
+    server = start_zookeeper()
+    locks = holdfast.connect(server.url, unavailable_after=0.1)
+    if fault == "never there":
+        server.kill()
+        with pytest.raises(holdfast.EngineUnavailable):
+            locks.ping()
+    else:
+        leases = [locks.lock(name).acquire() for name in "abc"]
+        server.pause() if fault == "frozen" else server.kill()
+        assert all(lease.held for lease in leases)
+    began = time.monotonic()
+    locks.close()
+    assert time.monotonic() - began < 1.5
+    server.close()
+    eventually(lambda: threads_and_sockets() == before)
+
+
+def test_a_forgotten_client_ends(zookeeper_server: ZooKeeperServer) -> None:
+    before = threads_and_sockets()
+    holdfast.connect(zookeeper_server.url).ping()
+    eventually(lambda: threads_and_sockets() == before)
+    with holdfast.connect(zookeeper_server.url).lock("a") as lease:
+        assert lease.held
+    del lease
+    eventually(lambda: threads_and_sockets() == before)
+
+
+async def test_a_forgotten_async_client_ends(zookeeper_server: ZooKeeperServer) -> None:
+    before = threads_and_sockets()
+    async with holdfast.aio.connect(zookeeper_server.url).lock("a") as lease:
+        assert lease.held
+    del lease
+    async with asyncio.timeout(SOON):
+        while threads_and_sockets() != before:
+            await asyncio.sleep(0.01)
+
+
+def test_a_waiter_whose_loop_was_closed_gives_up_its_place(
+    zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
+) -> None:
+    held = connect().lock("a").acquire()
+    locks = holdfast.aio.connect(zookeeper_server.url)
+
+    def wait_in_a_loop_that_ends() -> None:
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed but it is pending": it was
+        task = loop.create_task(locks.lock("a").acquire())
+        while len(nodes(plain, "a")) < 2:
+            loop.run_until_complete(asyncio.sleep(0.01))
+        loop.run_until_complete(asyncio.sleep(0.1))
+        del task
+        loop.close()
+
+    Call(wait_in_a_loop_that_ends).result()
+    eventually(lambda: gc.collect() >= 0 and len(nodes(plain, "a")) == 1)
+    assert held.held
+    held.release()
+    asyncio.run(locks.close())
+
+
+def test_interpreter_exit_with_an_open_client_is_quick_and_releases(
+    zookeeper_server: ZooKeeperServer, plain: KazooClient
+) -> None:
+    program = "import holdfast, sys; locks = holdfast.connect(sys.argv[1]); lease = locks.lock('a').acquire(); print(1)"
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", program, zookeeper_server.url],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+    assert time.monotonic() - began < 10
+    assert nodes(plain, "a") == []
+
+
+def test_a_forked_child_does_not_touch_its_parents_session(zookeeper_server: ZooKeeperServer) -> None:
+    """In a process of its own: a fork of the test run would copy far more than is meant."""
+    program = Path(__file__).with_name("forking.py")
+    done = subprocess.run(
+        [sys.executable, str(program), zookeeper_server.url],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, str(ROOT)]))},
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == ["forked", "False", "True", "True", "0"]
+
+
+def test_a_signal_between_a_request_and_its_ring_delays_nobody(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo sends one request for each ring of its bell: one ring too few, and all are late from then on."""
+    locks = connect()
+    locks.ping()
+    connection = connection_of(locks)
+    rings = [0]
+    ring = connection._handler.ring
+
+    def lossy() -> None:
+        rings[0] += 1
+        if rings[0] != 1:
+            ring()
+
+    monkeypatch.setattr(connection._handler, "ring", lossy)
+    began = time.monotonic()
+    for _ in range(3):
+        locks.lock("a").acquire(timeout=SOON).release()
+    assert rings[0] > 6
+    assert time.monotonic() - began < 0.8, "each request waits for the next one"
+
+
+def test_ten_thousand_waits_in_vain_leave_one_watch(
+    connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient
+) -> None:
+    """A tenth of that here."""
+    locks, others = connect(), connect()
+    held = others.lock("a").acquire()
+    lock = locks.lock("a")
+    for _ in range(200):
+        assert lock.try_acquire(timeout=0.001) is None
+    for _ in range(20):
+        assert lock.try_acquire(timeout=0.02) is None
+    inner = connection_of(locks)._client
+    assert sum(map(len, inner._data_watchers.values())) <= 1
+    assert sum(map(len, connection_of(locks).watches._told.values())) == 0
+    assert len(hub_of(locks)) == 0
+    assert len(nodes(plain, "a")) == 1
+    held.release()
+    eventually(lambda: not inner._data_watchers)
+
+
+def test_the_log_is_quiet_and_knows_no_secret(
+    connect: Connect, proxy: ZooKeeperProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(1):
+        locks = connect(f"zookeeper://app:s3cr3t@{proxy.address}/holdfast?tick=0.1&acl=open")
+        locks.ping()
+        proxy.refuse()
+        proxy.cut_all()
+        eventually(lambda: connection_of(locks).trouble is not None)
+        proxy.accept()
+        locks.lock("a").acquire(timeout=SOON).release()
+        password = connection_of(locks)._client._session_passwd.hex()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert {record.name for record in caplog.records} <= {"holdfast.zookeeper"}
+    assert any("lost" in record.getMessage() for record in caplog.records if record.levelno == logging.INFO)
+    assert "s3cr3t" not in caplog.text
+    assert password not in caplog.text
+    assert "s3cr3t" not in repr(locks)

@@ -1,0 +1,113 @@
+"""What renewals cost, and what they tell: one question for each session, answered by the leader."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from kazoo.client import KazooClient
+
+import holdfast
+from holdfast.engines.zookeeper.pulse import Pulse
+from tests.faults.child import Child
+from tests.faults.waiting import eventually
+from tests.servers.zookeeper import ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.servers.zookeeper_wire import Op
+from tests.zookeeper.conftest import Connect
+from tests.zookeeper.support import SOON, connection_of, nodes
+
+
+def test_a_round_costs_one_question_however_many_locks_there_are(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str
+) -> None:
+    locks = connect(proxied, ttl=2.5)
+    leases = [locks.lock(str(number)).acquire() for number in range(200)]
+    eventually(lambda: proxy.operations().count(Op.GET_DATA) == 200)
+    start = len(proxy.operations())
+    eventually(lambda: proxy.operations()[start:].count(Op.SYNC) >= 4)
+    assert set(proxy.operations()[start:]) == {Op.SYNC}
+    assert len(proxy.operations()) - start < 40, "not one for each lock"
+    assert all(lease.held for lease in leases)
+    for lease in leases:
+        lease.release()
+
+
+def test_after_a_reconnection_each_node_is_looked_at_once(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    locks = connect(proxied, ttl=4)
+    leases = [locks.lock(str(number)).acquire() for number in range(50)]
+    eventually(lambda: proxy.operations().count(Op.GET_DATA) == 50)
+    start = len(proxy.operations())
+    proxy.cut_all()
+    eventually(lambda: Counter(proxy.operations()[start:])[Op.GET_DATA] == 50)
+    assert not leases[0].lost.wait(1.0)
+    asked = Counter(proxy.operations()[start:])
+    assert asked[Op.GET_DATA] == 50
+    assert asked[Op.SYNC] < 10
+    plain.delete(f"/holdfast/7/{nodes(plain, '7')[0]}")
+    assert leases[7].lost.wait(SOON)
+    assert leases[7].lost_reason == "broken"
+    for lease in leases:
+        if lease is not leases[7]:
+            lease.release()
+    with pytest.raises(holdfast.LockLost):
+        leases[7].release()
+
+
+def test_a_server_that_falls_silent_is_left_for_another_one(
+    connect: Connect, proxy: ZooKeeperProxy, zookeeper_server: ZooKeeperServer
+) -> None:
+    """While holding: long before belief runs out."""
+    url = f"zookeeper://{proxy.address},{zookeeper_server.address}/holdfast?tick=0.1&randomize_hosts=false"
+    locks = connect(url, ttl=2, request_timeout=0.3)
+    lease = locks.lock("a").acquire()
+    session = connection_of(locks, 2).session
+    assert proxy.connections == 1
+    proxy.black_hole_all()
+    assert not lease.lost.wait(2.2)
+    assert connection_of(locks, 2).session == session
+    assert connection_of(locks, 2).connected
+    lease.release()
+    proxy.heal()
+
+
+def test_who_was_frozen_for_less_than_its_session_keeps_its_lock(zookeeper_server: ZooKeeperServer) -> None:
+    """The first renewal after that may not count yet, since the last word before it is old; the next one does."""
+    with Child(zookeeper_server.url, ttl=2.4) as child:
+        child.do("keep.update(a=locks.lock('a').acquire()) or 0")
+        child.freeze()
+        frozen = time.monotonic()
+        eventually(lambda: time.monotonic() - frozen > 0.9)
+        child.wake()
+        assert child.do("keep['a'].held") is True
+        assert child.do("keep['a'].lost.wait(1.6)") is False
+        assert child.do("keep['a'].release()") is None
+
+
+def test_a_renewal_that_the_leader_may_not_have_heard_of_extends_nothing(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = connect(ttl=2.0)
+    lease = locks.lock("a").acquire()
+    # As if every word before this one had been sent long ago.
+    monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - 1.0)
+    assert lease.lost.wait(2.0)
+    assert lease.lost_reason == "unreachable"
+    monkeypatch.undo()
+    with pytest.raises(holdfast.LockLost):
+        lease.release()
+
+
+def test_a_grant_is_believed_in_for_less_if_the_last_word_is_old(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = connect(ttl=8.0)
+    monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - 5.0)
+    with locks.lock("a", renew=False) as lease:
+        assert lease.remaining < 3.0
+    monkeypatch.undo()
+    with locks.lock("a", renew=False) as lease:
+        assert lease.remaining > 5.0

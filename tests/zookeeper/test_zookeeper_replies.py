@@ -1,0 +1,193 @@
+"""Requests and replies that get lost, one by one: nothing is done twice, and nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from kazoo.client import KazooClient
+
+import holdfast
+from tests.faults.waiting import eventually
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.servers.zookeeper_wire import Op
+from tests.zookeeper.conftest import Connect
+from tests.zookeeper.support import SOON, Call, connection_of, hub_of, nodes
+
+
+def nothing_is_kept(locks: holdfast.Client | holdfast.aio.AsyncClient) -> bool:
+    return len(hub_of(locks)) == 0 and len(hub_of(locks).leftovers) == 0
+
+
+@pytest.mark.parametrize("op", [Op.CREATE2, Op.GET_CHILDREN])
+def test_an_acquire_whose_reply_is_lost_is_found_again(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, op: Op
+) -> None:
+    locks = connect(proxied)
+    locks.ping()
+    with locks.lock("a"):
+        pass  # the path is there
+    lost = proxy.on(op).drop_reply_and_reset()
+    lease = locks.lock("a").acquire(timeout=SOON)
+    assert lost.fired
+    (node,) = nodes(plain, "a")
+    assert plain.exists(f"/holdfast/a/{node}").czxid == lease.token
+    assert proxy.operations().count(Op.CREATE2) == 3, "one before the path was there, one then, and no third"
+    lease.release()
+    assert nodes(plain, "a") == []
+    assert nothing_is_kept(locks)
+
+
+@pytest.mark.parametrize("op", [Op.CREATE2, Op.GET_CHILDREN])
+def test_a_try_whose_reply_is_lost_leaves_no_node_on_a_busy_lock(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, op: Op
+) -> None:
+    locks = connect(proxied)
+    locks.ping()
+    held = connect().lock("a").acquire()
+    lost = proxy.on(op).drop_reply_and_reset()
+    assert locks.lock("a").try_acquire() is None
+    assert lost.fired
+    eventually(lambda: len(nodes(plain, "a")) == 1)
+    held.release()
+    assert nothing_is_kept(locks)
+
+
+def test_a_try_whose_removal_is_lost_is_busy_and_its_node_goes_later(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    locks = connect(proxied)
+    locks.ping()
+    held = connect().lock("a").acquire()
+    lost = proxy.on(Op.DELETE).drop_request_and_reset()
+    assert locks.lock("a").try_acquire() is None
+    assert lost.fired
+    eventually(lambda: len(nodes(plain, "a")) == 1)
+    held.release()
+    eventually(lambda: nothing_is_kept(locks))
+
+
+def test_a_release_whose_reply_is_lost_has_happened_once(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    locks, others = connect(proxied), connect()
+    lease = locks.lock("a").acquire()
+    lost = proxy.on(Op.DELETE).drop_reply_and_reset()
+    waiting = Call(others.lock("a").acquire)
+    eventually(lambda: len(nodes(plain, "a")) == 2)
+    lease.release()
+    assert lost.fired
+    next_lease = waiting.result()
+    assert next_lease.held
+    assert len(nodes(plain, "a")) == 1
+    next_lease.release()
+    assert nothing_is_kept(locks)
+
+
+def test_a_release_that_is_lost_on_its_way_is_sent_again(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    locks = connect(proxied)
+    lease = locks.lock("a").acquire()
+    lost = proxy.on(Op.DELETE).drop_request_and_reset()
+    lease.release()
+    assert lost.fired
+    assert nodes(plain, "a") == []
+
+
+@pytest.mark.parametrize("op", [Op.GET_DATA, Op.SYNC, Op.EVENT])
+def test_a_waiter_that_misses_a_reply_or_the_wake_up_gets_its_turn(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, op: Op
+) -> None:
+    locks = connect(proxied)
+    locks.ping()
+    held = connect().lock("a").acquire()
+    lost = proxy.on(op).drop_reply_and_reset()
+    waiting = Call(locks.lock("a").acquire)
+    eventually(lambda: len(nodes(plain, "a")) == 2 and Op.GET_DATA in proxy.operations())
+    began = time.monotonic()
+    held.release()
+    lease = waiting.result()
+    assert lost.fired
+    assert time.monotonic() - began < 2.0, "by its reconnection, not by looking again after a while"
+    assert len(nodes(plain, "a")) == 1
+    lease.release()
+
+
+def test_a_renewal_whose_reply_is_lost_costs_nothing(connect: Connect, proxy: ZooKeeperProxy, proxied: str) -> None:
+    locks = connect(proxied, ttl=1.5)
+    lease = locks.lock("a").acquire()
+    session = connection_of(locks, 1.5).session
+    lost = proxy.on(Op.SYNC, times=2).drop_reply_and_reset()
+    eventually(lambda: len(lost.hits) == 2)
+    assert not lease.lost.wait(1.5)
+    assert connection_of(locks, 1.5).session == session
+    lease.release()
+
+
+def test_a_wait_that_times_out_while_the_connection_is_lost_leaves_no_node(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    locks = connect(proxied)
+    locks.ping()
+    held = connect().lock("a").acquire()
+    waiting = Call(lambda: locks.lock("a").acquire(timeout=0.3))
+    eventually(lambda: len(nodes(plain, "a")) == 2)
+    proxy.refuse()
+    proxy.cut_all()
+    with pytest.raises((holdfast.AcquireTimeout, holdfast.EngineUnavailable)):
+        waiting.result()
+    assert len(nodes(plain, "a")) == 2
+    proxy.accept()
+    eventually(lambda: len(nodes(plain, "a")) == 1)
+    held.release()
+    eventually(lambda: nothing_is_kept(locks))
+
+
+def test_what_could_not_be_withdrawn_in_a_ttl_is_withdrawn_later(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    """The core gives up after a ttl, when others forget by themselves. A session that comes back still has its node."""
+    locks = connect(proxied, request_timeout=0.2, unavailable_after=0.4)
+    locks.ping()
+    lock = locks.lock("a", ttl=1.2)
+    lock.acquire().release()
+    silent = proxy.on(Op.CREATE2).black_hole()
+    acquiring = Call(lock.acquire)
+    assert silent.wait(SOON)
+    proxy.refuse()
+    with pytest.raises(holdfast.OutcomeUnknown):
+        acquiring.result()
+    assert len(nodes(plain, "a")) == 1
+    locks._opened.watchdog._errands.clear()  # type: ignore[union-attr]
+    proxy.accept()
+    proxy.cut_all()
+    eventually(lambda: nodes(plain, "a") == [], within=1.0)
+    eventually(lambda: nothing_is_kept(locks))
+
+
+async def test_a_task_that_is_cancelled_between_a_create_and_its_reply_leaves_no_node(
+    proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    async with holdfast.aio.connect(proxied) as locks:
+        await locks.ping()
+        held_back = proxy.on(Op.CREATE2).delay()
+        task = asyncio.create_task(locks.lock("a").acquire())
+        await asyncio.to_thread(held_back.wait, SOON)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        held_back.release()
+        await asyncio.to_thread(eventually, lambda: nodes(plain, "a") == [] and nothing_is_kept(locks))
+
+
+def test_unreachable_servers_are_told_from_a_busy_lock(connect: Connect, proxy: ZooKeeperProxy, proxied: str) -> None:
+    proxy.refuse()
+    locks = connect(proxied, unavailable_after=0.3)
+    with pytest.raises(holdfast.EngineUnavailable, match="refused"):
+        locks.lock("a").acquire()
+    with pytest.raises(holdfast.EngineUnavailable):
+        locks.ping()
+    proxy.accept()
+    locks.lock("a").acquire(timeout=SOON).release()

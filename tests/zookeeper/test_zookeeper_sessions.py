@@ -1,0 +1,266 @@
+"""A lock lives by a session: what its time-out means, and what becomes of a lock when it is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from kazoo.client import KazooClient
+
+import holdfast
+from tests.faults.child import Child
+from tests.faults.waiting import eventually
+from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.servers.zookeeper_wire import Op
+from tests.zookeeper.conftest import Connect
+from tests.zookeeper.support import SOON, Call, connection_of, end_session, hub_of, nodes
+
+Start = Callable[..., ZooKeeperServer]
+
+# ---- its time-out
+
+
+def test_the_clients_ttl_is_the_sessions_and_longer_ones_share_it(
+    connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient
+) -> None:
+    locks = connect(ttl=8)
+    with locks.lock("a") as lease, locks.lock("b", ttl=60) as longer:
+        assert (lease.ttl, longer.ttl) == (8.0, 8.0)
+        owners = {plain.exists(f"{BASE}/{name}/{nodes(plain, name)[0]}").ephemeralOwner for name in "ab"}
+        assert owners == {connection_of(locks, 8).session}
+        assert 5 < lease.remaining < 8
+
+
+def test_each_shorter_ttl_has_one_session_more(connect: Connect, plain: KazooClient) -> None:
+    locks = connect(ttl=8)
+    leases = [locks.lock(name, ttl=ttl).acquire() for name, ttl in (("a", 8), ("b", 2), ("c", 2), ("d", 3))]
+    assert [lease.ttl for lease in leases] == [8.0, 2.0, 2.0, 3.0]
+    owners = [plain.exists(f"{BASE}/{name}/{nodes(plain, name)[0]}").ephemeralOwner for name in "abcd"]
+    assert owners[1] == owners[2]
+    assert len(set(owners)) == 3
+    for lease in leases:
+        lease.release()
+
+
+@pytest.mark.parametrize("ttl", [0.1, 120.0])
+def test_what_the_servers_do_not_allow_is_a_usage_error(connect: Connect, ttl: float) -> None:
+    """They would give another time-out without a word: from 0.2 s to 60 s here."""
+    locks = connect(ttl=ttl)
+    for attempt in (locks.lock("a").acquire, locks.ping, lambda: locks.inspect("a")):
+        with pytest.raises(holdfast.UsageError, match="do not allow sessions of"):
+            attempt()
+    if ttl < 1:
+        wide = connect()
+        with pytest.raises(holdfast.UsageError, match=r"do not allow sessions of 0\.1 s, but of 0\.2 s"):
+            wide.lock("a", ttl=ttl).acquire()
+        wide.lock("a").acquire().release()
+
+
+def test_renewing_by_hand_renews_the_session_and_no_more(connect: Connect) -> None:
+    locks = connect(ttl=8)
+    lease = locks.lock("a", renew=False).acquire()
+    with pytest.raises(holdfast.UsageError, match="8 s"):
+        lease.renew(ttl=9)
+    for ttl in (8, 1, None):
+        assert not lease.lost.wait(0.3)
+        before = lease.remaining
+        lease.renew(ttl=ttl)
+        assert lease.remaining > before + 0.1
+        assert lease.ttl == 8.0
+    lease.release()
+
+
+# ---- while it holds
+
+
+def test_the_end_of_a_session_is_told_at_once(
+    connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient
+) -> None:
+    locks = connect()
+    lease = locks.lock("a").acquire()
+    old = connection_of(locks).session
+    began = time.monotonic()
+    end_session(zookeeper_server, locks)
+    assert lease.lost.wait(SOON)
+    assert time.monotonic() - began < 2.0
+    assert lease.lost_reason == "session"
+    with pytest.raises(holdfast.LockLost, match="session"):
+        lease.release()
+    again = locks.lock("a").acquire(timeout=SOON)
+    assert again.token > lease.token
+    assert connection_of(locks).session != old
+    again.release()
+    assert len(hub_of(locks)) == 0
+
+
+def test_a_release_finds_that_the_session_has_ended(
+    connect: Connect, zookeeper_server: ZooKeeperServer, proxy: ZooKeeperProxy, proxied: str
+) -> None:
+    locks = connect(proxied)
+    lease = locks.lock("a", renew=False).acquire()
+    proxy.refuse()
+    proxy.cut_all()
+    end_session(zookeeper_server, locks)
+    releasing = Call(lease.release)
+    proxy.accept()
+    with pytest.raises(holdfast.LockLost, match="session"):
+        releasing.result()
+
+
+def test_belief_runs_out_by_itself_while_the_connection_is_lost(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    locks, others = connect(proxied, ttl=1.2), connect()
+    lease = locks.lock("a").acquire()
+    session = connection_of(locks, 1.2).session
+    proxy.refuse()
+    proxy.cut_all()
+    assert lease.lost.wait(1.2)
+    assert lease.lost_reason == "unreachable"
+    assert len(nodes(plain, "a")) == 1, "belief ends before the session does"
+    proxy.accept()
+    # The session may go on, and its node with it, if the connection comes back in time: it must not block others.
+    next_lease = others.lock("a").acquire(timeout=SOON)
+    assert next_lease.token > lease.token
+    with pytest.raises(holdfast.LockLost, match="unreachable"):
+        lease.release()
+    next_lease.release()
+    assert session is not None
+
+
+def test_what_nobody_believes_in_is_removed_although_its_session_lives_on(connect: Connect, plain: KazooClient) -> None:
+    locks = connect()
+    kept = locks.lock("kept").acquire()
+    lost = locks.lock("a", ttl=0.4, renew=False).acquire()
+    held = locks.lock("b", max_hold=0.2).acquire()
+    assert lost.lost.wait(SOON)
+    assert held.lost.wait(SOON)
+    eventually(lambda: nodes(plain, "a") == nodes(plain, "b") == [])
+    assert (lost.lost_reason, held.lost_reason) == ("expired", "max_hold")
+    for lease in (lost, held):
+        with pytest.raises(holdfast.LockLost):
+            lease.release()
+    kept.release()
+    assert len(hub_of(locks)) == 0
+
+
+def test_a_release_while_the_connection_is_lost_may_end_in_doubt(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    locks = connect(proxied, ttl=1.2)
+    lease = locks.lock("a").acquire()
+    proxy.refuse()
+    proxy.cut_all()
+    with pytest.raises(holdfast.OutcomeUnknown):
+        lease.release()
+    proxy.accept()
+    eventually(lambda: nodes(plain, "a") == [])
+
+
+def test_a_release_waits_for_the_connection_to_come_back(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    locks = connect(proxied)
+    lease = locks.lock("a").acquire()
+    proxy.refuse()
+    proxy.cut_all()
+    releasing = Call(lease.release)
+    proxy.accept()
+    releasing.result()
+    assert nodes(plain, "a") == []
+
+
+def test_a_node_that_somebody_deleted_is_a_broken_lock(connect: Connect, plain: KazooClient) -> None:
+    locks = connect(ttl=3)
+    watched, unwatched = locks.lock("a").acquire(), locks.lock("b", renew=False).acquire()
+    eventually(lambda: all(place.watched for place in hub_of(locks)._places.values() if place.name == "a"))
+    for name in "ab":
+        plain.delete(f"{BASE}/{name}/{nodes(plain, name)[0]}")
+    assert watched.lost.wait(0.5), "by a watch, not by the next renewal"
+    assert watched.lost_reason == "broken"
+    with pytest.raises(holdfast.LockLost, match="broken"):
+        unwatched.release()
+
+
+def test_a_message_to_the_holder_is_no_loss(connect: Connect, plain: KazooClient) -> None:
+    """Curator's Revoker writes into the node; that fires the watch on it, too."""
+    locks = connect(ttl=2)
+    lease = locks.lock("a").acquire()
+    path = f"{BASE}/a/{nodes(plain, 'a')[0]}"
+    eventually(lambda: all(place.watched for place in hub_of(locks)._places.values()))
+    for _ in range(2):
+        plain.set(path, b"__REVOKE__")
+        assert not lease.lost.wait(0.3)
+    assert locks.inspect("a").holders[0].owner == path.rpartition("/")[2]
+    plain.delete(path)
+    assert lease.lost.wait(0.5)
+
+
+def test_a_holder_that_was_frozen_longer_than_its_session_knows_with_its_first_look(
+    zookeeper_server: ZooKeeperServer, connect: Connect
+) -> None:
+    with Child(zookeeper_server.url, ttl=0.6) as child:
+        child.do("keep.update(a=locks.lock('a').acquire()) or keep['a'].token")
+        child.freeze()
+        lease = connect().lock("a").acquire(timeout=SOON)
+        child.wake()
+        assert child.do("keep['a'].held") is False
+        assert lease.held
+        lease.release()
+
+
+def test_a_killed_holder_costs_a_session_time_out(zookeeper_server: ZooKeeperServer, connect: Connect) -> None:
+    with Child(zookeeper_server.url, ttl=1.0) as child:
+        child.do("keep.update(a=locks.lock('a').acquire())")
+        waiting = Call(connect().lock("a").acquire)
+        eventually(lambda: connect().inspect("a").waiters == 1)
+        child.kill()
+        began = time.monotonic()
+        waiting.result().release()
+        assert time.monotonic() - began < 1.0 + 1.0
+
+
+# ---- while it waits
+
+
+def test_a_waiter_whose_session_ends_goes_to_the_back_of_the_line(
+    connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient
+) -> None:
+    locks, others, holders = connect(), connect(), connect()
+    held = holders.lock("a").acquire()
+    waiting = Call(locks.lock("a").acquire)
+    eventually(lambda: len(nodes(plain, "a")) == 2)
+    behind = Call(others.lock("a").acquire)
+    eventually(lambda: len(nodes(plain, "a")) == 3)
+    old = connection_of(locks).session
+    end_session(zookeeper_server, locks)
+    eventually(lambda: connection_of(locks).session not in (None, old) and len(nodes(plain, "a")) == 3)
+    last = plain.exists(f"{BASE}/a/{nodes(plain, 'a')[-1]}")
+    assert last.ephemeralOwner == connection_of(locks).session
+    held.release()
+    behind.result().release()
+    lease = waiting.result()
+    assert lease.token == last.czxid
+    lease.release()
+
+
+def test_a_new_session_does_not_take_the_old_ones_node_for_its_own(
+    connect: Connect, zookeeper_server: ZooKeeperServer, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    """The reply to the create is lost, and the session ends before the node is looked for; but somebody has made a node
+    of that name meanwhile, which stays."""
+    locks = connect(proxied)
+    locks.lock("a").acquire().release()
+    lost = proxy.on(Op.CREATE2).black_hole()
+    waiting = Call(lambda: locks.lock("a").acquire(timeout=SOON))
+    assert lost.wait(SOON)
+    (node,) = nodes(plain, "a")
+    end_session(zookeeper_server, locks)
+    plain.create(f"{BASE}/a/{node}", b"left over", ephemeral=True)
+    lease = waiting.result(2 * SOON)
+    assert len(nodes(plain, "a")) == 1
+    assert plain.exists(f"{BASE}/a/{nodes(plain, 'a')[0]}").ephemeralOwner == connection_of(locks).session
+    assert nodes(plain, "a") != [node]
+    lease.release()
