@@ -39,6 +39,7 @@ _REDIS_FIXTURES: Final = frozenset(
         "redis_cluster", "start_cluster", "five_masters", "start_masters",
     }
 )  # fmt: skip
+_SIMULATION: Final = Path(__file__).parent / "sim"
 _ZOOKEEPER_FIXTURES: Final = frozenset({"zookeeper_server", "start_zookeeper", "ensemble", "start_ensemble"})
 
 T = TypeVar("T", bound=RedisServer | Group | ZooKeeperServer | Ensemble)
@@ -242,8 +243,11 @@ def pytest_report_header() -> list[str]:
     ]
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if _SIMULATION in item.path.parents:
+            item.add_marker("busy")
         fixtures = set(getattr(item, "fixturenames", ()))
         if _REDIS_FIXTURES & fixtures:
             item.add_marker("needs_redis")

@@ -182,6 +182,24 @@ async def test_a_task_that_is_cancelled_between_a_create_and_its_reply_leaves_no
         await asyncio.to_thread(eventually, lambda: nodes(plain, "a") == [] and nothing_is_kept(locks))
 
 
+async def test_a_task_that_is_cancelled_while_it_gives_up_its_place_leaves_no_node(
+    proxy: ZooKeeperProxy, proxied: str, connect: Connect, plain: KazooClient
+) -> None:
+    held = connect().lock("a").acquire()
+    async with holdfast.aio.connect(proxied) as locks:
+        await locks.ping()
+        lost = proxy.on(Op.DELETE).drop_request_black_hole()
+        task = asyncio.create_task(locks.lock("a").acquire(timeout=0.05))
+        await asyncio.to_thread(lost.wait, SOON)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(nodes(plain, "a")) == 2
+        proxy.cut_all()
+        await asyncio.to_thread(eventually, lambda: len(nodes(plain, "a")) == 1 and nothing_is_kept(locks))
+    held.release()
+
+
 def test_unreachable_servers_are_told_from_a_busy_lock(connect: Connect, proxy: ZooKeeperProxy, proxied: str) -> None:
     proxy.refuse()
     locks = connect(proxied, unavailable_after=0.3)

@@ -22,8 +22,8 @@ from tests.servers.ensemble import Ensemble
 #: From the moment that a majority serves again to the first grant: a dead connection has to be noticed, another member
 #: found; and a session of a second may have ended meanwhile.
 SERVICE_IS_BACK_WITHIN = 3.0
-#: Of leases that live through an election, and of one that does not live through an outage.
-LONG, SHORT = 10.0, 1.0
+#: Of leases that live through any election, and of one that does not live through an outage.
+LONG, SHORT = 40.0, 1.0
 COLOURS: list[Colour] = ["sync", "async", "sync", "async"]
 
 

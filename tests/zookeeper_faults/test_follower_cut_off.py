@@ -157,6 +157,30 @@ async def test_belief_ends_before_the_session_when_the_leader_is_cut_off(ensembl
             await asyncio.gather(*(each.check(clock.now() + NOTICED_WITHIN) for each in both))
 
 
+async def test_a_create_that_is_passed_on_late_is_not_carried_out(
+    ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy
+) -> None:
+    """The follower still has it when the client has long gone elsewhere with its session, and asked again there."""
+    looking = follower.client()
+    elsewhere = next(each for each in ensemble.followers() if each is not follower)
+    url = f"{url_of(proxy, elsewhere)}&randomize_hosts=false"
+    async with company("sync") as threads, company("async") as tasks:
+        both = {ours: ours.connect(url, ttl=3.0, request_timeout=0.2) for ours in (threads, tasks)}
+        for ours, locks in both.items():
+            await ours.do((await ours.acquire(locks, ours.colour)).release)
+        proxy.refuse()
+        ensemble.cut_off(follower)
+        stuck = proxy.on(Op.CREATE2, times=2).notice()
+        leases = await asyncio.gather(*(ours.acquire(locks, ours.colour) for ours, locks in both.items()))
+        assert len(stuck.hits) == 2
+        ensemble.heal()
+        looking.sync(BASE)  # answered after what the follower had to pass on before
+        for ours, lease in zip(both, leases, strict=True):
+            line = Line(looking, ours.colour)
+            assert line.tokens() == [lease.token]
+            assert line.ever() == 2
+
+
 def test_frozen_for_a_while_and_then_cut_off(ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy) -> None:
     """Frozen for less than belief lasts: it may go on. Its first renewal is answered, and the follower cut off right
     then; what the leader counts from is before the freeze."""

@@ -66,6 +66,9 @@ class Acquisition:
         except LockError as error:
             try:
                 await self._clean_up()
+            except BaseException:
+                self.withdraw()  # cancelled or interrupted in the middle of it: done in the background
+                raise
             finally:  # also if the clean-up is cancelled: a slot that nobody vacates would block the process for ever
                 core.give_up_slot(policy, self, self._unreachable_for(error))
             raise

@@ -106,7 +106,7 @@ class Connection:
             began = now()
             read_timeout, connect_timeout = connect(*place)
             self.pulse.begin(began)
-            self._connected(read_timeout * 1.5 / 1000.0)  # kazoo reads for two thirds of what was granted
+            self._connected(round(read_timeout * 1.5) / 1000.0)  # kazoo reads for two thirds of what was granted
             _log.info("connected to ZooKeeper at %s:%s", place[0], place[2])
             return read_timeout / 2, connect_timeout  # it pings after half of that: twice as often as it would
 

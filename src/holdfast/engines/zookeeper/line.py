@@ -96,13 +96,16 @@ class Line:
         hub.forget(claim)
         if place is None or place.over:
             return
+        removed = False
         try:
             if place.connection.connected:
                 await self._asker.delete(place.connection, place.path, timeout)
-                return
+                removed = True
         except (RequestFailed, EngineRefused):
             pass
-        hub.leftovers.add(place.connection, place.parent, id_of(claim))
+        finally:  # also if it is cancelled or interrupted here
+            if not removed:
+                hub.leftovers.add(place.connection, place.parent, id_of(claim))
 
     async def _make_path(self, connection: Connection, path: str, timeout: float) -> None:
         """Containers: the servers remove them when they are empty.
