@@ -38,6 +38,7 @@ class TestRedis(ConformanceSuite):
         return redis_url
 
 
+@pytest.mark.alone  # its many servers, and leases of a fifth of a second: no company
 class TestRedlock(ConformanceSuite):
     @pytest.fixture
     def url(self, request: pytest.FixtureRequest, five_masters: Masters) -> str:
@@ -64,7 +65,10 @@ def quick_zookeeper() -> Iterator[ZooKeeperServer]:
 
 
 @pytest.mark.needs_zookeeper
+@pytest.mark.alone  # its many servers, and leases of a fifth of a second: no company
 class TestZooKeeper(ConformanceSuite):
+    pace = 2.0  # a quarter of a session and a tick are not believed in
+
     @pytest.fixture
     def url(self, quick_zookeeper: ZooKeeperServer) -> str:
         return quick_zookeeper.url
