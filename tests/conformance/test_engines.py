@@ -67,8 +67,6 @@ def quick_zookeeper() -> Iterator[ZooKeeperServer]:
 @pytest.mark.needs_zookeeper
 @pytest.mark.alone  # its many servers, and leases of a fifth of a second: no company
 class TestZooKeeper(ConformanceSuite):
-    pace = 2.0  # a quarter of a session and a tick are not believed in
-
     @pytest.fixture
     def url(self, quick_zookeeper: ZooKeeperServer) -> str:
         return quick_zookeeper.url
