@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ import pytest
 import holdfast
 from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
+from holdfast._runtime.blocking import BlockingEvent, run
+from holdfast._runtime.clock import now
 
 SOURCE = str(Path(holdfast.__path__[0]))
 TTL = 0.3  # what is dropped in the last gaps is not renewed: free within a third of it
@@ -26,13 +29,15 @@ class Strike(BaseException):
 
 
 class Striker:
-    """Raises Strike at the ``number``-th place where the calling thread, inside holdfast, would handle a signal.
+    """Raises Strike at the ``number``-th place where the calling thread, inside ``places``, would handle a
+    signal.
 
     That is where a function begins and where a call of something written in C has returned. (Loops too; none is here.)
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, places: tuple[str, ...] = (SOURCE,)) -> None:
         self._left = number
+        self._places = places
         self.struck_at: str | None = None
 
     def __enter__(self) -> Striker:
@@ -45,7 +50,7 @@ class Striker:
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         # Not in finalisers: there Python itself swallows what is raised.
-        if event not in ("call", "c_return") or not code.co_filename.startswith(SOURCE) or code.co_name == "__del__":
+        if event not in ("call", "c_return") or not code.co_filename.startswith(self._places) or code.co_name == "__del__":
             return
         self._left -= 1
         if self._left < 0:
@@ -148,3 +153,26 @@ def test_struck_when_the_hold_was_there_but_nobody_knew_it_is_not_re_entered(mon
         other = two.lock("a").acquire(timeout=5)
         assert one.lock("a").try_acquire() is None
         other.release()
+
+
+def test_struck_while_it_waits_a_caller_sees_nothing_else() -> None:
+    """threading.Condition, struck while it takes its lock again, raised 'release unlocked lock' in the strike's place."""
+    number = 0
+    while True:
+        event, striker = BlockingEvent(), Striker(number, (SOURCE, threading.__file__))
+        try:
+            with striker:
+                assert not run(event.wait(now() + 0.002))
+        except Strike:
+            pass
+        others = [threading.Thread(target=run, args=(event.wait(now() + 30.0),), daemon=True) for _ in range(3)]
+        others.append(threading.Thread(target=event.set, daemon=True))
+        for each in others:
+            each.start()
+        for each in others:
+            each.join(10)
+            assert not each.is_alive(), f"left waiting by a strike at {striker.struck_at}"
+        if striker.struck_at is None:
+            break
+        number += 1
+    assert number > 3

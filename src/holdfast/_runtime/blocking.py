@@ -19,8 +19,6 @@ _log: Final = logging.getLogger("holdfast")
 
 # A wait on CLOCK_MONOTONIC does not notice a suspend: sleep in slices, re-reading the clock of belief.
 _SLICE: Final = 1.0
-# What select() and Condition.wait() take as "very long" without overflowing.
-_FOREVER: Final = 3600.0 * 24
 
 
 def _left(until: float | None) -> float:
@@ -82,30 +80,42 @@ _idle_drivers: Final[list[_Driver]] = []
 
 
 class BlockingEvent:
-    """A set-once flag over a lock: cheaper to make than threading.Event, and waiting is bounded by the belief clock."""
+    """A set-once flag, and a gate that is shut until it is set.
 
-    __slots__ = ("_condition", "_flag")
+    The flag is the truth; the gate, one raw lock, only ends a sleep early. So a signal handler may raise anywhere in
+    here. (Inside threading.Condition it would leave a lock taken for ever, or not taken where it is given back, and the
+    caller would see that error in place of its KeyboardInterrupt.)
+    """
+
+    __slots__ = ("_flag", "_gate")
 
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
         self._flag = False
+        self._gate = threading.Lock()
+        self._gate.acquire()
 
     def set(self) -> None:
-        with self._condition:
-            self._flag = True
-            self._condition.notify_all()
+        self._flag = True
+        self._open()
 
     def is_set(self) -> bool:
         return self._flag
 
     async def wait(self, until: float | None) -> bool:
-        with self._condition:
-            while not self._flag:
-                left = _left(until)
-                if left <= 0:
-                    return False
-                self._condition.wait(left)
+        while not self._flag:
+            left = _left(until)
+            if left <= 0:
+                return False
+            if self._gate.acquire(timeout=left):
+                # For the next who waits. If a signal comes in between, they look at the flag after their slice.
+                self._open()
         return True
+
+    def _open(self) -> None:
+        try:
+            self._gate.release()
+        except RuntimeError:
+            pass  # somebody else has opened it
 
 
 class BlockingWakeup:
