@@ -50,7 +50,8 @@ class Striker:
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         # Not in finalisers: there Python itself swallows what is raised.
-        if event not in ("call", "c_return") or not code.co_filename.startswith(self._places) or code.co_name == "__del__":
+        elsewhere = not code.co_filename.startswith(self._places) or code.co_name == "__del__"
+        if elsewhere or event not in ("call", "c_return"):
             return
         self._left -= 1
         if self._left < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +19,10 @@ Pair = tuple[socket.socket, socket.socket]
 
 
 class Queue:
-    """Stands for kazoo's requests that wait to be sent."""
+    """Stands for kazoo: requests that wait to be sent, and a ping that waits for its answer."""
 
     waits = False
+    pinged = False
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def queue() -> Queue:
 
 @pytest.fixture
 def handler(queue: Queue) -> Iterator[Handler]:
-    made = Handler(lambda: queue.waits, lambda: None)
+    made = Handler(lambda: queue.waits, lambda: queue.pinged, lambda: None)
     bell, ringer = made.create_socket_pair()
     yield made
     bell.close()
@@ -90,6 +92,13 @@ def test_requests_without_a_ring_ring_by_themselves(handler: Handler, pair: Pair
 def test_it_does_not_wait_longer_than_a_session_allows(handler: Handler, pair: Pair) -> None:
     handler.longest_pause = 0.01
     assert handler.select([pair[0], handler._bell], [], [], 3600.0) == ([], [], [])
+
+
+def test_the_answer_to_a_ping_has_twice_the_time(handler: Handler, pair: Pair, queue: Queue) -> None:
+    handler.longest_pause, queue.pinged = 0.15, True
+    began = time.monotonic()
+    assert handler.select([pair[0], handler._bell], [], [], 0.001) == ([], [], [])
+    assert time.monotonic() - began >= 0.299
 
 
 def test_what_tls_has_read_ahead_counts(handler: Handler, tls_pair: Pair) -> None:

@@ -83,7 +83,11 @@ class Connection:
         self._on_change = on_change
         self._starting = threading.RLock()  # re-entrant: ``end`` may be called by ``__del__``, anywhere
         self._started = False
-        self._handler = Handler(lambda: bool(self._client._queue), self._ended)
+        self._handler = Handler(
+            requests_wait=lambda: bool(self._client._queue),
+            pinged=lambda: bool(self._client._connection.ping_outstanding.is_set()),
+            on_end=self._ended,
+        )
         self._client = KazooClient(
             hosts=hosts,
             timeout=timeout,

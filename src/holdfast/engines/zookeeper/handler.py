@@ -23,13 +23,17 @@ _log: Final = logging.getLogger("holdfast.zookeeper")
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """``requests_wait``: whether any are to be sent. ``on_end``: called on the thread, as the last thing it does."""
+    """``requests_wait``: whether any are to be sent. ``pinged``: whether a ping was sent and is not answered yet.
+    ``on_end``: called on the thread, as the last thing it does."""
 
-    def __init__(self, requests_wait: Callable[[], bool], on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, requests_wait: Callable[[], bool], pinged: Callable[[], bool], on_end: Callable[[], None]
+    ) -> None:
         super().__init__()
         self.longest_pause = CONNECT_WITHIN  #: between two words to the servers
         self.trouble: Exception | None = None  #: why the last attempt to connect has failed
         self._requests_wait = requests_wait
+        self._pinged = pinged
         self._on_end = on_end
         self._context: ssl.SSLContext | None = None
         self._bell: socket.socket | None = None
@@ -83,8 +87,10 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Which can be read or written. kazoo has it in its main loop with the bell, and elsewhere without."""
         if self._bell in readers:
-            # kazoo waits for up to 0.4 s more than it means to, which may be longer than a short session lives.
-            timeout = min(self.longest_pause, self.longest_pause if timeout is None else timeout)
+            # kazoo waits for up to 0.4 s more than it means to, which may be longer than a short session lives. If it
+            # has pinged, it takes the end of this wait for the end of the connection: that deserves more patience.
+            pause = self.longest_pause
+            timeout = 2 * pause if self._pinged() else min(pause, pause if timeout is None else timeout)
             # What TLS has read ahead makes no socket readable.
             if ahead := [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]:
                 return ahead + _ready([self._bell], (), 0.0)[0], [], []
