@@ -157,7 +157,7 @@ def test_struck_when_the_hold_was_there_but_nobody_knew_it_is_not_re_entered(mon
 
 
 def test_struck_while_it_waits_a_caller_sees_nothing_else() -> None:
-    """threading.Condition, struck while it takes its lock again, raised 'release unlocked lock' in the strike's place."""
+    """threading.Condition, struck where it takes its lock again, raised 'release unlocked lock' instead."""
     number = 0
     while True:
         event, striker = BlockingEvent(), Striker(number, (SOURCE, threading.__file__))
