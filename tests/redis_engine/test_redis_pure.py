@@ -89,6 +89,20 @@ def test_what_is_refused(text: str) -> None:
     assert str(error).startswith("Redis refused: ")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERR Error running script (call to f_1): Lua script attempted to access a non local key",  # Redis 6.2
+        "ERR Script attempted to access a non local key in a cluster node script: f_1, on @user_script:37.",  # Redis 7
+        "ERR Attempted to access a non local key in a cluster node script: on @user_script:37.",  # Valkey 9
+    ],
+)
+def test_half_moved_in_the_words_of_each_server(text: str) -> None:
+    error = replies.error(text)
+    assert isinstance(error, replies.TryAgain)
+    assert error.may_have_happened
+
+
 def test_wrong_type_is_told_apart() -> None:
     text = "WRONGTYPE Operation against a key holding the wrong kind of value"
     assert isinstance(replies.error(f"{text} script: 12, on @user_script:9."), replies.WrongType)

@@ -119,7 +119,7 @@ async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: 
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., RedisServer]) -> None:
     """A server with many keys pushes an expiry late or never; this one never does."""
-    server = start_redis("enable-debug-command yes")
+    server = start_redis()
     command(server, "DEBUG", "SET-ACTIVE-EXPIRE", 0)
 
     async def body(session: RedisSession) -> None:

@@ -162,7 +162,7 @@ class RedisCluster(Group):
             node.cluster("SET-CONFIG-EPOCH", place + 1)  # nodes with the same epoch first have to settle who keeps it
         for place, master in enumerate(masters):
             first, end = (REDIS_CLUSTER_HASH_SLOTS * edge // _MASTERS for edge in (place, place + 1))
-            master.cluster("ADDSLOTSRANGE", first, end - 1)
+            master.cluster("ADDSLOTS", *range(first, end))
         for node in self.nodes:  # each meets each: quicker than gossip
             for other in self.nodes:
                 node.cluster("MEET", other.host, other.port)

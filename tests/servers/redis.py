@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -10,7 +12,6 @@ import socket
 import subprocess
 import tempfile
 import time
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -27,6 +28,7 @@ BINARY: Final = shutil.which("redis-server")
 _SETPRIV: Final = shutil.which("setpriv")
 _WITH_US: Final = [_SETPRIV, "--pdeathsig", "TERM"] if _SETPRIV else []
 
+_SINCE_7: Final = ("enable-debug-command ", "shutdown-timeout ")
 _START_DEADLINE: Final = 15.0
 _STOP_DEADLINE: Final = 10.0
 _POLL: Final = 0.005
@@ -35,6 +37,16 @@ _ATTEMPTS: Final = 5
 # Below the range from which the kernel takes ports for outgoing connections: a client that keeps calling a dead server
 # would else some day be given that very port, be connected with itself, and the server could not restart.
 PORTS: Final = range(10_000, 32_768)
+
+
+@functools.cache
+def version() -> tuple[int, ...]:
+    """Of the redis-server (or valkey-server under that name) on PATH."""
+    assert BINARY is not None, "redis-server is not on PATH"
+    told = subprocess.run([BINARY, "--version"], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"v=(\d+(?:\.\d+)*)", told)
+    assert found, told
+    return tuple(int(part) for part in found[1].split("."))
 
 
 class ServerFailed(RuntimeError):
@@ -201,7 +213,7 @@ class RedisServer:
 
     # ---- inside
 
-    @cached_property
+    @functools.cached_property
     def _control(self) -> Any:
         return self.client(decode_responses=True)
 
@@ -249,7 +261,8 @@ class RedisServer:
             lines += [f"tls-cert-file {self.tls}/server.crt", f"tls-key-file {self.tls}/server.key"]
         if self.password:
             lines.append(f"requirepass {self.password}")
-        return [*lines, *self._config]
+        # An older one does without these, and would not start with them.
+        return [line for line in (*lines, *self._config) if version() >= (7,) or not line.startswith(_SINCE_7)]
 
     def _answers(self) -> bool:
         client = redis.Redis.from_url(self.url, socket_timeout=1.0, retry=Retry(NoBackoff(), 0))

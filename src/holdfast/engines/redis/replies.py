@@ -25,8 +25,9 @@ _IN_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
 _CODE: Final = re.compile(r"[A-Z]+(?= )")
 _REDIRECTION: Final = re.compile(r"(MOVED|ASK) (\d+) (\S*):(\d+)")
 #: A key that the script made up is not here any more (or not yet): its slot is being moved. Our scripts check the keys
-#: that were declared before they write, so this one must have been of another waiter.
-_HALF_MOVED: Final = "Script attempted to access a non local key"
+#: that were declared before they write, so this one must have been of another waiter. (Redis 6.2, 7 and Valkey begin
+#: the sentence differently.)
+_HALF_MOVED: Final = re.compile(r"\battempted to access a non local key\b", re.IGNORECASE)
 #: Old servers repeat the arguments of a command that they do not know, and HELLO's hold the password.
 _ARGUMENTS: Final = re.compile(r",? with args beginning with.*", re.DOTALL)
 
@@ -81,7 +82,7 @@ def error(text: str) -> RequestFailed | EngineRefused:
     """The exception for the error reply ``text`` (without its leading '-')."""
     kind = code(text)
     text = shown(text)
-    if kind == "TRYAGAIN" or _HALF_MOVED in text:
+    if kind == "TRYAGAIN" or _HALF_MOVED.search(text):
         return TryAgain(f"Redis cannot serve at present: {text}", may_have_happened=kind != "TRYAGAIN")
     if kind in _UNAVAILABLE or text.startswith("ERR max number of clients"):
         return RequestFailed(f"Redis cannot serve at present: {text}", may_have_happened=False)
