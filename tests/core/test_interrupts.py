@@ -17,7 +17,7 @@ import pytest
 import holdfast
 from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
-from holdfast._runtime.blocking import BlockingEvent, run
+from holdfast._runtime.blocking import BlockingEvent, BlockingWakeup, run
 from holdfast._runtime.clock import now
 
 SOURCE = str(Path(holdfast.__path__[0]))
@@ -177,3 +177,25 @@ def test_struck_while_it_waits_a_caller_sees_nothing_else() -> None:
             break
         number += 1
     assert number > 3
+
+
+def test_struck_while_it_rings_for_the_watchdog_the_next_caller_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would sleep on while everybody believes that it is on its way: leases would run out."""
+    ring = BlockingWakeup.set
+
+    def struck(self: BlockingWakeup) -> None:
+        monkeypatch.setattr(BlockingWakeup, "set", ring)
+        raise Strike
+
+    store = f"memory:{uuid.uuid4().hex}"
+    with holdfast.connect(store) as client, holdfast.connect(store) as other:
+        client.lock("a").acquire().release()
+        core = client._opened
+        assert core is not None
+        forgotten, orphan = (core.new_claim(client.lock("b")._policy, polite=False) for _ in range(2))
+        run(core.session.acquire(orphan, 1.0))
+        monkeypatch.setattr(BlockingWakeup, "set", struck)
+        with pytest.raises(Strike):
+            core.withdraw(forgotten)
+        core.withdraw(orphan)
+        other.lock("b").acquire(timeout=5).release()

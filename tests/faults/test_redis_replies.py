@@ -17,6 +17,7 @@ import holdfast
 from holdfast.engines.redis import scripts
 from holdfast.testing.proxy import FaultProxy
 from tests.faults.child import Child
+from tests.faults.striking import striking
 from tests.faults.waiting import eventually
 from tests.servers.redis import RedisServer
 
@@ -273,32 +274,15 @@ def test_R6_ctrl_c_during_an_acquire_leaves_no_orphan(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
 def test_ctrl_c_at_every_moment_leaves_no_orphan(redis_server: RedisServer, redis_url: str) -> None:
     """A timer interrupts acquire and release after 1, 2, 3 … × 10 µs."""
-
-    class Interrupted(BaseException):
-        pass
-
-    def strike(number: int, frame: object) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
-        with holdfast.connect(redis_url, ttl=0.5) as locks:
-            lock = locks.lock("alarm")
-            locks.ping()
-            for moment in range(1, 120):
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, moment * 10e-6)
-                    lock.acquire(timeout=5).release()
-                except Interrupted:
-                    pass
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-            start = time.monotonic()
-            lock.acquire(timeout=5).release()
-            assert time.monotonic() - start < 2.0, "at worst it ends by itself within its ttl"
-            eventually(lambda: not redis_server.client().exists("alarm"))
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with striking() as strike, holdfast.connect(redis_url, ttl=0.5) as locks:
+        lock = locks.lock("alarm")
+        locks.ping()
+        for moment in range(1, 120):
+            strike(moment * 10e-6, lambda: lock.acquire(timeout=5).release())
+        start = time.monotonic()
+        lock.acquire(timeout=5).release()
+        assert time.monotonic() - start < 2.0, "at worst it ends by itself within its ttl"
+        eventually(lambda: not redis_server.client().exists("alarm"))
 
 
 def test_a_reply_in_one_byte_slices_is_understood(proxy: FaultProxy, locks: holdfast.Client) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 import time
 from collections.abc import Callable, Sequence
 
@@ -22,6 +21,7 @@ from holdfast.engines.redis.requests import Call
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.faults import Rule
 from holdfast.testing.proxy import FaultProxy
+from tests.faults.striking import striking
 from tests.faults.waiting import eventually
 from tests.redis_engine.support import make_claim
 from tests.redlock.support import Proxies, has_tombstone, introduce, on, owner_in, owners
@@ -184,36 +184,17 @@ async def test_an_acquire_cancelled_at_any_step_leaves_nothing_anywhere(five_mas
 def test_ctrl_c_at_every_moment_leaves_no_orphan_on_any_server(five_masters: Masters) -> None:
     """A timer interrupts acquire, renew and release at moments all over them."""
 
-    class Interrupted(BaseException):
-        pass
+    def play() -> None:
+        lease = lock.acquire(timeout=5)
+        lease.renew()
+        lease.release()
 
-    def strike(number: int, frame: object) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, strike)
-    struck = 0
-    try:
-        with holdfast.connect(five_masters.url, ttl=0.6) as locks:
-            lock = locks.lock("alarm", reentrant=False)
-            locks.ping()
-            for _ in range(150):
-                lease = None
-                try:
-                    try:
-                        signal.setitimer(signal.ITIMER_REAL, random.uniform(10e-6, 3e-3))
-                        lease = lock.acquire(timeout=5)
-                        lease.renew()
-                        lease.release()
-                    finally:
-                        signal.setitimer(signal.ITIMER_REAL, 0)
-                except Interrupted:
-                    struck += 1
-            lease = None
-            assert struck > 30
-            start = time.monotonic()
-            with lock.acquire(timeout=5) as last:
-                last.renew()
-            assert time.monotonic() - start < 2.0, "at worst it ends by itself within its ttl"
-            eventually(lambda: owners(five_masters, "alarm") == NOBODY)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with striking() as strike, holdfast.connect(five_masters.url, ttl=0.6) as locks:
+        lock = locks.lock("alarm", reentrant=False)
+        locks.ping()
+        assert sum(strike(random.uniform(10e-6, 3e-3), play) for _ in range(150)) > 30
+        start = time.monotonic()
+        with lock.acquire(timeout=5) as last:
+            last.renew()
+        assert time.monotonic() - start < 2.0, "at worst it ends by itself within its ttl"
+        eventually(lambda: owners(five_masters, "alarm") == NOBODY)

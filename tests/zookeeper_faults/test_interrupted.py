@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 
 import holdfast
 from tests.failover.company import until
+from tests.faults.striking import striking
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
@@ -108,32 +109,14 @@ def test_ctrl_c_between_request_and_answer(
         locks.lock("job").acquire(timeout=GONE_WITHIN).release()
 
 
-class Interrupted(BaseException):
-    pass
-
-
-def strike(number: int, frame: object) -> None:
-    raise Interrupted
-
-
 @pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")  # struck before anybody was given it
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its first step
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
 def test_ctrl_c_at_every_moment(zookeeper_server: ZooKeeperServer, zookeeper: KazooClient) -> None:
     line = Line(zookeeper, "job")
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
-        with holdfast.connect(zookeeper_server.url, ttl=TTL) as locks:
-            lock = locks.lock("job")
-            lock.acquire().release()
-            for moment in range(1, 150):
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, moment * 20e-6)
-                    lock.acquire(timeout=5).release()
-                except Interrupted:
-                    pass
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-            eventually(lambda: not line.nodes(), 2 * GONE_WITHIN)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with striking() as strike, holdfast.connect(zookeeper_server.url, ttl=TTL) as locks:
+        lock = locks.lock("job")
+        lock.acquire().release()
+        for moment in range(1, 150):
+            strike(moment * 20e-6, lambda: lock.acquire(timeout=5).release())
+        eventually(lambda: not line.nodes(), 2 * GONE_WITHIN)

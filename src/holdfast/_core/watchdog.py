@@ -109,8 +109,8 @@ class Watchdog:
             self._runtime.spawn(self.run, "holdfast-watchdog")
             self.started = True  # not before: if Ctrl-C strikes in between, the next call tries again
         elif due < self._wakes_at:
-            self._wakes_at = due
             self._bell.set()
+            self._wakes_at = due  # not before: if Ctrl-C strikes in between, the next call rings
 
     # -- its own thread --------------------------------------------------------------------------------------------
 
