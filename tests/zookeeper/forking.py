@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 import holdfast
+
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # Python 3.12; it is the point
 
 
 def main(url: str) -> None:
