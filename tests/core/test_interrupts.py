@@ -19,6 +19,7 @@ from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.blocking import BlockingEvent, BlockingWakeup, run
 from holdfast._runtime.clock import now
+from tests.faults.waiting import eventually
 
 SOURCE = str(Path(holdfast.__path__[0]))
 TTL = 0.3  # what is dropped in the last gaps is not renewed: free within a third of it
@@ -192,6 +193,7 @@ def test_struck_while_it_rings_for_the_watchdog_the_next_caller_rings(monkeypatc
         client.lock("a").acquire().release()
         core = client._opened
         assert core is not None
+        eventually(lambda: core.watchdog._wakes_at > 0)  # it has gone to sleep: else nobody needs to ring
         forgotten, orphan = (core.new_claim(client.lock("b")._policy, polite=False) for _ in range(2))
         run(core.session.acquire(orphan, 1.0))
         monkeypatch.setattr(BlockingWakeup, "set", struck)
