@@ -40,6 +40,8 @@ class TestRedis(ConformanceSuite):
 
 @pytest.mark.alone  # its many servers, and leases of a fifth of a second: no company
 class TestRedlock(ConformanceSuite):
+    pace = 1.5  # five answers for each request
+
     @pytest.fixture
     def url(self, request: pytest.FixtureRequest, five_masters: Masters) -> str:
         if "callspec" in vars(request.node) and request.node.callspec.params.get("fair"):
@@ -67,6 +69,8 @@ def quick_zookeeper() -> Iterator[ZooKeeperServer]:
 @pytest.mark.needs_zookeeper
 @pytest.mark.alone  # its many servers, and leases of a fifth of a second: no company
 class TestZooKeeper(ConformanceSuite):
+    pace = 2.0  # the last quarter of a session, and a tick, are not believed in
+
     @pytest.fixture
     def url(self, quick_zookeeper: ZooKeeperServer) -> str:
         return quick_zookeeper.url
