@@ -98,7 +98,7 @@ def fork_in_a_crowd(source: Source, name: str) -> Facts:
 
 def interrupt_a_waiter(source: Source, name: str) -> Facts:
     """Ctrl-C while the main thread waits: at the engine, and behind another caller of its own client."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background begins with Ctrl-C ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored
     holder, client = source.open("sync"), source.open("sync")
     facts: Facts = {}
     main = threading.get_ident()
