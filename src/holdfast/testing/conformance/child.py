@@ -26,6 +26,10 @@ class Child:
         self._actor: Actor = world.actor()
         self._leases: dict[str, Any] = {}
 
+    async def reach(self) -> None:
+        """Once it answers, nothing is left to be started, imported or opened: what is asked next, it does at once."""
+        await self._actor.do(self._client.ping)
+
     async def acquire(self, name: str, timeout: float | None = None, **policy: Any) -> int:
         lock = self._client.lock(name, **policy)
         lease = self._leases[name] = await self._actor.do(lambda: lock.acquire(timeout=timeout))

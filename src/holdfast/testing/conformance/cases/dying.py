@@ -27,6 +27,7 @@ class DyingCases:
         client = world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
         async with helper(world) as child:
+            await child.ask("reach")
             waiting = asyncio.create_task(child.ask("acquire", name=world.name()))
             await world.until_waiting(client, world.name())
             await world.do(lease.release)
@@ -59,6 +60,7 @@ class DyingCases:
         # Where each has a place of its own in the engine's queue, a dead one keeps it for a ttl; elsewhere less.
         short = {"ttl": world.paced(0.5)} if client._engine.strict_order else {}
         async with helper(world, **short) as child:
+            await child.ask("reach")
             waiting = asyncio.create_task(child.ask("acquire", name=world.name()))
             await world.until_waiting(client, world.name())
             await child.kill()
