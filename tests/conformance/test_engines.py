@@ -32,7 +32,6 @@ class TestRedis(ConformanceSuite):
         return redis_url
 
 
-@pytest.mark.alone  # its many servers, and leases of a fifth of a second: no company
 class TestRedlock(ConformanceSuite):
     pace = 1.5  # five answers for each request
 
@@ -59,7 +58,6 @@ def quick_zookeeper() -> Iterator[ZooKeeperServer]:
 
 
 @pytest.mark.needs_zookeeper
-@pytest.mark.alone  # its many servers, and leases of a fifth of a second: no company
 class TestZooKeeper(ConformanceSuite):
     pace = 2.0  # the last quarter of a session, and a tick, are not believed in
 

@@ -9,8 +9,8 @@ import pytest
 pytest.register_assert_rewrite("holdfast.testing.conformance.cases")  # before they are imported
 
 from holdfast.testing.conformance import cases  # noqa: E402
-from holdfast.testing.conformance.case import Plan, skip_unless_given  # noqa: E402
 from holdfast.testing.conformance.opening import Colour, Source  # noqa: E402
+from holdfast.testing.conformance.writing import Plan, skip_unless_given  # noqa: E402
 
 
 class Stage:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.cases.losing import Boom, spin_until_lost
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 def expiring(world: World, ttl: float = 0.15) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.cases.loops import connections_lost_with_their_loop
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 async def cancel_after(steps: int, task: asyncio.Task[Any]) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.testing.conformance.case import case, needs
 from holdfast.testing.conformance.processes import helper, play
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case, needs
 
 
 @needs("cross_process")

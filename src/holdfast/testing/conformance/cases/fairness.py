@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from holdfast.testing.conformance.actors import Actor
-from holdfast.testing.conformance.case import case, needs
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case, needs
 
 
 @needs("fair")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 class LifetimeCases:
@@ -46,7 +46,7 @@ class LifetimeCases:
         client = async_world.connect(ttl=async_world.paced(0.4))
         one, two = client.lock(async_world.name("one")), client.lock(async_world.name("two"))
         first = await asyncio.wait_for(client.lock(async_world.name()).acquire(), 5)
-        second, third = await asyncio.gather(one.acquire(), two.acquire(timeout=1))
+        second, third = await asyncio.gather(one.acquire(), two.acquire(timeout=async_world.soon))
         gc.collect()
         for lease in (first, second, third):
             assert await lease.lost.wait(async_world.paced(0.18)) is False

@@ -12,8 +12,8 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.actors import Actor
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 #: By code that does nothing but look: there is no I/O in it, so this is for the machine's stalls alone.
 _LOSS_SEEN_WITHIN: Final = 3.0

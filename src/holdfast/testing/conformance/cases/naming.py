@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 _GOOD: Final = [
     "a", "with space", " ", "a:b:c", "/etc/passwd", "../..", "{}", "{a}b", "new\nline", "tab\t", "cr\r\n", "ü",
