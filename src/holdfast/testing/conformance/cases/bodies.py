@@ -16,9 +16,9 @@ from holdfast.testing.conformance.world import World
 from holdfast.testing.conformance.writing import case
 
 
-def expiring(world: World, ttl: float = 0.15) -> Any:
+def expiring(world: World, lasting: float = 0.15) -> Any:
     """A lock that will be lost in a moment."""
-    return world.connect().lock(world.name(), ttl=world.paced(ttl), renew=False)
+    return world.connect().lock(world.name(), ttl=world.paced(lasting), renew=False)
 
 
 def here() -> asyncio.Task[Any]:
@@ -58,7 +58,7 @@ class AsyncBodyCases:
 
     @case
     async def test_only_the_innermost_body_is_cancelled_and_only_once(self, async_world: World) -> None:
-        lock, seen = expiring(async_world, ttl=0.3), []  # it must be entered twice before that
+        lock, seen = expiring(async_world, lasting=0.3), []  # it must be entered twice before that
         with pytest.raises(holdfast.LockLost):
             async with lock:
                 with pytest.raises(holdfast.LockLost):
