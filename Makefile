@@ -44,7 +44,7 @@ test-waiting:
 # Simulations compute all the time. With a low priority they have the cores while the tests above wait, and cost these
 # no time, since whoever wakes up goes first. For the same reason they may take long. They report when all is done.
 test-computing:
-	@report="$$(nice -n 10 $(PYTEST) -n 2 --dist worksteal --timeout=300 -m busy $(ARGS) 2>&1)"; code=$$?; \
+	@report="$$(nice -n 10 $(PYTEST) -n 2 --dist worksteal --timeout=600 -m busy $(ARGS) 2>&1)"; code=$$?; \
 	printf '%s\n' "$$report"; [ $$code -eq 0 ] || [ $$code -eq 5 ]
 
 lint: $(DONE)/dev ## ruff: rules and format
