@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import os
+import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -230,6 +231,9 @@ def _starter(config: pytest.Config) -> Iterator[Callable[[T], T]]:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = []
     config.pluginmanager.register(Skips())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started as a job in the background. Our children would ignore Ctrl-C too, and some tests are about it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:

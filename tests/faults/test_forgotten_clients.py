@@ -40,9 +40,9 @@ def test_a_client_made_for_one_lock_ends_with_it(url: str) -> None:
 @pytest.mark.needs_redis
 def test_a_lease_outlives_the_client_object(url: str) -> None:
     before = threads_and_descriptors()
-    lease = holdfast.connect(url, ttl=0.3).lock("kept").acquire()
+    lease = holdfast.connect(url, ttl=0.8).lock("kept").acquire()
     gc.collect()
-    assert not lease.lost.wait(1.0), "renewed although the client object is garbage"
+    assert not lease.lost.wait(1.3), "renewed although the client object is garbage"
     lease.release()
     del lease
     eventually(lambda: threads_and_descriptors() == before)

@@ -238,7 +238,7 @@ async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSessio
 async def test_a_grant_that_no_replica_acknowledged_is_taken_back(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job", replicas=1)
     with pytest.raises(RequestFailed, match="0 of 1 replicas") as failed:
-        await session.acquire(claim, TIMEOUT)
+        await session.acquire(claim, 1.0)
     assert not failed.value.may_have_happened
     assert not claim.unresolved
     assert not claim.remains

@@ -6,10 +6,12 @@ import itertools
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from holdfast.testing.simulation.determinism import deterministic
+from holdfast.testing.simulation.node import Node
 from holdfast.testing.simulation.redlock.grants import GrantsWorld
 from holdfast.testing.simulation.redlock.mutants import REDLOCK_MUTANTS
 from holdfast.testing.simulation.redlock.world import RedlockWorld
@@ -20,7 +22,7 @@ SEEDS = int(os.environ.get("HOLDFAST_SEEDS", "300")) // 6
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 3 * SEEDS)
+@pytest.mark.timeout(600 + 3 * SEEDS)
 def test_no_seed_breaks_an_invariant() -> None:
     summary = run_seeds(range(SEEDS), make=RedlockWorld)
     print(summary)
@@ -32,15 +34,25 @@ def test_no_seed_breaks_an_invariant() -> None:
     )
 
 
+class StallingWorld(RedlockWorld):
+    """Answers are so late, so often, that a holder may hear from one server for longer than the others remember it."""
+
+    def make_nodes(self) -> list[Node]:
+        nodes = super().make_nodes()
+        for node in nodes:
+            node.faults.plan = replace(node.faults.plan, stall=0.2)
+        return nodes
+
+
 #: What must have noticed each mutant, in which kind of world, and a seed that does: it is tried first.
 NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
-    "deadline-from-the-reply": (RedlockWorld, {"I1", "I4"}, 18),
+    "deadline-from-the-reply": (RedlockWorld, {"I1", "I4"}, 9),
     "join-without-tombstone-check": (RedlockWorld, {"I4"}, 10),
-    "no-fence": (RedlockWorld, {"I3"}, 1),
+    "no-fence": (RedlockWorld, {"I3"}, 2),
     "no-phase-2": (GrantsWorld, {"I5"}, 0),
     "no-take-back": (RedlockWorld, {"I8"}, 0),
     "plain-incr": (GrantsWorld, {"I5"}, 0),
-    "renewal-by-any-server": (RedlockWorld, {"I1"}, 78),
+    "renewal-by-any-server": (StallingWorld, {"I1"}, 12),
 }
 
 

@@ -26,6 +26,10 @@ class Child:
         self._actor: Actor = world.actor()
         self._leases: dict[str, Any] = {}
 
+    async def reach(self) -> None:
+        """Once it answers, nothing is left to be started, imported or opened: what is asked next, it does at once."""
+        await self._actor.do(self._client.ping)
+
     async def acquire(self, name: str, timeout: float | None = None, **policy: Any) -> int:
         lock = self._client.lock(name, **policy)
         lease = self._leases[name] = await self._actor.do(lambda: lock.acquire(timeout=timeout))
@@ -59,8 +63,8 @@ class Child:
         return [await self._actor.within(self._client.lock(name), add) for _ in range(rounds)]
 
 
-async def main(url: str, engine: str | None, colour: Any, keywords: dict[str, Any]) -> None:
-    child = Child(World(Source(url, engine), colour), keywords)
+async def main(source: dict[str, Any], colour: Any, keywords: dict[str, Any]) -> None:
+    child = Child(World(Source(**source), colour), keywords)
     while line := await asyncio.to_thread(sys.stdin.readline):
         what, facts = json.loads(line)
         try:

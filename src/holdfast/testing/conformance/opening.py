@@ -14,11 +14,21 @@ Colour = Literal["sync", "async"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the locks are. Plain texts, so that a helper process can be told."""
+    """Where the locks are, and how slow it is there. Plain facts, so that a helper process can be told."""
 
     url: str
     #: "package.module:function", called with the URL and returning an Engine; None: the URL is one of holdfast's own.
     engine: str | None = None
+    #: What the short times of the cases are multiplied by.
+    pace: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.pace >= 1:
+            raise ValueError(f"pace is 1 or more, not {self.pace!r}: the cases are as quick as an engine may be asked")
+
+    def paced(self, seconds: float) -> float:
+        """A short ttl, wait or deadline of a case, for an engine as slow as this one: in whole milliseconds."""
+        return round(seconds * self.pace, 3)
 
     def open(self, colour: Colour, **keywords: Any) -> Any:
         """A new Client or AsyncClient. Does no I/O."""

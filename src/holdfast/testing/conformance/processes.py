@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -19,8 +20,9 @@ _ANSWERS_WITHIN: Final = 20.0
 class Helper:
     """The test's end of a helper process; :mod:`holdfast.testing.conformance.child` is the other."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, patience: float) -> None:
         self._process = process
+        self._patience = patience
 
     @property
     def pid(self) -> int:
@@ -34,7 +36,7 @@ class Helper:
 
     async def answer(self) -> Any:
         assert self._process.stdout is not None
-        line = await asyncio.wait_for(self._process.stdout.readline(), _ANSWERS_WITHIN)
+        line = await asyncio.wait_for(self._process.stdout.readline(), self._patience)
         assert line, f"the helper process ended with {await self._process.wait()}"
         answer = json.loads(line)
         assert "raised" not in answer, answer["raised"]
@@ -54,7 +56,7 @@ class Helper:
         """Have its interpreter exit in the ordinary way, with nothing closed or released before."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        code = await asyncio.wait_for(self._process.wait(), _ANSWERS_WITHIN)
+        code = await asyncio.wait_for(self._process.wait(), self._patience)
         assert code == 0, f"the helper process ended with {code}"
 
 
@@ -63,7 +65,7 @@ async def helper(world: World, **keywords: Any) -> AsyncIterator[Helper]:
     """A helper process of the world's colour, with a client opened with ``keywords``; gone at the end."""
     process = await start("child", world, keywords)
     try:
-        yield Helper(process)
+        yield Helper(process, world.paced(_ANSWERS_WITHIN))
     finally:
         if process.returncode is None:
             process.kill()
@@ -72,7 +74,7 @@ async def helper(world: World, **keywords: Any) -> AsyncIterator[Helper]:
 
 async def start(module: str, world: World, facts: Any) -> asyncio.subprocess.Process:
     """Run a module of this package, told where the locks are."""
-    told = json.dumps([world.source.url, world.source.engine, world.colour, facts])
+    told = json.dumps([dataclasses.asdict(world.source), world.colour, facts])
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", f"holdfast.testing.conformance.{module}", told,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -84,7 +86,7 @@ async def play(world: World, story: str) -> dict[str, Any]:
     """Play a story of :mod:`holdfast.testing.conformance.scenarios` in a process of its own; what it saw."""
     process = await start("scenarios", world, [story, world.name()])
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), _ANSWERS_WITHIN)
+        output, _ = await asyncio.wait_for(process.communicate(), world.paced(_ANSWERS_WITHIN))
     finally:
         if process.returncode is None:
             process.kill()

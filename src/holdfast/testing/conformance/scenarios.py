@@ -18,15 +18,14 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Source
 
-Open = Callable[..., Any]
 Facts = dict[str, Any]
 
 _LIMIT: Final = 10.0
 
 
-def fork(connect: Open, name: str) -> Facts:
+def fork(source: Source, name: str) -> Facts:
     """A child is forked while the parent holds the lock; both look, try and acquire; the child exits as usual."""
-    client = connect(ttl=0.25)
+    client = source.open("sync", ttl=source.paced(0.4))
     lease = client.lock(name).acquire()
     told: list[str] = []
     lease.on_lost(lambda lease: told.append(lease.lost_reason))
@@ -41,7 +40,7 @@ def fork(connect: Open, name: str) -> Facts:
         sys.exit(0)  # with the lock held: it is the child's own, and released at its exit
     answers = os.fdopen(to_parent)
     facts: Facts = json.loads(answers.readline())
-    facts["parent lost it"] = lease.lost.wait(0.55) or lease.lost_reason or told
+    facts["parent lost it"] = lease.lost.wait(source.paced(0.85)) or lease.lost_reason or told
     lease.release()
     os.write(from_parent, b"!")
     own = json.loads(answers.readline())
@@ -66,9 +65,9 @@ def _in_the_child(client: Any, lease: Any, name: str) -> Facts:
     return facts
 
 
-def fork_in_a_crowd(connect: Open, name: str) -> Facts:
+def fork_in_a_crowd(source: Source, name: str) -> Facts:
     """Forks while other threads are in the middle of acquiring and releasing: no child may inherit a locked door."""
-    client, over = connect(), threading.Event()
+    client, over = source.open("sync"), threading.Event()
     client.ping()  # so that nothing is left to be imported: a fork in the middle of an import is Python's own trap
 
     def hammer(number: int) -> None:
@@ -97,9 +96,10 @@ def fork_in_a_crowd(connect: Open, name: str) -> Facts:
     return {"codes": codes, "held": held, "stuck": [thread.name for thread in threads if thread.is_alive()]}
 
 
-def interrupt_a_waiter(connect: Open, name: str) -> Facts:
+def interrupt_a_waiter(source: Source, name: str) -> Facts:
     """Ctrl-C while the main thread waits: at the engine, and behind another caller of its own client."""
-    holder, client = connect(), connect()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored
+    holder, client = source.open("sync"), source.open("sync")
     facts: Facts = {}
     main = threading.get_ident()
     for where, waiting in (("engine", client), ("process", holder)):
@@ -121,7 +121,7 @@ def interrupt_a_waiter(connect: Open, name: str) -> Facts:
         thread.join()
         lease.release()
         began = clock.now()
-        connect().lock(name).acquire(timeout=_LIMIT).release()
+        source.open("sync").lock(name).acquire(timeout=_LIMIT).release()
         facts[f"{where}: free after"] = clock.now() - began
     facts["waiters"] = client.inspect(name).waiters
     return facts
@@ -139,7 +139,7 @@ def _in_a_thread(call: Callable[[], Any]) -> Any:
     return results.pop()
 
 
-def interrupt_anywhere(connect: Open, name: str) -> Facts:
+def interrupt_anywhere(source: Source, name: str) -> Facts:
     """A signal handler that raises, at very many moments of acquire and release: a stranger gets the lock each time.
 
     Mostly at once. Python has no way to close the last gaps (after the grant is known, before anybody has the handle):
@@ -152,7 +152,7 @@ def interrupt_anywhere(connect: Open, name: str) -> Facts:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, handler)
-    client, stranger = connect(ttl=1.5), connect()
+    client, stranger = source.open("sync", ttl=source.paced(1.5)), source.open("sync")
     client.lock(name).acquire().release()
     began = clock.now()
     for _ in range(10):
@@ -175,10 +175,9 @@ def interrupt_anywhere(connect: Open, name: str) -> Facts:
     return {"interrupted": interrupted, "worst": worst}
 
 
-def main(url: str, engine: str | None, colour: str, facts: list[str]) -> None:
+def main(source: dict[str, Any], colour: str, facts: list[str]) -> None:
     story, name = facts
-    source = Source(url, engine)
-    print(json.dumps(globals()[story](lambda **keywords: source.open("sync", **keywords), name)), flush=True)
+    print(json.dumps(globals()[story](Source(**source), name)), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import pytest
 pytest.register_assert_rewrite("holdfast.testing.conformance.cases")  # before they are imported
 
 from holdfast.testing.conformance import cases  # noqa: E402
-from holdfast.testing.conformance.case import Plan, skip_unless_given  # noqa: E402
 from holdfast.testing.conformance.opening import Colour, Source  # noqa: E402
+from holdfast.testing.conformance.writing import Plan, skip_unless_given  # noqa: E402
 
 
 class Stage:
@@ -18,6 +18,9 @@ class Stage:
 
     #: "package.module:function" of a function that makes the engine for a URL; None: holdfast knows the URL.
     engine: ClassVar[str | None] = None
+    #: Every short ttl of the cases, and every wait and deadline, is multiplied by it: 1 or more, for an engine or a
+    #: machine that is slow. A lease with this ttl and less is lost if a request, or who asks, stalls: 0.15 s.
+    pace: ClassVar[float] = 1.0
 
     @pytest.fixture
     def url(self) -> str:
@@ -26,7 +29,7 @@ class Stage:
 
     @pytest.fixture
     def source(self, request: pytest.FixtureRequest, url: str) -> Source:
-        source = Source(url, self.engine)
+        source = Source(url, self.engine, self.pace)
         skip_unless_given(request, source)
         return source
 

@@ -18,7 +18,7 @@ from holdfast.testing.conformance.opening import Colour, Source
 T = TypeVar("T")
 
 #: How long things may take that happen "at once": generous, since the machine may be busy with something else.
-SOON: Final = 3.0
+_SOON: Final = 3.0
 _POLL: Final = 0.004
 
 
@@ -28,6 +28,7 @@ class World:
     def __init__(self, source: Source, colour: Colour) -> None:
         self.source = source
         self.colour: Final = colour
+        self.soon: Final = source.paced(_SOON)
         self.prefix: Final = f"conformance-{uuid.uuid4().hex[:12]}:"
         self._clients: list[Any] = []
         self._actors: list[Actor] = []
@@ -74,6 +75,10 @@ class World:
 
         return run if self.colour == "sync" else run_async
 
+    def paced(self, seconds: float) -> float:
+        """A ttl, wait or deadline that is short because the case would take too long else: at the engine's pace."""
+        return self.source.paced(seconds)
+
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def do(self, call: Call) -> Any:
@@ -106,15 +111,17 @@ class World:
             await self.do(lease.release)
         return lease is not None
 
-    async def until(self, condition: Callable[[], Any], within: float = SOON) -> None:
-        """Wait for something that no event tells of: look until ``condition()`` is true, fail after ``within``."""
-        deadline = clock.now() + within
+    async def until(self, condition: Callable[[], Any], within: float | None = None) -> None:
+        """Wait for something that no event tells of: look until ``condition()`` is true, fail after ``within``, or if
+        that is not said, if it is not ``soon``."""
+        limit = self.soon if within is None else within
+        deadline = clock.now() + limit
         while not await settled(condition()):
-            assert clock.now() < deadline, f"did not come true within {within:g} s"
+            assert clock.now() < deadline, f"did not come true within {limit:g} s"
             await asyncio.sleep(_POLL)
 
-    async def until_free(self, name: str, within: float = SOON) -> None:
-        await self.until(lambda: self.is_free(name), within)
+    async def until_free(self, name: str) -> None:
+        await self.until(lambda: self.is_free(name))
 
     async def until_waiting(self, client: Any, name: str, waiters: int = 1) -> None:
         """Wait until the engine knows of ``waiters`` waiters for ``name``."""

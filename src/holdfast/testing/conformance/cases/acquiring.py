@@ -10,8 +10,8 @@ import pytest
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.testing.conformance.case import case
-from holdfast.testing.conformance.world import SOON, World
+from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 class AcquiringCases:
@@ -58,24 +58,25 @@ class AcquiringCases:
         client, (one, two) = world.connect(), world.actors(2)
         other = client if where == "same client" else world.connect()
         lease = await one.do(client.lock(world.name()).acquire)
+        long, short = world.paced(0.2), world.paced(0.1)  # not too short for an answer: else it would be unreachable
         began = clock.now()
         with pytest.raises(holdfast.AcquireTimeout) as caught:
-            await two.do(lambda: other.lock(world.name()).acquire(timeout=0.1))
-        assert 0.1 <= clock.now() - began < 0.1 + 0.5
+            await two.do(lambda: other.lock(world.name()).acquire(timeout=long))
+        assert long <= clock.now() - began < long + world.paced(0.5)
         assert isinstance(caught.value, holdfast.LockError)
         assert isinstance(caught.value, TimeoutError)
-        assert (caught.value.name, caught.value.timeout) == (world.name(), 0.1)
-        assert pickle.loads(pickle.dumps(caught.value)).timeout == 0.1
+        assert (caught.value.name, caught.value.timeout) == (world.name(), long)
+        assert pickle.loads(pickle.dumps(caught.value)).timeout == long
         began = clock.now()
-        assert await two.do(lambda: other.lock(world.name()).try_acquire(timeout=0.03)) is None
-        assert clock.now() - began >= 0.03
+        assert await two.do(lambda: other.lock(world.name()).try_acquire(timeout=short)) is None
+        assert clock.now() - began >= short
         await one.do(lease.release)
 
     @case
     async def test_a_time_out_leaves_nothing_behind(self, world: World) -> None:
         one, two = world.connect(), world.connect()
         lease = await world.do(one.lock(world.name()).acquire)
-        assert await world.do(lambda: two.lock(world.name()).try_acquire(timeout=0.02)) is None
+        assert await world.do(lambda: two.lock(world.name()).try_acquire(timeout=world.paced(0.1))) is None
         assert (await world.inspect(one, world.name())).waiters == 0
         await world.do(lease.release)
         assert await world.is_free(world.name())
@@ -95,7 +96,7 @@ class AcquiringCases:
         began = clock.now()
         await one.do(lease.release)
         second = await waiting
-        assert clock.now() - began < SOON
+        assert clock.now() - began < world.soon
         assert second.held
         assert second.token > lease.token
         await two.do(second.release)
@@ -119,13 +120,13 @@ class AcquiringCases:
         client, (one, two) = world.connect(), world.actors(2)
         lease = await one.do(client.lock(world.name()).acquire)
         entered: list[Any] = []
-        for timeout in (0, 0.05):
+        for timeout in (0, world.paced(0.1)):
             began = clock.now()
             with pytest.raises(holdfast.AcquireTimeout):
                 await two.within(client.lock(world.name(), timeout=timeout), entered.append)
             assert clock.now() - began >= timeout
         assert entered == []
-        waiting = two.within(client.lock(world.name(), timeout=SOON), lambda lease: lease.held)
+        waiting = two.within(client.lock(world.name(), timeout=world.soon), lambda lease: lease.held)
         await world.until_queued(client, world.name())
         await one.do(lease.release)
         assert await waiting is True

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.cases.losing import Boom, spin_until_lost
-from holdfast.testing.conformance.world import SOON, World
+from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
-def expiring(world: World, name: str = "it") -> Any:
+def expiring(world: World, lasting: float = 0.15) -> Any:
     """A lock that will be lost in a moment."""
-    return world.connect().lock(world.name(name), ttl=0.12, renew=False)
+    return world.connect().lock(world.name(), ttl=world.paced(lasting), renew=False)
 
 
 def here() -> asyncio.Task[Any]:
@@ -33,8 +33,8 @@ class AsyncBodyCases:
         began = time.monotonic()
         with pytest.raises(holdfast.LockLost) as caught:
             async with expiring(async_world):
-                await asyncio.sleep(SOON * 3)
-        assert time.monotonic() - began < SOON
+                await asyncio.sleep(async_world.soon * 3)
+        assert time.monotonic() - began < async_world.soon
         assert caught.value.reason == "expired"
         assert here().cancelling() == 0
         await asyncio.sleep(0)  # the task lives on
@@ -44,13 +44,13 @@ class AsyncBodyCases:
         lock = expiring(async_world)
         with pytest.raises(holdfast.LockLost):
             async with await lock.acquire(timeout=5):
-                await asyncio.sleep(SOON * 3)
+                await asyncio.sleep(async_world.soon * 3)
         assert here().cancelling() == 0
 
     @case
     async def test_a_bare_acquire_cancels_nothing(self, async_world: World) -> None:
         lease = await expiring(async_world).acquire()
-        assert await lease.lost.wait(SOON) is True
+        assert await lease.lost.wait(async_world.soon) is True
         await asyncio.sleep(0.02)
         assert here().cancelling() == 0
         with pytest.raises(holdfast.LockLost):
@@ -58,13 +58,13 @@ class AsyncBodyCases:
 
     @case
     async def test_only_the_innermost_body_is_cancelled_and_only_once(self, async_world: World) -> None:
-        lock, seen = expiring(async_world), []
+        lock, seen = expiring(async_world, lasting=0.3), []  # it must be entered twice before that
         with pytest.raises(holdfast.LockLost):
             async with lock:
                 with pytest.raises(holdfast.LockLost):
                     async with lock:
                         try:
-                            await asyncio.sleep(SOON * 3)
+                            await asyncio.sleep(async_world.soon * 3)
                         except asyncio.CancelledError:
                             seen.append("inner")
                             raise
@@ -79,7 +79,7 @@ class AsyncBodyCases:
         with pytest.raises(holdfast.LockLost):
             async with expiring(async_world):
                 try:
-                    await asyncio.sleep(SOON * 3)
+                    await asyncio.sleep(async_world.soon * 3)
                 finally:
                     await asyncio.sleep(0.01)
                     steps.append("cleaned up")
@@ -91,7 +91,7 @@ class AsyncBodyCases:
         with pytest.raises(holdfast.LockLost):
             async with expiring(async_world):
                 try:
-                    await asyncio.sleep(SOON * 3)
+                    await asyncio.sleep(async_world.soon * 3)
                 except asyncio.CancelledError:
                     pass
                 await asyncio.sleep(0.01)
@@ -102,7 +102,7 @@ class AsyncBodyCases:
         with pytest.raises(Boom) as caught:
             async with expiring(async_world):
                 try:
-                    await asyncio.sleep(SOON * 3)
+                    await asyncio.sleep(async_world.soon * 3)
                 except asyncio.CancelledError:
                     raise Boom("the body's own") from None
         assert caught.value.__notes__ == [f"lock {async_world.name()!r} lost: expired"]
@@ -124,7 +124,7 @@ class AsyncBodyCases:
                 async with expiring(async_world) as lease:
                     spin_until_lost(lease)
                     limit.reschedule(asyncio.get_running_loop().time())  # both are due at the next await
-                    await asyncio.sleep(SOON * 3)
+                    await asyncio.sleep(async_world.soon * 3)
 
         with pytest.raises(TimeoutError) as caught:
             await asyncio.create_task(work())
@@ -136,7 +136,7 @@ class AsyncBodyCases:
         async with world.connect().lock(world.name()) as lease:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await asyncio.sleep(SOON)
+                    await asyncio.sleep(async_world.soon)
             assert lease.held
         assert await world.is_free(world.name())
 
@@ -146,7 +146,7 @@ class AsyncBodyCases:
             async with expiring(async_world) as lease:
                 spin_until_lost(lease)
                 here().cancel()
-                await asyncio.sleep(SOON * 3)
+                await asyncio.sleep(async_world.soon * 3)
 
         task = asyncio.create_task(work())
         with pytest.raises(asyncio.CancelledError):
@@ -160,7 +160,7 @@ class AsyncBodyCases:
         async def work() -> None:
             async with world.connect().lock(world.name()):
                 entered.set()
-                await asyncio.sleep(SOON * 3)
+                await asyncio.sleep(async_world.soon * 3)
 
         task = asyncio.create_task(work())
         await entered.wait()
@@ -177,7 +177,7 @@ class AsyncBodyCases:
             async with expiring(async_world) as lease:
                 spin_until_lost(lease)
                 lost.set()
-                await asyncio.sleep(SOON * 3)
+                await asyncio.sleep(async_world.soon * 3)
 
         async def fail() -> None:
             await lost.wait()
@@ -202,15 +202,15 @@ class AsyncBodyCases:
     async def test_breaking_the_lock_cancels_the_body_too(self, async_world: World) -> None:
         world, operator = async_world, async_world.connect()
         with pytest.raises(holdfast.LockLost) as caught:
-            async with world.connect(ttl=0.6).lock(world.name()):
+            async with world.connect(ttl=world.paced(0.6)).lock(world.name()):
                 await operator.break_(world.name())
-                await asyncio.sleep(SOON * 3)
+                await asyncio.sleep(async_world.soon * 3)
         assert caught.value.reason == "broken"
 
     @case
     async def test_a_blocked_event_loop_does_not_lose_the_lock(self, async_world: World) -> None:
         world = async_world
-        async with world.connect(ttl=0.2).lock(world.name()) as lease:
-            time.sleep(0.4)  # noqa: ASYNC251  # that is the point
+        async with world.connect(ttl=world.paced(0.4)).lock(world.name()) as lease:
+            time.sleep(world.paced(0.6))  # noqa: ASYNC251  # that is the point
             assert lease.held
             assert not await world.is_free(world.name())

@@ -8,8 +8,8 @@ import logging
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.case import case
-from holdfast.testing.conformance.world import SOON, World
+from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 class BreakingCases:
@@ -17,12 +17,12 @@ class BreakingCases:
     async def test_break_frees_the_lock_and_tells_the_holder(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
-        client, operator = world.connect(ttl=0.6), world.connect()
+        client, operator = world.connect(ttl=world.paced(0.6)), world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
         with caplog.at_level(logging.WARNING, "holdfast"):
             assert await world.do(lambda: operator.break_(world.name())) is True
         assert any(world.name() in record.getMessage() for record in caplog.records), "it must be logged"
-        assert await world.do(lambda: lease.lost.wait(SOON)) is True
+        assert await world.do(lambda: lease.lost.wait(world.soon)) is True
         assert lease.lost_reason == "broken"
         assert not lease.held
         with pytest.raises(holdfast.LockLost, match="broken"):
@@ -36,14 +36,14 @@ class BreakingCases:
 
     @case
     async def test_a_waiter_gets_a_broken_lock_and_the_old_holder_cannot_disturb_it(self, world: World) -> None:
-        client, other, (one, two) = world.connect(ttl=0.6), world.connect(), world.actors(2)
+        client, other, (one, two) = world.connect(ttl=world.paced(0.6)), world.connect(), world.actors(2)
         lease = await one.do(client.lock(world.name()).acquire)
         waiting = two.do(other.lock(world.name()).acquire)
         await world.until_waiting(client, world.name())
         await world.do(lambda: other.break_(world.name()))
         heir = await waiting
         assert heir.token > lease.token
-        assert await one.do(lambda: lease.lost.wait(SOON)) is True
+        assert await one.do(lambda: lease.lost.wait(world.soon)) is True
         assert lease.lost_reason in ("broken", "stolen")  # by the time it looks, there is another owner
         with pytest.raises(holdfast.LockLost):
             await one.do(lease.release)
@@ -66,8 +66,8 @@ class BreakingCases:
         tokens, operator = [], world.connect()
         for end in ("released", "broken", "expired") * 3:
             expires = end == "expired"
-            lock = world.connect().lock(world.name(), ttl=0.1 if expires else 5, renew=not expires)
-            lease = world.keep(await world.do(functools.partial(lock.acquire, timeout=SOON)))
+            lock = world.connect().lock(world.name(), ttl=world.paced(0.15) if expires else 30, renew=not expires)
+            lease = world.keep(await world.do(functools.partial(lock.acquire, timeout=world.soon)))
             tokens.append(lease.token)
             if end == "released":
                 await world.do(lease.release)
@@ -84,6 +84,6 @@ class BreakingCases:
         state = await world.inspect(client, world.name())
         assert state.holders == ()
         assert state.token is None or state.token > lease.token
-        next_lease = await world.do(lambda: world.connect().lock(world.name()).acquire(timeout=SOON))
+        next_lease = await world.do(lambda: world.connect().lock(world.name()).acquire(timeout=world.soon))
         assert next_lease.token > lease.token + 1
         await world.do(next_lease.release)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.cases.loops import connections_lost_with_their_loop
-from holdfast.testing.conformance.world import SOON, World
+from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 async def cancel_after(steps: int, task: asyncio.Task[Any]) -> Any:
@@ -59,7 +59,7 @@ class CancellingCases:
                 assert lease.held
                 await lease.release()
             stranger = world.connect()
-            taken = await stranger.lock(name).acquire(timeout=SOON)  # at once, not after the ttl of 30 s
+            taken = await stranger.lock(name).acquire(timeout=world.soon)  # at once, not after the ttl of 30 s
             await taken.release()
 
     @case
@@ -68,7 +68,7 @@ class CancellingCases:
         world, client, other = async_world, async_world.connect(), async_world.connect()
         for steps in range(-3, 9):
             for rival in (client, other):
-                lease = await client.lock(world.name()).acquire(timeout=SOON)
+                lease = await client.lock(world.name()).acquire(timeout=world.soon)
                 waiting = asyncio.create_task(rival.lock(world.name()).acquire())
                 await (world.until_queued if rival is client else world.until_waiting)(client, world.name())
                 cancelling = cancel_after(max(0, steps), waiting)
@@ -77,7 +77,7 @@ class CancellingCases:
                 await releasing
                 if got is not None:
                     await got.release()
-        taken = await world.connect().lock(world.name()).acquire(timeout=SOON)
+        taken = await world.connect().lock(world.name()).acquire(timeout=world.soon)
         await taken.release()
 
     @case
@@ -94,7 +94,7 @@ class CancellingCases:
 
         entered = sum(await asyncio.gather(*(hurry(number) for number in range(40))))
         assert entered < 40
-        taken = await world.connect().lock(world.name()).acquire(timeout=SOON)
+        taken = await world.connect().lock(world.name()).acquire(timeout=world.soon)
         assert taken.held
         await taken.release()
 
@@ -103,9 +103,9 @@ class CancellingCases:
         world, client = async_world, async_world.connect()
         lease = await world.connect().lock(world.name()).acquire()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(client.lock(world.name()).acquire(), 0.02)
+            await asyncio.wait_for(client.lock(world.name()).acquire(), world.paced(0.02))
         await lease.release()
-        taken = await client.lock(world.name()).acquire(timeout=SOON)
+        taken = await client.lock(world.name()).acquire(timeout=world.soon)
         await taken.release()
 
     @case

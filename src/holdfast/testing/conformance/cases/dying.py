@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.testing.conformance.case import case, needs
 from holdfast.testing.conformance.processes import helper, play
-from holdfast.testing.conformance.world import SOON, World
+from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case, needs
 
 
 @needs("cross_process")
@@ -27,6 +27,7 @@ class DyingCases:
         client = world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
         async with helper(world) as child:
+            await child.ask("reach")
             waiting = asyncio.create_task(child.ask("acquire", name=world.name()))
             await world.until_waiting(client, world.name())
             await world.do(lease.release)
@@ -44,10 +45,10 @@ class DyingCases:
     async def test_what_a_killed_process_held_is_free_after_its_ttl(self, sync_world: World) -> None:
         world = sync_world
         async with helper(world) as child:
-            token = await child.ask("acquire", name=world.name(), ttl=0.3)
+            token = await child.ask("acquire", name=world.name(), ttl=world.paced(0.3))
             await child.kill()
         client = world.connect()
-        lease = await world.do(lambda: client.lock(world.name()).acquire(timeout=SOON))
+        lease = await world.do(lambda: client.lock(world.name()).acquire(timeout=world.soon))
         assert lease.token > token
         await world.do(lease.release)
 
@@ -57,24 +58,25 @@ class DyingCases:
         client, other = world.connect(), world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
         # Where each has a place of its own in the engine's queue, a dead one keeps it for a ttl; elsewhere less.
-        short = {"ttl": 0.5} if client._engine.strict_order else {}
+        short = {"ttl": world.paced(0.5)} if client._engine.strict_order else {}
         async with helper(world, **short) as child:
+            await child.ask("reach")
             waiting = asyncio.create_task(child.ask("acquire", name=world.name()))
             await world.until_waiting(client, world.name())
             await child.kill()
             await asyncio.gather(waiting, return_exceptions=True)
         await world.do(lease.release)
-        next_lease = await world.do(lambda: other.lock(world.name()).acquire(timeout=SOON))
+        next_lease = await world.do(lambda: other.lock(world.name()).acquire(timeout=world.soon))
         await world.do(next_lease.release)
 
     @case
     async def test_a_frozen_holder_learns_of_its_loss_with_its_first_look(self, world: World) -> None:
         client = world.connect()
         async with helper(world) as child:
-            token = await child.ask("acquire", name=world.name(), ttl=0.3)
+            token = await child.ask("acquire", name=world.name(), ttl=world.paced(0.3))
             child.freeze()
             try:
-                lease = await world.do(lambda: client.lock(world.name()).acquire(timeout=SOON))
+                lease = await world.do(lambda: client.lock(world.name()).acquire(timeout=world.soon))
             finally:
                 child.thaw()
             assert lease.token > token
@@ -115,12 +117,12 @@ class InterruptedCases:
     async def test_ctrl_c_while_waiting_leaves_nothing(self, sync_world: World) -> None:
         facts = await play(sync_world, "interrupt_a_waiter")
         assert facts["engine"] == facts["process"] == "interrupted"
-        assert facts["engine: free after"] < SOON
-        assert facts["process: free after"] < SOON
+        assert facts["engine: free after"] < sync_world.soon
+        assert facts["process: free after"] < sync_world.soon
         assert facts["waiters"] == 0
 
     @case
     async def test_a_signal_at_any_moment_leaves_nothing(self, sync_world: World) -> None:
         facts = await play(sync_world, "interrupt_anywhere")
         assert facts["interrupted"] > 20, "the signals came too late to test anything"
-        assert facts["worst"] < SOON
+        assert facts["worst"] < sync_world.soon

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.testing.conformance.actors import Actor
-from holdfast.testing.conformance.case import case, needs
 from holdfast.testing.conformance.processes import helper
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case, needs
 
 
 class ExclusionCases:

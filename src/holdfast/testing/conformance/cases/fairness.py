@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from holdfast.testing.conformance.actors import Actor
-from holdfast.testing.conformance.case import case, needs
-from holdfast.testing.conformance.world import SOON, World
+from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case, needs
 
 
 @needs("fair")
@@ -48,9 +48,9 @@ class FairnessCases:
         clients, (one, two, three) = [world.connect() for _ in range(3)], world.actors(3)
         locks = [client.lock(world.name(), fair=True) for client in clients]
         lease = await one.do(locks[0].acquire)
-        gives_up = two.do(lambda: locks[1].try_acquire(timeout=0.15))
+        gives_up = two.do(lambda: locks[1].try_acquire(timeout=world.paced(0.4)))
         await world.until_waiting(clients[0], world.name(), 1)
-        waiting = three.do(lambda: locks[2].acquire(timeout=SOON))
+        waiting = three.do(lambda: locks[2].acquire(timeout=world.soon))
         await world.until_waiting(clients[0], world.name(), 2)
         assert await gives_up is None
         await one.do(lease.release)
@@ -107,7 +107,7 @@ class HandOverCases:
             try:
                 for _ in range(10):
                     before = grants
-                    await actors[8].within(rival.lock(world.name(), timeout=SOON), lambda lease: None)
+                    await actors[8].within(rival.lock(world.name(), timeout=world.soon), lambda lease: None)
                     passed_by.append(grants - before)
             finally:
                 over = True

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 class LifetimeCases:
     @case
     async def test_a_hold_outlives_the_thread_or_task_that_acquired_it(self, world: World) -> None:
-        client, actor = world.connect(ttl=0.2), world.actor()
+        client, actor = world.connect(ttl=world.paced(0.4)), world.actor()
         lease = await actor.do(client.lock(world.name()).acquire)
         await actor.end()
-        assert await world.do(lambda: lease.lost.wait(0.41)) is False  # renewed all the while
+        assert await world.do(lambda: lease.lost.wait(world.paced(0.6))) is False  # renewed all the while
         assert lease.held
         assert not await world.is_free(world.name())
         await world.do(lease.release)
@@ -43,13 +43,13 @@ class LifetimeCases:
 
     @case
     async def test_acquiring_inside_wait_for_and_gather_works(self, async_world: World) -> None:
-        client = async_world.connect(ttl=0.2)
+        client = async_world.connect(ttl=async_world.paced(0.4))
         one, two = client.lock(async_world.name("one")), client.lock(async_world.name("two"))
         first = await asyncio.wait_for(client.lock(async_world.name()).acquire(), 5)
-        second, third = await asyncio.gather(one.acquire(), two.acquire(timeout=1))
+        second, third = await asyncio.gather(one.acquire(), two.acquire(timeout=async_world.soon))
         gc.collect()
         for lease in (first, second, third):
-            assert await lease.lost.wait(0.08) is False
+            assert await lease.lost.wait(async_world.paced(0.18)) is False
             assert lease.held
         await asyncio.gather(*(lease.release() for lease in (first, second, third)))
         assert await async_world.is_free(async_world.name())
@@ -70,13 +70,13 @@ class LifetimeCases:
 
     @case
     async def test_the_last_handle_counts(self, world: World) -> None:
-        client, actor = world.connect(ttl=0.2), world.actor()
+        client, actor = world.connect(ttl=world.paced(0.4)), world.actor()
         kept = await actor.do(client.lock(world.name()).acquire)
         dropped = await actor.do(client.lock(world.name()).acquire)
         with pytest.warns(ResourceWarning) as warned:
             del dropped
             await world.until(lambda: gc.collect() >= 0 and warned.list)
-        assert await world.do(lambda: kept.lost.wait(0.21)) is False
+        assert await world.do(lambda: kept.lost.wait(world.paced(0.5))) is False
         assert kept.held
         assert not await world.is_free(world.name())
         await actor.do(kept.release)
@@ -86,10 +86,11 @@ class LifetimeCases:
     @case
     async def test_a_handle_that_is_over_is_dropped_in_silence(self, world: World, end: str) -> None:
         client, actor = world.connect(), world.actor()
-        lease = await actor.do(client.lock(world.name(), ttl=0.1, renew=end != "lost").acquire)
+        policy = {"ttl": world.paced(0.15), "renew": False} if end == "lost" else {}
+        lease = await actor.do(client.lock(world.name(), **policy).acquire)
         endings: Any = {
             "released": lease.release,
-            "lost": functools.partial(lease.lost.wait, 3),
+            "lost": functools.partial(lease.lost.wait, world.soon),
             "closed": client.close,
         }
         await actor.do(endings[end])

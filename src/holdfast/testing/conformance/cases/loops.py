@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.case import case
-from holdfast.testing.conformance.world import SOON, World
+from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 async def elsewhere(use: Any) -> Any:
@@ -57,7 +57,7 @@ class LoopCases:
         client = world.connect()
         old = await elsewhere(client.lock(world.name()).acquire)
         assert old.held  # renewal does not depend on the loop
-        new = await client.lock(world.name()).acquire(timeout=SOON)
+        new = await client.lock(world.name()).acquire(timeout=world.soon)
         assert new.held
         assert new.token > old.token
         assert new.owner.partition(":")[0] != old.owner.partition(":")[0], "a client that re-opens has a new identity"

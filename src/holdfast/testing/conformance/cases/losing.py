@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.actors import Actor
-from holdfast.testing.conformance.case import case
-from holdfast.testing.conformance.world import SOON, World
+from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
+
+#: By code that does nothing but look: there is no I/O in it, so this is for the machine's stalls alone.
+_LOSS_SEEN_WITHIN: Final = 3.0
 
 
 class Boom(Exception):
@@ -22,12 +25,12 @@ class Boom(Exception):
 
 async def expiring(world: World, actor: Actor, **policy: Any) -> Any:
     """A lease that will be lost in a moment."""
-    return await actor.do(world.connect().lock(world.name(), ttl=0.12, renew=False, **policy).acquire)
+    return await actor.do(world.connect().lock(world.name(), ttl=world.paced(0.15), renew=False, **policy).acquire)
 
 
 def spin_until_lost(lease: Any) -> None:
     """A body that only looks, as code without an await does."""
-    deadline = clock.now() + SOON
+    deadline = clock.now() + lease.ttl + _LOSS_SEEN_WITHIN
     while lease.held:
         assert clock.now() < deadline
 
@@ -44,7 +47,7 @@ class LosingCases:
         assert released.value.name == world.name("a")
         assert lease.lost_reason is None
         lost = await expiring(world, actor)
-        await actor.do(lambda: lost.lost.wait(SOON))
+        await actor.do(lambda: lost.lost.wait(world.soon))
         with pytest.raises(holdfast.LockLost) as told:
             lost.check()
         assert (told.value.reason, told.value.token) == ("expired", lost.token)
@@ -67,9 +70,9 @@ class LosingCases:
         client, (one, two) = world.connect(), world.actors(2)
         lease = await one.do(client.lock(world.name("a")).acquire)
         began = clock.now()
-        assert await two.do(lambda: lease.lost.wait(0.05)) is False
-        assert clock.now() - began >= 0.05
-        waiting = two.do(lambda: lease.lost.wait(SOON * 3))
+        assert await two.do(lambda: lease.lost.wait(world.paced(0.05))) is False
+        assert clock.now() - began >= world.paced(0.05)
+        waiting = two.do(lambda: lease.lost.wait(world.soon * 3))
         await one.do(lease.release)
         assert await waiting is False
         lost = await expiring(world, one)
@@ -80,9 +83,9 @@ class LosingCases:
     @case
     async def test_all_handles_of_a_hold_are_lost_together(self, world: World) -> None:
         actor, client = world.actor(), world.connect()
-        lock = client.lock(world.name(), ttl=0.12, renew=False)
+        lock = client.lock(world.name(), ttl=world.paced(0.3), renew=False)
         one, two = await actor.do(lock.acquire), await actor.do(lock.acquire)
-        assert await actor.do(lambda: one.lost.wait(SOON)) is True
+        assert await actor.do(lambda: one.lost.wait(world.soon)) is True
         assert (one.lost_reason, two.lost_reason) == ("expired", "expired")
         for lease in (one, two):
             with pytest.raises(holdfast.LockLost):
@@ -95,12 +98,12 @@ class LosingCases:
         actor = world.actor()
         lease = await expiring(world, actor, on_lost=lambda lease: calls.append((lease, threading.current_thread())))
         lease.on_lost(lambda lease: calls.append((lease, threading.current_thread())))
-        await actor.do(lambda: lease.lost.wait(SOON))
+        await actor.do(lambda: lease.lost.wait(world.soon))
         await world.until(lambda: len(calls) == 2)
         with pytest.raises(holdfast.LockLost):
             await actor.do(lease.release)
         other = await expiring(world, actor)
-        await actor.do(lambda: other.lost.wait(SOON))
+        await actor.do(lambda: other.lost.wait(world.soon))
         other.on_lost(later.append)  # lost already: at once; and by then everything before it has been called
         await world.until(lambda: later == [other])
         assert [told for told, _ in calls] == [lease, lease]
@@ -111,9 +114,11 @@ class LosingCases:
     async def test_on_lost_is_not_called_for_a_released_lease(self, world: World) -> None:
         calls: list[Any] = []
         client, actor = world.connect(), world.actor()
-        lease = await actor.do(client.lock(world.name(), ttl=0.1, renew=False, on_lost=calls.append).acquire)
+        lease = await actor.do(
+            client.lock(world.name(), ttl=world.paced(0.3), renew=False, on_lost=calls.append).acquire
+        )
         await actor.do(lease.release)
-        lock = client.lock(world.name(), ttl=0.12, renew=False)
+        lock = client.lock(world.name(), ttl=world.paced(0.3), renew=False)
         released, lost = await actor.do(lock.acquire), await actor.do(lock.acquire)
         released.on_lost(calls.append)
         await actor.do(released.release)  # the hold goes on, and is lost later: none of this handle's business
@@ -169,12 +174,12 @@ class LosingCases:
             entered.set()
             gate.wait(10)
 
-        client, actor = world.connect(ttl=0.2), world.actor()
+        client, actor = world.connect(ttl=world.paced(0.4)), world.actor()
         renewed = await actor.do(client.lock(world.name("renewed")).acquire)
         lost = await actor.do(client.lock(world.name("lost"), renew=False, on_lost=dawdle).acquire)
         try:
-            assert await actor.do(lambda: entered.wait(SOON))
-            assert await actor.do(lambda: renewed.lost.wait(0.4)) is False
+            assert await actor.do(lambda: entered.wait(world.soon))
+            assert await actor.do(lambda: renewed.lost.wait(world.paced(0.5))) is False
             assert not lost.held
         finally:
             gate.set()
@@ -183,8 +188,8 @@ class LosingCases:
     @case
     async def test_leaving_the_block_of_a_lost_lock_raises(self, world: World) -> None:
         actor, client = world.actor(), world.connect()
-        lock = client.lock(world.name(), ttl=0.12, renew=False)
-        for body in (spin_until_lost, lambda lease: lease.lost.wait(SOON)):
+        lock = client.lock(world.name(), ttl=world.paced(0.15), renew=False)
+        for body in (spin_until_lost, lambda lease: lease.lost.wait(world.soon)):
             with pytest.raises(holdfast.LockLost) as caught:
                 await actor.within(lock, body)
             assert caught.value.reason == "expired"
@@ -199,7 +204,7 @@ class LosingCases:
 
         actor, client = world.actor(), world.connect()
         with pytest.raises(Boom) as caught:
-            await actor.within(client.lock(world.name(), ttl=0.12, renew=False), fail)
+            await actor.within(client.lock(world.name(), ttl=world.paced(0.15), renew=False), fail)
         assert caught.value.__notes__ == [f"lock {world.name()!r} lost: expired"]
 
     @case
@@ -222,7 +227,7 @@ class LosingCases:
         with pytest.raises(holdfast.NotHeld):
             await actor.within(released, entered.append)
         lost = await expiring(world, actor)
-        await actor.do(lambda: lost.lost.wait(SOON))
+        await actor.do(lambda: lost.lost.wait(world.soon))
         with pytest.raises(holdfast.LockLost):
             await actor.within(lost, entered.append)
         assert entered == []

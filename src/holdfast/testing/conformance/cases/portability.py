@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 class PortabilityCases:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
 
 
 class ReentryCases:
@@ -123,9 +123,9 @@ class ReentryCases:
         lease = await actor.do(lock.acquire)
         assert await actor.do(lock.try_acquire) is None
         with pytest.raises(holdfast.AcquireTimeout):
-            await actor.do(lambda: lock.acquire(timeout=0.02))
+            await actor.do(lambda: lock.acquire(timeout=world.paced(0.1)))
         with pytest.raises(holdfast.AcquireTimeout):
-            await actor.do(lambda: client.lock(world.name()).acquire(timeout=0.02))
+            await actor.do(lambda: client.lock(world.name()).acquire(timeout=world.paced(0.1)))
         await actor.do(lease.release)
         assert await world.is_free(world.name())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -9,16 +10,16 @@ import pytest
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.testing.conformance.case import case
-from holdfast.testing.conformance.world import SOON, World, by_session
+from holdfast.testing.conformance.world import World, by_session
+from holdfast.testing.conformance.writing import case
 
 
 class RenewingCases:
     @case
     async def test_a_held_lock_is_renewed(self, world: World) -> None:
-        client, actor = world.connect(ttl=0.2), world.actor()
+        client, actor = world.connect(ttl=world.paced(0.4)), world.actor()
         lease = await actor.do(client.lock(world.name()).acquire)
-        assert await actor.do(lambda: lease.lost.wait(0.62)) is False
+        assert await actor.do(lambda: lease.lost.wait(world.paced(0.85))) is False
         assert lease.held
         assert not await world.is_free(world.name())
         await actor.do(lease.release)
@@ -26,23 +27,23 @@ class RenewingCases:
     @case
     async def test_many_locks_of_different_ttl_are_renewed_together(self, world: World) -> None:
         client = world.connect()
-        ttls = [0.2, 0.25, 0.3] * 10
+        ttls = [world.paced(ttl) for ttl in (0.4, 0.45, 0.5)] * 10
         leases = [await world.do(client.lock(world.name(f"{n}"), ttl=ttl).acquire) for n, ttl in enumerate(ttls)]
-        assert await world.do(lambda: leases[0].lost.wait(0.4)) is False
+        assert await world.do(lambda: leases[0].lost.wait(world.paced(0.6))) is False
         assert all(lease.held for lease in leases)
         for lease in leases:
             await world.do(lease.release)
 
     @case
     async def test_without_renewal_it_expires(self, world: World) -> None:
-        client, actor = world.connect(), world.actor()
+        client, actor, ttl = world.connect(), world.actor(), world.paced(0.3)
         began = clock.now()
-        lease = await actor.do(client.lock(world.name(), ttl=0.2, renew=False).acquire)
+        lease = await actor.do(client.lock(world.name(), ttl=ttl, renew=False).acquire)
         assert lease.held
         belief = lease.remaining + clock.now() - began
-        assert by_session(lease) or belief > 0.15
-        assert await actor.do(lambda: lease.lost.wait(SOON)) is True
-        assert belief - 0.001 < clock.now() - began < 0.2 + 0.3
+        assert by_session(lease) or belief > 0.75 * ttl
+        assert await actor.do(lambda: lease.lost.wait(world.soon)) is True
+        assert belief - 0.001 < clock.now() - began < ttl + world.paced(0.3)
         assert not lease.held
         assert lease.lost
         assert lease.lost_reason == "expired"
@@ -56,8 +57,8 @@ class RenewingCases:
     @case
     async def test_belief_ends_before_the_engine_grants_it_again(self, world: World) -> None:
         client, other = world.connect(), world.connect()
-        lease = await world.do(client.lock(world.name(), ttl=0.2, renew=False).acquire)
-        next_lease = await world.do(lambda: other.lock(world.name()).acquire(timeout=SOON))
+        lease = await world.do(client.lock(world.name(), ttl=world.paced(0.2), renew=False).acquire)
+        next_lease = await world.do(lambda: other.lock(world.name()).acquire(timeout=world.soon))
         assert not lease.held
         assert lease.lost_reason == "expired"
         assert next_lease.token > lease.token
@@ -70,10 +71,10 @@ class RenewingCases:
     @case
     async def test_after_expiry_the_same_caller_acquires_anew(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
-        lock = client.lock(world.name(), ttl=0.15, renew=False)
+        lock = client.lock(world.name(), ttl=world.paced(0.15), renew=False)
         lost = await actor.do(lock.acquire)
-        await actor.do(lambda: lost.lost.wait(SOON))
-        lease = await actor.do(lambda: lock.acquire(timeout=SOON))
+        await actor.do(lambda: lost.lost.wait(world.soon))
+        lease = await actor.do(lambda: lock.acquire(timeout=world.soon))
         assert lease.held
         assert not lost.held
         assert lease.token > lost.token
@@ -81,11 +82,11 @@ class RenewingCases:
 
     @case
     async def test_max_hold_ends_it_however_well_it_is_renewed(self, world: World) -> None:
-        client, actor = world.connect(), world.actor()
+        client, actor, limit = world.connect(), world.actor(), world.paced(0.5)
         began = clock.now()
-        lease = await actor.do(client.lock(world.name(), ttl=0.2, max_hold=0.3).acquire)
-        assert await actor.do(lambda: lease.lost.wait(SOON)) is True
-        assert 0.25 < clock.now() - began < 0.3 + 0.3
+        lease = await actor.do(client.lock(world.name(), ttl=world.paced(0.4), max_hold=limit).acquire)
+        assert await actor.do(lambda: lease.lost.wait(world.soon)) is True
+        assert 0.9 * limit < clock.now() - began < limit + world.paced(0.3)
         assert lease.lost_reason == "max_hold"
         await world.until_free(world.name())
         with pytest.raises(holdfast.LockLost, match="max_hold"):
@@ -93,12 +94,12 @@ class RenewingCases:
 
     @case
     async def test_renew_extends_and_sets_the_ttl_from_then_on(self, world: World) -> None:
-        client, actor = world.connect(), world.actor()
-        lease = await actor.do(client.lock(world.name(), ttl=0.2).acquire)
+        client, actor, ttl = world.connect(), world.actor(), world.paced(0.4)
+        lease = await actor.do(client.lock(world.name(), ttl=ttl).acquire)
         if by_session(lease):
             with pytest.raises(holdfast.UsageError, match="session"):
                 await actor.do(lambda: lease.renew(ttl=20))
-            assert lease.ttl == 0.2
+            assert lease.ttl == ttl
             await actor.do(lease.release)
             return
         await actor.do(lambda: lease.renew(ttl=20))
@@ -107,7 +108,7 @@ class RenewingCases:
         remaining = (await world.inspect(client, world.name())).remaining
         assert remaining is not None
         assert 19 < remaining <= 20.1
-        assert await actor.do(lambda: lease.lost.wait(0.21)) is False
+        assert await actor.do(lambda: lease.lost.wait(1.1 * ttl)) is False
         await actor.do(lease.release)
 
     @case
@@ -116,23 +117,24 @@ class RenewingCases:
         lease = await actor.do(client.lock(world.name(), ttl=20).acquire)
         before = lease.remaining
         assert by_session(lease) or before > 19
-        await actor.do(lambda: lease.renew(ttl=0.2))
+        ttl = world.paced(0.3)
+        await actor.do(lambda: lease.renew(ttl=ttl))
         assert lease.remaining > before - 1
         remaining = (await world.inspect(client, world.name())).remaining
         assert remaining is not None
         assert remaining > 15
-        assert await actor.do(lambda: lease.lost.wait(0.21)) is False
+        assert await actor.do(lambda: lease.lost.wait(1.1 * ttl)) is False
         await actor.do(lease.release)
 
     @case
     async def test_without_renewal_it_can_be_renewed_by_hand(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
-        lease = await actor.do(client.lock(world.name(), ttl=0.2, renew=False).acquire)
+        lease = await actor.do(client.lock(world.name(), ttl=world.paced(0.4), renew=False).acquire)
         for _ in range(3):
-            assert await actor.do(lambda: lease.lost.wait(0.08)) is False
+            assert await actor.do(lambda: lease.lost.wait(world.paced(0.15))) is False
             await actor.do(lease.renew)
         assert lease.held
-        assert await actor.do(lambda: lease.lost.wait(SOON)) is True
+        assert await actor.do(lambda: lease.lost.wait(world.soon)) is True
         assert lease.lost_reason == "expired"
 
     @case
@@ -142,8 +144,8 @@ class RenewingCases:
         await actor.do(released.release)
         with pytest.raises(holdfast.NotHeld):
             await actor.do(released.renew)
-        lost = await actor.do(client.lock(world.name("b"), ttl=0.1, renew=False).acquire)
-        await actor.do(lambda: lost.lost.wait(SOON))
+        lost = await actor.do(client.lock(world.name("b"), ttl=world.paced(0.15), renew=False).acquire)
+        await actor.do(lambda: lost.lost.wait(world.soon))
         with pytest.raises(holdfast.LockLost, match="expired"):
             await actor.do(lost.renew)
         await world.until_free(world.name("b"))
@@ -166,9 +168,13 @@ class RenewingCases:
     @case
     async def test_the_shortest_and_the_longest_ttl_work(self, world: World, ttl: float) -> None:
         client, actor = world.connect(), world.actor()
+        began = clock.now()
         lease = await actor.do(client.lock(world.name(), ttl=ttl).acquire)
         given = min(ttl, 30.0) if by_session(lease) else ttl
         assert lease.ttl == given
-        assert given * (0.1 if by_session(lease) else 0.5) < lease.remaining <= given
-        await actor.do(lease.release)
-        assert await world.is_free(world.name())
+        remaining = lease.remaining
+        assert remaining <= given
+        assert remaining + clock.now() - began > given * (0.1 if by_session(lease) else 0.5)
+        with contextlib.suppress(holdfast.LockLost):  # a tenth of a second may pass on a busy machine before it looks
+            await actor.do(lease.release)
+        await world.until_free(world.name())

@@ -44,7 +44,8 @@ def case(method: Method) -> Callable[..., None]:
 async def _play(method: Method, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     (place,) = (name for name, value in keywords.items() if isinstance(value, Plan))
     plan: Plan = keywords[place]
-    async with open_world(plan.source, plan.colour) as world, asyncio.timeout(_CASE_WITHIN):
+    limit = plan.source.paced(_CASE_WITHIN)
+    async with open_world(plan.source, plan.colour) as world, asyncio.timeout(limit):
         await method(*arguments, **keywords | {place: world})
 
 
