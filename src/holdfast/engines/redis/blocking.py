@@ -189,7 +189,7 @@ class BlockingChannel:
     def _exchange(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
         """Send ``requests`` in one buffer, with nothing between them; all their replies."""
         deadline = time.monotonic() + timeout
-        wire = self.start(b"".join(requests), timeout)
+        wire = self.start(b"".join(requests), timeout, len(requests))
         try:
             answers = [wire.late_reply(deadline) for _ in requests]
         except BaseException:
@@ -198,7 +198,7 @@ class BlockingChannel:
         self.give_back(wire)
         return answers
 
-    def start(self, packed: bytes, timeout: float) -> Wire:
+    def start(self, packed: bytes, timeout: float, replies: int = 1) -> Wire:
         """Send on a connection of the pool; ``finish`` it, or ``discard`` it."""
         try:
             wire = self._idle.pop()
@@ -207,7 +207,7 @@ class BlockingChannel:
         if time.monotonic() - wire.rested > _REST or wire.address != self._settings.address:
             wire = self.take(timeout, wire)
         try:
-            wire.send(packed, timeout)
+            wire.send(packed, timeout, replies)
         except BaseException:
             self.discard(wire)
             raise
@@ -281,7 +281,9 @@ class BlockingChannel:
     def give_back(self, wire: Wire) -> None:
         """Return a connection on which nothing is in flight."""
         wire.rested = time.monotonic()
-        if self._closed or len(self._idle) >= _IDLE_CAP:
+        if wire.owed:
+            wire.abort()  # a signal struck who was about to drop it: its next user would be given another's reply
+        elif self._closed or len(self._idle) >= _IDLE_CAP:
             wire.close()
         else:
             self._idle.append(wire)
@@ -321,10 +323,15 @@ class BlockingWatch(BaseWatch[Wire]):
             self._channel.give_back(wire)
 
     async def _line(self, timeout: float) -> Wire:
-        if self._wire is None:
-            self._wire, self._subscribed = self._channel.take(timeout), False
-            self._wire.on_push = self._on_push
-        return self._wire
+        wire = self._wire
+        if wire is not None and (wire.owed or not self._channel.leads_there(wire)):
+            # To another server than the one that is asked to acquire: there the lock may be free for ever.
+            self._drop(wire)
+            wire = None
+        if wire is None:
+            wire = self._wire = self._channel.take(timeout)
+            self._subscribed, wire.on_push = False, self._on_push
+        return wire
 
     def _expect(self, line: Wire, word: bytes) -> None:
         self._word, self._heard = word, False

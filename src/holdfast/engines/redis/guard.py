@@ -78,7 +78,7 @@ class Guard:
         CACHING.
         """
         wire = self._wire
-        if wire is not None and not self._channel.leads_there(wire):
+        if wire is not None and (wire.owed or not self._channel.leads_there(wire)):
             self.drop(wire)
             wire = None
         if wire is None:
@@ -109,7 +109,7 @@ class Guard:
         if replicas:
             parts.append(wait_for_replicas(replicas, timeout))
         try:
-            wire.send(b"".join(parts), timeout)
+            wire.send(b"".join(parts), timeout, len(parts))
         except BaseException:
             self.drop(wire)
             raise

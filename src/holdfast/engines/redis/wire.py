@@ -48,12 +48,14 @@ class Wire:
     """Requests and replies in turn, pushes in between.
 
     After any exception the state of the connection is unknown: ``abort`` it. A request that got no complete reply must
-    never be followed by another one, whose reply it would be given.
+    never be followed by another one, whose reply it would be given. A signal may strike between any two steps, also
+    where somebody is about to abort; so the wire itself counts what is ``owed``, and who finds that it is not 0 must
+    not use it.
     """
 
     __slots__ = (
         "__weakref__", "_poll", "_read", "_reader", "_sock", "_timeout", "_write",
-        "address", "on_push", "rested", "subscribed", "tracking",
+        "address", "on_push", "owed", "rested", "subscribed", "tracking",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, address: str) -> None:
@@ -68,13 +70,15 @@ class Wire:
         self._read: Callable[[], bytes] = functools.partial(os.read, sock.fileno(), _CHUNK) if plain else self._await
         self._poll: select.poll | None = None
         self.on_push: OnPush = _skip
+        self.owed = 0  #: replies still to come
         self.rested = 0.0  #: when it was last given back, on time.monotonic()
         self.tracking = False  #: CLIENT TRACKING is on
         self.subscribed = False  #: subscribed to a channel: not fit for a pool
 
-    def send(self, packed: bytes, timeout: float) -> None:
+    def send(self, packed: bytes, timeout: float, replies: int = 1) -> None:
         """Send packed requests; a ``reply`` must be read for each."""
         sock = self._sock
+        self.owed += replies
         try:
             if timeout != self._timeout:
                 sock.settimeout(timeout)
@@ -111,6 +115,7 @@ class Wire:
                     reply = reader.gets()
                     self._shorten(deadline)
                 else:
+                    self.owed -= 1
                     return reply
         except TimeoutError as error:
             raise RequestFailed(f"{self.address}: no reply in time", may_have_happened=True) from error
@@ -134,7 +139,7 @@ class Wire:
     def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
         """Send ``commands`` in one buffer, with nothing between them; all their replies."""
         deadline = time.monotonic() + timeout
-        self.send(b"".join([pack(tuple(command)) for command in commands]), timeout)
+        self.send(b"".join([pack(tuple(command)) for command in commands]), timeout, len(commands))
         return [self.reply(deadline) for _ in commands]
 
     def listen(self, seconds: float) -> None:
