@@ -125,3 +125,26 @@ async def test_one_refusal_drops_all_connections_at_rest(
         with pytest.raises(holdfast.EngineUnavailable, match="READONLY"):
             await ours.acquire(locks, "late", timeout=0, replicas=replicas)
         await until(lambda: not before & connections(pair.master))
+
+
+@COLOURS
+async def test_demoted_while_it_waits_for_replicas_it_is_tried_again(
+    colour: Colour, start_replication: StartReplication
+) -> None:
+    """WAIT is broken off with an error of its own, after the script has run. It is no refusal: nothing is forbidden."""
+    pair = start_replication(1)
+    pair.links[0].black_hole()
+    replica = pair.replicas[0]
+    async with company(colour) as ours:
+        locks = ours.connect(pair.url, replicas=1, request_timeout=3.0, unavailable_after=30.0)
+        waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
+        await until(lambda: pair.master.ask("INFO", "clients")["blocked_clients"])
+        pair.promote(replica)
+        pair.demote(pair.master, replica)
+        assert pair.master.ask("INFO", "errorstats")["errorstat_UNBLOCKED"]["count"] == 1
+        pair.promote(pair.master)
+        pair.demote(replica, pair.master)
+        lease = await waiting
+        assert lease.held
+        assert pair.master.ask("HGETALL", "job") == {lease.owner: "1"}
+        await ours.do(lease.release)

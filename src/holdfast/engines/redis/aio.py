@@ -95,11 +95,12 @@ class AsyncioChannel:
         if is_unknown_script(replies[asking]):
             replies = await self._converse(pipe, call.by_source(), replicas, timeout, asking=asking)
         if replicas:
-            if is_demotion(replies[asking]) or len(self._apart) >= _APART_CAP:
+            if any(map(is_demotion, replies)) or len(self._apart) >= _APART_CAP:
                 pipe.abort("not needed any more")
             else:
                 self._apart.append(pipe)
-        self.look_for_demotion(replies[asking])
+        for each in replies:
+            self.look_for_demotion(each)
         return acknowledged(replies, replicas)
 
     async def _converse(self, pipe: Pipe, packed: bytes, replicas: int, timeout: float, *, asking: bool) -> list[Any]:

@@ -79,7 +79,8 @@ class BlockingChannel:
         replies = self._exchange(around(call.packed, replicas, timeout, asking=asking), timeout)
         if is_unknown_script(replies[asking]):
             replies = self._exchange(around(call.by_source(), replicas, timeout, asking=asking), timeout)
-        self.look_for_demotion(replies[asking])
+        for reply in replies:
+            self.look_for_demotion(reply)
         return acknowledged(replies, replicas)
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:

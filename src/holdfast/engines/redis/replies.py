@@ -11,7 +11,7 @@ from holdfast.errors import EngineRefused
 #: The server answers, but cannot serve now. It says so before anything was executed or, for a script, before its first
 #: write: our scripts write nothing that is allowed without memory before what is not, so nothing can have happened.
 _UNAVAILABLE: Final = frozenset(
-    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY"}
+    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "UNBLOCKED"}
 )
 _HINTS: Final = {
     "ASK": "this server is a node of a Redis Cluster; connect with redis+cluster://",
@@ -20,6 +20,9 @@ _HINTS: Final = {
     "NOPERM": "its ACL must allow this user the lock's commands and keys",
     "WRONGPASS": "check the user name and password",
 }
+#: What a server that is no master any more says: to a write, to a WAIT that it broke off, and to a new WAIT.
+_DEMOTED: Final = frozenset({"READONLY", "UNBLOCKED"})
+_NO_WAIT: Final = "ERR WAIT cannot be used with replica"
 #: Before Redis 7 an error inside a script is wrapped: "ERR Error running script (…): @user_script:9: -OOM command …"
 _IN_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
 _CODE: Final = re.compile(r"[A-Z]+(?= )")
@@ -69,7 +72,7 @@ def code(text: str) -> str:
 
 def is_demotion(text: str) -> bool:
     """Whether the server says that it is no master any more: the connection leads to the wrong place."""
-    return code(text) == "READONLY"
+    return code(text) in _DEMOTED or text.startswith(_NO_WAIT)
 
 
 def shown(text: str) -> str:
@@ -83,7 +86,7 @@ def error(text: str) -> RequestFailed | EngineRefused:
     text = shown(text)
     if kind == "TRYAGAIN" or _HALF_MOVED in text:
         return TryAgain(f"Redis cannot serve at present: {text}", may_have_happened=kind != "TRYAGAIN")
-    if kind in _UNAVAILABLE or text.startswith("ERR max number of clients"):
+    if kind in _UNAVAILABLE or text.startswith(("ERR max number of clients", _NO_WAIT)):
         return RequestFailed(f"Redis cannot serve at present: {text}", may_have_happened=False)
     if kind == "WRONGTYPE":
         return WrongType("key holds a value of another type, probably another lock library's; use namespace=")
