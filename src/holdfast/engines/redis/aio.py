@@ -95,7 +95,8 @@ class AsyncioChannel:
         if is_unknown_script(replies[asking]):
             replies = await self._converse(pipe, call.by_source(), replicas, timeout, asking=asking)
         if replicas:
-            if any(map(is_demotion, replies)) or len(self._apart) >= _APART_CAP:
+            # Closed while this one was being opened: nobody else would close it.
+            if self._closed or any(map(is_demotion, replies)) or len(self._apart) >= _APART_CAP:
                 pipe.abort("not needed any more")
             else:
                 self._apart.append(pipe)
@@ -121,7 +122,7 @@ class AsyncioChannel:
             pipe.abort("not needed any more")
         if self._closed:
             raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
-        pipe = Pipe(await open_transport(self._settings, timeout), self._settings.address, _ignore)
+        pipe = Pipe(*await open_transport(self._settings, timeout), _ignore)
         self._all_apart.add(pipe)
         return pipe
 
@@ -204,8 +205,7 @@ class AsyncioChannel:
 
     async def _connect(self, timeout: float) -> Pipe:
         try:
-            writer = await open_transport(self._settings, timeout)
-            self._pipe = Pipe(writer, self._settings.address, self._on_push)
+            self._pipe = Pipe(*await open_transport(self._settings, timeout), self._on_push)
             return self._pipe
         finally:
             self._connecting = None

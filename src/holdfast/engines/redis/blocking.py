@@ -58,7 +58,7 @@ class BlockingChannel:
         self._settings = settings
         self._idle: list[Wire] = []  # append and pop are atomic: no lock on the hot path
         self._wires: weakref.WeakSet[Wire] = weakref.WeakSet()
-        self._closed = False
+        self.closed = False
         self.guard = guard.Guard(self)
         self.way: Way | None = None
         self.publish: Publish = "PUBLISH"
@@ -114,8 +114,7 @@ class BlockingChannel:
             self.guard.leave()
             return GuardedFlight(calls, replicas, None, failure)
         except BaseException:
-            self.guard.close()  # interrupted, perhaps after the request was sent: its replies must never be read
-            self.guard.leave()
+            self.guard.give_up()
             raise
 
     async def end_guarded(self, flight: GuardedFlight, deadline: float) -> list[Answer]:
@@ -134,8 +133,7 @@ class BlockingChannel:
     def give_up_guarded(self, flight: GuardedFlight) -> None:
         """In place of ``end_guarded``: nobody wants the answers any more."""
         if flight.sent is not None:
-            self.guard.drop(flight.sent.wire)
-            self.guard.leave()
+            self.guard.give_up()
 
     async def _run_unguarded(self, call: Call, replicas: int, deadline: float) -> Answer:
         try:
@@ -151,13 +149,13 @@ class BlockingChannel:
         await BLOCKING.sleep_until(clock.now() + seconds)
 
     async def close(self) -> None:
-        self._closed = True
+        self.closed = True
         self._drop_idle()
         self.guard.close()
 
     def after_fork_in_child(self) -> None:
         """Close what was inherited, without a word on it: the parent goes on using the same connections."""
-        self._closed = True
+        self.closed = True
         self._idle.clear()
         for wire in list(self._wires):
             wire.close()
@@ -181,7 +179,7 @@ class BlockingChannel:
             self.discard(wire)
             raise
         wire.rested = now
-        if self._closed or len(self._idle) >= _IDLE_CAP:
+        if self.closed or len(self._idle) >= _IDLE_CAP:
             wire.close()
         else:
             self._idle.append(wire)
@@ -272,9 +270,9 @@ class BlockingChannel:
 
     def connect(self, timeout: float) -> Wire:
         """A new connection, not of the pool yet."""
-        if self._closed:
+        if self.closed:
             raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
-        wire = Wire(open_socket(self._settings, timeout), self._settings.address)
+        wire = Wire(*open_socket(self._settings, timeout))
         wire.rested = time.monotonic()
         self._wires.add(wire)
         return wire
@@ -284,7 +282,7 @@ class BlockingChannel:
         wire.rested = time.monotonic()
         if wire.owed:
             wire.abort()  # a signal struck who was about to drop it: its next user would be given another's reply
-        elif self._closed or len(self._idle) >= _IDLE_CAP:
+        elif self.closed or len(self._idle) >= _IDLE_CAP:
             wire.close()
         else:
             self._idle.append(wire)

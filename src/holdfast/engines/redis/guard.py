@@ -60,6 +60,8 @@ class Guard:
 
     def leave(self) -> None:
         self._mutex.release()
+        if self._channel.closed:
+            self.close()  # whoever closed the channel found us here
 
     def warm(self, timeout: float) -> None:
         """Have the connection ready, unless somebody else is at it."""
@@ -136,20 +138,31 @@ class Guard:
     def news(self) -> Suspects:
         """What was pushed by now. Does not wait."""
         wire = self._wire
-        while wire is not None and wire.readable(0.0):
+        if wire is not None:
             try:
-                wire.listen(0.0)
+                while wire.listen(0.0):
+                    pass
             except RequestFailed:
                 self.drop(wire)
-                self._forgetful, self._all, wire = False, True, None
+                self._forgetful, self._all = False, True
         suspects: Suspects = ALL_NAMES if self._all else frozenset(self._keys)
         self._all, self._keys = False, set()
         return suspects
 
     def close(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.close()
+        """Close the connection, unless somebody is at it: then he does, when he leaves. (Closed under him, its number
+        might be another file's by the time that he writes.)"""
+        if self.enter():
+            wire, self._wire = self._wire, None
+            if wire is not None:
+                wire.close()
+            self._mutex.release()
+
+    def give_up(self) -> None:
+        """Leave in a hurry, perhaps after a request was sent: its replies must never be read."""
+        if self._wire is not None:
+            self.drop(self._wire)
+        self.leave()
 
     def _open(self, timeout: float) -> Wire:
         wire = self._channel.connect(timeout)

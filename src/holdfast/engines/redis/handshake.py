@@ -45,19 +45,22 @@ def reset_on_close(sock: Any) -> None:
         pass  # closed or reset already: nothing lingers
 
 
-def open_socket(server: Server, timeout: float) -> socket.socket:
-    """A connected socket, authenticated and speaking RESP3.
+def open_socket(server: Server, timeout: float) -> tuple[socket.socket, str]:
+    """A connected socket, authenticated and speaking RESP3, and the address of the server that it leads to. (Where the
+    server is sought, another thread may have found another one by now.)
 
     ``timeout`` bounds connecting and introducing ourselves together. TLS has the same time once more, and how long it
     takes to resolve a host name is up to the system.
     """
-    return _connected(server, timeout, _taken) if isinstance(server, Settings) else server.open_socket(timeout)
+    if isinstance(server, Settings):
+        return _connected(server, timeout, _taken), server.address
+    return server.open_socket(timeout)
 
 
-async def open_transport(server: Server, timeout: float) -> asyncio.StreamWriter:
+async def open_transport(server: Server, timeout: float) -> tuple[asyncio.StreamWriter, str]:
     """The same for an event loop. The writer's transport still needs its protocol."""
     if isinstance(server, Settings):
-        return await _connected_async(server, timeout, _taken_async)
+        return await _connected_async(server, timeout, _taken_async), server.address
     return await server.open_transport(timeout)
 
 

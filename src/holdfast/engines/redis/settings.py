@@ -87,10 +87,10 @@ class Sought(Protocol):
     def address(self) -> str:
         """Where it was last, or else who is asked; fit for people to see."""
 
-    def open_socket(self, timeout: float) -> socket.socket:
+    def open_socket(self, timeout: float) -> tuple[socket.socket, str]:
         """See :func:`holdfast.engines.redis.handshake.open_socket`."""
 
-    async def open_transport(self, timeout: float) -> asyncio.StreamWriter:
+    async def open_transport(self, timeout: float) -> tuple[asyncio.StreamWriter, str]:
         """See :func:`holdfast.engines.redis.handshake.open_transport`."""
 
 

@@ -142,18 +142,22 @@ class Wire:
         self.send(b"".join([pack(tuple(command)) for command in commands]), timeout, len(commands))
         return [self.reply(deadline) for _ in commands]
 
-    def listen(self, seconds: float) -> None:
-        """Wait at most ``seconds`` for something to arrive, and hand it to ``on_push``."""
+    def listen(self, seconds: float) -> bool:
+        """Wait at most ``seconds`` for something to arrive, and hand it to ``on_push``; whether anything did."""
         try:
             # A push that came in one packet with the last reply is in the reader already: polling would not see it.
-            if self._drain() or not self.readable(seconds):
-                return
+            if self._drain():
+                return True
+            # What the reader has now is part of a push. Its rest may never come: who waited for it would wait for ever.
+            if not self._deciphered() and not self._polled(seconds):
+                return False
             if isinstance(self._sock, ssl.SSLSocket):
                 self._shorten(time.monotonic() + _RECORD)  # readable, perhaps, but no whole record
             self._reader.feed(self._sock.recv(_CHUNK) or _end_of_stream())
             self._drain()
+            return True
         except TimeoutError:
-            pass  # TLS: part of a record
+            return False  # TLS: part of a record
         except (OSError, hiredis.ProtocolError) as error:
             raise self._lost(error) from error
 
@@ -166,10 +170,6 @@ class Wire:
             self.on_push(push)
             any_push = True
         return any_push
-
-    def readable(self, seconds: float) -> bool:
-        """Whether there is something to read, now or within ``seconds``. Also true at the end of the stream."""
-        return self._pending() or bool(self._polled(seconds))
 
     def is_dead(self) -> bool:
         """Whether the server has hung up. No I/O that could block."""
@@ -206,9 +206,9 @@ class Wire:
         self._sock.settimeout(left)
         self._timeout = left
 
-    def _pending(self) -> bool:
-        """Whether something has left the socket already: into the reader, or into TLS."""
-        return self._reader.has_data() or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
+    def _deciphered(self) -> bool:
+        """Whether TLS has something for us that has left the socket already."""
+        return isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0
 
     def _polled(self, seconds: float) -> list[tuple[int, int]]:
         if self._poll is None:
