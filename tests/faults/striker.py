@@ -12,20 +12,21 @@ import holdfast
 SOURCE = str(Path(holdfast.__path__[0]))
 
 
-class Strike(BaseException):
-    """Like KeyboardInterrupt, but nobody else's."""
+class Strike(KeyboardInterrupt):
+    """Nobody else's: told apart from a real one. (A loop is left by no other kind of exception.)"""
 
 
 class Striker:
-    """Raises Strike at the ``first``-th place where the calling thread, inside holdfast, would handle a signal, and
-    again ``then`` lines of holdfast later (None: only once), in the middle of its cleaning up.
+    """Raises Strike at the ``first``-th place where the calling thread, inside ``places``, would handle a signal, and
+    again ``then`` lines later (None: only once), in the middle of its cleaning up.
 
     Such places are where a function begins and where a call of something written in C has returned. (Loops too.)
     """
 
-    def __init__(self, first: int, then: int | None = None) -> None:
+    def __init__(self, first: int, then: int | None = None, places: tuple[str, ...] = (SOURCE,)) -> None:
         self._left = first
         self._then = then
+        self._places = places
         self.struck_at: list[str] = []
 
     def __enter__(self) -> Striker:
@@ -39,7 +40,7 @@ class Striker:
         sys.settrace(None)
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event not in ("call", "c_return") or _is_elsewhere(frame):
+        if event not in ("call", "c_return") or self._is_elsewhere(frame):
             return
         self._left -= 1
         if self._left < 0:
@@ -52,15 +53,14 @@ class Striker:
             if self._then < 0:
                 self._then = None
                 self._strike(frame)
-        return None if _is_elsewhere(frame) else self._trace
+        return None if self._is_elsewhere(frame) else self._trace
 
     def _strike(self, frame: FrameType) -> None:
         code = frame.f_code
         self.struck_at.append(f"{code.co_filename.removeprefix(SOURCE)}:{frame.f_lineno} in {code.co_name}")
         raise Strike
 
-
-def _is_elsewhere(frame: FrameType) -> bool:
-    code = frame.f_code
-    # Not in finalisers: there Python itself swallows what is raised.
-    return not code.co_filename.startswith(SOURCE) or code.co_name == "__del__"
+    def _is_elsewhere(self, frame: FrameType) -> bool:
+        code = frame.f_code
+        # Not in finalisers: there Python itself swallows what is raised.
+        return not code.co_filename.startswith(self._places) or code.co_name == "__del__"

@@ -78,3 +78,19 @@ def test_the_rest_of_a_push_that_never_comes_is_not_waited_for() -> None:
         theirs.sendall(PUSH[20:])
         assert channel.guard.news() == {"job"}
     wire.close()
+
+
+async def test_all_tasks_of_the_loop_are_cancelled_while_we_connect(redis_server: RedisServer) -> None:
+    """The one that connects too, before its first step. Who asks next would have waited for it for ever, and all the
+    loop with him."""
+    session = connect(redis_server.url, {}).session(AsyncioRuntime())
+    before = asyncio.all_tasks()
+    asking = asyncio.create_task(session.ping(TIMEOUT))
+    await asyncio.sleep(0)
+    cancelled = asyncio.all_tasks() - before
+    assert len(cancelled) == 2
+    for task in cancelled:
+        task.cancel()
+    assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], asyncio.CancelledError)
+    await session.ping(TIMEOUT)
+    await session.close()

@@ -186,8 +186,9 @@ class AsyncioChannel:
             if self._closed:
                 raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
             task, joined = self._connecting, True
-            if task is None:
-                # A task of its own: the caller that happened to come first may be cancelled.
+            if task is None or task.done():
+                # A task of its own: the caller that happened to come first may be cancelled. (So may
+                # this one, by who cancels all tasks of a loop; before its first step, it would not even tell.)
                 task, joined = loop.create_task(self._connect(deadline - loop.time())), False
                 task.add_done_callback(_retrieve)
                 self._connecting = task
