@@ -17,6 +17,7 @@ _HINTS: Final = {
     "ASK": "this server is a node of a Redis Cluster; connect with redis+cluster://",
     "MOVED": "this server is a node of a Redis Cluster; connect with redis+cluster://",
     "NOAUTH": "give a user name and password",
+    "READONLY": "this server is a replica; locks are taken at its master, which redis+sentinel:// finds by itself",
     "NOPERM": "its ACL must allow this user the lock's commands and keys",
     "WRONGPASS": "check the user name and password",
 }
@@ -86,11 +87,11 @@ def error(text: str) -> RequestFailed | EngineRefused:
     text = shown(text)
     if kind == "TRYAGAIN" or _HALF_MOVED in text:
         return TryAgain(f"Redis cannot serve at present: {text}", may_have_happened=kind != "TRYAGAIN")
+    hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
     if kind in _UNAVAILABLE or text.startswith(("ERR max number of clients", _NO_WAIT)):
-        return RequestFailed(f"Redis cannot serve at present: {text}", may_have_happened=False)
+        return RequestFailed(f"Redis cannot serve at present: {text}{hint}", may_have_happened=False)
     if kind == "WRONGTYPE":
         return WrongType("key holds a value of another type, probably another lock library's; use namespace=")
-    hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
     if redirection := _REDIRECTION.match(text):
         word, slot, host, port = redirection.groups()
         refused = f"Redis refused: {text}{hint}"

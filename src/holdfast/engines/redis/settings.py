@@ -55,8 +55,10 @@ class Settings:
     blocking_class: type[Any] = field(repr=False)
     asyncio_class: type[Any] = field(repr=False)
     keywords: Mapping[str, Any] = field(repr=False)
-    #: A server that turns out to be a replica is as good as none.
+    #: A server that turns out to be a replica is as good as none. With a remedy: only if it says so itself, for what
+    #: people put in front of a server may not know what is asked.
     master_only: bool = False
+    remedy: str = ""
 
     def at(self, host: str, port: int) -> Settings:
         """The same settings for another server."""
