@@ -130,6 +130,13 @@ class AsyncioChannel:
         pipe = await self.open(timeout)
         return self.checked(await pipe.send(pack(tuple(args)), timeout))
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nobody waits for an answer, for a push or for a connection."""
+        pipes = (self._pipe, *self._all_apart)
+        waiting = self._listeners or self._connecting or any(pipe.busy for pipe in pipes if pipe is not None)
+        return not waiting
+
     async def servers(self, timeout: float) -> Sequence[Self]:
         return (self,)
 

@@ -62,6 +62,7 @@ class BlockingChannel:
         self.guard = guard.Guard(self)
         self.way: Way | None = None
         self.publish: Publish = "PUBLISH"
+        self.at_rest = True  #: always: whoever uses a connection closes it himself, once the channel is closed
 
     # -- the port --------------------------------------------------------------------------------------------------
 

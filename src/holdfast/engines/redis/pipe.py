@@ -87,6 +87,11 @@ class Pipe(asyncio.BufferedProtocol):
         answer = await self.send(packed, timeout, len(commands))
         return answer if len(commands) > 1 else [answer]
 
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._pending)
+
     def unsubscribe(self, packed: bytes, timeout: float) -> None:
         """Send an UNSUBSCRIBE or SUNSUBSCRIBE. Nobody waits for the answer.
 
