@@ -19,13 +19,11 @@ pytestmark = pytest.mark.needs_redis
 StartCluster = Callable[..., RedisCluster]
 
 
-def hand_over(cluster: RedisCluster, master: ClusterNode) -> ClusterNode:
+def hand_over(cluster: RedisCluster, master: ClusterNode) -> None:
     """The replica takes over from ``master``, which goes on as its replica and closes no connection."""
-    replica = cluster.replica_of(master)
-    replica.cluster("FAILOVER")
+    cluster.replica_of(master).cluster("FAILOVER")
     eventually(lambda: all(node.port != master.port for node in cluster.masters()), 20.0)
     cluster.wait_until_ok()
-    return replica
 
 
 def test_nothing_stays_open_to_a_server_that_has_left(start_cluster: StartCluster) -> None:
@@ -34,21 +32,25 @@ def test_nothing_stays_open_to_a_server_that_has_left(start_cluster: StartCluste
     url = f"redis+cluster://{','.join(node.address for node in others)}?client_name=ours"
     (name,) = names_at(master, 1)
     for colour in ("blocking", "asyncio"):
-        before = master
+        master = leaves(cluster, master, colour, url, name)
 
-        async def body(session: ClusterSession) -> None:
-            nonlocal master
-            claim = make_claim(name)
-            await session.acquire(claim, TIMEOUT)
-            await session.renew([claim], 30.0, TIMEOUT)
-            assert connections(before, "ours")() > 0
-            master = hand_over(cluster, before)
-            for _ in range(2):  # sent on, and then the table is asked for
-                assert (await session.inspect(name, TIMEOUT)).holders
-            eventually(lambda: connections(before, "ours")() == 0)
-            await session.release(claim, TIMEOUT)
 
-        on(url, colour, body)
+def leaves(cluster: RedisCluster, master: ClusterNode, colour: str, url: str, name: str) -> ClusterNode:
+    """``master`` is left alone by a session when its replica has taken over; returns that one."""
+
+    async def body(session: ClusterSession) -> None:
+        claim = make_claim(name)
+        await session.acquire(claim, TIMEOUT)
+        await session.renew([claim], 30.0, TIMEOUT)
+        assert connections(master, "ours")() > 0
+        hand_over(cluster, master)
+        for _ in range(2):  # sent on, and then the table is asked for
+            assert (await session.inspect(name, TIMEOUT)).holders
+        eventually(lambda: connections(master, "ours")() == 0)
+        await session.release(claim, TIMEOUT)
+
+    on(url, colour, body)
+    return cluster.master_of(name)
 
 
 @COLOURS

@@ -6,17 +6,22 @@ import asyncio
 import gc
 import socket
 import threading
+import time
+
+import pytest
 
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Found, Granted
+from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis import settings
 from holdfast.engines.redis.blocking import BlockingChannel
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.scripts import RENEW
+from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.wire import Wire
 from holdfast.testing.proxy import FaultProxy
-from tests.redis_engine.support import TIMEOUT, eventually, make_claim
+from tests.redis_engine.sentinel_support import COLOURS
+from tests.redis_engine.support import TIMEOUT, eventually, in_colour, make_claim
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 
@@ -94,3 +99,19 @@ async def test_all_tasks_of_the_loop_are_cancelled_while_we_connect(redis_server
     assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], asyncio.CancelledError)
     await session.ping(TIMEOUT)
     await session.close()
+
+
+@COLOURS
+def test_connecting_and_asking_have_one_bound_together(colour: str, redis_server: RedisServer) -> None:
+    async def body(session: RedisSession) -> None:
+        began = time.monotonic()
+        with pytest.raises(RequestFailed):
+            await session.acquire(make_claim("job", replicas=1), 2.0)
+        assert time.monotonic() - began < 2.0 + 0.7
+
+    with FaultProxy(redis_server.host, redis_server.port) as proxy:
+        slow = proxy.on("HELLO").delay(1.4)
+        silent = proxy.on("EVALSHA").black_hole()
+        in_colour(colour, proxy.url, body)
+        assert slow.fired
+        assert silent.fired

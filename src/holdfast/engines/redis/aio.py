@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Self
 
 from hiredis import ReplyError
@@ -59,9 +59,7 @@ class AsyncioChannel:
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
         pipe = self._pipe
         if pipe is None or pipe.lost or pipe.address != self._settings.address:
-            started = time.monotonic()
-            pipe = await self.open(timeout)
-            timeout = max(timeout - (time.monotonic() - started), 0.001)
+            pipe, timeout = await self._timed(self.open, timeout)
         reply = await pipe.send(call_by_digest(script, keys, args), timeout)
         if reply.__class__ is ReplyError:
             if is_unknown_script(reply):
@@ -90,7 +88,7 @@ class AsyncioChannel:
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False
     ) -> tuple[Any, int]:
         # WAIT blocks its connection, and on the shared one everybody behind it: so a connection for this alone.
-        pipe = await (self._take_apart(timeout) if replicas else self.open(timeout))
+        pipe, timeout = await self._timed(self._take_apart if replicas else self.open, timeout)
         replies = await self._converse(pipe, call.packed, replicas, timeout, asking=asking)
         if is_unknown_script(replies[asking]):
             replies = await self._converse(pipe, call.by_source(), replicas, timeout, asking=asking)
@@ -127,8 +125,14 @@ class AsyncioChannel:
         return pipe
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        pipe = await self.open(timeout)
+        pipe, timeout = await self._timed(self.open, timeout)
         return self.checked(await pipe.send(pack(tuple(args)), timeout))
+
+    async def _timed(self, connect: Callable[[float], Awaitable[Pipe]], timeout: float) -> tuple[Pipe, float]:
+        """A connection, and what it has left of the time: connecting and asking have one bound together."""
+        started = time.monotonic()
+        pipe = await connect(timeout)
+        return pipe, max(timeout - (time.monotonic() - started), 0.001)
 
     @property
     def at_rest(self) -> bool:

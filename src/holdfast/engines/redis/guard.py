@@ -165,10 +165,12 @@ class Guard:
         self.leave()
 
     def _open(self, timeout: float) -> Wire:
+        deadline = time.monotonic() + timeout
         wire = self._channel.connect(timeout)
         try:
             # Refused: then losses are found by the renewals alone.
-            wire.tracking = wire.call(_TRACK, timeout).__class__ is not ReplyError
+            answer = wire.call(_TRACK, max(deadline - time.monotonic(), 0.001))
+            wire.tracking = answer.__class__ is not ReplyError
         except BaseException:
             wire.abort()
             raise
