@@ -16,7 +16,7 @@ from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis import settings
 from holdfast.engines.redis.blocking import BlockingChannel
 from holdfast.engines.redis.engine import connect
-from holdfast.engines.redis.scripts import RENEW
+from holdfast.engines.redis.scripts import ACQUIRE, RENEW
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.wire import Wire
 from holdfast.testing.proxy import FaultProxy
@@ -102,16 +102,16 @@ async def test_all_tasks_of_the_loop_are_cancelled_while_we_connect(redis_server
 
 
 @COLOURS
-def test_connecting_and_asking_have_one_bound_together(colour: str, redis_server: RedisServer) -> None:
+def test_connecting_and_asking_have_one_bound_together(colour: str, pair: Replication) -> None:
     async def body(session: RedisSession) -> None:
         began = time.monotonic()
         with pytest.raises(RequestFailed):
             await session.acquire(make_claim("job", replicas=1), 2.0)
         assert time.monotonic() - began < 2.0 + 0.7
 
-    with FaultProxy(redis_server.host, redis_server.port) as proxy:
+    with FaultProxy(pair.master.host, pair.master.port) as proxy:
         slow = proxy.on("HELLO").delay(1.4)
-        silent = proxy.on("EVALSHA").black_hole()
+        silent = proxy.on(script=ACQUIRE).black_hole()
         in_colour(colour, proxy.url, body)
         assert slow.fired
         assert silent.fired
