@@ -67,25 +67,29 @@ class BlockingChannel:
     # -- the port --------------------------------------------------------------------------------------------------
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
-        reply = self._call(call_by_digest(script, keys, args), timeout)
+        began = time.monotonic()
+        reply = self._call(call_by_digest(script, keys, args), timeout, began)
         if reply.__class__ is ReplyError:
             if is_unknown_script(reply):
-                reply = self._call(call_by_source(script, keys, args), timeout)
+                now = time.monotonic()
+                reply = self._call(call_by_source(script, keys, args), max(began + timeout - now, 0.001), now)
             return self.checked(reply)
         return reply
 
     async def run_acknowledged(
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False
     ) -> tuple[Any, int]:
+        deadline = time.monotonic() + timeout
         replies = self._exchange(around(call.packed, replicas, timeout, asking=asking), timeout)
         if is_unknown_script(replies[asking]):
+            timeout = max(deadline - time.monotonic(), 0.001)
             replies = self._exchange(around(call.by_source(), replicas, timeout, asking=asking), timeout)
         for reply in replies:
             self.look_for_demotion(reply)
         return acknowledged(replies, replicas)
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        return self.checked(self._call(pack(tuple(args)), timeout))
+        return self.checked(self._call(pack(tuple(args)), timeout, time.monotonic()))
 
     async def servers(self, timeout: float) -> Sequence[Self]:
         return (self,)
@@ -163,8 +167,7 @@ class BlockingChannel:
 
     # -- the pool --------------------------------------------------------------------------------------------------
 
-    def _call(self, packed: bytes, timeout: float) -> Any:
-        now = time.monotonic()
+    def _call(self, packed: bytes, timeout: float, now: float) -> Any:
         deadline = now + timeout
         try:
             wire = self._idle.pop()
