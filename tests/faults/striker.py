@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from types import FrameType
@@ -30,6 +31,7 @@ class Striker:
         self.struck_at: list[str] = []
 
     def __enter__(self) -> Striker:
+        gc.disable()  # finalisers of what other tests have dropped shall not run here: Python swallows what they raise
         if self._then is not None:
             sys.settrace(self._trace)
         sys.setprofile(self._profile)
@@ -38,6 +40,7 @@ class Striker:
     def __exit__(self, *exc: object) -> None:
         sys.setprofile(None)
         sys.settrace(None)
+        gc.enable()
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
         if event not in ("call", "c_return") or self._is_elsewhere(frame):
