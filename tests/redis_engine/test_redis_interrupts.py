@@ -25,7 +25,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 
 #: The second strike, so many lines after the first: while that is being cleaned up after. None: there is no second.
-AFTER = (None, 0, 1)
+AFTER = (None, 0)
 
 #: How long an answer that was lost is waited for. No answer may be; a wrong one not.
 SOON = 0.1
