@@ -25,6 +25,7 @@ from holdfast.engines.redis.requests import (
     wait_for_replicas,
 )
 from holdfast.engines.redis.wire import Wire
+from holdfast.errors import EngineRefused
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.blocking import BlockingChannel
@@ -168,9 +169,11 @@ class Guard:
         deadline = time.monotonic() + timeout
         wire = self._channel.connect(timeout)
         try:
+            answer = explained(wire.call(_TRACK, max(deadline - time.monotonic(), 0.001)))
+            if isinstance(answer, RequestFailed):
+                raise answer  # for the moment (BUSY): taken for a refusal, it would be one for as long as this lasts
             # Refused: then losses are found by the renewals alone.
-            answer = wire.call(_TRACK, max(deadline - time.monotonic(), 0.001))
-            wire.tracking = answer.__class__ is not ReplyError
+            wire.tracking = not isinstance(answer, EngineRefused)
         except BaseException:
             wire.abort()
             raise

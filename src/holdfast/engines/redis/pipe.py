@@ -17,7 +17,7 @@ from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.pushes import CONFIRMATIONS
 
 _NOTHING: Final = object()
-_CHUNK: Final = 65536
+_CHUNK: Final = 16384
 #: In place of a number of replies: all that comes before the answer to a HELLO. It is a map, as no other answer here.
 _UNTIL_HELLO: Final = 0
 _HELLO: Final = pack(("HELLO",))
