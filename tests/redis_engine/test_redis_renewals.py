@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, BlockingWakeup, run
 from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
+from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
-from tests.redis_engine.support import TIMEOUT, Later, Other, both_colours, command, make_claim
+from tests.redis_engine.sentinel_support import StartRedis
+from tests.redis_engine.support import TIMEOUT, Later, Other, both_colours, command, eventually, make_claim
 from tests.servers.redis import RedisServer
 
 
@@ -228,3 +231,29 @@ def test_renewals_of_several_threads_do_not_meet(watchdog: Watchdog) -> None:
     for thread in threads:
         thread.join(10)
     assert results == [[[Found.OURS]] * 50] * 8
+
+
+def is_busy(server: RedisServer) -> bool:
+    try:
+        server.ask("PING")
+    except redis.ResponseError:
+        return True
+    return False
+
+
+def test_a_server_that_is_busy_when_the_guard_comes_is_asked_to_track_later(start_redis: StartRedis) -> None:
+    """BUSY is no refusal. Taken for one, losses would not be told by push for as long as the connection lasts."""
+    server = start_redis("busy-reply-threshold 1")
+    session, claim = connect(server.url, {}).session(BLOCKING), make_claim("job")
+    run(session.acquire(claim, TIMEOUT))
+    client = server.client()
+    endless = threading.Thread(target=lambda: pytest.raises(redis.ResponseError, client.eval, "while 1 do end", 0))
+    endless.start()
+    eventually(lambda: is_busy(server))
+    (failure,) = run(session.renew([claim], 30.0, TIMEOUT))
+    assert "BUSY" in str(failure)
+    server.ask("SCRIPT", "KILL")
+    endless.join(TIMEOUT)
+    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
+    assert server.ask("INFO", "clients")["tracking_clients"] == 1
+    run(session.close())

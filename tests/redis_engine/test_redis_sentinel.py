@@ -248,7 +248,7 @@ def test_a_replica_that_a_stale_sentinel_names_is_not_asked(
     assert f"redis://{empty.address}" in str(failure)
     assert "replica, not the master" in str(failure)
     # And this is what it is good for: the replica would have said that the lock is gone.
-    monkeypatch.setattr(handshake, "_check_master", lambda greeting: None)
+    monkeypatch.setattr(handshake, "_check_master", lambda *_: None)
     on(engine_for(stale, good), colour, lambda session: renew(session, Found.GONE))
 
 

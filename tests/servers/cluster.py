@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Any, Final, TypeAlias
 
@@ -19,6 +20,7 @@ _PATIENT: Final = 15.0
 _BRISK: Final = 1.0
 _MIGRATE_DEADLINE_MS: Final = 5_000
 _MANY: Final = 1_000
+_GOSSIP_WITHIN: Final = 10.0
 
 # Nodes talk to each other on their port + 10000.
 _BUS: Final = 10_000
@@ -137,13 +139,27 @@ class RedisCluster(Group):
         return len(keys)
 
     def end_migration(self, slot: int, to: ClusterNode) -> None:
-        """``to`` serves the slot. It is told first: given away and not yet taken, nobody would serve it."""
+        """``to`` serves the slot. It is told first: given away and not yet taken, nobody would serve it.
+
+        Returns when all masters know of the epoch in which it was taken. Moved on before that, it would be won by who
+        has it no more: two masters would for ever take each other for its owner.
+        """
         masters = self.masters()
         source, new_owner = self.master_of(slot), to.node_id
         for node in (to, source, *(one for one in masters if one not in (to, source))):
             node.cluster("SETSLOT", slot, "NODE", new_owner)
+        epoch = re.search(r"cluster_my_epoch:(\d+)", str(to.cluster("INFO")))
+        assert epoch is not None
+        wait_until(lambda: self._know(new_owner, int(epoch[1])), _GOSSIP_WITHIN, "the move is known")
 
     # ---- inside
+
+    def _know(self, identity: str, epoch: int) -> bool:
+        """Whether all masters have heard of ``epoch`` of the node ``identity``."""
+        views = [str(master.cluster("NODES")).splitlines() for master in self.masters()]
+        return all(
+            any(line.startswith(identity) and int(line.split()[6]) >= epoch for line in lines) for lines in views
+        )
 
     def _answering(self) -> list[ClusterNode]:
         return [node for node in self.nodes if node.answering]

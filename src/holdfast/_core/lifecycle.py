@@ -6,6 +6,7 @@ import atexit
 import os
 import time
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from holdfast._runtime.blocking import BLOCKING
@@ -23,6 +24,7 @@ class Client(Protocol):
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _open: weakref.WeakSet[Core] = weakref.WeakSet()
+_tidy: Final[list[Callable[[], None]]] = []
 _EXIT_WITHIN: Final = 1.0
 
 
@@ -34,6 +36,11 @@ def register_client(client: Client) -> None:
 def register(core: Core) -> None:
     """From now on ``core`` is disowned in forked children and released at interpreter exit."""
     _open.add(core)
+
+
+def at_the_end(tidy: Callable[[], None]) -> None:
+    """Have ``tidy`` called at interpreter exit, after what was held has been released."""
+    _tidy.append(tidy)
 
 
 def _after_fork_in_child() -> None:
@@ -55,6 +62,8 @@ def _at_exit() -> None:
     for core in cores:
         while core.watchdog.started and not core.watchdog.stopped.is_set() and time.monotonic() < end:
             time.sleep(0.002)
+    for tidy in _tidy:
+        tidy()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

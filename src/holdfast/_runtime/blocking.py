@@ -174,8 +174,8 @@ class _Dispatcher:
         self._queue.put(callback)
         with self._lock:
             if not self._running:
-                self._running = True
                 threading.Thread(target=self._run, name="holdfast-callbacks", daemon=True).start()
+                self._running = True  # not before: if Ctrl-C strikes in between, the next callback tries again
 
     def _run(self) -> None:
         while True:

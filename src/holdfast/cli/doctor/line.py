@@ -31,7 +31,7 @@ class Line:
 
     def __init__(self, settings: Settings, timeout: float) -> None:
         self._timeout = timeout
-        self._wire = Wire(open_socket(settings, timeout), settings.address)
+        self._wire = Wire(*open_socket(settings, timeout))
 
     def ask(self, *words: Argument) -> Any:
         """The answer, with bytes as text; an error reply raises Refused."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Self
 
 from hiredis import ReplyError
@@ -59,9 +59,7 @@ class AsyncioChannel:
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
         pipe = self._pipe
         if pipe is None or pipe.lost or pipe.address != self._settings.address:
-            started = time.monotonic()
-            pipe = await self.open(timeout)
-            timeout = max(timeout - (time.monotonic() - started), 0.001)
+            pipe, timeout = await self._timed(self.open, timeout)
         reply = await pipe.send(call_by_digest(script, keys, args), timeout)
         if reply.__class__ is ReplyError:
             if is_unknown_script(reply):
@@ -90,16 +88,18 @@ class AsyncioChannel:
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False
     ) -> tuple[Any, int]:
         # WAIT blocks its connection, and on the shared one everybody behind it: so a connection for this alone.
-        pipe = await (self._take_apart(timeout) if replicas else self.open(timeout))
+        pipe, timeout = await self._timed(self._take_apart if replicas else self.open, timeout)
         replies = await self._converse(pipe, call.packed, replicas, timeout, asking=asking)
         if is_unknown_script(replies[asking]):
             replies = await self._converse(pipe, call.by_source(), replicas, timeout, asking=asking)
         if replicas:
-            if is_demotion(replies[asking]) or len(self._apart) >= _APART_CAP:
+            # Closed while this one was being opened: nobody else would close it.
+            if self._closed or any(map(is_demotion, replies)) or len(self._apart) >= _APART_CAP:
                 pipe.abort("not needed any more")
             else:
                 self._apart.append(pipe)
-        self.look_for_demotion(replies[asking])
+        for each in replies:
+            self.look_for_demotion(each)
         return acknowledged(replies, replicas)
 
     async def _converse(self, pipe: Pipe, packed: bytes, replicas: int, timeout: float, *, asking: bool) -> list[Any]:
@@ -120,13 +120,26 @@ class AsyncioChannel:
             pipe.abort("not needed any more")
         if self._closed:
             raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
-        pipe = Pipe(await open_transport(self._settings, timeout), self._settings.address, _ignore)
+        pipe = Pipe(*await open_transport(self._settings, timeout), _ignore)
         self._all_apart.add(pipe)
         return pipe
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        pipe = await self.open(timeout)
+        pipe, timeout = await self._timed(self.open, timeout)
         return self.checked(await pipe.send(pack(tuple(args)), timeout))
+
+    async def _timed(self, connect: Callable[[float], Awaitable[Pipe]], timeout: float) -> tuple[Pipe, float]:
+        """A connection, and what it has left of the time: connecting and asking have one bound together."""
+        started = time.monotonic()
+        pipe = await connect(timeout)
+        return pipe, max(timeout - (time.monotonic() - started), 0.001)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nobody waits for an answer, for a push or for a connection."""
+        pipes = (self._pipe, *self._all_apart)
+        waiting = self._listeners or self._connecting or any(pipe.busy for pipe in pipes if pipe is not None)
+        return not waiting
 
     async def servers(self, timeout: float) -> Sequence[Self]:
         return (self,)
@@ -184,8 +197,9 @@ class AsyncioChannel:
             if self._closed:
                 raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
             task, joined = self._connecting, True
-            if task is None:
-                # A task of its own: the caller that happened to come first may be cancelled.
+            if task is None or task.done():
+                # A task of its own: the caller that happened to come first may be cancelled. (So may
+                # this one, by who cancels all tasks of a loop; before its first step, it would not even tell.)
                 task, joined = loop.create_task(self._connect(deadline - loop.time())), False
                 task.add_done_callback(_retrieve)
                 self._connecting = task
@@ -203,8 +217,7 @@ class AsyncioChannel:
 
     async def _connect(self, timeout: float) -> Pipe:
         try:
-            writer = await open_transport(self._settings, timeout)
-            self._pipe = Pipe(writer, self._settings.address, self._on_push)
+            self._pipe = Pipe(*await open_transport(self._settings, timeout), self._on_push)
             return self._pipe
         finally:
             self._connecting = None

@@ -58,32 +58,38 @@ class BlockingChannel:
         self._settings = settings
         self._idle: list[Wire] = []  # append and pop are atomic: no lock on the hot path
         self._wires: weakref.WeakSet[Wire] = weakref.WeakSet()
-        self._closed = False
+        self.closed = False
         self.guard = guard.Guard(self)
         self.way: Way | None = None
         self.publish: Publish = "PUBLISH"
+        self.at_rest = True  #: always: whoever uses a connection closes it himself, once the channel is closed
 
     # -- the port --------------------------------------------------------------------------------------------------
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
-        reply = self._call(call_by_digest(script, keys, args), timeout)
+        began = time.monotonic()
+        reply = self._call(call_by_digest(script, keys, args), timeout, began)
         if reply.__class__ is ReplyError:
             if is_unknown_script(reply):
-                reply = self._call(call_by_source(script, keys, args), timeout)
+                now = time.monotonic()
+                reply = self._call(call_by_source(script, keys, args), max(began + timeout - now, 0.001), now)
             return self.checked(reply)
         return reply
 
     async def run_acknowledged(
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False
     ) -> tuple[Any, int]:
+        deadline = time.monotonic() + timeout
         replies = self._exchange(around(call.packed, replicas, timeout, asking=asking), timeout)
         if is_unknown_script(replies[asking]):
+            timeout = max(deadline - time.monotonic(), 0.001)
             replies = self._exchange(around(call.by_source(), replicas, timeout, asking=asking), timeout)
-        self.look_for_demotion(replies[asking])
+        for reply in replies:
+            self.look_for_demotion(reply)
         return acknowledged(replies, replicas)
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        return self.checked(self._call(pack(tuple(args)), timeout))
+        return self.checked(self._call(pack(tuple(args)), timeout, time.monotonic()))
 
     async def servers(self, timeout: float) -> Sequence[Self]:
         return (self,)
@@ -113,8 +119,7 @@ class BlockingChannel:
             self.guard.leave()
             return GuardedFlight(calls, replicas, None, failure)
         except BaseException:
-            self.guard.close()  # interrupted, perhaps after the request was sent: its replies must never be read
-            self.guard.leave()
+            self.guard.give_up()
             raise
 
     async def end_guarded(self, flight: GuardedFlight, deadline: float) -> list[Answer]:
@@ -133,8 +138,7 @@ class BlockingChannel:
     def give_up_guarded(self, flight: GuardedFlight) -> None:
         """In place of ``end_guarded``: nobody wants the answers any more."""
         if flight.sent is not None:
-            self.guard.drop(flight.sent.wire)
-            self.guard.leave()
+            self.guard.give_up()
 
     async def _run_unguarded(self, call: Call, replicas: int, deadline: float) -> Answer:
         try:
@@ -150,21 +154,20 @@ class BlockingChannel:
         await BLOCKING.sleep_until(clock.now() + seconds)
 
     async def close(self) -> None:
-        self._closed = True
+        self.closed = True
         self._drop_idle()
         self.guard.close()
 
     def after_fork_in_child(self) -> None:
         """Close what was inherited, without a word on it: the parent goes on using the same connections."""
-        self._closed = True
+        self.closed = True
         self._idle.clear()
         for wire in list(self._wires):
             wire.close()
 
     # -- the pool --------------------------------------------------------------------------------------------------
 
-    def _call(self, packed: bytes, timeout: float) -> Any:
-        now = time.monotonic()
+    def _call(self, packed: bytes, timeout: float, now: float) -> Any:
         deadline = now + timeout
         try:
             wire = self._idle.pop()
@@ -180,7 +183,7 @@ class BlockingChannel:
             self.discard(wire)
             raise
         wire.rested = now
-        if self._closed or len(self._idle) >= _IDLE_CAP:
+        if self.closed or len(self._idle) >= _IDLE_CAP:
             wire.close()
         else:
             self._idle.append(wire)
@@ -189,7 +192,7 @@ class BlockingChannel:
     def _exchange(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
         """Send ``requests`` in one buffer, with nothing between them; all their replies."""
         deadline = time.monotonic() + timeout
-        wire = self.start(b"".join(requests), timeout)
+        wire = self.start(b"".join(requests), timeout, len(requests))
         try:
             answers = [wire.late_reply(deadline) for _ in requests]
         except BaseException:
@@ -198,7 +201,7 @@ class BlockingChannel:
         self.give_back(wire)
         return answers
 
-    def start(self, packed: bytes, timeout: float) -> Wire:
+    def start(self, packed: bytes, timeout: float, replies: int = 1) -> Wire:
         """Send on a connection of the pool; ``finish`` it, or ``discard`` it."""
         try:
             wire = self._idle.pop()
@@ -207,7 +210,7 @@ class BlockingChannel:
         if time.monotonic() - wire.rested > _REST or wire.address != self._settings.address:
             wire = self.take(timeout, wire)
         try:
-            wire.send(packed, timeout)
+            wire.send(packed, timeout, replies)
         except BaseException:
             self.discard(wire)
             raise
@@ -271,9 +274,9 @@ class BlockingChannel:
 
     def connect(self, timeout: float) -> Wire:
         """A new connection, not of the pool yet."""
-        if self._closed:
+        if self.closed:
             raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
-        wire = Wire(open_socket(self._settings, timeout), self._settings.address)
+        wire = Wire(*open_socket(self._settings, timeout))
         wire.rested = time.monotonic()
         self._wires.add(wire)
         return wire
@@ -281,7 +284,9 @@ class BlockingChannel:
     def give_back(self, wire: Wire) -> None:
         """Return a connection on which nothing is in flight."""
         wire.rested = time.monotonic()
-        if self._closed or len(self._idle) >= _IDLE_CAP:
+        if wire.owed:
+            wire.abort()  # a signal struck who was about to drop it: its next user would be given another's reply
+        elif self.closed or len(self._idle) >= _IDLE_CAP:
             wire.close()
         else:
             self._idle.append(wire)
@@ -321,10 +326,15 @@ class BlockingWatch(BaseWatch[Wire]):
             self._channel.give_back(wire)
 
     async def _line(self, timeout: float) -> Wire:
-        if self._wire is None:
-            self._wire, self._subscribed = self._channel.take(timeout), False
-            self._wire.on_push = self._on_push
-        return self._wire
+        wire = self._wire
+        if wire is not None and (wire.owed or not self._channel.leads_there(wire)):
+            # To another server than the one that is asked to acquire: there the lock may be free for ever.
+            self._drop(wire)
+            wire = None
+        if wire is None:
+            wire = self._wire = self._channel.take(timeout)
+            self._subscribed, wire.on_push = False, self._on_push
+        return wire
 
     def _expect(self, line: Wire, word: bytes) -> None:
         self._word, self._heard = word, False

@@ -61,10 +61,10 @@ class MasterBySentinels:
     def address(self) -> str:
         return self._address
 
-    def open_socket(self, timeout: float) -> socket.socket:
+    def open_socket(self, timeout: float) -> tuple[socket.socket, str]:
         return run(self._open(_ask, _open_socket, timeout))
 
-    async def open_transport(self, timeout: float) -> asyncio.StreamWriter:
+    async def open_transport(self, timeout: float) -> tuple[asyncio.StreamWriter, str]:
         return await self._open(handshake.ask_async, handshake.open_transport, timeout)
 
     async def _open(self, ask: Ask, connect: Open[T], timeout: float) -> T:
@@ -164,5 +164,5 @@ async def _ask(settings: Settings, commands: handshake.Commands, timeout: float)
     return handshake.ask(settings, commands, timeout)
 
 
-async def _open_socket(settings: Settings, timeout: float) -> socket.socket:
+async def _open_socket(settings: Settings, timeout: float) -> tuple[socket.socket, str]:
     return handshake.open_socket(settings, timeout)

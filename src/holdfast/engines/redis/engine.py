@@ -29,6 +29,7 @@ _GUARANTEES: Final = Guarantees(
 )
 
 
+_REPLICA: Final = ": locks are taken there; give its address, or redis+sentinel:// to have it found"
 _ISOLATED: Final = (
     "after a failover until the partition heals: an old master that only its client can reach renews for ever"
 )
@@ -81,5 +82,6 @@ def connect(target: Any, options: dict[str, Any]) -> RedisEngine:
     keywords = dict(options)
     token_ttl, replicas = keywords.pop("token_ttl", TOKEN_TTL), keywords.pop("replicas", 0)
     server = settings.from_url(target, keywords) if isinstance(target, str) else settings.from_client(target)
+    server = dataclasses.replace(server, master_only=True, remedy=_REPLICA)
     # Who asks for replicas has some, so one of them may take over.
     return RedisEngine(server, token_ttl, failover_guarantees(replicas) if replicas else _GUARANTEES)

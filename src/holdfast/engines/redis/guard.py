@@ -25,6 +25,7 @@ from holdfast.engines.redis.requests import (
     wait_for_replicas,
 )
 from holdfast.engines.redis.wire import Wire
+from holdfast.errors import EngineRefused
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.blocking import BlockingChannel
@@ -60,6 +61,8 @@ class Guard:
 
     def leave(self) -> None:
         self._mutex.release()
+        if self._channel.closed:
+            self.close()  # whoever closed the channel found us here
 
     def warm(self, timeout: float) -> None:
         """Have the connection ready, unless somebody else is at it."""
@@ -78,7 +81,7 @@ class Guard:
         CACHING.
         """
         wire = self._wire
-        if wire is not None and not self._channel.leads_there(wire):
+        if wire is not None and (wire.owed or not self._channel.leads_there(wire)):
             self.drop(wire)
             wire = None
         if wire is None:
@@ -109,7 +112,7 @@ class Guard:
         if replicas:
             parts.append(wait_for_replicas(replicas, timeout))
         try:
-            wire.send(b"".join(parts), timeout)
+            wire.send(b"".join(parts), timeout, len(parts))
         except BaseException:
             self.drop(wire)
             raise
@@ -136,26 +139,41 @@ class Guard:
     def news(self) -> Suspects:
         """What was pushed by now. Does not wait."""
         wire = self._wire
-        while wire is not None and wire.readable(0.0):
+        if wire is not None:
             try:
-                wire.listen(0.0)
+                while wire.listen(0.0):
+                    pass
             except RequestFailed:
                 self.drop(wire)
-                self._forgetful, self._all, wire = False, True, None
+                self._forgetful, self._all = False, True
         suspects: Suspects = ALL_NAMES if self._all else frozenset(self._keys)
         self._all, self._keys = False, set()
         return suspects
 
     def close(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.close()
+        """Close the connection, unless somebody is at it: then he does, when he leaves. (Closed under him, its number
+        might be another file's by the time that he writes.)"""
+        if self.enter():
+            wire, self._wire = self._wire, None
+            if wire is not None:
+                wire.close()
+            self._mutex.release()
+
+    def give_up(self) -> None:
+        """Leave in a hurry, perhaps after a request was sent: its replies must never be read."""
+        if self._wire is not None:
+            self.drop(self._wire)
+        self.leave()
 
     def _open(self, timeout: float) -> Wire:
+        deadline = time.monotonic() + timeout
         wire = self._channel.connect(timeout)
         try:
+            answer = explained(wire.call(_TRACK, max(deadline - time.monotonic(), 0.001)))
+            if isinstance(answer, RequestFailed):
+                raise answer  # for the moment (BUSY): taken for a refusal, it would be one for as long as this lasts
             # Refused: then losses are found by the renewals alone.
-            wire.tracking = wire.call(_TRACK, timeout).__class__ is not ReplyError
+            wire.tracking = not isinstance(answer, EngineRefused)
         except BaseException:
             wire.abort()
             raise

@@ -27,6 +27,7 @@ Commands = Sequence[Sequence[str | int]]
 
 #: Again, for its answer: it tells the role, and no ACL refuses it that let us in.
 _HELLO: Final = ("HELLO", 3)
+_REPLICA: Final = frozenset({b"replica", b"slave"})
 _REFUSED: Final = (
     exceptions.AuthenticationError,
     exceptions.AuthorizationError,
@@ -45,19 +46,22 @@ def reset_on_close(sock: Any) -> None:
         pass  # closed or reset already: nothing lingers
 
 
-def open_socket(server: Server, timeout: float) -> socket.socket:
-    """A connected socket, authenticated and speaking RESP3.
+def open_socket(server: Server, timeout: float) -> tuple[socket.socket, str]:
+    """A connected socket, authenticated and speaking RESP3, and the address of the server that it leads to. (Where the
+    server is sought, another thread may have found another one by now.)
 
     ``timeout`` bounds connecting and introducing ourselves together. TLS has the same time once more, and how long it
     takes to resolve a host name is up to the system.
     """
-    return _connected(server, timeout, _taken) if isinstance(server, Settings) else server.open_socket(timeout)
+    if isinstance(server, Settings):
+        return _connected(server, timeout, _taken), server.address
+    return server.open_socket(timeout)
 
 
-async def open_transport(server: Server, timeout: float) -> asyncio.StreamWriter:
+async def open_transport(server: Server, timeout: float) -> tuple[asyncio.StreamWriter, str]:
     """The same for an event loop. The writer's transport still needs its protocol."""
     if isinstance(server, Settings):
-        return await _connected_async(server, timeout, _taken_async)
+        return await _connected_async(server, timeout, _taken_async), server.address
     return await server.open_transport(timeout)
 
 
@@ -88,7 +92,7 @@ def _connected(settings: Settings, timeout: float, act: Callable[[Any], T]) -> T
             except exceptions.ResponseError:
                 pass  # a name is a courtesy; an ACL may refuse it
         if settings.master_only:
-            _check_master(_reply(connection, _HELLO))
+            _check_master(_reply(connection, _HELLO), settings)
         return act(connection)
     except Exception as error:
         failure = error
@@ -111,7 +115,7 @@ async def _connected_async(settings: Settings, timeout: float, act: Callable[[An
                 except exceptions.ResponseError:
                     pass
             if settings.master_only:
-                _check_master(await _reply_async(connection, _HELLO))
+                _check_master(await _reply_async(connection, _HELLO), settings)
             return await act(connection)
     except Exception as error:
         failure = error
@@ -146,12 +150,13 @@ async def _reply_async(connection: Any, command: Sequence[str | int]) -> Any:
     return await connection.read_response()
 
 
-def _check_master(greeting: Any) -> None:
+def _check_master(greeting: Any, settings: Settings) -> None:
     """Refuse a replica. It would refuse to write, but a script that finds nothing to write would be answered: to a
-    renewal it would say that the lock is gone, and the master has it."""
-    role = greeting.get(b"role", b"no data node")
-    if role != b"master":
-        raise exceptions.ConnectionError(f"it is at present a {role.decode()}, not the master")
+    renewal it would say that the lock is gone, and the master has it; a lock that is held it would call busy for
+    ever."""
+    role = greeting.get(b"role", b"master" if settings.remedy else b"no data node")
+    if role in _REPLICA or (role != b"master" and not settings.remedy):
+        raise exceptions.ConnectionError(f"it is at present a {role.decode()}, not the master{settings.remedy}")
 
 
 def _taken(connection: Any) -> socket.socket:

@@ -17,16 +17,22 @@ from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.pushes import CONFIRMATIONS
 
 _NOTHING: Final = object()
+_CHUNK: Final = 16384
 #: In place of a number of replies: all that comes before the answer to a HELLO. It is a map, as no other answer here.
 _UNTIL_HELLO: Final = 0
 _HELLO: Final = pack(("HELLO",))
 
 
-class Pipe(asyncio.Protocol):
+class Pipe(asyncio.BufferedProtocol):
     """Requests are written once per turn of the loop; the n-th reply belongs to the n-th request.
 
     A caller that is cancelled leaves its request behind: the reply is read and dropped, and the order stays right. If
     any request gets no reply in time, or the connection ends, all that wait fail together and the connection is reset.
+
+    So it is if a signal handler raises in the middle of it. That ends the loop, but a user may run it once more to
+    clean up: a request without its place in line, or bytes that were read and not counted, would then give everybody
+    the reply to another's request. asyncio's own code may be struck too, between reading and telling us: hence a buffer
+    of ours, for which it has to ask first.
     """
 
     def __init__(self, writer: asyncio.StreamWriter, address: str, on_push: Callable[[Sequence[Any]], None]) -> None:
@@ -37,6 +43,11 @@ class Pipe(asyncio.Protocol):
         self._on_push = on_push
         self.loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
+        self._buffer = memoryview(bytearray(_CHUNK))
+        self._reading = False
+        # TLS, and other loops than asyncio's, also ask for the buffer when there turns out to be nothing to read.
+        is_plain = self._transport.get_extra_info("sslcontext") is None
+        self._asks_once = is_plain and isinstance(self.loop, asyncio.SelectorEventLoop)
         self._outgoing: list[bytes] = []
         # For each request: where its answer goes, how many replies make it up, and when it counts as lost.
         self._pending: deque[tuple[asyncio.Future[Any], int, float]] = deque()
@@ -57,13 +68,17 @@ class Pipe(asyncio.Protocol):
         if self.lost:
             future.set_exception(RequestFailed(f"{self.address}: connection lost", may_have_happened=False))
             return future
-        if not self._outgoing:
-            loop.call_soon(self._flush)
-        self._outgoing.append(packed)
-        deadline = loop.time() + timeout
-        self._pending.append((future, replies, deadline))
-        if deadline < self._due:
-            self._look_at(deadline)
+        try:
+            if not self._outgoing:
+                loop.call_soon(self._flush)
+            self._outgoing.append(packed)
+            deadline = loop.time() + timeout
+            self._pending.append((future, replies, deadline))
+            if deadline < self._due:
+                self._look_at(deadline)
+        except BaseException:
+            self.abort("interrupted")
+            raise
         return future
 
     async def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
@@ -71,6 +86,11 @@ class Pipe(asyncio.Protocol):
         packed = b"".join([pack(tuple(command)) for command in commands])
         answer = await self.send(packed, timeout, len(commands))
         return answer if len(commands) > 1 else [answer]
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._pending)
 
     def unsubscribe(self, packed: bytes, timeout: float) -> None:
         """Send an UNSUBSCRIBE or SUNSUBSCRIBE. Nobody waits for the answer.
@@ -84,9 +104,13 @@ class Pipe(asyncio.Protocol):
             self.send(packed, timeout).cancel()
 
     def _flush(self) -> None:
-        if not self.lost:
-            self._transport.write(b"".join(self._outgoing))
-        self._outgoing.clear()
+        try:
+            if not self.lost:
+                self._transport.write(b"".join(self._outgoing))
+            self._outgoing.clear()
+        except BaseException:
+            self.abort("interrupted")
+            raise
 
     def _check_deadlines(self) -> None:
         # One timer for all, set again when it fires: most requests are long answered by then.
@@ -107,10 +131,18 @@ class Pipe(asyncio.Protocol):
 
     # -- replies ---------------------------------------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._reading and self._asks_once:
+            self.abort("interrupted while reading")
+        self._reading = True
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.lost:
+            return
         pending, gets = self._pending, self._reader.gets
-        self._reader.feed(data)
         try:
+            self._reader.feed(self._buffer, 0, nbytes)  # type: ignore[arg-type]  # any buffer will do
             while (reply := gets()) is not _NOTHING:
                 if reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
                     self._on_push(reply)
@@ -123,11 +155,15 @@ class Pipe(asyncio.Protocol):
                     if len(self._partial) < replies:
                         continue
                     reply, self._partial = self._partial, []
-                pending.popleft()
                 if not future.done():
                     future.set_result(reply)
+                pending.popleft()
+            self._reading = False
         except (hiredis.ProtocolError, IndexError) as error:  # IndexError: a reply that nobody asked for
             self.abort(f"protocol error: {error}")
+        except BaseException:
+            self.abort("interrupted")
+            raise
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(f"connection lost: {exc}" if exc is not None else "closed by the server")
@@ -156,13 +192,12 @@ class Pipe(asyncio.Protocol):
             sock.close()
 
     def _fail(self, reason: str) -> None:
-        if self.lost:
-            return
-        self.lost = True
+        self.lost = True  # more than once, perhaps: a signal may have struck before all were told
         if self._timer is not None:
             self._timer.cancel()
         while self._pending:
-            future, _, _ = self._pending.popleft()
+            future, _, _ = self._pending[0]
             if not future.done():
                 future.set_exception(RequestFailed(f"{self.address}: {reason}", may_have_happened=True))
+            self._pending.popleft()
         self._on_push((b"invalidate", None))  # whoever waits for a push shall look for himself

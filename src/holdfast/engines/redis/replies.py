@@ -11,15 +11,19 @@ from holdfast.errors import EngineRefused
 #: The server answers, but cannot serve now. It says so before anything was executed or, for a script, before its first
 #: write: our scripts write nothing that is allowed without memory before what is not, so nothing can have happened.
 _UNAVAILABLE: Final = frozenset(
-    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY"}
+    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "UNBLOCKED"}
 )
 _HINTS: Final = {
     "ASK": "this server is a node of a Redis Cluster; connect with redis+cluster://",
     "MOVED": "this server is a node of a Redis Cluster; connect with redis+cluster://",
     "NOAUTH": "give a user name and password",
+    "READONLY": "this server is a replica; locks are taken at its master, which redis+sentinel:// finds by itself",
     "NOPERM": "its ACL must allow this user the lock's commands and keys",
     "WRONGPASS": "check the user name and password",
 }
+#: What a server that is no master any more says: to a write, to a WAIT that it broke off, and to a new WAIT.
+_DEMOTED: Final = frozenset({"READONLY", "UNBLOCKED"})
+_NO_WAIT: Final = "ERR WAIT cannot be used with replica"
 #: Before Redis 7 an error inside a script is wrapped: "ERR Error running script (…): @user_script:9: -OOM command …"
 _IN_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
 _CODE: Final = re.compile(r"[A-Z]+(?= )")
@@ -70,7 +74,7 @@ def code(text: str) -> str:
 
 def is_demotion(text: str) -> bool:
     """Whether the server says that it is no master any more: the connection leads to the wrong place."""
-    return code(text) == "READONLY"
+    return code(text) in _DEMOTED or text.startswith(_NO_WAIT)
 
 
 def shown(text: str) -> str:
@@ -84,11 +88,11 @@ def error(text: str) -> RequestFailed | EngineRefused:
     text = shown(text)
     if kind == "TRYAGAIN" or _HALF_MOVED.search(text):
         return TryAgain(f"Redis cannot serve at present: {text}", may_have_happened=kind != "TRYAGAIN")
-    if kind in _UNAVAILABLE or text.startswith("ERR max number of clients"):
-        return RequestFailed(f"Redis cannot serve at present: {text}", may_have_happened=False)
+    hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
+    if kind in _UNAVAILABLE or text.startswith(("ERR max number of clients", _NO_WAIT)):
+        return RequestFailed(f"Redis cannot serve at present: {text}{hint}", may_have_happened=False)
     if kind == "WRONGTYPE":
         return WrongType("key holds a value of another type, probably another lock library's; use namespace=")
-    hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
     if redirection := _REDIRECTION.match(text):
         word, slot, host, port = redirection.groups()
         refused = f"Redis refused: {text}{hint}"

@@ -114,7 +114,10 @@ def acknowledged(answers: Sequence[Any], replicas: int) -> tuple[Any, int]:
         return checked(answers[-1]), 0
     reply, count = checked(answers[-2]), answers[-1]
     if count.__class__ is hiredis.ReplyError:
-        raise replies.WaitRefused(str(replies.error(str(count))), reply)
+        error = replies.error(str(count))
+        if isinstance(error, RequestFailed):
+            return reply, 0  # demoted while we waited: whoever follows it now does not have our write from it
+        raise replies.WaitRefused(str(error), reply)
     return reply, count
 
 

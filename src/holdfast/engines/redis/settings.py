@@ -55,8 +55,10 @@ class Settings:
     blocking_class: type[Any] = field(repr=False)
     asyncio_class: type[Any] = field(repr=False)
     keywords: Mapping[str, Any] = field(repr=False)
-    #: A server that turns out to be a replica is as good as none.
+    #: A server that turns out to be a replica is as good as none. With a remedy: only if it says so itself, for what
+    #: people put in front of a server may not know what is asked.
     master_only: bool = False
+    remedy: str = ""
 
     def at(self, host: str, port: int) -> Settings:
         """The same settings for another server."""
@@ -87,10 +89,10 @@ class Sought(Protocol):
     def address(self) -> str:
         """Where it was last, or else who is asked; fit for people to see."""
 
-    def open_socket(self, timeout: float) -> socket.socket:
+    def open_socket(self, timeout: float) -> tuple[socket.socket, str]:
         """See :func:`holdfast.engines.redis.handshake.open_socket`."""
 
-    async def open_transport(self, timeout: float) -> asyncio.StreamWriter:
+    async def open_transport(self, timeout: float) -> tuple[asyncio.StreamWriter, str]:
         """See :func:`holdfast.engines.redis.handshake.open_transport`."""
 
 

@@ -48,12 +48,14 @@ class Wire:
     """Requests and replies in turn, pushes in between.
 
     After any exception the state of the connection is unknown: ``abort`` it. A request that got no complete reply must
-    never be followed by another one, whose reply it would be given.
+    never be followed by another one, whose reply it would be given. A signal may strike between any two steps, also
+    where somebody is about to abort; so the wire itself counts what is ``owed``, and who finds that it is not 0 must
+    not use it.
     """
 
     __slots__ = (
         "__weakref__", "_poll", "_read", "_reader", "_sock", "_timeout", "_write",
-        "address", "on_push", "rested", "subscribed", "tracking",
+        "address", "on_push", "owed", "rested", "subscribed", "tracking",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, address: str) -> None:
@@ -68,13 +70,15 @@ class Wire:
         self._read: Callable[[], bytes] = functools.partial(os.read, sock.fileno(), _CHUNK) if plain else self._await
         self._poll: select.poll | None = None
         self.on_push: OnPush = _skip
+        self.owed = 0  #: replies still to come
         self.rested = 0.0  #: when it was last given back, on time.monotonic()
         self.tracking = False  #: CLIENT TRACKING is on
         self.subscribed = False  #: subscribed to a channel: not fit for a pool
 
-    def send(self, packed: bytes, timeout: float) -> None:
+    def send(self, packed: bytes, timeout: float, replies: int = 1) -> None:
         """Send packed requests; a ``reply`` must be read for each."""
         sock = self._sock
+        self.owed += replies
         try:
             if timeout != self._timeout:
                 sock.settimeout(timeout)
@@ -111,6 +115,7 @@ class Wire:
                     reply = reader.gets()
                     self._shorten(deadline)
                 else:
+                    self.owed -= 1
                     return reply
         except TimeoutError as error:
             raise RequestFailed(f"{self.address}: no reply in time", may_have_happened=True) from error
@@ -134,21 +139,25 @@ class Wire:
     def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
         """Send ``commands`` in one buffer, with nothing between them; all their replies."""
         deadline = time.monotonic() + timeout
-        self.send(b"".join([pack(tuple(command)) for command in commands]), timeout)
+        self.send(b"".join([pack(tuple(command)) for command in commands]), timeout, len(commands))
         return [self.reply(deadline) for _ in commands]
 
-    def listen(self, seconds: float) -> None:
-        """Wait at most ``seconds`` for something to arrive, and hand it to ``on_push``."""
+    def listen(self, seconds: float) -> bool:
+        """Wait at most ``seconds`` for something to arrive, and hand it to ``on_push``; whether anything did."""
         try:
             # A push that came in one packet with the last reply is in the reader already: polling would not see it.
-            if self._drain() or not self.readable(seconds):
-                return
+            if self._drain():
+                return True
+            # What the reader has now is part of a push. Its rest may never come: who waited for it would wait for ever.
+            if not self._deciphered() and not self._polled(seconds):
+                return False
             if isinstance(self._sock, ssl.SSLSocket):
                 self._shorten(time.monotonic() + _RECORD)  # readable, perhaps, but no whole record
             self._reader.feed(self._sock.recv(_CHUNK) or _end_of_stream())
             self._drain()
+            return True
         except TimeoutError:
-            pass  # TLS: part of a record
+            return False  # TLS: part of a record
         except (OSError, hiredis.ProtocolError) as error:
             raise self._lost(error) from error
 
@@ -161,10 +170,6 @@ class Wire:
             self.on_push(push)
             any_push = True
         return any_push
-
-    def readable(self, seconds: float) -> bool:
-        """Whether there is something to read, now or within ``seconds``. Also true at the end of the stream."""
-        return self._pending() or bool(self._polled(seconds))
 
     def is_dead(self) -> bool:
         """Whether the server has hung up. No I/O that could block."""
@@ -201,9 +206,9 @@ class Wire:
         self._sock.settimeout(left)
         self._timeout = left
 
-    def _pending(self) -> bool:
-        """Whether something has left the socket already: into the reader, or into TLS."""
-        return self._reader.has_data() or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
+    def _deciphered(self) -> bool:
+        """Whether TLS has something for us that has left the socket already."""
+        return isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0
 
     def _polled(self, seconds: float) -> list[tuple[int, int]]:
         if self._poll is None:

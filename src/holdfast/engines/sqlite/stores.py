@@ -6,6 +6,7 @@ import os
 import threading
 from typing import Final
 
+from holdfast._core import lifecycle
 from holdfast._runtime import clock
 from holdfast.engines.sqlite import paths
 from holdfast.engines.sqlite.store import Store
@@ -44,10 +45,22 @@ def close_store(store: Store) -> None:
         store.users -= 1
         if store.users:
             return
-        _open.discard(store)
-        if _current.get(store.path) is store:
-            del _current[store.path]
-        store.close()
+        _close(store)
+
+
+def _close(store: Store) -> None:
+    if _current.get(store.path) is store:
+        del _current[store.path]
+    store.close()
+    _open.discard(store)  # not before: a thread that the interpreter's end stops half-way leaves it to _at_exit
+
+
+def _at_exit() -> None:
+    """Sessions of clients that nobody closed are still open: no socket shall be left to the garbage collector, which
+    would complain, and no file to those who sweep."""
+    with _lock:
+        for store in list(_open):
+            _close(store)
 
 
 _quiesced: Final[list[Store]] = []
@@ -78,4 +91,5 @@ def _after_fork_in_child() -> None:
     _open.clear()
 
 
+lifecycle.at_the_end(_at_exit)
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic
 
+from holdfast._runtime import clock
 from holdfast._runtime.base import Wakeup
-from holdfast.engines.base import RequestFailed, Suspects
+from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
 from holdfast.engines.redis.channel import Answer, Argument, Publish, Script, Watch
+from holdfast.engines.redis.cluster.moving import Moving
 from holdfast.engines.redis.cluster.node import N, Node
 from holdfast.engines.redis.cluster.renewals import Renewal
 from holdfast.engines.redis.cluster.silence import Silence
@@ -39,6 +41,9 @@ class ClusterChannel(Generic[N]):
         self._table = table
         self._told = publish
         self._nodes: dict[Place, N] = {}
+        self._moving = Moving()
+        self._pruned: object = None  # the table by which those that have left were closed
+        self._lost_track = False  # what one of them would have told, nobody does
         self._silence: Silence | None = None  # only in the watchdog's hands, whose rounds begin when it dozes
         self._closed = False
 
@@ -114,12 +119,21 @@ class ClusterChannel(Generic[N]):
                 await self.refresh(timeout)
             except (RequestFailed, EngineRefused) as failure:
                 return [failure] * len(calls)
+        await self._close_those_that_left()
         return await Renewal(self, self._fleet, calls, replicas, timeout).run()
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         self._silence = self._silence or Silence()
         self._silence.begin_round()
-        return await self._fleet.doze(list(self._nodes.values()), until, wakeup)
+        if self._lost_track:
+            self._lost_track = False
+            return ALL_NAMES
+        suspects = await self._fleet.doze(list(self._nodes.values()), min(until, self._moving.due), wakeup)
+        moving = self._moving.take(clock.now())
+        return suspects if suspects == ALL_NAMES else {*suspects, *moving}
+
+    def untracked(self, keys: Sequence[str]) -> None:
+        self._moving.note(keys, clock.now())
 
     # -- servers ---------------------------------------------------------------------------------------------------
 
@@ -167,6 +181,7 @@ class ClusterChannel(Generic[N]):
         """
         table = self._table
         if not table.may_refresh() and table.places():
+            await self._close_those_that_left()
             return
         deadline = time.monotonic() + timeout
         failure: RequestFailed | EngineRefused | None = None
@@ -176,6 +191,7 @@ class ClusterChannel(Generic[N]):
                 break
             try:
                 await self._ask_for_table(place, share)
+                await self._close_those_that_left()
                 return
             except RequestFailed as error:
                 failure = failure or error
@@ -194,6 +210,19 @@ class ClusterChannel(Generic[N]):
         if table.publish is None:
             table.publish = self._told or await _how_to_publish(node, timeout)
         table.learn(found)
+
+    async def _close_those_that_left(self) -> None:
+        """Close the channels to servers that are in the table no more. Who is on his way there fails, and tries again;
+        what was tracked there is looked for at once where it is now."""
+        owners = self._table.owners
+        if owners is self._pruned:
+            return
+        self._pruned = owners
+        staying = {*self._table.candidates()}
+        for place, node in list(self._nodes.items()):
+            if place not in staying and node.at_rest and self._nodes.pop(place, None) is not None:
+                self._lost_track = True
+                await node.close()
 
     async def close(self) -> None:
         self._closed = True

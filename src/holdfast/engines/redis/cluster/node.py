@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from holdfast.engines.base import RequestFailed
@@ -15,6 +16,10 @@ class Node(Channel, Protocol):
     """A channel to one server of the cluster."""
 
     publish: Publish
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it can be closed without harm to anybody who waits for an answer, or for a push."""
 
     async def run_acknowledged(
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False
@@ -42,6 +47,9 @@ class Nodes(Protocol[N_co]):
 
     def blame(self, place: Place, failure: RequestFailed, replicas: int = 0, *, late: bool = False) -> None:
         """A request for which ``replicas`` were to acknowledge failed at ``place``; ``late``: after some time."""
+
+    def untracked(self, keys: Sequence[str]) -> None:
+        """These were renewed where nobody will tell us of their loss."""
 
     def silence(self, place: Place, replicas: int) -> RequestFailed | None:
         """A failure, if it is better not to wait for this server now."""

@@ -81,6 +81,7 @@ class Renewal(Generic[N]):
                     waiting[place] = rest
         for at, place in on_the_move:
             self._answers[at] = await self._announce(self._calls[at], place)
+            self._nodes.untracked(self._calls[at].watched)
         return moved
 
     async def _announce(self, call: Call, place: Place) -> Answer:

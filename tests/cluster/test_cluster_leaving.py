@@ -1,0 +1,80 @@
+"""A server leaves the cluster, or a slot leaves a server: nothing stays open to who has gone, and losses are told where
+the lock is now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.engines.redis.cluster.session import ClusterSession
+from holdfast.testing.conformance.opening import Colour
+from tests.cluster.support import errors, half_moved, names_at, on
+from tests.failover.company import COLOURS, Told, company, until
+from tests.redis_engine.support import TIMEOUT, connections, eventually, make_claim
+from tests.servers.cluster import ClusterNode, RedisCluster
+
+pytestmark = pytest.mark.needs_redis
+
+StartCluster = Callable[..., RedisCluster]
+
+
+def hand_over(cluster: RedisCluster, master: ClusterNode) -> None:
+    """The replica takes over from ``master``, which goes on as its replica and closes no connection."""
+    cluster.replica_of(master).cluster("FAILOVER")
+    eventually(lambda: all(node.port != master.port for node in cluster.masters()), 20.0)
+    cluster.wait_until_ok()
+
+
+def test_nothing_stays_open_to_a_server_that_has_left(start_cluster: StartCluster) -> None:
+    cluster = start_cluster()
+    master, *others = cluster.masters()
+    url = f"redis+cluster://{','.join(node.address for node in others)}?client_name=ours"
+    (name,) = names_at(master, 1)
+    for colour in ("blocking", "asyncio"):
+        master = leaves(cluster, master, colour, url, name)
+
+
+def leaves(cluster: RedisCluster, master: ClusterNode, colour: str, url: str, name: str) -> ClusterNode:
+    """``master`` is left alone by a session when its replica has taken over; returns that one."""
+
+    async def body(session: ClusterSession) -> None:
+        claim = make_claim(name)
+        await session.acquire(claim, TIMEOUT)
+        await session.renew([claim], 30.0, TIMEOUT)
+        assert connections(master, "ours")() > 0
+        hand_over(cluster, master)
+        for _ in range(2):  # sent on, and then the table is asked for
+            assert (await session.inspect(name, TIMEOUT)).holders
+        eventually(lambda: connections(master, "ours")() == 0)
+        await session.release(claim, TIMEOUT)
+
+    on(url, colour, body)
+    return cluster.master_of(name)
+
+
+@COLOURS
+async def test_broken_where_its_slot_has_just_arrived(colour: Colour, cluster: RedisCluster) -> None:
+    """Long before the next renewal. While the slot was on its way the lock was renewed at a server that did not have it
+    yet, and there nothing can be tracked."""
+    told = Told()
+    async with company(colour) as ours:
+        locks = ours.connect(cluster.url, ttl=60.0)
+        lease = await ours.acquire(locks, "job", on_lost=told)
+        await ours.do(lease.renew)
+        core = locks._opened
+        assert core is not None
+        with core.lock:  # as if it were due: from now on the watchdog has it tracked
+            for grant in core.live:
+                grant.due = 0.0
+            core.watchdog._look_by(float("-inf"))
+        with half_moved(cluster, "job") as slot:
+            await until(lambda: slot.source.ask("INFO", "stats")["tracking_total_keys"] > 0)
+            asked = errors(slot.source, "ASK")
+            slot.carry_all()
+            await until(lambda: errors(slot.source, "ASK") > asked)
+            slot.finish()
+            await until(lambda: slot.target.ask("INFO", "stats")["tracking_total_keys"] > 0, within=5.0)
+            slot.target.ask("DEL", "job")
+            await until(lambda: told.reasons == ["broken"], within=5.0)
+        assert not lease.held
