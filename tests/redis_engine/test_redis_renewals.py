@@ -246,8 +246,12 @@ def test_a_server_that_is_busy_when_the_guard_comes_is_asked_to_track_later(star
     server = start_redis("busy-reply-threshold 1")
     session, claim = connect(server.url, {}).session(BLOCKING), make_claim("job")
     run(session.acquire(claim, TIMEOUT))
-    client = server.client()
-    endless = threading.Thread(target=lambda: pytest.raises(redis.ResponseError, client.eval, "while 1 do end", 0))
+
+    def keep_busy() -> None:
+        with pytest.raises(redis.ResponseError):  # killed
+            server.client().eval("while 1 do end", 0)
+
+    endless = threading.Thread(target=keep_busy)
     endless.start()
     eventually(lambda: is_busy(server))
     (failure,) = run(session.renew([claim], 30.0, TIMEOUT))

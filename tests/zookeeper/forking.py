@@ -8,9 +8,7 @@ import warnings
 
 import holdfast
 
-warnings.filterwarnings(
-    "ignore", "This process .* is multi-threaded", DeprecationWarning
-)  # Python 3.12; it is the point
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # it is the point
 
 
 def main(url: str) -> None:
