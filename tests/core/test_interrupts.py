@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -19,46 +15,10 @@ from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.blocking import BlockingEvent, BlockingWakeup, run
 from holdfast._runtime.clock import now
+from tests.faults.striker import SOURCE, Strike, Striker
 from tests.faults.waiting import eventually
 
-SOURCE = str(Path(holdfast.__path__[0]))
 TTL = 0.3  # what is dropped in the last gaps is not renewed: free within a third of it
-
-
-class Strike(BaseException):
-    """Like KeyboardInterrupt, but nobody else's."""
-
-
-class Striker:
-    """Raises Strike at the ``number``-th place where the calling thread, inside ``places``, would handle a
-    signal.
-
-    That is where a function begins and where a call of something written in C has returned. (Loops too; none is here.)
-    """
-
-    def __init__(self, number: int, places: tuple[str, ...] = (SOURCE,)) -> None:
-        self._left = number
-        self._places = places
-        self.struck_at: str | None = None
-
-    def __enter__(self) -> Striker:
-        sys.setprofile(self._profile)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        sys.setprofile(None)
-
-    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        code = frame.f_code
-        # Not in finalisers: there Python itself swallows what is raised.
-        elsewhere = not code.co_filename.startswith(self._places) or code.co_name == "__del__"
-        if elsewhere or event not in ("call", "c_return"):
-            return
-        self._left -= 1
-        if self._left < 0:
-            sys.setprofile(None)
-            self.struck_at = f"{code.co_filename.removeprefix(SOURCE)}:{frame.f_lineno} in {code.co_name}, {event}"
-            raise Strike
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +47,7 @@ def strike_everywhere(play: Callable[[holdfast.Client, Striker], None]) -> int:
             core = client._opened
             assert core is not None
             assert core.queue.waiting("a") == 0
-        if striker.struck_at is None:
+        if not striker.struck_at:
             return number
         number += 1
 
@@ -161,7 +121,7 @@ def test_struck_while_it_waits_a_caller_sees_nothing_else() -> None:
     """threading.Condition, struck where it takes its lock again, raised 'release unlocked lock' instead."""
     number = 0
     while True:
-        event, striker = BlockingEvent(), Striker(number, (SOURCE, threading.__file__))
+        event, striker = BlockingEvent(), Striker(number, places=(SOURCE, threading.__file__))
         try:
             with striker:
                 assert not run(event.wait(now() + 0.002))
@@ -174,7 +134,7 @@ def test_struck_while_it_waits_a_caller_sees_nothing_else() -> None:
         for each in others:
             each.join(10)
             assert not each.is_alive(), f"left waiting by a strike at {striker.struck_at}"
-        if striker.struck_at is None:
+        if not striker.struck_at:
             break
         number += 1
     assert number > 3
