@@ -28,12 +28,12 @@ class Striker:
         self._left = first
         self._then = then
         self._places = places
+        self._place: FrameType | None = None
         self.struck_at: list[str] = []
 
     def __enter__(self) -> Striker:
         gc.disable()  # finalisers of what other tests have dropped shall not run here: Python swallows what they raise
-        if self._then is not None:
-            sys.settrace(self._trace)
+        sys.settrace(self._trace)
         sys.setprofile(self._profile)
         return self
 
@@ -43,20 +43,27 @@ class Striker:
         gc.enable()
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event not in ("call", "c_return") or self._is_elsewhere(frame):
-            return
-        self._left -= 1
-        if self._left < 0:
-            self._strike(frame)
+        # It only notes the place: raised from here, an exception corrupts the stack of CPython 3.11 now and then.
+        self._place = frame if event in ("call", "c_return") else None
+        if self.struck_at and self._then is not None:
+            sys.settrace(self._trace)  # CPython takes a function that raises away
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        # CPython takes a function that raises away: so this second one, which waits for the first.
-        if event == "line" and self.struck_at and self._then is not None:
+        if self._is_elsewhere(frame):
+            return None
+        frame.f_trace_opcodes = True
+        if not self.struck_at:
+            if event == "opcode" and self._place is frame:
+                self._place = None
+                self._left -= 1
+                if self._left < 0:
+                    self._strike(frame)
+        elif event == "line" and self._then is not None:
             self._then -= 1
             if self._then < 0:
                 self._then = None
                 self._strike(frame)
-        return None if self._is_elsewhere(frame) else self._trace
+        return self._trace
 
     def _strike(self, frame: FrameType) -> None:
         code = frame.f_code
