@@ -58,7 +58,7 @@ class BlockingChannel:
         self._settings = settings
         self._idle: list[Wire] = []  # append and pop are atomic: no lock on the hot path
         self._wires: weakref.WeakSet[Wire] = weakref.WeakSet()
-        self._closed = False
+        self.closed = False
         self.guard = guard.Guard(self)
         self.way: Way | None = None
         self.publish: Publish = "PUBLISH"
@@ -150,13 +150,13 @@ class BlockingChannel:
         await BLOCKING.sleep_until(clock.now() + seconds)
 
     async def close(self) -> None:
-        self._closed = True
+        self.closed = True
         self._drop_idle()
         self.guard.close()
 
     def after_fork_in_child(self) -> None:
         """Close what was inherited, without a word on it: the parent goes on using the same connections."""
-        self._closed = True
+        self.closed = True
         self._idle.clear()
         for wire in list(self._wires):
             wire.close()
@@ -180,7 +180,7 @@ class BlockingChannel:
             self.discard(wire)
             raise
         wire.rested = now
-        if self._closed or len(self._idle) >= _IDLE_CAP:
+        if self.closed or len(self._idle) >= _IDLE_CAP:
             wire.close()
         else:
             self._idle.append(wire)
@@ -217,7 +217,7 @@ class BlockingChannel:
         """The answer to the one ``call`` that was started on ``wire``."""
         try:
             reply = wire.late_reply(deadline)
-            if is_unknown_script(reply):
+            if reply.__class__ is ReplyError and is_unknown_script(reply):
                 reply = wire.call(call.by_source(), max(deadline - time.monotonic(), 0.001))
         except RequestFailed as failure:
             self.discard(wire)
@@ -242,10 +242,18 @@ class BlockingChannel:
         if is_demotion(reply):
             self._drop_idle()
 
-    @property
-    def idle(self) -> bool:
-        """Whether a request could be sent at once."""
-        return bool(self._idle)
+    def take_idle(self) -> Wire | None:
+        """A connection of the pool on which a request can be sent at once; None: there is none. Never waits."""
+        while self._idle:
+            try:
+                wire = self._idle.pop()
+            except IndexError:
+                return None  # another thread was faster
+            fresh = time.monotonic() - wire.rested <= _REST
+            if self.leads_there(wire) and (fresh or not wire.is_dead()):
+                return wire
+            wire.close()
+        return None
 
     def warm(self, timeout: float) -> None:
         """Have a connection ready."""
@@ -271,7 +279,7 @@ class BlockingChannel:
 
     def connect(self, timeout: float) -> Wire:
         """A new connection, not of the pool yet."""
-        if self._closed:
+        if self.closed:
             raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
         wire = Wire(open_socket(self._settings, timeout), self._settings.address)
         wire.rested = time.monotonic()
@@ -281,10 +289,12 @@ class BlockingChannel:
     def give_back(self, wire: Wire) -> None:
         """Return a connection on which nothing is in flight."""
         wire.rested = time.monotonic()
-        if self._closed or len(self._idle) >= _IDLE_CAP:
+        if len(self._idle) >= _IDLE_CAP:
             wire.close()
         else:
             self._idle.append(wire)
+            if self.closed:  # perhaps in this very moment: who closed it has not seen this one
+                self._drop_idle()
 
     def discard(self, wire: Wire) -> None:
         """Drop a connection in an unknown state. Those that rest have probably met the same fate."""

@@ -69,6 +69,8 @@ class Guard:
                     self._wire = self._open(timeout)
             finally:
                 self.leave()
+            if self._channel.closed:  # meanwhile: whoever closed it has not seen this one
+                self.close()
 
     def begin(self, calls: Sequence[Call], replicas: int, timeout: float) -> Flight:
         """Send scripts on the tracking connection, which is opened if there is none; each is followed by the tracking
