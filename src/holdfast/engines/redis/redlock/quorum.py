@@ -51,14 +51,14 @@ def tally(answers: Sequence[Answer]) -> Tally:
     failed: dict[int, RequestFailed | EngineRefused] = {}
     unresolved = set[int]()
     for server, answer in enumerate(answers):
-        if isinstance(answer, RequestFailed | EngineRefused):
-            failed[server] = answer
-            if isinstance(answer, RequestFailed) and answer.may_have_happened:
-                unresolved.add(server)
+        if isinstance(answer, bytes):
+            granted[server] = int(answer)
         elif isinstance(answer, int):
             busy[server] = answer / 1000.0 if answer >= 0 else None
         else:
-            granted[server] = int(answer)
+            failed[server] = answer
+            if isinstance(answer, RequestFailed) and answer.may_have_happened:
+                unresolved.add(server)
     return Tally(granted, busy, failed, frozenset(unresolved))
 
 

@@ -21,7 +21,7 @@ from holdfast.engines.redis.redlock.contender import RedlockContender
 from holdfast.engines.redis.redlock.proposal import Proposal
 from holdfast.engines.redis.redlock.quorum import Tally
 from holdfast.engines.redis.redlock.servers import Servers, failures
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.requests import Arguments, Call, Closing
 from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, JOIN, LEAVE, PING, RAISE, RELEASE, RENEW
 from holdfast.engines.redis.session import CHUNK, FOUND, scan, tombstone_ms, withdrawal
 from holdfast.errors import EngineRefused
@@ -217,19 +217,19 @@ class RedlockSession(Generic[C]):
 
     async def release(self, claim: Claim, timeout: float) -> Found:
         claim.token = None
-        doubtful = claim.unresolved
-        answers = await self._servers.let_go(_release_call(claim, tombstone=doubtful), timeout / 2, everywhere=doubtful)
+        doubtful, step = claim.unresolved, _step(timeout)
+        answers = await self._servers.let_go(_release_call(claim, tombstone=doubtful), step, everywhere=doubtful)
         found = quorum.found([_as_found(answer) for answer in answers], self._quorum)
         if found is None:
             raise self._servers.too_few(failures(answers), may_have_happened=True, name=claim.name)
-        await self._clear_remains(claim, timeout / 2, everywhere=True)
+        await self._clear_remains(claim, step, everywhere=True)
         return found
 
     async def withdraw(self, claim: Claim, timeout: float) -> Found:
-        claim.token = None
+        claim.token, step = None, _step(timeout)
         # First what was tried before: should a server be away, the others are rid of all of it nevertheless.
-        await self._clear_remains(claim, timeout / 2)
-        answers = await self._withdraw(claim, claim.owner, timeout / 2)
+        await self._clear_remains(claim, step)
+        answers = await self._withdraw(claim, claim.owner, step)
         if claim.remains:
             raise RequestFailed("something of an earlier attempt could not be withdrawn", may_have_happened=True)
         return quorum.found([_as_found(answer) for answer in answers], self._quorum) or Found.GONE
@@ -293,8 +293,8 @@ def _step(timeout: float) -> float:
 
 def _release_call(claim: Claim, *, tombstone: bool) -> Call:
     keys = keys_of(claim.name)
-    args = (claim.owner, keys.channel, "PUBLISH", tombstone_ms(claim) if tombstone else 0)
-    return Call(RELEASE, tuple(keys.release), args)
+    closing = Closing.of(keys.channel, "PUBLISH", tombstone_ms(claim)) if tombstone else keys.published("PUBLISH")
+    return Call(RELEASE, keys.release, Arguments(claim.owner, closing))
 
 
 def _as_found(answer: Answer) -> Found | Exception:
