@@ -13,7 +13,8 @@ import pytest
 
 import holdfast
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Found, Granted
+from holdfast.engines.base import Found, Granted, RequestFailed
+from holdfast.engines.redis import scripts
 from holdfast.engines.redis.redlock import connect
 from holdfast.fencing import MemoryFence
 from tests.faults.waiting import eventually
@@ -88,6 +89,27 @@ def test_a_server_that_was_away_when_it_was_granted_joins_later(start_masters: C
             assert 0 < late.ask("PTTL", lease.name) <= TTL * 1000
             lease.release()
             assert owners(masters, lease.name) == [None] * 5
+
+
+def test_one_that_does_not_answer_does_not_keep_others_from_joining(five_masters: Masters, proxies: Proxies) -> None:
+    engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
+    session, claim, found = engine.session(BLOCKING), make_claim("it", ttl=30), list[Found | RequestFailed]()
+    renewing = threading.Thread(target=lambda: found.extend(run(session.renew([claim], 30, 20.0))))
+    try:
+        assert isinstance(run(session.acquire(claim, 1.0)), Granted)
+        for server in five_masters.servers[3:]:
+            server.ask("FLUSHALL")
+            server.ask("SCRIPT", "LOAD", scripts.JOIN.source)
+        joining = [proxy.on(script=scripts.JOIN).delay() for proxy in proxies[3:]]
+        renewing.start()
+        eventually(lambda: all(rule.fired for rule in joining))  # both, and neither has been answered
+        for rule in joining:
+            rule.release()
+        renewing.join(10)
+        assert found == [Found.OURS]
+        assert owners(five_masters, "it") == [claim.owner] * 5
+    finally:
+        run(session.close())
 
 
 def test_to_ask_whether_it_is_held_is_not_to_join(five_masters: Masters) -> None:

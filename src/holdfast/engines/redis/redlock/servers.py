@@ -60,11 +60,16 @@ class Servers(Generic[C]):
 
     async def ask_guarded(self, call: Call, timeout: float) -> list[Answer]:
         """As ``ask``, on the connections that guard what is held: see ``Channel.run_guarded``."""
-        chosen, sent = self.worth_asking(), self._runtime.now()
-        requests = [(self.channels[server], [call]) for server in chosen]
+        chosen = self.worth_asking()
+        return self._spread(chosen, await self.ask_each(dict.fromkeys(chosen, call), timeout))
+
+    async def ask_each(self, calls: Mapping[int, Call], timeout: float) -> list[Answer]:
+        """Some servers, each something of its own, on the connections that guard; the answers in the order given."""
+        sent = self._runtime.now()
+        requests = [(self.channels[server], [call]) for server, call in calls.items()]
         answers = [answer for (answer,) in await self.fleet.ask_each(requests, 0, timeout)]
-        self._note(chosen, answers, sent)
-        return self._spread(chosen, answers)
+        self._note(list(calls), answers, sent)
+        return answers
 
     async def majority_of(
         self, call: Call, timeout: float, *, name: str | None = None, changes: bool = False

@@ -7,7 +7,7 @@ second phase that gives all servers the same token (RULES 7), and taking back wh
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from holdfast._runtime.base import Runtime, Wakeup
@@ -36,6 +36,8 @@ _SHORTEST_STEP: Final = 0.05
 _CLOCK_READINGS: Final = 3
 #: The watchdog renews to less only to ask whether a lock is still held.
 _SHORTEST_LEASE: Final = 0.1
+#: Of who was broken, in ms: nobody here knows his ttl.
+_SHORTEST_TOMBSTONE: Final = 60_000
 #: What the acquire script answers if the lock is free, but not for one who must not overtake.
 _NOT_YOUR_TURN: Final = -2
 
@@ -183,8 +185,8 @@ class RedlockSession(Generic[C]):
                     if answer is Found.GONE:
                         absent.setdefault(server, []).append(claim)
             answers.append(found or self._unrenewed(replies))
-        for server, missing in absent.items():
-            await self._join(server, missing, ttl, timeout)
+        if absent:
+            await self._join(absent, ttl, timeout)
         return answers
 
     def _unrenewed(self, replies: Sequence[Answer]) -> RequestFailed:
@@ -196,24 +198,28 @@ class RedlockSession(Generic[C]):
         again.__cause__ = failure
         return again
 
-    async def _join(self, server: int, claims: Sequence[Claim], ttl: float, timeout: float) -> None:
-        """A server that was away, or has lost its memory, takes part in what the majority has just confirmed.
+    async def _join(self, absent: Mapping[int, Sequence[Claim]], ttl: float, timeout: float) -> None:
+        """Servers that were away, or have lost their memory, take part in what the majority has just confirmed.
 
-        Another thread may release the lock meanwhile, and be faster: then the server would have a lock that is nobody's
+        Another thread may release the lock meanwhile, and be faster: then a server would have a lock that is nobody's
         any more. So a claim says before its release is sent that it is over, and here one looks before and after.
         """
-        held = [(claim, claim.token) for claim in claims if claim.token is not None]
-        if not held:
-            return
-        names = [key for claim, _ in held for key in keys_of(claim.name).join]
+        await self._servers.ask_each(
+            {server: call for server, claims in absent.items() if (call := self._join_call(claims, ttl))}, timeout
+        )
+        for server, claims in absent.items():
+            for claim in claims:
+                if claim.token is None:
+                    await self._servers.ask_some([server], _release_call(claim, tombstone=True), timeout)
+
+    def _join_call(self, claims: Sequence[Claim], ttl: float) -> Call | None:
+        held = [(claim, token) for claim in claims if (token := claim.token) is not None]
         args: list[Argument] = [math.ceil(ttl * 1000), self._token_ttl]
         for claim, token in held:
             claim.unresolved = True  # a late duplicate of this must not bring back what is released by then
             args += (claim.owner, token, claim.tokens, claim.description)
-        await self._servers.ask_some([server], Call(JOIN, names, args), timeout)
-        for claim, _ in held:
-            if claim.token is None:
-                await self._servers.ask_some([server], _release_call(claim, tombstone=True), timeout)
+        names = [key for claim, _ in held for key in keys_of(claim.name).join]
+        return Call(JOIN, names, args, watched=[claim.name for claim, _ in held]) if held else None
 
     async def release(self, claim: Claim, timeout: float) -> Found:
         claim.token = None
@@ -272,7 +278,7 @@ class RedlockSession(Generic[C]):
 
     async def break_(self, name: str, timeout: float) -> bool:
         keys = keys_of(name)
-        call = Call(BREAK, keys.raise_, (keys.channel, "PUBLISH", self._token_ttl))
+        call = Call(BREAK, keys.join, (keys.channel, "PUBLISH", self._token_ttl, _SHORTEST_TOMBSTONE))
         return 1 in await self._servers.majority_of(call, timeout, name=name, changes=True)
 
     async def ping(self, timeout: float) -> None:
