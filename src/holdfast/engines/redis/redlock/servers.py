@@ -3,8 +3,8 @@ when there is no majority."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import RequestFailed
@@ -16,6 +16,12 @@ from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
 
 C = TypeVar("C", bound=Channel)
+#: What the release script answers where the lock is free.
+_NOBODY: Final = 0
+
+
+class LeftAlone(RequestFailed):
+    """In place of the answer of a server that was not worth asking: it had failed a moment ago."""
 
 
 class Servers(Generic[C]):
@@ -36,15 +42,20 @@ class Servers(Generic[C]):
     async def ask(self, call: Call, timeout: float) -> list[Answer]:
         return await self._ask(self.worth_asking(), call, timeout)
 
-    async def let_go(self, call: Call, timeout: float, *, everywhere: bool = False) -> list[Answer]:
+    async def let_go(
+        self, call: Call, timeout: float, *, everywhere: bool = False, done: Collection[int] = ()
+    ) -> list[Answer]:
         """As ``ask``, for releases: in reverse order. Waiters stand in line at one of the first servers and are woken
         by its release: by then the others shall be free, or he who wakes finds no majority and loses his place.
 
         ``everywhere``: something may be under way to a server that did not answer, and this is the only chance to leave
-        a tombstone there.
+        a tombstone there. ``done``: servers that are not asked again, and would find nothing.
         """
         chosen = list(range(len(self.channels))) if everywhere else self.worth_asking()
-        return await self._ask(chosen[::-1], call, timeout)
+        answers = await self._ask([server for server in chosen[::-1] if server not in done], call, timeout)
+        for server in done:
+            answers[server] = _NOBODY
+        return answers
 
     async def ask_after(self, server: int, first: Answer, call: Call, timeout: float) -> list[Answer]:
         """As ``ask``, when ``server`` has said ``first`` already."""
@@ -108,7 +119,7 @@ class Servers(Generic[C]):
         if len(servers) < len(given):
             for server in set(range(len(given))).difference(servers):
                 reason = str(self._last_failures.get(server, "failed a moment ago"))
-                given[server] = RequestFailed(reason, may_have_happened=False)
+                given[server] = LeftAlone(reason, may_have_happened=False)
         return given
 
     # -- no majority -----------------------------------------------------------------------------------------------

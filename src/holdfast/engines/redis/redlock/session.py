@@ -20,7 +20,7 @@ from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.contender import RedlockContender
 from holdfast.engines.redis.redlock.proposal import Proposal
 from holdfast.engines.redis.redlock.quorum import Tally
-from holdfast.engines.redis.redlock.servers import Servers, failures
+from holdfast.engines.redis.redlock.servers import LeftAlone, Servers, failures
 from holdfast.engines.redis.requests import Arguments, Call, Closing
 from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, JOIN, LEAVE, PING, RAISE, RELEASE, RENEW
 from holdfast.engines.redis.session import CHUNK, FOUND, scan, tombstone_ms, withdrawal
@@ -29,9 +29,10 @@ from holdfast.errors import EngineRefused
 C = TypeVar("C", bound=Channel)
 #: To acquire is to ask all servers several times in a row: for their time (seldom), for the lock, for the token
 #: (seldom), and to take it back. Each has this part of the time, which so stays far below the ttl; but if it is short
-#: anyway, enough for a server that is merely busy.
+#: anyway, enough for a server that is merely busy. To release has the same steps: a connection need not be told anew
+#: each time how long to wait.
 _STEPS: Final = 4
-_SHORTEST_STEP: Final = 0.05
+_SHORTEST_STEP: Final = 0.1
 #: How often the servers are asked for their time, if the answers come too late to be kept.
 _CLOCK_READINGS: Final = 3
 #: The watchdog renews to less only to ask whether a lock is still held.
@@ -229,26 +230,32 @@ class RedlockSession(Generic[C]):
         if found is None:
             raise self._servers.too_few(failures(answers), may_have_happened=True, name=claim.name)
         await self._clear_remains(claim, step, everywhere=True)
+        if any(isinstance(answer, RequestFailed) and not isinstance(answer, LeftAlone) for answer in answers):
+            # Free for a majority, but not there: whoever waits in line at that server would not be woken until the ttl.
+            # So it is tried again in the background. Not for one that was left alone: that may last for hours.
+            _note_freed(claim, claim.owner, answers)
+            claim.remains += (claim.owner,)
         return found
 
     async def withdraw(self, claim: Claim, timeout: float) -> Found:
         claim.token, step = None, _step(timeout)
         # First what was tried before: should a server be away, the others are rid of all of it nevertheless.
         await self._clear_remains(claim, step)
-        answers = await self._withdraw(claim, claim.owner, step)
+        found = await self._withdraw(claim, claim.owner, step)
         if claim.remains:
             raise RequestFailed("something of an earlier attempt could not be withdrawn", may_have_happened=True)
-        return quorum.found([_as_found(answer) for answer in answers], self._quorum) or Found.GONE
+        return found
 
-    async def _withdraw(
-        self, claim: Claim, owner: str, timeout: float, *, everywhere: bool = False
-    ) -> Sequence[Answer]:
-        """From every server, not only from a majority: each that still had it would have to wait for its ttl."""
+    async def _withdraw(self, claim: Claim, owner: str, timeout: float, *, everywhere: bool = False) -> Found:
+        """From every server, not only from a majority: each that still had it would have to wait for its ttl. One that
+        has answered is not asked again: while another is away, this is repeated for as long."""
         names, args = withdrawal(claim, owner, "PUBLISH")
-        answers = await self._servers.let_go(Call(RELEASE, names, args), timeout, everywhere=everywhere)
+        done = {server for freed, server in claim.freed if freed == owner}
+        answers = await self._servers.let_go(Call(RELEASE, names, args), timeout, everywhere=everywhere, done=done)
+        _note_freed(claim, owner, answers)
         if any(isinstance(answer, RequestFailed) for answer in answers):
             raise self._servers.failure(failures(answers), may_have_happened=True, name=claim.name)
-        return answers
+        return quorum.found([_as_found(answer) for answer in answers], self._quorum) or Found.GONE
 
     # -- operators -------------------------------------------------------------------------------------------------
 
@@ -301,6 +308,10 @@ def _release_call(claim: Claim, *, tombstone: bool) -> Call:
     keys = keys_of(claim.name)
     closing = Closing.of(keys.channel, "PUBLISH", tombstone_ms(claim)) if tombstone else keys.published("PUBLISH")
     return Call(RELEASE, keys.release, Arguments(claim.owner, closing))
+
+
+def _note_freed(claim: Claim, owner: str, answers: Sequence[Answer]) -> None:
+    claim.freed |= {(owner, server) for server, answer in enumerate(answers) if not isinstance(answer, RequestFailed)}
 
 
 def _as_found(answer: Answer) -> Found | Exception:
