@@ -46,7 +46,7 @@ class RedlockContender:
             await self._runtime.sleep_until(min(until, now + random.uniform(0, longest)))
 
     async def _in_line(self, until: float) -> None:
-        """Wait at the most trusted server that lets us stand in line; if none does, raise what the last one said."""
+        """Wait at the most trusted server that lets us stand in line; if none does in time, raise what one said."""
         failure: RequestFailed | EngineRefused | None = None
         for server in self._servers.health.by_trust():
             if server in self._refused:
@@ -62,6 +62,8 @@ class RedlockContender:
                 failure = error
                 # Most of the time may have been a good wait; what failed is one request.
                 self._servers.failed(server, error, max(began, self._runtime.now() - self._timeout))
+                if self._runtime.now() >= until:
+                    break  # the next one may take as long, and the caller's time is up
         assert failure is not None
         raise failure
 
