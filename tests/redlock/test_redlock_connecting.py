@@ -158,3 +158,18 @@ async def test_a_connect_given_up_at_any_step_leaves_nothing_open(five_masters: 
         assert sockets() == before
     assert given_up > 5
     gc.collect()  # whatever was not closed is complained about now
+
+
+async def test_a_close_that_is_cancelled_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
+    before = sockets()
+    for steps in (1, 2, 3, 5, 8, 12, 18):
+        locks = holdfast.aio.connect(five_masters.url)
+        lease = await locks.lock("held").acquire(timeout=5)
+        closing = asyncio.ensure_future(locks.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait((closing,))
+        assert lease.lost_reason == "closed"
+        await asyncio.to_thread(eventually, lambda: sockets() == before)  # the watchdog closes its own
+    assert owners(five_masters, "held") == [None] * 5
