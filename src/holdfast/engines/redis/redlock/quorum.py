@@ -67,11 +67,9 @@ def found(answers: Sequence[Found | Exception], quorum: int) -> Found | None:
 
     Ours: a majority says so. Not ours any more: so many say so that no majority is left.
     """
-    ours = sum(answer is Found.OURS for answer in answers)
-    stolen = sum(answer is Found.STOLEN for answer in answers)
-    gone = sum(answer is Found.GONE for answer in answers)
-    if ours >= quorum:
+    if answers.count(Found.OURS) >= quorum:
         return Found.OURS
+    stolen, gone = answers.count(Found.STOLEN), answers.count(Found.GONE)
     if len(answers) - stolen - gone >= quorum:
         return None
     return Found.STOLEN if stolen >= quorum else Found.GONE

@@ -108,7 +108,7 @@ class Servers(Generic[C]):
         for server, answer in zip(servers, answers, strict=True):
             if isinstance(answer, RequestFailed):
                 self.failed(server, answer, sent)
-            else:
+            elif self.health.ailing:
                 self.health.answered(server)
 
     def _spread(self, servers: Sequence[int], answers: Sequence[Answer]) -> list[Answer]:

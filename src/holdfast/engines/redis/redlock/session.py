@@ -95,12 +95,11 @@ class RedlockSession(Generic[C]):
         return None if first == _NOT_YOUR_TURN else await self._servers.ask_after(line, first, call, timeout)
 
     def _acquire_call(self, claim: Claim, proposal: int, *, polite: bool = False) -> Call:
-        keys = keys_of(claim.name)
-        names: Sequence[str] = tuple(keys.acquire)
-        args: tuple[Argument, ...] = (
-            claim.owner, math.ceil(claim.ttl * 1000), claim.tokens, claim.description, self._token_ttl,
-            int(polite), proposal,
-        )  # fmt: skip
+        keys, ttl = keys_of(claim.name), math.ceil(claim.ttl * 1000)
+        names: Sequence[str] = keys.acquire
+        args: Sequence[Argument] = Arguments(
+            claim.owner, Closing.of(ttl, claim.tokens, claim.description, self._token_ttl, int(polite), proposal)
+        )
         if claim.waiter is not None:
             names, args = (*names, keys.waiter(claim.waiter)), (*args, claim.waiter)
         return Call(ACQUIRE, names, args)
@@ -230,7 +229,7 @@ class RedlockSession(Generic[C]):
         if found is None:
             raise self._servers.too_few(failures(answers), may_have_happened=True, name=claim.name)
         await self._clear_remains(claim, step, everywhere=True)
-        if any(isinstance(answer, RequestFailed) and not isinstance(answer, LeftAlone) for answer in answers):
+        if [answer for answer in answers if isinstance(answer, RequestFailed) and not isinstance(answer, LeftAlone)]:
             # Free for a majority, but not there: whoever waits in line at that server would not be woken until the ttl.
             # So it is tried again in the background. Not for one that was left alone: that may last for hours.
             _note_freed(claim, claim.owner, answers)
