@@ -12,6 +12,7 @@ from holdfast.engines.redis.channel import Answer, Channel
 from holdfast.engines.redis.fleet import Fleet
 from holdfast.engines.redis.redlock.health import Health
 from holdfast.engines.redis.redlock.quorum import majority
+from holdfast.engines.redis.replies import WrongType
 from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
 
@@ -26,7 +27,7 @@ class LeftAlone(RequestFailed):
 
 class Servers(Generic[C]):
     """Answers are as in :mod:`~holdfast.engines.redis.redlock.quorum`: one for each server, in the servers' order. A
-    server that was not worth asking has failed, without anything having happened there."""
+    server that was not worth asking has failed as the last time, without anything having happened there."""
 
     def __init__(self, fleet: Fleet[C], channels: Sequence[C], labels: Sequence[str], runtime: Runtime) -> None:
         self.fleet = fleet
@@ -35,7 +36,7 @@ class Servers(Generic[C]):
         self.quorum = majority(len(channels))
         self._labels = labels  # name the servers in errors
         self._runtime = runtime
-        self._last_failures: dict[int, RequestFailed] = {}
+        self._last_failures: dict[int, RequestFailed | EngineRefused] = {}
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
@@ -95,7 +96,7 @@ class Servers(Generic[C]):
     def worth_asking(self) -> list[int]:
         return self.health.worth_asking(self._runtime.now())
 
-    def failed(self, server: int, failure: RequestFailed, sent: float) -> None:
+    def failed(self, server: int, failure: RequestFailed | EngineRefused, sent: float) -> None:
         """Note that a request sent at ``sent`` was in vain."""
         now = self._runtime.now()
         self._last_failures[server] = failure
@@ -106,7 +107,9 @@ class Servers(Generic[C]):
 
     def _note(self, servers: Sequence[int], answers: Sequence[Answer], sent: float) -> None:
         for server, answer in zip(servers, answers, strict=True):
-            if isinstance(answer, RequestFailed):
+            # A key of another type is that lock's affair, not the server's. Any other refusal is: asked each time, one
+            # with another password would be connected to in vain by every request.
+            if isinstance(answer, RequestFailed | EngineRefused) and not isinstance(answer, WrongType):
                 self.failed(server, answer, sent)
             elif self.health.ailing:
                 self.health.answered(server)
@@ -118,8 +121,9 @@ class Servers(Generic[C]):
             given[server] = answer
         if len(servers) < len(given):
             for server in set(range(len(given))).difference(servers):
-                reason = str(self._last_failures.get(server, "failed a moment ago"))
-                given[server] = LeftAlone(reason, may_have_happened=False)
+                last = self._last_failures.get(server, "failed a moment ago")
+                refused = isinstance(last, EngineRefused)  # and would again: that is told apart from out of reach
+                given[server] = last if refused else LeftAlone(str(last), may_have_happened=False)
         return given
 
     # -- no majority -----------------------------------------------------------------------------------------------
