@@ -37,10 +37,10 @@ NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
     "deadline-from-the-reply": (RedlockWorld, {"I1", "I4"}, 18),
     "join-without-tombstone-check": (RedlockWorld, {"I4"}, 10),
     "no-fence": (RedlockWorld, {"I3"}, 1),
-    "no-phase-2": (GrantsWorld, {"I5"}, 0),
+    "no-phase-2": (GrantsWorld, {"I5"}, 5),
     "no-take-back": (RedlockWorld, {"I8"}, 0),
     "plain-incr": (GrantsWorld, {"I5"}, 0),
-    "renewal-by-any-server": (RedlockWorld, {"I1"}, 78),
+    "renewal-by-any-server": (RedlockWorld, {"I1"}, 108),
 }
 
 
