@@ -325,8 +325,8 @@ class BlockingWatch(BaseWatch[Wire]):
         if wire is None:
             return
         wire.mute()
-        if wire.subscribed:
-            wire.close()  # to unsubscribe would be to wait for an answer
+        if wire.subscribed or wire.is_dead():
+            wire.close()  # to unsubscribe would be to wait for an answer; hung up on, it would fail its next user
         else:
             self._channel.give_back(wire)
 
