@@ -86,11 +86,11 @@ def test_attempts_to_connect_do_not_pile_up(five_masters: Masters, name_server: 
     fleet = BlockingFleet()
     channel = BlockingChannel(settings.from_url(f"redis://{NAME}:{five_masters.servers[0].port}", {}))
     name_server.fall_silent()
-    for _ in range(24):
+    for number in range(1, 25):
         (answer,) = run(fleet.ask([channel], Call(PING, (), ()), 0.001))
         assert isinstance(answer, RequestFailed)
         assert not answer.may_have_happened
-    assert len(name_server.waiting) == 16
+        eventually(lambda number=number: len(name_server.waiting) == min(number, 16))  # type: ignore[misc]
     name_server.answer()
     eventually(lambda: not name_server.waiting)
     eventually(lambda: not isinstance(run(fleet.ask([channel], Call(PING, (), ()), 0.5))[0], RequestFailed))
