@@ -48,7 +48,10 @@ def test_rolling_restart_of_all_five_under_one_hold(start_masters: Callable[...,
     def envy() -> None:
         with holdfast.connect(masters.url) as others:
             while not stop.is_set():
-                lease = others.lock("long").try_acquire(timeout=0.05)
+                try:
+                    lease = others.lock("long").try_acquire(timeout=0.05)
+                except holdfast.EngineUnavailable:
+                    continue  # so little time, on a busy machine: what matters is that it was not granted
                 if lease is not None:
                     stolen.append(lease.token)
                     lease.release()
