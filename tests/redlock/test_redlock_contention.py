@@ -16,7 +16,7 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Granted
+from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis import scripts
 from holdfast.engines.redis.blocking import BlockingChannel
 from holdfast.engines.redis.blocking_fleet import BlockingFleet
@@ -27,7 +27,7 @@ from holdfast.testing.conformance.opening import Colour
 from tests.faults.child import ROOT
 from tests.faults.waiting import eventually
 from tests.redis_engine.support import make_claim
-from tests.redlock.support import on, owners
+from tests.redlock.support import Proxies, on, owners
 from tests.redlock.worker import Grant
 from tests.servers.masters import Masters
 
@@ -165,6 +165,38 @@ def test_who_was_granted_stands_in_no_line(five_masters: Masters) -> None:
         assert not line.client().keys("holdfast_queue:{it}:*")
     finally:
         run(session.close())
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_who_went_to_another_line_is_not_waited_for_in_the_first(
+    five_masters: Masters, proxies: Proxies, granted: bool
+) -> None:
+    """His connection broke, and he stands at the next server. Granted, or gone, he must be in neither line: those who
+    are polite would let him go first, though nobody holds the lock, until he is taken for dead."""
+    session = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
+    others = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
+    holder, waiter, polite = make_claim("it"), make_claim("it"), make_claim("it", polite=True)
+    try:
+        assert isinstance(run(others.acquire(holder, 1.0)), Granted)
+        contender = session.contender(waiter, 1.0)
+        run(contender.wait(clock.now() + 0.01))
+        proxies[0].refuse()
+        proxies[0].cut_all()
+        run(contender.wait(clock.now() + 0.5))
+        assert [server.ask("LLEN", "holdfast_queue:{it}") for server in five_masters.servers] == [1, 1, 0, 0, 0]
+        proxies[0].accept()
+        session._servers.health.spare_nobody()  # type: ignore[attr-defined]
+        assert run(others.release(holder, 1.0)) is Found.OURS
+        if granted:
+            assert isinstance(run(session.acquire(waiter, 1.0)), Granted)
+            contender.abandon()
+            assert run(session.release(waiter, 1.0)) is Found.OURS
+        else:
+            run(contender.leave())
+        assert isinstance(run(others.acquire(polite, 1.0)), Granted)
+    finally:
+        run(session.close())
+        run(others.close())
 
 
 def test_the_server_with_the_line_is_released_last(five_masters: Masters) -> None:

@@ -1,4 +1,4 @@
-"""What the watchdog withdraws in the background, while one server of five is dead and no withdrawal can be finished."""
+"""What the watchdog withdraws in the background: what a release has missed, also while one server of five is dead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import gc
 import warnings
 from collections.abc import Callable
 
+import pytest
+
 import holdfast
+from holdfast.engines.redis import scripts
+from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.faults import Rule
+from holdfast.testing.proxy import FaultProxy
+from tests.faults.waiting import eventually
+from tests.redlock.support import Proxies, introduce, on, owners
 from tests.servers.masters import Masters
 
 
@@ -21,3 +29,40 @@ def test_an_errand_that_cannot_be_finished_does_not_keep_the_others(start_master
             gc.collect()
         for number in range(6):
             others.lock(f"n{number}").acquire(timeout=5).release()  # and not only after 20 s
+
+
+def request_lost_by_reset(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.RELEASE).drop_request_and_reset()
+
+
+def request_lost_in_a_black_hole(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.RELEASE).drop_request_black_hole()
+
+
+@pytest.mark.parametrize("lose", [request_lost_by_reset, request_lost_in_a_black_hole])
+async def test_what_a_release_has_missed_is_not_left_there_until_its_ttl(
+    five_masters: Masters, proxies: Proxies, colour: Colour, lose: Callable[[FaultProxy], Rule]
+) -> None:
+    """At the server with the line: as long as it has the lock, no release wakes who waits there."""
+    async with on(proxies.url, colour) as world:
+        client = world.connect(ttl=30)
+        await introduce(world, client)
+        lease = await world.do(client.lock("it").acquire)
+        missed = lose(proxies[0])
+        await world.do(lease.release)
+        assert missed.fired
+        await world.until(lambda: owners(five_masters, "it") == [None] * 5)
+
+
+def test_who_has_answered_is_not_asked_again_and_again(five_masters: Masters, proxies: Proxies) -> None:
+    with holdfast.connect(proxies.url, ttl=20) as locks:
+        lease = locks.lock("it").acquire()
+        away = proxies[4].on(script=scripts.RELEASE, times=None).drop_request_and_reset()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            del lease
+            gc.collect()
+        eventually(lambda: len(away.hits) >= 3)
+        for proxy in proxies[:4]:
+            assert sum(scripts.RELEASE.sha.encode() in words for words in proxy.seen) == 1
+        away.cancel()

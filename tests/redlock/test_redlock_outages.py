@@ -120,3 +120,31 @@ def test_a_server_that_was_left_alone_is_asked_when_the_others_do_not_suffice(
         assert not lease.lost.wait(1.4)
         eventually(lambda: owners(five_masters, "held") == [lease.owner] * 5)
         lease.release()
+
+
+async def test_one_that_was_made_a_replica_of_another_does_not_vote(
+    start_masters: Callable[..., Masters], colour: Colour
+) -> None:
+    """By mistake. It has what its master has, also the lock: counted, one server would have two votes."""
+    masters = start_masters(5, "repl-diskless-sync-delay 0")
+    copy = masters.servers[4]
+    async with on(masters.url, colour) as world:
+        client = world.connect(ttl=0.9, unavailable_after=0.3)
+        await introduce(world, client)
+        copy.ask("REPLICAOF", masters.servers[0].host, masters.servers[0].port)
+        await world.until(lambda: copy.ask("INFO", "replication")["master_link_status"] == "up", within=10)
+        lease = await world.do(client.lock("it").acquire)
+        await world.until(lambda: owners(masters, "it") == [lease.owner] * 5)
+        assert await world.do(lambda: lease.lost.wait(0.5)) is False, "renewed by the four"
+        for server in masters.servers[1:3]:
+            server.kill()
+        with pytest.raises(holdfast.QuorumLost) as caught:
+            await world.do(client.lock("other").acquire)
+        (told,) = [str(error) for label, error in caught.value.errors.items() if copy.address in label]
+        assert "not the master" in told
+        assert await world.do(lambda: lease.lost.wait(5)) is True, "two servers and a copy are no majority"
+        with pytest.raises(holdfast.LockLost):
+            await world.do(lease.release)
+        copy.ask("REPLICAOF", "NO", "ONE")
+        for server in masters.servers[1:3]:
+            server.restart()

@@ -19,15 +19,14 @@ NOBODY = [None] * 5
 def test_TK2a_a_majority_that_took_longer_than_the_lease_is_not_believed_and_is_cleaned_up(
     five_masters: Masters, proxies: Proxies
 ) -> None:
-    """All have granted; the process is frozen before it knows; when it wakes, the lock is another's."""
+    """A majority has granted; the process is frozen before it knows; when it wakes, the lock is another's."""
     with Child(proxies.url, ttl=TTL) as victim, holdfast.connect(five_masters.url) as others:
         victim.do("locks.lock('warm').acquire().release()")
         held_back = [proxy.on(script=scripts.ACQUIRE).delay() for proxy in proxies]
         victim.send("told(lambda: locks.lock('k2a').acquire(timeout=1.5))")
-        eventually(lambda: all(rule.fired for rule in held_back))
+        eventually(lambda: sum(rule.fired for rule in held_back) >= 3)  # one that was just late to answer is left alone
         victim.freeze()
-        (late,) = set(owners(five_masters, "k2a"))
-        assert late is not None
+        assert len({owner for owner in owners(five_masters, "k2a") if owner is not None}) == 1
         for rule in held_back:
             rule.release()
         eventually(lambda: owners(five_masters, "k2a") == NOBODY)
@@ -48,7 +47,7 @@ def test_TK2a_with_nobody_else_there_it_asks_again_and_is_granted_anew(five_mast
         victim.send(
             "(lambda lease: keep.update(k=lease) or [lease.remaining, lease.owner])(locks.lock('k2a').acquire())"
         )
-        eventually(lambda: all(rule.fired for rule in held_back))
+        eventually(lambda: sum(rule.fired for rule in held_back) >= 3)
         victim.freeze()
         for rule in held_back:
             rule.release()

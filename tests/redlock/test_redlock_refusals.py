@@ -69,6 +69,30 @@ async def test_one_that_refuses_does_not_matter(five_masters: Masters, colour: C
         await world.do(got.release)
 
 
+async def test_one_that_refuses_is_not_connected_to_by_every_request(five_masters: Masters, colour: Colour) -> None:
+    """Nor is it given up: its password can be mended. A key of another type is no reason to leave a server alone."""
+    user, odd, foreign = make_user(five_masters.servers, "pw", *ALL), five_masters.servers[1], five_masters.servers[3]
+    make_user([odd], "another", *ALL, user=user)
+    foreign.ask("SET", "foreign", "somebody's")
+    async with on(url_as(five_masters, user, "pw"), colour) as world:
+        client = world.connect()
+        before = odd.ask("INFO", "stats")["total_connections_received"]
+        for _ in range(30):
+            await world.do((await world.do(client.lock("it").acquire)).release)
+        assert odd.ask("INFO", "stats")["total_connections_received"] - before < 30, "not twice for each of them"
+        make_user([odd], "pw", *ALL, user=user)
+
+        async def takes_part() -> bool:
+            await world.do((await world.do(client.lock("foreign").acquire)).release)
+            lease = await world.do(client.lock("it").acquire)
+            held_by = owners(five_masters, "it")
+            await world.do(lease.release)
+            assert held_by[3] == lease.owner
+            return bool(held_by[1] == lease.owner)
+
+        await world.until(takes_part)
+
+
 async def test_a_refused_renewal_is_tried_again_until_the_lease_runs_out(five_masters: Masters, colour: Colour) -> None:
     """An ACL can be mended, a lease cannot."""
     user = make_user(five_masters.servers, "pw", *ALL)

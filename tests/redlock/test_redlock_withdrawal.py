@@ -135,11 +135,13 @@ def test_a_release_that_overtakes_a_joining_wins(five_masters: Masters) -> None:
     watchdog, caller = engine.session(BLOCKING), engine.session(BLOCKING)
 
     class Overtaken(BlockingFleet):
-        async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
-            if call.script is scripts.JOIN:
+        async def ask_each(
+            self, requests: Sequence[tuple[BlockingChannel, Sequence[Call]]], replicas: int, timeout: float
+        ) -> list[Sequence[Answer]]:
+            if requests[0][1][0].script is scripts.JOIN:
                 claim.unresolved = False  # as it was when the releasing thread looked
                 assert await caller.release(claim, 1.0) is Found.OURS
-            return await super().ask(channels, call, timeout)
+            return await super().ask_each(requests, replicas, timeout)
 
     watchdog._servers.fleet = Overtaken()  # type: ignore[attr-defined]
     claim = make_claim("it", ttl=5)

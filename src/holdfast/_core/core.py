@@ -319,13 +319,16 @@ class Core:
         """Release everything (the watchdog does it, so that it works without an event loop), within a second."""
         until = self.front.now() + CLOSE_WITHIN
         self._shut()
-        if self.acquiring:
-            # They see that it is closed and withdraw their claims: before the watchdog ends, who has to do it.
-            await self._idle.wait(until)
-        self._stop_watchdog()
-        if self.watchdog.started:
-            await self.watchdog.stopped.wait(until)
-        await self.session.close()
+        try:
+            if self.acquiring:
+                # They see that it is closed and withdraw their claims: before the watchdog ends, who has to do it.
+                await self._idle.wait(until)
+            self._stop_watchdog()
+            if self.watchdog.started:
+                await self.watchdog.stopped.wait(until)
+        finally:  # also if it is cancelled or interrupted: nobody would come back to close the rest
+            self._stop_watchdog()
+            await self.session.close()
 
     def begin_close(self) -> None:
         """Flip all belief, turn all waiters away, and send the watchdog to release what was held. No I/O."""

@@ -71,7 +71,7 @@ class Claim:
     """One attempt to hold one name. The engine writes ``owner`` where it writes who holds."""
 
     __slots__ = (
-        "description", "fair", "name", "owner", "polite", "remains", "replicas", "token", "tokens", "ttl",
+        "description", "fair", "freed", "name", "owner", "polite", "remains", "replicas", "token", "tokens", "ttl",
         "unresolved", "waiter",
     )  # fmt: skip
 
@@ -98,6 +98,7 @@ class Claim:
         self.unresolved = False  #: a transmission of this claim has an unknown fate: leave a tombstone
         self.token: int | None = None  #: as granted; for engines that must tell it to a node which comes late
         self.remains: tuple[str, ...] = ()  #: earlier owners that may still hold something somewhere: withdraw them too
+        self.freed: frozenset[tuple[str, int]] = frozenset()  #: (owner, node) of several that need not be asked again
 
     def reissue(self, *, lingers: bool) -> None:
         """Go on under a new owner, for an engine that has withdrawn the present one before it tries again.

@@ -220,7 +220,7 @@ class BlockingChannel:
         """The answer to the one ``call`` that was started on ``wire``."""
         try:
             reply = wire.late_reply(deadline)
-            if is_unknown_script(reply):
+            if reply.__class__ is ReplyError and is_unknown_script(reply):
                 reply = wire.call(call.by_source(), max(deadline - time.monotonic(), 0.001))
         except RequestFailed as failure:
             self.discard(wire)
@@ -245,10 +245,18 @@ class BlockingChannel:
         if is_demotion(reply):
             self._drop_idle()
 
-    @property
-    def idle(self) -> bool:
-        """Whether a request could be sent at once."""
-        return bool(self._idle)
+    def take_idle(self) -> Wire | None:
+        """A connection of the pool on which a request can be sent at once; None: there is none. Never waits."""
+        while self._idle:
+            try:
+                wire = self._idle.pop()
+            except IndexError:
+                return None  # another thread was faster
+            fresh = time.monotonic() - wire.rested <= _REST
+            if self.leads_there(wire) and (fresh or not wire.is_dead()):
+                return wire
+            wire.close()
+        return None
 
     def warm(self, timeout: float) -> None:
         """Have a connection ready."""
@@ -286,10 +294,12 @@ class BlockingChannel:
         wire.rested = time.monotonic()
         if wire.owed:
             wire.abort()  # a signal struck who was about to drop it: its next user would be given another's reply
-        elif self.closed or len(self._idle) >= _IDLE_CAP:
+        elif len(self._idle) >= _IDLE_CAP:
             wire.close()
         else:
             self._idle.append(wire)
+            if self.closed:  # perhaps in this very moment: who closed it has not seen this one
+                self._drop_idle()
 
     def discard(self, wire: Wire) -> None:
         """Drop a connection in an unknown state. Those that rest have probably met the same fate."""
@@ -320,8 +330,8 @@ class BlockingWatch(BaseWatch[Wire]):
         if wire is None:
             return
         wire.mute()
-        if wire.subscribed:
-            wire.close()  # to unsubscribe would be to wait for an answer
+        if wire.subscribed or wire.is_dead():
+            wire.close()  # to unsubscribe would be to wait for an answer; hung up on, it would fail its next user
         else:
             self._channel.give_back(wire)
 

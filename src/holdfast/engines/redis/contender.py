@@ -35,6 +35,7 @@ class RedisContender:
         self._keys = keys
         self._timeout = timeout
         self._front = 1 if claim.fair or claim.polite else 2
+        self._stood = False  # in this line, under any id
         self._watch = channel.watch()
 
     async def wait(self, until: float) -> None:
@@ -71,8 +72,10 @@ class RedisContender:
         """The live waiter in front to watch, or None: watch the lock."""
         claim = self._claim
         reply: Any = -1
+        stood, self._stood = self._stood, True
         if claim.waiter is not None:
-            reply = await self._enqueue(claim.waiter, join=False)
+            # An id that was there before this contender is that of a line at another server: here it is new.
+            reply = await self._enqueue(claim.waiter, join=not stood)
         if reply == -1:
             # A new id for every joining: under the old one the waiter behind would watch one that re-queued behind it.
             claim.waiter = secrets.token_hex(8)

@@ -14,6 +14,8 @@ from holdfast.engines.base import Claim, RequestFailed
 from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.redlock.servers import Servers
+from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.scripts import LEAVE
 from holdfast.errors import EngineRefused
 
 #: A wait that was over sooner than this was none: the lock is free at the server with the line, but not at others.
@@ -32,6 +34,7 @@ class RedlockContender:
         self._claim = claim
         self._timeout = timeout
         self._server: int | None = None
+        self._visited: set[int] = set()
         self._line: RedisContender | None = None
         self._refused: dict[int, EngineRefused] = {}
         self._in_vain = 0
@@ -46,7 +49,7 @@ class RedlockContender:
             await self._runtime.sleep_until(min(until, now + random.uniform(0, longest)))
 
     async def _in_line(self, until: float) -> None:
-        """Wait at the most trusted server that lets us stand in line; if none does, raise what the last one said."""
+        """Wait at the most trusted server that lets us stand in line; if none does in time, raise what one said."""
         failure: RequestFailed | EngineRefused | None = None
         for server in self._servers.health.by_trust():
             if server in self._refused:
@@ -62,24 +65,35 @@ class RedlockContender:
                 failure = error
                 # Most of the time may have been a good wait; what failed is one request.
                 self._servers.failed(server, error, max(began, self._runtime.now() - self._timeout))
+                if self._runtime.now() >= until:
+                    break  # the next one may take as long, and the caller's time is up
         assert failure is not None
         raise failure
 
     def _at(self, server: int) -> RedisContender:
-        """The line at ``server``, newly joined if it is another one than before."""
+        """The line at ``server``, newly joined if it is another one than before.
+
+        Under the same id, if it is new there: so a grant removes it from all lines. Left at the server that has failed,
+        it would be taken for one who waits, and polite claims would let it go first until its ttl.
+        """
         if self._line is None or self._server != server:
             self.abandon()
-            self._claim.waiter = None  # the place at the other server is given up by its ttl
+            if server in self._visited:
+                self._claim.waiter = None  # an id never joins a line twice
             self._server = server
+            self._visited.add(server)
             self._line = RedisContender(
                 self._servers.channels[server], self._runtime, self._claim, keys_of(self._claim.name), self._timeout
             )
         return self._line
 
     async def leave(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            await line.leave()
+        self.abandon()
+        waiter, self._claim.waiter = self._claim.waiter, None
+        if waiter is not None:
+            keys = keys_of(self._claim.name)
+            call = Call(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,))
+            await self._servers.ask_some(sorted(self._visited), call, self._timeout)
 
     def abandon(self) -> None:
         line, self._line = self._line, None

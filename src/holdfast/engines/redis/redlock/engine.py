@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 import weakref
 from collections.abc import Sequence
@@ -81,4 +82,6 @@ def connect(target: Sequence[str], options: dict[str, Any]) -> RedlockEngine:
             RuntimeWarning,
             stacklevel=5,
         )
-    return RedlockEngine([settings.from_url(url, keywords) for url in target], token_ttl)
+    # A replica has what its master has: counted, one server would have two votes.
+    servers = [dataclasses.replace(settings.from_url(url, keywords), master_only=True) for url in target]
+    return RedlockEngine(servers, token_ttl)

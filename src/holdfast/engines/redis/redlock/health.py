@@ -26,12 +26,12 @@ class Health:
         self._quorum = majority(servers)
         self._failures = [0] * servers
         self._again_at = [0.0] * servers
-        self._ailing = False  # the usual case is that nothing is wrong, and it must cost nothing
+        self.ailing = False  #: the usual case is that nothing is wrong, and it must cost nothing
 
     def worth_asking(self, now: float) -> list[int]:
         """The servers to ask at ``now``, in their order."""
         every = range(len(self._again_at))
-        if not self._ailing:
+        if not self.ailing:
             return list(every)
         chosen = [server for server in every if self._again_at[server] <= now]
         return chosen if len(chosen) >= self._quorum else list(every)
@@ -43,14 +43,14 @@ class Health:
     def answered(self, server: int) -> None:
         if self._failures[server]:
             self._failures[server], self._again_at[server] = 0, 0.0
-            self._ailing = any(self._failures)
+            self.ailing = any(self._failures)
 
     def failed(self, server: int, now: float, cost: float) -> None:
         """It gave no answer, which took ``cost`` seconds to find out."""
         self._failures[server] += 1
         pause = min(_LONGEST, _FIRST * 2 ** min(self._failures[server] - 1, 10))
         self._again_at[server] = now + max(pause, min(_LONGEST_BY_COST, _COST * cost))
-        self._ailing = True
+        self.ailing = True
 
     def spare_nobody(self) -> None:
         """There was no majority without those that were left alone: next time, ask them too."""

@@ -51,14 +51,14 @@ def tally(answers: Sequence[Answer]) -> Tally:
     failed: dict[int, RequestFailed | EngineRefused] = {}
     unresolved = set[int]()
     for server, answer in enumerate(answers):
-        if isinstance(answer, RequestFailed | EngineRefused):
-            failed[server] = answer
-            if isinstance(answer, RequestFailed) and answer.may_have_happened:
-                unresolved.add(server)
+        if isinstance(answer, bytes):
+            granted[server] = int(answer)
         elif isinstance(answer, int):
             busy[server] = answer / 1000.0 if answer >= 0 else None
         else:
-            granted[server] = int(answer)
+            failed[server] = answer
+            if isinstance(answer, RequestFailed) and answer.may_have_happened:
+                unresolved.add(server)
     return Tally(granted, busy, failed, frozenset(unresolved))
 
 
@@ -67,11 +67,9 @@ def found(answers: Sequence[Found | Exception], quorum: int) -> Found | None:
 
     Ours: a majority says so. Not ours any more: so many say so that no majority is left.
     """
-    ours = sum(answer is Found.OURS for answer in answers)
-    stolen = sum(answer is Found.STOLEN for answer in answers)
-    gone = sum(answer is Found.GONE for answer in answers)
-    if ours >= quorum:
+    if answers.count(Found.OURS) >= quorum:
         return Found.OURS
+    stolen, gone = answers.count(Found.STOLEN), answers.count(Found.GONE)
     if len(answers) - stolen - gone >= quorum:
         return None
     return Found.STOLEN if stolen >= quorum else Found.GONE

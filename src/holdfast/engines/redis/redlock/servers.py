@@ -3,8 +3,8 @@ when there is no majority."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import RequestFailed
@@ -12,15 +12,22 @@ from holdfast.engines.redis.channel import Answer, Channel
 from holdfast.engines.redis.fleet import Fleet
 from holdfast.engines.redis.redlock.health import Health
 from holdfast.engines.redis.redlock.quorum import majority
+from holdfast.engines.redis.replies import WrongType
 from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
 
 C = TypeVar("C", bound=Channel)
+#: What the release script answers where the lock is free.
+_NOBODY: Final = 0
+
+
+class LeftAlone(RequestFailed):
+    """In place of the answer of a server that was not worth asking: it had failed a moment ago."""
 
 
 class Servers(Generic[C]):
     """Answers are as in :mod:`~holdfast.engines.redis.redlock.quorum`: one for each server, in the servers' order. A
-    server that was not worth asking has failed, without anything having happened there."""
+    server that was not worth asking has failed as the last time, without anything having happened there."""
 
     def __init__(self, fleet: Fleet[C], channels: Sequence[C], labels: Sequence[str], runtime: Runtime) -> None:
         self.fleet = fleet
@@ -29,22 +36,27 @@ class Servers(Generic[C]):
         self.quorum = majority(len(channels))
         self._labels = labels  # name the servers in errors
         self._runtime = runtime
-        self._last_failures: dict[int, RequestFailed] = {}
+        self._last_failures: dict[int, RequestFailed | EngineRefused] = {}
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def ask(self, call: Call, timeout: float) -> list[Answer]:
         return await self._ask(self.worth_asking(), call, timeout)
 
-    async def let_go(self, call: Call, timeout: float, *, everywhere: bool = False) -> list[Answer]:
+    async def let_go(
+        self, call: Call, timeout: float, *, everywhere: bool = False, done: Collection[int] = ()
+    ) -> list[Answer]:
         """As ``ask``, for releases: in reverse order. Waiters stand in line at one of the first servers and are woken
         by its release: by then the others shall be free, or he who wakes finds no majority and loses his place.
 
         ``everywhere``: something may be under way to a server that did not answer, and this is the only chance to leave
-        a tombstone there.
+        a tombstone there. ``done``: servers that are not asked again, and would find nothing.
         """
         chosen = list(range(len(self.channels))) if everywhere else self.worth_asking()
-        return await self._ask(chosen[::-1], call, timeout)
+        answers = await self._ask([server for server in chosen[::-1] if server not in done], call, timeout)
+        for server in done:
+            answers[server] = _NOBODY
+        return answers
 
     async def ask_after(self, server: int, first: Answer, call: Call, timeout: float) -> list[Answer]:
         """As ``ask``, when ``server`` has said ``first`` already."""
@@ -60,11 +72,16 @@ class Servers(Generic[C]):
 
     async def ask_guarded(self, call: Call, timeout: float) -> list[Answer]:
         """As ``ask``, on the connections that guard what is held: see ``Channel.run_guarded``."""
-        chosen, sent = self.worth_asking(), self._runtime.now()
-        requests = [(self.channels[server], [call]) for server in chosen]
+        chosen = self.worth_asking()
+        return self._spread(chosen, await self.ask_each(dict.fromkeys(chosen, call), timeout))
+
+    async def ask_each(self, calls: Mapping[int, Call], timeout: float) -> list[Answer]:
+        """Some servers, each something of its own, on the connections that guard; the answers in the order given."""
+        sent = self._runtime.now()
+        requests = [(self.channels[server], [call]) for server, call in calls.items()]
         answers = [answer for (answer,) in await self.fleet.ask_each(requests, 0, timeout)]
-        self._note(chosen, answers, sent)
-        return self._spread(chosen, answers)
+        self._note(list(calls), answers, sent)
+        return answers
 
     async def majority_of(
         self, call: Call, timeout: float, *, name: str | None = None, changes: bool = False
@@ -79,7 +96,7 @@ class Servers(Generic[C]):
     def worth_asking(self) -> list[int]:
         return self.health.worth_asking(self._runtime.now())
 
-    def failed(self, server: int, failure: RequestFailed, sent: float) -> None:
+    def failed(self, server: int, failure: RequestFailed | EngineRefused, sent: float) -> None:
         """Note that a request sent at ``sent`` was in vain."""
         now = self._runtime.now()
         self._last_failures[server] = failure
@@ -90,9 +107,11 @@ class Servers(Generic[C]):
 
     def _note(self, servers: Sequence[int], answers: Sequence[Answer], sent: float) -> None:
         for server, answer in zip(servers, answers, strict=True):
-            if isinstance(answer, RequestFailed):
+            # A key of another type is that lock's affair, not the server's. Any other refusal is: asked each time, one
+            # with another password would be connected to in vain by every request.
+            if isinstance(answer, RequestFailed | EngineRefused) and not isinstance(answer, WrongType):
                 self.failed(server, answer, sent)
-            else:
+            elif self.health.ailing:
                 self.health.answered(server)
 
     def _spread(self, servers: Sequence[int], answers: Sequence[Answer]) -> list[Answer]:
@@ -102,8 +121,9 @@ class Servers(Generic[C]):
             given[server] = answer
         if len(servers) < len(given):
             for server in set(range(len(given))).difference(servers):
-                reason = str(self._last_failures.get(server, "failed a moment ago"))
-                given[server] = RequestFailed(reason, may_have_happened=False)
+                last = self._last_failures.get(server, "failed a moment ago")
+                refused = isinstance(last, EngineRefused)  # and would again: that is told apart from out of reach
+                given[server] = last if refused else LeftAlone(str(last), may_have_happened=False)
         return given
 
     # -- no majority -----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ second phase that gives all servers the same token (RULES 7), and taking back wh
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from holdfast._runtime.base import Runtime, Wakeup
@@ -20,8 +20,8 @@ from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.contender import RedlockContender
 from holdfast.engines.redis.redlock.proposal import Proposal
 from holdfast.engines.redis.redlock.quorum import Tally
-from holdfast.engines.redis.redlock.servers import Servers, failures
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.redlock.servers import LeftAlone, Servers, failures
+from holdfast.engines.redis.requests import Arguments, Call, Closing
 from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, JOIN, LEAVE, PING, RAISE, RELEASE, RENEW
 from holdfast.engines.redis.session import CHUNK, FOUND, scan, tombstone_ms, withdrawal
 from holdfast.errors import EngineRefused
@@ -29,13 +29,16 @@ from holdfast.errors import EngineRefused
 C = TypeVar("C", bound=Channel)
 #: To acquire is to ask all servers several times in a row: for their time (seldom), for the lock, for the token
 #: (seldom), and to take it back. Each has this part of the time, which so stays far below the ttl; but if it is short
-#: anyway, enough for a server that is merely busy.
+#: anyway, enough for a server that is merely busy. To release has the same steps: a connection need not be told anew
+#: each time how long to wait.
 _STEPS: Final = 4
-_SHORTEST_STEP: Final = 0.05
+_SHORTEST_STEP: Final = 0.1
 #: How often the servers are asked for their time, if the answers come too late to be kept.
 _CLOCK_READINGS: Final = 3
 #: The watchdog renews to less only to ask whether a lock is still held.
 _SHORTEST_LEASE: Final = 0.1
+#: Of who was broken, in ms: nobody here knows his ttl.
+_SHORTEST_TOMBSTONE: Final = 60_000
 #: What the acquire script answers if the lock is free, but not for one who must not overtake.
 _NOT_YOUR_TURN: Final = -2
 
@@ -92,12 +95,11 @@ class RedlockSession(Generic[C]):
         return None if first == _NOT_YOUR_TURN else await self._servers.ask_after(line, first, call, timeout)
 
     def _acquire_call(self, claim: Claim, proposal: int, *, polite: bool = False) -> Call:
-        keys = keys_of(claim.name)
-        names: Sequence[str] = tuple(keys.acquire)
-        args: tuple[Argument, ...] = (
-            claim.owner, math.ceil(claim.ttl * 1000), claim.tokens, claim.description, self._token_ttl,
-            int(polite), proposal,
-        )  # fmt: skip
+        keys, ttl = keys_of(claim.name), math.ceil(claim.ttl * 1000)
+        names: Sequence[str] = keys.acquire
+        args: Sequence[Argument] = Arguments(
+            claim.owner, Closing.of(ttl, claim.tokens, claim.description, self._token_ttl, int(polite), proposal)
+        )
         if claim.waiter is not None:
             names, args = (*names, keys.waiter(claim.waiter)), (*args, claim.waiter)
         return Call(ACQUIRE, names, args)
@@ -183,8 +185,8 @@ class RedlockSession(Generic[C]):
                     if answer is Found.GONE:
                         absent.setdefault(server, []).append(claim)
             answers.append(found or self._unrenewed(replies))
-        for server, missing in absent.items():
-            await self._join(server, missing, ttl, timeout)
+        if absent:
+            await self._join(absent, ttl, timeout)
         return answers
 
     def _unrenewed(self, replies: Sequence[Answer]) -> RequestFailed:
@@ -196,53 +198,63 @@ class RedlockSession(Generic[C]):
         again.__cause__ = failure
         return again
 
-    async def _join(self, server: int, claims: Sequence[Claim], ttl: float, timeout: float) -> None:
-        """A server that was away, or has lost its memory, takes part in what the majority has just confirmed.
+    async def _join(self, absent: Mapping[int, Sequence[Claim]], ttl: float, timeout: float) -> None:
+        """Servers that were away, or have lost their memory, take part in what the majority has just confirmed.
 
-        Another thread may release the lock meanwhile, and be faster: then the server would have a lock that is nobody's
+        Another thread may release the lock meanwhile, and be faster: then a server would have a lock that is nobody's
         any more. So a claim says before its release is sent that it is over, and here one looks before and after.
         """
-        held = [(claim, claim.token) for claim in claims if claim.token is not None]
-        if not held:
-            return
-        names = [key for claim, _ in held for key in keys_of(claim.name).join]
+        await self._servers.ask_each(
+            {server: call for server, claims in absent.items() if (call := self._join_call(claims, ttl))}, timeout
+        )
+        for server, claims in absent.items():
+            for claim in claims:
+                if claim.token is None:
+                    await self._servers.ask_some([server], _release_call(claim, tombstone=True), timeout)
+
+    def _join_call(self, claims: Sequence[Claim], ttl: float) -> Call | None:
+        held = [(claim, token) for claim in claims if (token := claim.token) is not None]
         args: list[Argument] = [math.ceil(ttl * 1000), self._token_ttl]
         for claim, token in held:
             claim.unresolved = True  # a late duplicate of this must not bring back what is released by then
             args += (claim.owner, token, claim.tokens, claim.description)
-        await self._servers.ask_some([server], Call(JOIN, names, args), timeout)
-        for claim, _ in held:
-            if claim.token is None:
-                await self._servers.ask_some([server], _release_call(claim, tombstone=True), timeout)
+        names = [key for claim, _ in held for key in keys_of(claim.name).join]
+        return Call(JOIN, names, args, watched=[claim.name for claim, _ in held]) if held else None
 
     async def release(self, claim: Claim, timeout: float) -> Found:
         claim.token = None
-        doubtful = claim.unresolved
-        answers = await self._servers.let_go(_release_call(claim, tombstone=doubtful), timeout / 2, everywhere=doubtful)
+        doubtful, step = claim.unresolved, _step(timeout)
+        answers = await self._servers.let_go(_release_call(claim, tombstone=doubtful), step, everywhere=doubtful)
         found = quorum.found([_as_found(answer) for answer in answers], self._quorum)
         if found is None:
             raise self._servers.too_few(failures(answers), may_have_happened=True, name=claim.name)
-        await self._clear_remains(claim, timeout / 2, everywhere=True)
+        await self._clear_remains(claim, step, everywhere=True)
+        if [answer for answer in answers if isinstance(answer, RequestFailed) and not isinstance(answer, LeftAlone)]:
+            # Free for a majority, but not there: whoever waits in line at that server would not be woken until the ttl.
+            # So it is tried again in the background. Not for one that was left alone: that may last for hours.
+            _note_freed(claim, claim.owner, answers)
+            claim.remains += (claim.owner,)
         return found
 
     async def withdraw(self, claim: Claim, timeout: float) -> Found:
-        claim.token = None
+        claim.token, step = None, _step(timeout)
         # First what was tried before: should a server be away, the others are rid of all of it nevertheless.
-        await self._clear_remains(claim, timeout / 2)
-        answers = await self._withdraw(claim, claim.owner, timeout / 2)
+        await self._clear_remains(claim, step)
+        found = await self._withdraw(claim, claim.owner, step)
         if claim.remains:
             raise RequestFailed("something of an earlier attempt could not be withdrawn", may_have_happened=True)
-        return quorum.found([_as_found(answer) for answer in answers], self._quorum) or Found.GONE
+        return found
 
-    async def _withdraw(
-        self, claim: Claim, owner: str, timeout: float, *, everywhere: bool = False
-    ) -> Sequence[Answer]:
-        """From every server, not only from a majority: each that still had it would have to wait for its ttl."""
+    async def _withdraw(self, claim: Claim, owner: str, timeout: float, *, everywhere: bool = False) -> Found:
+        """From every server, not only from a majority: each that still had it would have to wait for its ttl. One that
+        has answered is not asked again: while another is away, this is repeated for as long."""
         names, args = withdrawal(claim, owner, "PUBLISH")
-        answers = await self._servers.let_go(Call(RELEASE, names, args), timeout, everywhere=everywhere)
+        done = {server for freed, server in claim.freed if freed == owner}
+        answers = await self._servers.let_go(Call(RELEASE, names, args), timeout, everywhere=everywhere, done=done)
+        _note_freed(claim, owner, answers)
         if any(isinstance(answer, RequestFailed) for answer in answers):
             raise self._servers.failure(failures(answers), may_have_happened=True, name=claim.name)
-        return answers
+        return quorum.found([_as_found(answer) for answer in answers], self._quorum) or Found.GONE
 
     # -- operators -------------------------------------------------------------------------------------------------
 
@@ -272,7 +284,7 @@ class RedlockSession(Generic[C]):
 
     async def break_(self, name: str, timeout: float) -> bool:
         keys = keys_of(name)
-        call = Call(BREAK, keys.raise_, (keys.channel, "PUBLISH", self._token_ttl))
+        call = Call(BREAK, keys.join, (keys.channel, "PUBLISH", self._token_ttl, _SHORTEST_TOMBSTONE))
         return 1 in await self._servers.majority_of(call, timeout, name=name, changes=True)
 
     async def ping(self, timeout: float) -> None:
@@ -293,8 +305,12 @@ def _step(timeout: float) -> float:
 
 def _release_call(claim: Claim, *, tombstone: bool) -> Call:
     keys = keys_of(claim.name)
-    args = (claim.owner, keys.channel, "PUBLISH", tombstone_ms(claim) if tombstone else 0)
-    return Call(RELEASE, tuple(keys.release), args)
+    closing = Closing.of(keys.channel, "PUBLISH", tombstone_ms(claim)) if tombstone else keys.published("PUBLISH")
+    return Call(RELEASE, keys.release, Arguments(claim.owner, closing))
+
+
+def _note_freed(claim: Claim, owner: str, answers: Sequence[Answer]) -> None:
+    claim.freed |= {(owner, server) for server, answer in enumerate(answers) if not isinstance(answer, RequestFailed)}
 
 
 def _as_found(answer: Answer) -> Found | Exception:

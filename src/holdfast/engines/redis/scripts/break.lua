@@ -1,7 +1,7 @@
 -- Take the lock from whoever holds it.
 --
--- KEYS     1 lock  2 fencing counter  3 holder's metadata
--- ARGV     1 channel  2 how to publish  3 ttl of the counter, ms (0: none)
+-- KEYS     1 lock  2 fencing counter  3 holder's metadata  [4 what tombstones begin with]
+-- ARGV     1 channel  2 how to publish  3 ttl of the counter, ms (0: none)  [4 shortest ttl of a tombstone, ms]
 -- Returns  1 if it was held, else 0.
 --
 -- The counter is raised, so that a guard which learns the new number refuses the old holder. Not idempotent by nature:
@@ -9,6 +9,15 @@
 if redis.call('HLEN', KEYS[1]) == 0 then return 0 end
 local token, problem = raise_counter(KEYS[2], 1, ARGV[3], '0')
 if not token then return problem end
+if KEYS[4] then
+    -- One of several servers: a renewal that others have just confirmed, who are not broken yet, would let the holder
+    -- join here again.
+    local ttl = math.max(2 * redis.call('PTTL', KEYS[1]), tonumber(ARGV[4]))
+    local holders = redis.call('HGETALL', KEYS[1])
+    for i = 1, #holders, 2 do
+        redis.call('SET', KEYS[4] .. ':gone:' .. holders[i], '1', 'PX', string.format('%.0f', ttl))
+    end
+end
 redis.call('DEL', KEYS[1], KEYS[3])
 publish(ARGV[1], ARGV[2])
 return 1
