@@ -63,12 +63,37 @@ def test_a_certificate_of_nobody_we_know_is_refused_at_once(
     tls_server: ZooKeeperServer, tmp_path: Path, connect: Connect
 ) -> None:
     url = f"zookeeper://{tls_server.host}:{tls_server.tls_port}{BASE}?tick=0.1&use_ssl=true"
-    stranger = connect(f"{url}&ca={certificates(tmp_path)}/ca.crt", unavailable_after=60)
+    # Far longer than it takes: at once, and not when the time to wait for a connection is over.
+    stranger = connect(f"{url}&ca={certificates(tmp_path)}/ca.crt", ttl=60, request_timeout=20, unavailable_after=60)
     began = time.monotonic()
     with pytest.raises(holdfast.EngineRefused, match="certificate"):
         stranger.ping()
-    assert time.monotonic() - began < 5.0
+    with pytest.raises(holdfast.EngineRefused, match="certificate"):
+        stranger.lock("a").acquire()
+    assert time.monotonic() - began < 10.0
     connect(f"{url}&verify_certs=false").lock("a").acquire().release()
+
+
+def test_one_bad_certificate_among_several_servers_is_no_refusal(
+    tls_server: ZooKeeperServer, start_zookeeper: Start, tmp_path: Path, connect: Connect
+) -> None:
+    """An expired one, say; the others serve. Nor does it hide that they cannot be reached."""
+    strange = start_zookeeper(tls=certificates(tmp_path))
+    hosts = f"{strange.host}:{strange.tls_port},{tls_server.host}:{tls_server.tls_port}"
+    query = f"tick=0.1&use_ssl=true&ca={tls_server.tls}/ca.crt&randomize_hosts=false"
+    connect(f"zookeeper://{hosts}{BASE}?{query}").lock("a").acquire().release()
+    nobody = connect(f"zookeeper://{strange.host}:{strange.tls_port},127.0.0.1:1{BASE}?{query}", unavailable_after=0.1)
+    with pytest.raises(holdfast.EngineUnavailable):
+        nobody.ping()
+
+
+def test_files_that_tls_cannot_use_are_told_at_once(
+    tls_server: ZooKeeperServer, tmp_path: Path, connect: Connect
+) -> None:
+    url = f"zookeeper://{tls_server.host}:{tls_server.tls_port}{BASE}?tick=0.1&use_ssl=true"
+    for _ in range(2):
+        with pytest.raises(holdfast.EngineRefused, match="No such file"):
+            connect(f"{url}&ca={tmp_path}/none.crt", unavailable_after=60).ping()
 
 
 def test_who_is_authenticated_keeps_its_locks_to_itself(connect: Connect, shared: ZooKeeperServer) -> None:
@@ -126,6 +151,12 @@ def test_sasl_needs_a_library_and_says_so(
     locks = connect(sasl_url(server, "s3cr3t"))
     with pytest.raises(holdfast.EngineRefused, match="pure-sasl"):
         locks.ping()
+
+
+def test_servers_that_demand_sasl_say_so(start_zookeeper: Start, connect: Connect) -> None:
+    server = start_zookeeper("sessionRequireClientSASLAuth=true", sasl={"app": "s3cr3t"})
+    with pytest.raises(holdfast.EngineRefused, match="demand SASL"):
+        connect(f"{server.url}").lock("a").acquire()
 
 
 @pytest.mark.skipif(not connection.PURESASL_AVAILABLE, reason="pure-sasl is not installed")

@@ -12,11 +12,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 import holdfast
+from holdfast.engines.zookeeper.handler import Handler
 from tests.faults.child import ROOT
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
@@ -48,7 +50,7 @@ def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
 def test_closing_leaves_no_thread_no_socket_and_no_session(
     zookeeper_server: ZooKeeperServer, plain: KazooClient, use: str
 ) -> None:
-    before = threads_and_sockets()
+    before = threads_and_sockets(), len(os.listdir("/proc/self/fd"))
     sessions = zookeeper_server.ask("dump").count("\t0x")
     locks = holdfast.connect(zookeeper_server.url)
     if use == "ping":
@@ -56,8 +58,30 @@ def test_closing_leaves_no_thread_no_socket_and_no_session(
     elif use == "acquire":
         locks.lock("a").acquire().release()
     locks.close()
-    assert threads_and_sockets() == before
+    assert (threads_and_sockets(), len(os.listdir("/proc/self/fd"))) == before, "also while the client is no garbage"
     assert zookeeper_server.ask("dump").count("\t0x") == sessions
+
+
+def test_ctrl_c_while_the_first_session_begins_costs_that_session_only(
+    zookeeper_server: ZooKeeperServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread is running, and nobody knows yet. To start it once more would be to wait for its end, for ever."""
+    before = threads_and_sockets()
+    spawn = Handler.spawn
+
+    def struck(handler: Handler, *arguments: Any, **keywords: Any) -> Any:
+        thread = spawn(handler, *arguments, **keywords)
+        eventually(thread.is_alive)
+        raise KeyboardInterrupt
+
+    locks = connect()
+    with monkeypatch.context() as patched:
+        patched.setattr(Handler, "spawn", struck)
+        with pytest.raises(KeyboardInterrupt):
+            locks.lock("a").acquire()
+    Call(locks.lock("a").acquire).result().release()
+    locks.close()
+    eventually(lambda: threads_and_sockets() == before)
 
 
 @pytest.mark.parametrize("fault", ["frozen", "gone", "never there"])

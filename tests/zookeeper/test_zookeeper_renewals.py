@@ -9,6 +9,8 @@ import pytest
 from kazoo.client import KazooClient
 
 import holdfast
+from holdfast._runtime import blocking
+from holdfast.engines.base import Found
 from holdfast.engines.zookeeper.pulse import Pulse
 from tests.faults.child import Child
 from tests.faults.waiting import eventually
@@ -16,7 +18,7 @@ from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import SOON, connection_of, nodes
+from tests.zookeeper.support import SOON, Call, connection_of, hub_of, nodes
 
 
 def test_a_round_costs_one_question_however_many_locks_there_are(
@@ -99,6 +101,38 @@ def test_a_renewal_that_the_leader_may_not_have_heard_of_extends_nothing(
     monkeypatch.undo()
     with pytest.raises(holdfast.LockLost):
         lease.release()
+
+
+@pytest.mark.parametrize("spare, renewed", [(0.0, False), (0.005, False), (0.06, True)])
+def test_a_renewal_needs_a_margin_for_clocks_that_differ(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, spare: float, renewed: bool
+) -> None:
+    """The leader may end the session right when belief ends, were its clock not a little faster than ours: 1 % here, as
+    on the other engines."""
+    locks = connect(ttl=4.0)
+    lease = locks.lock("a", renew=False).acquire()
+    slack = hub_of(locks).slack(4.0)
+    monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - slack + spare)
+    (answer,) = blocking.run(locks._opened.session.renew([lease._hold.grant.claim], 4.0, 1.0))  # type: ignore[union-attr]
+    assert (answer is Found.OURS) is renewed
+    monkeypatch.undo()
+    lease.release()
+
+
+def test_a_session_that_was_shortened_during_the_wait_is_believed_in_for_less(
+    connect: Connect, plain: KazooClient
+) -> None:
+    """Another server, with other limits, has taken it over."""
+    locks = connect(ttl=8.0)
+    held = connect().lock("a").acquire()
+    waiting = Call(lambda: locks.lock("a", renew=False).acquire())
+    eventually(lambda: len(nodes(plain, "a")) == 2)
+    connection_of(locks, 8.0).negotiated = 4.0
+    held.release()
+    lease = waiting.result()
+    assert lease.ttl == 4.0
+    assert lease.remaining < 4.0
+    lease.release()
 
 
 def test_a_grant_is_believed_in_for_less_if_the_last_word_is_old(

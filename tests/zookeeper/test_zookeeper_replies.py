@@ -7,6 +7,7 @@ import time
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import EXCEPTIONS, NoNodeError
 
 import holdfast
 from tests.faults.waiting import eventually
@@ -209,3 +210,43 @@ def test_unreachable_servers_are_told_from_a_busy_lock(connect: Connect, proxy: 
         locks.ping()
     proxy.accept()
     locks.lock("a").acquire(timeout=SOON).release()
+
+
+def test_an_error_that_the_driver_does_not_know_costs_one_request_and_not_the_session(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kazoo's thread would end: a newer server may have newer errors."""
+    locks = connect(unavailable_after=0.1)
+    lease = locks.lock("a").acquire()
+    session = connection_of(locks).session
+    monkeypatch.delitem(EXCEPTIONS, NoNodeError.code)
+    with pytest.raises(holdfast.EngineUnavailable, match="SystemZookeeperError"):
+        locks.inspect("nobody's")
+    assert f"error {NoNodeError.code}" in caplog.text
+    assert lease.held
+    assert connection_of(locks).session == session
+    lease.release()
+
+
+def test_who_is_struck_before_its_watch_is_set_leaves_nobody_to_rely_on_it(
+    connect: Connect, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C when the watch is noted but not asked for: the next who waits has to ask for it."""
+    locks = connect()
+    locks.ping()
+    held = connect().lock("a").acquire()
+
+    def struck(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(connection_of(locks), "watch", struck)
+        with pytest.raises(KeyboardInterrupt):
+            locks.lock("a").acquire()
+    waiting = Call(locks.lock("a").acquire)
+    eventually(lambda: sum(map(len, connection_of(locks).watches._told.values())) == 1)
+    eventually(lambda: connection_of(locks)._client._data_watchers)
+    began = time.monotonic()
+    held.release()
+    waiting.result().release()
+    assert time.monotonic() - began < 2.0, "told by the watch"

@@ -103,6 +103,8 @@ class Watchdog:
         self.stopping = True
         if self.started:
             self._look_by(_NOW)
+        else:
+            self._bell.close()  # nobody will ever sleep on it
 
     def _look_by(self, due: float) -> None:
         if not self.started:

@@ -73,8 +73,8 @@ class Asker:
                 return  # in the last moment
             if connection.refused:
                 raise EngineRefused("ZooKeeper refused the connection; check the user name and password")
-            if connection.over or self.hub.closed or not await changed.wait(until):
-                raise unconnected(connection.trouble)
+            if connection.over or connection.rejected or self.hub.closed or not await changed.wait(until):
+                raise unconnected(connection.trouble, rejected=connection.rejected)
         finally:
             self.hub.expect_no_more(changed.address)
 

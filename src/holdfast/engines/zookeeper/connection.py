@@ -11,10 +11,11 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, MutableMapping
+from ssl import SSLCertVerificationError
 from typing import Any, Final, Protocol
 
 from kazoo.client import CLOSED_STATES, KazooClient
-from kazoo.exceptions import ConnectionClosedError
+from kazoo.exceptions import EXCEPTIONS, ConnectionClosedError, SystemZookeeperError
 from kazoo.protocol.serialization import CloseInstance, Create2, Delete, GetChildren, GetData, Sync
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
@@ -78,6 +79,7 @@ class Connection:
         self.connected = False  #: and authenticated
         self.over = False  #: it will not connect any more: closed, or its credentials were refused
         self.refused = False  #: the servers did not accept our credentials
+        self.rejected = False  #: we did not accept the certificate of any server
         self.watches = Watches()
         self.pulse = Pulse(tick)
         self._on_change = on_change
@@ -104,6 +106,7 @@ class Connection:
         """Learn of the handshake what kazoo keeps to itself, and bound it."""
         inner = self._client._connection
         connect, invoke, submit, read = inner._connect, inner._invoke, inner._submit, inner._read_header
+        go_round = inner._connect_loop
         longest = max(CONNECT_WITHIN, self.timeout / _HANDSHAKES_PER_SESSION)
 
         def _connect(*place: Any) -> tuple[float, float]:
@@ -119,17 +122,32 @@ class Connection:
             submit(request, timeout, xid)
 
         def _read_header(timeout: float) -> Any:
-            found = read(timeout)
-            self.pulse.answered(found[0].xid, now())
-            return found
+            header, *body = read(timeout)
+            self.pulse.answered(header.xid, now())
+            if header.err and header.err not in EXCEPTIONS:
+                # kazoo's thread would end here, and the session with all its locks.
+                _log.warning("ZooKeeper has answered with error %d, which kazoo does not know", header.err)
+                header = header._replace(err=SystemZookeeperError.code)
+            return header, *body
+
+        def _connect_loop(retry: Any) -> Any:
+            attempts = self._handler.attempts = []
+            try:
+                return go_round(retry)
+            finally:
+                # By all of them: where one has a certificate that has expired, another one may serve.
+                self.rejected = bool(attempts) and all(isinstance(each, SSLCertVerificationError) for each in attempts)
+                if self.rejected:
+                    self._on_change(self)
 
         inner._connect, inner._submit, inner._read_header = _connect, _submit, _read_header
+        inner._connect_loop = _connect_loop
         inner._invoke = lambda timeout, *request, **xid: invoke(min(timeout, longest), *request, **xid)
 
     def _connected(self, negotiated: float) -> None:
         self.negotiated = negotiated
         self._handler.longest_pause = negotiated / PINGS_PER_SESSION
-        self._handler.trouble = None
+        self._handler.trouble, self.rejected = None, False
         self.session, self.connected = self._client._session_id, True
         self._on_change(self)
 
@@ -140,8 +158,15 @@ class Connection:
         if not self._started:
             with self._starting:
                 if not self._started:
-                    self._client.start_async()
-                    self._started = True
+                    try:
+                        self._started = True
+                        self._client.start_async()
+                    except BaseException:
+                        # Ctrl-C, perhaps when the thread was running already; or no more threads are to be had. Started
+                        # once more, kazoo would wait for the end of that thread, for ever: others begin anew.
+                        self.over = True
+                        self._say_goodbye()
+                        raise
 
     @property
     def trouble(self) -> Exception | None:
@@ -152,9 +177,12 @@ class Connection:
         """Have the session ended, and its nodes with it, as far as the servers can be told. Does not wait."""
         with self._starting:
             started, self._started = self._started, True
-        if not started:
+        if started:
+            self._say_goodbye()
+        else:
             self.over = True
-            return
+
+    def _say_goodbye(self) -> None:
         self._client._stopped.set()
         self._client._queue.append((CloseInstance, None))
         self._handler.ring()

@@ -22,6 +22,10 @@ CONNECT_WITHIN: Final = 1.0
 _log: Final = logging.getLogger("holdfast.zookeeper")
 
 
+class NoContext(Exception):
+    """The files for TLS cannot be used: no attempt will ever succeed, so the thread ends with this."""
+
+
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """``requests_wait``: whether any are to be sent. ``pinged``: whether a ping was sent and is not answered yet.
     ``on_end``: called on the thread, as the last thing it does."""
@@ -32,6 +36,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self.longest_pause = CONNECT_WITHIN  #: between two words to the servers
         self.trouble: Exception | None = None  #: why the last attempt to connect has failed
+        self.attempts: list[Exception | None] = []  #: to connect, in this round through the hosts, and their failures
         self._requests_wait = requests_wait
         self._pinged = pinged
         self._on_end = on_end
@@ -108,16 +113,18 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self, address: tuple[str, int], hostname: str, timeout: float, use_ssl: bool, **tls: Any
     ) -> socket.socket:
         """Connected, with TLS if asked. Unlike kazoo's, it does not give a black hole the whole session's time."""
+        if use_ssl and self._context is None:
+            self._context = _context(**tls)
         try:
             connected = socket.create_connection(address, min(timeout, CONNECT_WITHIN))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if use_ssl:
-                if self._context is None:
-                    self._context = _context(**tls)
-                return self._context.wrap_socket(connected, server_hostname=hostname)
+            if self._context is not None:
+                connected = self._context.wrap_socket(connected, server_hostname=hostname)
         except OSError as error:
             self.trouble = error
+            self.attempts.append(error)
             raise
+        self.attempts.append(None)
         return connected
 
 
@@ -135,10 +142,15 @@ def _context(
     *, ca: str | None, certfile: str | None, keyfile: str | None, keyfile_password: str | None, verify_certs: bool,
     check_hostname: bool,
 ) -> ssl.SSLContext:  # fmt: skip
-    context = ssl.create_default_context(cafile=ca)
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certfile and keyfile:
+            context.load_cert_chain(certfile, keyfile, keyfile_password)
+    except OSError as error:
+        raise NoContext(
+            f"{error.strerror or type(error).__name__} (ca, certfile, keyfile, keyfile_password)"
+        ) from error
     context.check_hostname = check_hostname
     if not verify_certs:
         context.verify_mode = ssl.CERT_NONE
-    if certfile and keyfile:
-        context.load_cert_chain(certfile, keyfile, keyfile_password)
     return context

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from holdfast._core import lease_time
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import Claim, RequestFailed, Suspects
 from holdfast.engines.zookeeper.connection import Connection
@@ -91,6 +92,11 @@ class Hub:
         """How much earlier than a session's time-out belief ends: the leader may count from the word before the last,
         and from a tick before that (see ``pulse``). With some time to spare, for an answer that is late."""
         return timeout / _WORDS_PER_SESSION + min(self._tick, timeout / 2)
+
+    def unheard(self, connection: Connection, asked: float) -> float:
+        """For how long, at ``asked``, the leader may have heard nothing of a session, if it has answered what was asked
+        then. A little longer: two clocks may run at different rates, as everywhere (the core's own margin)."""
+        return asked - connection.pulse.known(asked) + lease_time.margin(connection.negotiated)
 
     def expect(self, address: Address) -> None:
         """Set ``address`` at the next change of any connection."""

@@ -61,17 +61,18 @@ class Line:
         a second one."""
         path, asker = self.path(claim.name), self._asker
         connection.sync(path, asker.reply().address)  # a server that lags behind must not hide it
-        found: Place | None = None
+        found: tuple[str, Any] | None = None
         for node in order.find_own(await asker.children(connection, path, timeout), id_of(claim)):
             try:
                 _, stat = await asker.get(connection, f"{path}/{node}", timeout)
             except NoNodeError:
                 continue
             if found is None and stat.ephemeralOwner == connection.session:
-                found = self._settle(connection, claim, f"{path}/{node}", stat)
+                found = f"{path}/{node}", stat
             else:
                 await asker.delete(connection, f"{path}/{node}", timeout)
-        return found
+        # Not before the others are gone: who has a place does not look for others of its own again.
+        return None if found is None else self._settle(connection, claim, *found)
 
     def _settle(self, connection: Connection, claim: Claim, node: str, stat: Any) -> Place:
         place = Place(claim.name, connection, stat.ephemeralOwner, connection.negotiated, node, stat.czxid)

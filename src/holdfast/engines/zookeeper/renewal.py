@@ -66,7 +66,7 @@ class Renewal:
         if connection.negotiated < connection.timeout - ROUNDING:
             # Another server with other limits: belief must not count on more than what is left.
             return RequestFailed("the servers have shortened the session", may_have_happened=False)
-        if self._began - connection.pulse.known(self._began) > self._asker.hub.slack(connection.negotiated):
+        if self._asker.hub.unheard(connection, self._began) > self._asker.hub.slack(connection.negotiated):
             # We were frozen, or the server did not answer for long: the leader may count from before that.
             return RequestFailed("ZooKeeper's leader may not have heard of us for too long", may_have_happened=False)
         return None

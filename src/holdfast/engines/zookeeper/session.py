@@ -48,8 +48,9 @@ class ZooKeeperSession:
                 return Busy()
             before = order.position(children, place.node)
             if before == 0:
-                unheard = asked - place.connection.pulse.known(asked)
-                return Granted(place.czxid, place.ttl, max(self._hub.slack(place.ttl), unheard))
+                # A server with other limits may have shortened the session while this one waited.
+                ttl = min(place.ttl, place.connection.negotiated)
+                return Granted(place.czxid, ttl, max(self._hub.slack(ttl), self._hub.unheard(place.connection, asked)))
             if before is not None:
                 place.front = order.predecessor(children, place.node)
                 return Busy()
