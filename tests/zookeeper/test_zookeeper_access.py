@@ -82,7 +82,7 @@ def test_one_bad_certificate_among_several_servers_is_no_refusal(
     hosts = f"{strange.host}:{strange.tls_port},{tls_server.host}:{tls_server.tls_port}"
     query = f"tick=0.1&use_ssl=true&ca={tls_server.tls}/ca.crt&randomize_hosts=false"
     connect(f"zookeeper://{hosts}{BASE}?{query}").lock("a").acquire().release()
-    nobody = connect(f"zookeeper://{strange.host}:{strange.tls_port},127.0.0.1:1{BASE}?{query}", unavailable_after=0.1)
+    nobody = connect(f"zookeeper://127.0.0.1:1,{strange.host}:{strange.tls_port}{BASE}?{query}", unavailable_after=0.1)
     with pytest.raises(holdfast.EngineUnavailable):
         nobody.ping()
 

@@ -9,6 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import holdfast
+from holdfast.engines.zookeeper.handler import MOMENT
 from tests.faults.child import Child
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import BASE, ZooKeeperServer
@@ -182,6 +183,39 @@ def test_a_node_that_somebody_deleted_is_a_broken_lock(connect: Connect, plain: 
     assert watched.lost_reason == "broken"
     with pytest.raises(holdfast.LockLost, match="broken"):
         unwatched.release()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_node_that_somebody_deletes_soon_after_the_grant_is_told_before_the_first_renewal(
+    connect: Connect, plain: KazooClient, busy: bool
+) -> None:
+    """Which comes 7 s later at this ttl; also when the session's thread has other things to do all the time."""
+    locks = connect()
+    lease = locks.lock("a").acquire()
+    plain.delete(f"{BASE}/a/{nodes(plain, 'a')[0]}")
+    began = time.monotonic()
+    if busy:
+        while not lease.lost and time.monotonic() - began < SOON:
+            locks.lock("b").acquire().release()
+    assert lease.lost.wait(SOON / 2)
+    assert time.monotonic() - began < SOON
+    assert lease.lost_reason == "broken"
+    with pytest.raises(holdfast.LockLost, match="broken"):
+        lease.release()
+
+
+def test_what_is_held_for_less_than_a_moment_costs_no_watch(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str
+) -> None:
+    locks = connect(proxied)
+    for _ in range(20):
+        began, watches = time.monotonic(), proxy.operations().count(Op.GET_DATA)
+        locks.lock("a").acquire().release()
+        assert time.monotonic() - began >= MOMENT or proxy.operations().count(Op.GET_DATA) == watches
+    with locks.lock("a") as lease:
+        eventually(lambda: Op.GET_DATA in proxy.operations())
+        assert lease.held
+    assert not hub_of(locks)._fresh
 
 
 def test_a_message_to_the_holder_is_no_loss(connect: Connect, plain: KazooClient) -> None:

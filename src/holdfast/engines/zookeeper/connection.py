@@ -64,14 +64,21 @@ class _Quiet(logging.LoggerAdapter[logging.Logger]):
 
 
 class Connection:
-    """Opens with ``start``. ``on_change`` is called with it, on kazoo's thread, whenever its state changes.
+    """Opens with ``start``. ``on_change`` is called with it, on kazoo's thread, whenever its state changes; ``attend``,
+    when that thread is about to wait, and a moment later if it still does.
 
     Requests are sent in the order of the calls. They need ``connected``, or else wait until it is; by then it may be
     another session.
     """
 
     def __init__(
-        self, hosts: str, timeout: float, tick: float, keywords: dict[str, Any], on_change: Callable[[Connection], None]
+        self,
+        hosts: str,
+        timeout: float,
+        tick: float,
+        keywords: dict[str, Any],
+        on_change: Callable[[Connection], None],
+        attend: Callable[[Connection], None],
     ) -> None:
         self.timeout = timeout  #: asked for
         self.negotiated = 0.0  #: granted by the servers; 0.0 before the first connection
@@ -88,6 +95,7 @@ class Connection:
         self._handler = Handler(
             requests_wait=lambda: bool(self._client._queue),
             pinged=lambda: bool(self._client._connection.ping_outstanding.is_set()),
+            attend=lambda: attend(self),
             on_end=self._ended,
         )
         self._client = KazooClient(

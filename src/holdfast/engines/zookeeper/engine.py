@@ -56,8 +56,10 @@ class ZooKeeperEngine:
             self._hubs.add(hub)
         return ZooKeeperSession(hub, runtime, self._target.base)
 
-    def _connect(self, timeout: float, on_change: Callable[[Connection], None]) -> Connection:
-        return Connection(self._target.connection_string, timeout, self._tick, self._keywords, on_change)
+    def _connect(
+        self, timeout: float, on_change: Callable[[Connection], None], attend: Callable[[Connection], None]
+    ) -> Connection:
+        return Connection(self._target.connection_string, timeout, self._tick, self._keywords, on_change, attend)
 
     def after_fork_in_child(self) -> None:
         hubs, self._hubs, self._unpaired = list(self._hubs), weakref.WeakSet(), None

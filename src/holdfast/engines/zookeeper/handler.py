@@ -18,6 +18,8 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 #: Hosts are tried one after the other: one that is out of reach must leave time for the others.
 CONNECT_WITHIN: Final = 1.0
+#: What is to be done soon, but not at the cost of what is done now, waits for this long.
+MOMENT: Final = 0.1
 
 _log: Final = logging.getLogger("holdfast.zookeeper")
 
@@ -28,10 +30,15 @@ class NoContext(Exception):
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """``requests_wait``: whether any are to be sent. ``pinged``: whether a ping was sent and is not answered yet.
-    ``on_end``: called on the thread, as the last thing it does."""
+    ``attend``: called on the thread before it waits, and again when it has waited for ``MOMENT``. ``on_end``: called
+    on the thread, as the last thing it does."""
 
     def __init__(
-        self, requests_wait: Callable[[], bool], pinged: Callable[[], bool], on_end: Callable[[], None]
+        self,
+        requests_wait: Callable[[], bool],
+        pinged: Callable[[], bool],
+        attend: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
         super().__init__()
         self.longest_pause = CONNECT_WITHIN  #: between two words to the servers
@@ -39,6 +46,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.attempts: list[Exception | None] = []  #: to connect, in this round through the hosts, and their failures
         self._requests_wait = requests_wait
         self._pinged = pinged
+        self._attend = attend
         self._on_end = on_end
         self._context: ssl.SSLContext | None = None
         self._bell: socket.socket | None = None
@@ -92,6 +100,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Which can be read or written. kazoo has it in its main loop with the bell, and elsewhere without."""
         if self._bell in readers:
+            self._attend()
             # kazoo waits for up to 0.4 s more than it means to, which may be longer than a short session lives. If it
             # has pinged, it takes the end of this wait for the end of the connection: that deserves more patience.
             pause = self.longest_pause
@@ -105,6 +114,11 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 # kazoo sends one request for each ring. A caller was interrupted between the request and the ring, or
                 # there were too many rings for the pipe: without this, each request would wait for the next one.
                 self.ring()
+            if timeout > MOMENT:
+                if (found := _ready(readers, writers, MOMENT)) != ([], []):
+                    return *found, []
+                self._attend()
+                timeout -= MOMENT
         return *_ready(readers, writers, timeout), []
 
     # -- connecting ------------------------------------------------------------------------------------------------

@@ -14,16 +14,19 @@ from typing import Final
 
 from holdfast._core import lease_time
 from holdfast._runtime.base import Wakeup
+from holdfast._runtime.clock import now
 from holdfast.engines.base import Claim, RequestFailed, Suspects
 from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.handler import MOMENT
 from holdfast.engines.zookeeper.leftovers import Leftovers
 from holdfast.engines.zookeeper.place import Place
-from holdfast.engines.zookeeper.reply import Address
+from holdfast.engines.zookeeper.reply import Address, Then, ignore
 
 #: Less than there are pings.
 _WORDS_PER_SESSION: Final = 4
 
-Connect = Callable[[float, Callable[[Connection], None]], Connection]
+Tell = Callable[[Connection], None]
+Connect = Callable[[float, Tell, Tell], Connection]
 
 
 class Hub:
@@ -39,6 +42,7 @@ class Hub:
         self._mutex = threading.Lock()
         self._connections: dict[float, Connection] = {}
         self._places: dict[str, Place] = {}  # by the claim's owner
+        self._fresh: dict[Place, float] = {}  # held since when, and not watched yet
         self._awaited: set[Address] = set()
         self._suspects: set[str] = set()
 
@@ -52,7 +56,7 @@ class Hub:
                 raise RequestFailed("the client is closed", may_have_happened=False)
             connection = self._connections.get(timeout)
             if connection is None or connection.over:
-                connection = self._connections[timeout] = self._connect(timeout, self._changed)
+                connection = self._connections[timeout] = self._connect(timeout, self._changed, self._attend)
         connection.start()
         self._end_late(connection)
         return connection
@@ -122,12 +126,38 @@ class Hub:
         claim.waiter = None
         with self._mutex:
             place = self._places.pop(claim.owner, None)
-        if place is not None and place.watched:
+        if place is not None:
+            self._fresh.pop(place, None)
             place.watched = False  # it goes with our leave: no reason to wake the watchdog
 
-    def teller(self, place: Place) -> Callable[[], None]:
-        """What to call when the node of ``place`` has changed."""
-        return partial(self._suspect, place)
+    def held(self, place: Place) -> None:
+        """It is at the head of the line. In a moment it is watched, if it is still there.
+
+        Not at once: a watch is a request and an event, which is half of what a lock costs. Nor with the first renewal:
+        a node that somebody has removed would be believed in for seconds.
+        """
+        self._fresh[place] = now()
+
+    def _attend(self, connection: Connection) -> None:
+        """Watch what has been held for a moment. Called by the session's thread whenever it has nothing else to do."""
+        if self._fresh:
+            due = now() - MOMENT
+            for place, since in list(self._fresh.items()):
+                if since <= due and place.connection is connection:
+                    self._fresh.pop(place, None)
+                    if connection.connected and not place.over and self.watch(place):
+                        connection.watch(place.path, Then(ignore, partial(self._unwatched, place)))
+
+    def watch(self, place: Place) -> bool:
+        """Have a change of the node of ``place`` told. True: the caller must set the watch, as ``Watches`` says."""
+        if place.watched:
+            return False
+        place.watched = True
+        return place.connection.watches.add(place.path, partial(self._suspect, place))
+
+    def _unwatched(self, place: Place, _: BaseException) -> None:
+        """The node has gone already, or nobody knows whether the watch is set."""
+        place.connection.watches.fire(place.path)
 
     def _suspect(self, place: Place) -> None:
         if not place.watched:

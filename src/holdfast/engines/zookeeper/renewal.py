@@ -1,7 +1,7 @@
 """Renewing what is held: one question to the leader for each session, however many locks it carries.
 
 The session's pings do not count: a server answers them by itself, also when it has lost the leader. Beside that
-question each node is looked at once, with a watch: from then on the servers tell if it is removed.
+question a node is looked at if nobody watches it yet, or any more: from then on the servers tell if it is removed.
 """
 
 from __future__ import annotations
@@ -50,11 +50,9 @@ class Renewal:
         if connection not in self._asked:
             self._asked[connection] = self._asker.reply()
             connection.sync(place.parent, self._asked[connection].address)
-        if not place.watched:
-            place.watched = True
-            if connection.watches.add(place.path, self._asker.hub.teller(place)):
-                self._looks[place] = self._asker.reply()
-                connection.watch(place.path, self._looks[place].address)
+        if self._asker.hub.watch(place):
+            self._looks[place] = self._asker.reply()
+            connection.watch(place.path, self._looks[place].address)
 
     async def _outcome(self, connection: Connection, reply: Reply) -> RequestFailed | None:
         try:

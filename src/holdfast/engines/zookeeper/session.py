@@ -50,6 +50,7 @@ class ZooKeeperSession:
             if before == 0:
                 # A server with other limits may have shortened the session while this one waited.
                 ttl = min(place.ttl, place.connection.negotiated)
+                self._hub.held(place)
                 return Granted(place.czxid, ttl, max(self._hub.slack(ttl), self._hub.unheard(place.connection, asked)))
             if before is not None:
                 place.front = order.predecessor(children, place.node)
