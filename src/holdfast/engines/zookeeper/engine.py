@@ -52,9 +52,14 @@ class ZooKeeperEngine:
         """A client opens two, for its callers and for its watchdog: they share their sessions at the servers."""
         hub, self._unpaired = self._unpaired, None
         if hub is None:
-            hub = self._unpaired = Hub(self._connect, self._ttl, self._tick)
-            self._hubs.add(hub)
+            hub = self._unpaired = self.hub()
         return ZooKeeperSession(hub, runtime, self._target.base)
+
+    def hub(self) -> Hub:
+        """Sessions at the servers, for those who share it. Closed after a fork."""
+        hub = Hub(self._connect, self._ttl, self._tick)
+        self._hubs.add(hub)
+        return hub
 
     def _connect(
         self, timeout: float, on_change: Callable[[Connection], None], attend: Callable[[Connection], None]

@@ -128,7 +128,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> socket.socket:
         """Connected, with TLS if asked. Unlike kazoo's, it does not give a black hole the whole session's time."""
         if use_ssl and self._context is None:
-            self._context = _context(**tls)
+            self._context = tls_context(**tls)
         try:
             connected = socket.create_connection(address, min(timeout, CONNECT_WITHIN))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -152,10 +152,11 @@ def _ready(readers: Sequence[Any], writers: Sequence[Any], timeout: float | None
     return [each for each in readers if each.fileno() in found], [each for each in writers if each.fileno() in found]
 
 
-def _context(
+def tls_context(
     *, ca: str | None, certfile: str | None, keyfile: str | None, keyfile_password: str | None, verify_certs: bool,
     check_hostname: bool,
 ) -> ssl.SSLContext:  # fmt: skip
+    """As kazoo's settings say. NoContext if their files cannot be used."""
     try:
         context = ssl.create_default_context(cafile=ca)
         if certfile and keyfile:
