@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 import holdfast
 from holdfast._runtime import blocking
 from holdfast.engines.base import Found
+from holdfast.engines.zookeeper import place
 from holdfast.engines.zookeeper.pulse import Pulse
 from tests.faults.child import Child
 from tests.faults.waiting import eventually
@@ -116,6 +117,37 @@ def test_a_renewal_needs_a_margin_for_clocks_that_differ(
     (answer,) = blocking.run(locks._opened.session.renew([lease._hold.grant.claim], 4.0, 1.0))  # type: ignore[union-attr]
     assert (answer is Found.OURS) is renewed
     monkeypatch.undo()
+    lease.release()
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+def test_after_a_wait_belief_counts_from_the_leaders_last_word_or_from_a_new_one_if_that_is_old(
+    connect: Connect,
+    proxy: ZooKeeperProxy,
+    proxied: str,
+    plain: KazooClient,
+    monkeypatch: pytest.MonkeyPatch,
+    lasts: bool,
+) -> None:
+    """The creation of the node was one."""
+    monkeypatch.setattr(place, "_WORD_LASTS", 1.0 if lasts else 0.0)
+    locks = connect(proxied)
+    locks.ping()
+    held = connect().lock("a").acquire()
+    start = len(proxy.operations())
+    waiting = Call(locks.lock("a", renew=False).acquire)
+    eventually(lambda: len(nodes(plain, "a")) == 2)
+    created = time.monotonic()
+    eventually(lambda: time.monotonic() - created > 0.2)
+    released = time.monotonic()
+    held.release()
+    lease = waiting.result()
+    spent = hub_of(locks).ttl - hub_of(locks).slack(hub_of(locks).ttl) - lease.remaining
+    assert (Op.SYNC in proxy.operations()[start:]) is not lasts
+    if lasts:
+        assert spent >= time.monotonic() - created - 0.1
+    else:
+        assert spent <= time.monotonic() - released + 0.01
     lease.release()
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from kazoo.client import KazooClient
 
 import holdfast
 from holdfast.engines.zookeeper.handler import MOMENT
+from holdfast.engines.zookeeper.line import Line
+from holdfast.engines.zookeeper.place import Place
 from tests.faults.child import Child
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import BASE, ZooKeeperServer
@@ -277,6 +279,32 @@ def test_a_waiter_whose_session_ends_goes_to_the_back_of_the_line(
     behind.result().release()
     lease = waiting.result()
     assert lease.token == last.czxid
+    lease.release()
+
+
+def test_a_new_session_holds_nothing_by_a_node_of_the_old_one_that_a_server_still_shows(
+    connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = connect()
+    held = connect().lock("a").acquire()
+    look, old = Line.look, list[Place]()
+
+    async def lagging(line: Line, place: Place, timeout: float) -> Sequence[str]:
+        """As a server that has not heard yet that the session is over, asked by the next one."""
+        await look(line, place, timeout)
+        if not old:
+            old.append(place)
+            end_session(zookeeper_server, locks)
+            eventually(lambda: connection_of(locks).session not in (None, place.session))
+        return [place.node]
+
+    monkeypatch.setattr(Line, "look", lagging)
+    waiting = Call(locks.lock("a").acquire)
+    eventually(lambda: len(nodes(plain, "a")) == 2)
+    held.release()
+    lease = waiting.result(2 * SOON)
+    assert lease.token > old[0].czxid
+    assert plain.exists(f"{BASE}/a/{nodes(plain, 'a')[0]}").ephemeralOwner == connection_of(locks).session
     lease.release()
 
 

@@ -102,6 +102,12 @@ class Hub:
         then. A little longer: two clocks may run at different rates, as everywhere (the core's own margin)."""
         return asked - connection.pulse.known(asked) + lease_time.margin(connection.negotiated)
 
+    def slack_of(self, place: Place, ttl: float, asked: float) -> float:
+        """How much earlier than ``ttl`` after ``asked`` belief in ``place`` ends. Not less than ``slack``, with which
+        the renewals go on; more, if the leader's last word is older."""
+        since_word, unheard = max(0.0, asked - place.confirmed), asked - place.counted + lease_time.margin(ttl)
+        return max(self.slack(ttl) + since_word, unheard)
+
     def expect(self, address: Address) -> None:
         """Set ``address`` at the next change of any connection."""
         with self._mutex:
