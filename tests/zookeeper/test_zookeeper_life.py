@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,12 @@ import pytest
 from kazoo.client import KazooClient
 
 import holdfast
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast._runtime.clock import now
+from holdfast.engines.base import Claim
 from holdfast.engines.zookeeper.handler import Handler
+from holdfast.engines.zookeeper.line import id_of
+from holdfast.engines.zookeeper.reply import Reply
 from tests.faults.child import ROOT
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
@@ -145,6 +151,33 @@ def test_a_waiter_whose_loop_was_closed_gives_up_its_place(
     assert held.held
     held.release()
     asyncio.run(locks.close())
+
+
+def test_a_place_may_be_given_up_by_a_finaliser_on_any_thread_at_any_moment(
+    zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
+) -> None:
+    """The collector strikes where memory is asked for, also where our own mutexes are held: never a deadlock."""
+    held = connect().lock("a").acquire()
+    locks = connect()
+    locks.ping()
+    hub, watches = hub_of(locks), connection_of(locks).watches
+    session = locks._opened.session  # type: ignore[union-attr]
+    claim = Claim("a", f"{uuid.uuid4()}:1", 30.0)
+    waiter = session.contender(claim, 1.0)
+    run(session.acquire(claim, 1.0))
+    Call(lambda: run(waiter.wait(now() + 0.05))).result()
+
+    def finalise() -> None:
+        with hub._mutex, watches._mutex, hub.leftovers._mutex:
+            waiter.abandon()
+            hub.expect_no_more(Reply(BLOCKING.event()).address)
+            hub.forget(claim)
+            hub.leftovers.add(connection_of(locks), "/holdfast/a", id_of(claim))
+
+    Call(finalise).result()
+    eventually(lambda: len(nodes(plain, "a")) == 1)
+    assert held.held
+    held.release()
 
 
 def test_interpreter_exit_with_an_open_client_is_quick_and_releases(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 
 import pytest
@@ -250,3 +251,12 @@ def test_who_is_struck_before_its_watch_is_set_leaves_nobody_to_rely_on_it(
     held.release()
     waiting.result().release()
     assert time.monotonic() - began < 2.0, "told by the watch"
+
+
+def test_names_that_nobody_knows_are_told_as_such(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(holdfast.EngineUnavailable, match="no host could be resolved"):
+        connect("zookeeper://nobody/locks", unavailable_after=0.1).ping()

@@ -18,7 +18,7 @@ from kazoo.client import CLOSED_STATES, KazooClient
 from kazoo.exceptions import EXCEPTIONS, ConnectionClosedError, SystemZookeeperError
 from kazoo.protocol.serialization import CloseInstance, Create2, Delete, GetChildren, GetData, Sync
 from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.retry import KazooRetry
+from kazoo.retry import ForceRetryError, KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from holdfast._runtime.clock import now
@@ -142,6 +142,10 @@ class Connection:
             attempts = self._handler.attempts = []
             try:
                 return go_round(retry)
+            except ForceRetryError:
+                if not attempts:
+                    self._handler.trouble = socket.gaierror("the name of no host could be resolved")
+                raise
             finally:
                 # By all of them: where one has a certificate that has expired, another one may serve.
                 self.rejected = bool(attempts) and all(isinstance(each, SSLCertVerificationError) for each in attempts)

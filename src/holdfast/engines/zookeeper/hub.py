@@ -39,7 +39,9 @@ class Hub:
         self.leftovers = Leftovers()
         self.bell: Wakeup | None = None  #: the watchdog's
         self._connect = connect
-        self._mutex = threading.Lock()
+        # Re-entrant: a task that never came to its end (its event loop was closed) gives up its place as garbage, on
+        # whatever thread the collector runs; perhaps on one that is in here.
+        self._mutex = threading.RLock()
         self._connections: dict[float, Connection] = {}
         self._places: dict[str, Place] = {}  # by the claim's owner
         self._fresh: dict[Place, float] = {}  # held since when, and not watched yet
@@ -72,7 +74,7 @@ class Hub:
     def drop(self, connection: Connection) -> None:
         """It is of no use to whom it was made for: end it, unless others have places there. The next gets another."""
         with self._mutex:
-            if any(place.connection is connection for place in self._places.values()):
+            if any(place.connection is connection for place in list(self._places.values())):
                 return
             if self._connections.get(connection.timeout) is connection:
                 del self._connections[connection.timeout]
@@ -84,7 +86,8 @@ class Hub:
         tells = connection.connected or connection.session is None
         with self._mutex:
             awaited = list(self._awaited)
-            found = {place.name for place in self._places.values() if tells and place.connection is connection}
+            places = list(self._places.values())
+            found = {place.name for place in places if tells and place.connection is connection}
             self._suspects |= found
         for address in awaited:
             address.set()

@@ -34,7 +34,7 @@ class Leftovers:
     """Thread-safe. They need not be kept over the end of a session: its nodes are gone then."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # as the hub's: the collector may call from within
         self._left: set[Leftover] = set()
 
     def add(self, connection: Connection, parent: str, uuid: str) -> None:
@@ -48,7 +48,7 @@ class Leftovers:
     def sweep(self, connection: Connection) -> None:
         """There is a connection again, or there never will be one."""
         with self._mutex:
-            found = [left for left in self._left if left.connection is connection]
+            found = [left for left in tuple(self._left) if left.connection is connection]
             if connection.over:
                 self._left.difference_update(found)
                 return
