@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 import holdfast
-from holdfast._runtime import blocking
-from holdfast.engines.base import Found
+from holdfast._runtime import blocking, clock
+from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.zookeeper import place
+from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.pulse import Pulse
 from tests.faults.child import Child
 from tests.faults.waiting import eventually
@@ -102,6 +104,28 @@ def test_a_renewal_that_the_leader_may_not_have_heard_of_extends_nothing(
     monkeypatch.undo()
     with pytest.raises(holdfast.LockLost):
         lease.release()
+
+
+def test_words_that_are_answered_after_the_question_was_asked_prove_nothing_for_it(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller gets to see the answer late, and other threads have talked to the servers meanwhile. What was known
+    when it asked counts: if the follower was cut off right after its answer, those words never reached the leader."""
+    locks = connect(ttl=4.0)
+    lease = locks.lock("a", renew=False).acquire()
+    pulse, confirm = connection_of(locks, 4.0).pulse, Asker.confirm
+
+    async def seen_late(*arguments: Any) -> None:
+        await confirm(*arguments)
+        pulse.begin(clock.now())
+
+    monkeypatch.setattr(Asker, "confirm", seen_late)
+    pulse.begin(clock.now() - 3.0)
+    claim, session = lease._hold.grant.claim, locks._opened.session  # type: ignore[union-attr]
+    (answer,) = blocking.run(session.renew([claim], 4.0, 1.0))
+    assert isinstance(answer, RequestFailed)
+    assert blocking.run(session.renew([claim], 4.0, 1.0)) == [Found.OURS]
+    lease.release()
 
 
 @pytest.mark.parametrize("spare, renewed", [(0.0, False), (0.005, False), (0.06, True)])

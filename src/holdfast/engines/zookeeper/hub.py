@@ -100,16 +100,11 @@ class Hub:
         and from a tick before that (see ``pulse``). With some time to spare, for an answer that is late."""
         return timeout / _WORDS_PER_SESSION + min(self._tick, timeout / 2)
 
-    def unheard(self, connection: Connection, asked: float) -> float:
-        """For how long, at ``asked``, the leader may have heard nothing of a session, if it has answered what was asked
-        then. A little longer: two clocks may run at different rates, as everywhere (the core's own margin)."""
-        return asked - connection.pulse.known(asked) + lease_time.margin(connection.negotiated)
-
     def slack_of(self, place: Place, ttl: float, asked: float) -> float:
         """How much earlier than ``ttl`` after ``asked`` belief in ``place`` ends. Not less than ``slack``, with which
         the renewals go on; more, if the leader's last word is older."""
-        since_word, unheard = max(0.0, asked - place.confirmed), asked - place.counted + lease_time.margin(ttl)
-        return max(self.slack(ttl) + since_word, unheard)
+        since_word = max(0.0, asked - place.confirmed)
+        return max(self.slack(ttl) + since_word, unheard(asked, place.counted, ttl))
 
     def expect(self, address: Address) -> None:
         """Set ``address`` at the next change of any connection."""
@@ -206,3 +201,9 @@ class Hub:
         self.closed = True
         for connection in self._connections.values():
             connection.after_fork_in_child()
+
+
+def unheard(asked: float, known: float, timeout: float) -> float:
+    """For how long, at ``asked``, the leader may have heard nothing of a session, if it counts from ``known``. A little
+    longer than that: two clocks may run at different rates, as everywhere (the core's own margin)."""
+    return asked - known + lease_time.margin(timeout)

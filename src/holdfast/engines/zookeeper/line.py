@@ -39,6 +39,7 @@ class Line:
         data = metadata.describe(claim, connection.negotiated)
         for _ in range(_ATTEMPTS):
             created, listed, asked = asker.reply(), asker.reply(), asker.runtime.now()
+            known = connection.pulse.known(asked)
             connection.create(f"{path}/{order.protected(id_of(claim))}", data, created.address)
             connection.children(path, listed.address)
             left = await asker.arrival(listed, timeout)
@@ -48,7 +49,7 @@ class Line:
                 await self._make_path(connection, path, timeout)
                 continue
             place = self._settle(connection, claim, node, stat)
-            place.confirm(asked)
+            place.confirmed, place.counted = asked, known
             if order.is_near_wrap(order.sequence_of(place.node) or 0):
                 await self.leave(claim, timeout)
                 raise EngineRefused(f"{path} has numbered nearly 2^31 nodes: remove it while nobody uses it")
@@ -88,13 +89,14 @@ class Line:
         """
         asker, connection, asked = self._asker, place.connection, self._asker.runtime.now()
         synced, listed = None if place.is_confirmed(asked) else asker.reply(), asker.reply()
+        known = connection.pulse.known(asked)
         if synced is not None:
             connection.sync(place.parent, synced.address)
         connection.children(place.parent, listed.address)
         left = await asker.arrival(listed, timeout)
         if synced is not None:
             await asker.confirm(connection, synced, left)
-            place.confirm(asked)
+            place.confirmed, place.counted = asked, known
         try:
             return list(await asker.answer(connection, listed, left))
         except NoNodeError:

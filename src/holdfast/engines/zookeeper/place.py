@@ -23,7 +23,7 @@ class Place:
     path: str
     czxid: int  #: the fencing token
     confirmed: float = float("-inf")  #: when a request was sent that the leader has answered, the last so far
-    counted: float = float("-inf")  #: since when, at least, the leader counts that session's time-out, known by then
+    counted: float = float("-inf")  #: since when, at least, the leader counts the session's time-out, by that request
     watched: bool = False  #: somebody will tell if the node is removed
     front: str | None = None  #: the node in front, when last looked at
     asleep: Alarm | None = None  #: rung when that one has gone, or may have
@@ -41,11 +41,6 @@ class Place:
     def over(self) -> bool:
         """Whether its session has ended. A new one must never take the node for its own."""
         return self.connection.session != self.session
-
-    def confirm(self, asked: float) -> None:
-        """The leader has answered what was sent at ``asked``, right now."""
-        # Kept, and not asked for later: words that came after it prove nothing about the time before it.
-        self.confirmed, self.counted = asked, self.connection.pulse.known(asked)
 
     def is_confirmed(self, now: float) -> bool:
         """Whether the leader's last word is new enough to be relied on once more."""
