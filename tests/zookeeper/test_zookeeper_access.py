@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.protocol import connection
 from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions, make_acl
 
 import holdfast
+from tests.faults.waiting import eventually
 from tests.redis_engine.test_redis_tls import certificates
 from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.servers.zookeeper_wire import Op
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import Call, nodes
 
@@ -132,6 +136,23 @@ def test_acls_may_be_open_or_ones_own(connect: Connect, shared: ZooKeeperServer)
         assert len(owner.get_acls("/open/c")[0]) == 2
         with pytest.raises(holdfast.EngineRefused):
             strangers.break_("c")
+
+
+def test_a_node_that_we_may_not_read_is_held_without_a_watch(
+    proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, connect: Connect
+) -> None:
+    """And it is not tried a thousand times a second."""
+    plain.create(f"{BASE}/a", makepath=True)
+    locks = connect(
+        proxied, ttl=1.5, default_acl=[make_acl("world", "anyone", create=True, delete=True, write=True, admin=True)]
+    )
+    lease = locks.lock("a").acquire()
+    eventually(lambda: proxy.operations().count(Op.SYNC) >= 4)
+    assert lease.held
+    assert proxy.operations().count(Op.GET_DATA) < 40
+    assert not lease.lost.wait(1.0)
+    lease.release()
+    assert nodes(plain, "a") == []
 
 
 def test_a_base_that_is_there_needs_no_rights_above_it(shared: ZooKeeperServer, connect: Connect) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from kazoo.exceptions import NoAuthError
+
 from holdfast._core import lease_time
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.clock import now
@@ -159,8 +161,16 @@ class Hub:
         place.watched = True
         return place.connection.watches.add(place.path, partial(self._suspect, place))
 
-    def _unwatched(self, place: Place, _: BaseException) -> None:
+    def _unwatched(self, place: Place, error: BaseException) -> None:
         """The node has gone already, or nobody knows whether the watch is set."""
+        if isinstance(error, NoAuthError):
+            self.unwatchable(place)
+        else:
+            place.connection.watches.fire(place.path)
+
+    def unwatchable(self, place: Place) -> None:
+        """We may not read our own node. No reason to wake the watchdog, which would try it again at once, and again."""
+        place.watched = False
         place.connection.watches.fire(place.path)
 
     def _suspect(self, place: Place) -> None:

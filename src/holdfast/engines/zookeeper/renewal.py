@@ -82,7 +82,9 @@ class Renewal:
             except NoNodeError:
                 place.connection.watches.fire(place.path)
                 return Found.ENDED if place.over else Found.GONE
-            except (RequestFailed, EngineRefused) as error:
+            except EngineRefused:
+                self._asker.hub.unwatchable(place)  # but it is there: nobody is refused what is not
+            except RequestFailed as error:
                 place.connection.watches.fire(place.path)  # nobody knows whether the watch is set
                 failure = failure or RequestFailed(str(error), may_have_happened=False)
         if place.over:
