@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from kazoo.security import CREATOR_ALL_ACL, make_acl
 
+import holdfast
 from tests.cli.doctor import Doctor
+from tests.faults.waiting import eventually
 from tests.redis_engine.test_redis_tls import certificates
 from tests.servers.ensemble import Ensemble
 from tests.servers.zookeeper import BASE, ZooKeeperServer
@@ -19,8 +21,12 @@ SECRET = "s3cr3t-p4ss"
 Start = Callable[..., ZooKeeperServer]
 
 
+#: Servers that have just been started are slow to answer, on a busy machine all the more; that is not what is examined.
+PATIENT = "&request_timeout=8"
+
+
 def url_of(*places: str, base: str = BASE, user: str = f"app:{SECRET}@", more: str = "") -> str:
-    return f"zookeeper://{user}{','.join(places)}{base}?tick=0.1{more}"
+    return f"zookeeper://{user}{','.join(places)}{base}?tick=0.1{PATIENT}{more}"
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +56,24 @@ def test_an_ensemble_without_a_majority(ensemble: Ensemble, doctor: Doctor) -> N
     assert found.code == 4
     assert found.level("serving", alone.address) == "problem"
     assert {finding["node"] for finding in found.of("reachable")} == {member.address for member in others}
+
+
+def test_a_server_that_is_read_only(start_ensemble: Callable[..., Ensemble], doctor: Doctor) -> None:
+    """One without a majority that lets people look: it grants nothing, and our sessions do not go there."""
+    ensemble = start_ensemble(jvm=("-Dreadonlymode.enabled=true",))
+    alone, *others = ensemble.members
+    ensemble.kill(*others)
+    eventually(lambda: alone.mode() == "read-only", 20.0)
+    found = doctor(url_of(*(member.address for member in ensemble.members)))
+    assert found.code == 4
+    (finding,) = found.of("serving")
+    assert (finding["node"], finding["level"]) == (alone.address, "problem")
+    assert "read-only" in finding["sentence"]
+    with (
+        holdfast.connect(ensemble.url, unavailable_after=0.5) as locks,
+        pytest.raises(holdfast.EngineUnavailable),
+    ):
+        locks.lock("a").acquire()
 
 
 def test_one_server_alone(server: ZooKeeperServer, doctor: Doctor) -> None:
@@ -133,7 +157,7 @@ def test_tls(start_zookeeper: Start, tmp_path: Path, doctor: Doctor, capsys: pyt
     for name in ("theirs", "ours"):
         (tmp_path / name).mkdir()
     server = start_zookeeper(tls=certificates(tmp_path / "theirs"))
-    found = doctor(f"{server.url}&username=app&password={SECRET}")
+    found = doctor(f"{server.url}{PATIENT}&username=app&password={SECRET}")
     assert found.worse_than_ok() == {"ensemble": "warning"}
     assert found.level("version") == found.level("tick") == "ok", "the words go over TLS, too"
     place = f"{server.host}:{server.tls_port}"
@@ -144,6 +168,6 @@ def test_tls(start_zookeeper: Start, tmp_path: Path, doctor: Doctor, capsys: pyt
 
 
 def test_nobody_there(doctor: Doctor) -> None:
-    found = doctor(url_of("127.0.0.1:1", more="&request_timeout=0.2"))
+    found = doctor(url_of("127.0.0.1:1"))
     assert (found.code, found.out) == (1, "")
     assert "no server could be examined: 127.0.0.1:1: " in found.err

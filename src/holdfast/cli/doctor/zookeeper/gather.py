@@ -72,10 +72,13 @@ def _told(target: Target, host: tuple[str, int]) -> Server:
             except words.Withheld as refusal:
                 withheld[word] = str(refusal)
     except words.Idle:
-        found["idle"] = True
-    except (OSError, NoContext):
+        found |= {"idle": True, "failure": "it serves nobody"}
+    except NoContext:
         return server  # the session will say why
-    return replace(server, **found, withheld=withheld)
+    except OSError as error:
+        return replace(server, failure=f"it cannot be reached: {error}")
+    server = replace(server, **found, withheld=withheld)
+    return replace(server, failure="it is read-only") if server.mode == "read-only" else server
 
 
 def _files(target: Target) -> dict[str, Any]:
@@ -85,6 +88,8 @@ def _files(target: Target) -> dict[str, Any]:
 
 
 def _visited(visit: Visit, server: Server, timeout: float) -> Server:
+    if server.failure:
+        return server  # a session would only wait for its time-out
     try:
         visit.open(_REQUESTS_FOR_A_SESSION * timeout)
         start = time.monotonic()
