@@ -138,23 +138,24 @@ class Connection:
                 header = header._replace(err=SystemZookeeperError.code)
             return header, *body
 
-        def _connect_loop(retry: Any) -> Any:
-            attempts = self._handler.attempts = []
-            try:
-                return go_round(retry)
-            except ForceRetryError:
-                if not attempts:
-                    self._handler.trouble = socket.gaierror("the name of no host could be resolved")
-                raise
-            finally:
-                # By all of them: where one has a certificate that has expired, another one may serve.
-                self.rejected = bool(attempts) and all(isinstance(each, SSLCertVerificationError) for each in attempts)
-                if self.rejected:
-                    self._on_change(self)
-
         inner._connect, inner._submit, inner._read_header = _connect, _submit, _read_header
-        inner._connect_loop = _connect_loop
+        inner._connect_loop = lambda retry: self._go_round(go_round, retry)
         inner._invoke = lambda timeout, *request, **xid: invoke(min(timeout, longest), *request, **xid)
+
+    def _go_round(self, go_round: Callable[[Any], Any], retry: Any) -> Any:
+        """Try one host after the other, and see what became of all of them."""
+        attempts = self._handler.attempts = []
+        try:
+            return go_round(retry)
+        except ForceRetryError:
+            if not attempts:
+                self._handler.trouble = socket.gaierror("the name of no host could be resolved")
+            raise
+        finally:
+            # By all of them: where one has a certificate that has expired, another one may serve.
+            self.rejected = bool(attempts) and all(isinstance(each, SSLCertVerificationError) for each in attempts)
+            if self.rejected:
+                self._on_change(self)
 
     def _connected(self, negotiated: float) -> None:
         self.negotiated = negotiated
