@@ -130,24 +130,49 @@ async def test_a_forgotten_async_client_ends(zookeeper_server: ZooKeeperServer) 
             await asyncio.sleep(0.01)
 
 
+def wait_in_a_loop_that_ends(locks: holdfast.aio.AsyncClient, plain: KazooClient) -> None:
+    """For the lock ``a``, which somebody holds."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed but it is pending": it was
+    task = loop.create_task(locks.lock("a").acquire())
+    while len(nodes(plain, "a")) < 2:
+        loop.run_until_complete(asyncio.sleep(0.01))
+    loop.run_until_complete(asyncio.sleep(0.1))
+    del task
+    loop.close()
+
+
 def test_a_waiter_whose_loop_was_closed_gives_up_its_place(
     zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
 ) -> None:
     held = connect().lock("a").acquire()
     locks = holdfast.aio.connect(zookeeper_server.url)
 
-    def wait_in_a_loop_that_ends() -> None:
-        loop = asyncio.new_event_loop()
-        loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed but it is pending": it was
-        task = loop.create_task(locks.lock("a").acquire())
-        while len(nodes(plain, "a")) < 2:
-            loop.run_until_complete(asyncio.sleep(0.01))
-        loop.run_until_complete(asyncio.sleep(0.1))
-        del task
-        loop.close()
-
-    Call(wait_in_a_loop_that_ends).result()
+    Call(lambda: wait_in_a_loop_that_ends(locks, plain)).result()
     eventually(lambda: gc.collect() >= 0 and len(nodes(plain, "a")) == 1)
+    assert held.held
+    held.release()
+    asyncio.run(locks.close())
+
+
+def test_a_waiter_may_be_collected_by_a_thread_that_has_locked_the_client(
+    zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
+) -> None:
+    """The collector strikes where memory is asked for: in the watchdog, say, when it goes through what is held."""
+    held = connect().lock("a").acquire()
+    locks = holdfast.aio.connect(zookeeper_server.url)
+
+    def collect() -> None:
+        with locks._opened.lock:  # type: ignore[union-attr]
+            gc.collect()
+
+    gc.disable()
+    try:
+        Call(lambda: wait_in_a_loop_that_ends(locks, plain)).result()
+        Call(collect).result()
+    finally:
+        gc.enable()
+    eventually(lambda: len(nodes(plain, "a")) == 1)
     assert held.held
     held.release()
     asyncio.run(locks.close())
