@@ -41,6 +41,12 @@ def threads_and_sockets() -> tuple[int, int]:
     return threading.active_count(), sum(kind.startswith("socket:") for kind in kinds)
 
 
+def pipes() -> list[str]:
+    """Not all descriptors: a client of kazoo's own opens and closes some all the time."""
+    kinds = [os.path.basename(os.path.realpath(f"/proc/self/fd/{fd}")) for fd in os.listdir("/proc/self/fd")]
+    return sorted(kind for kind in kinds if kind.startswith("pipe:"))
+
+
 def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
     locks = connect()
     before = threading.active_count()
@@ -56,7 +62,7 @@ def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
 def test_closing_leaves_no_thread_no_socket_and_no_session(
     zookeeper_server: ZooKeeperServer, plain: KazooClient, use: str
 ) -> None:
-    before = threads_and_sockets(), len(os.listdir("/proc/self/fd"))
+    before = threads_and_sockets(), pipes()
     sessions = zookeeper_server.ask("dump").count("\t0x")
     locks = holdfast.connect(zookeeper_server.url)
     if use == "ping":
@@ -64,7 +70,7 @@ def test_closing_leaves_no_thread_no_socket_and_no_session(
     elif use == "acquire":
         locks.lock("a").acquire().release()
     locks.close()
-    assert (threads_and_sockets(), len(os.listdir("/proc/self/fd"))) == before, "also while the client is no garbage"
+    assert (threads_and_sockets(), pipes()) == before, "also while the client is no garbage"
     assert zookeeper_server.ask("dump").count("\t0x") == sessions
 
 
