@@ -19,6 +19,7 @@ class Tally(NamedTuple):
 
     grants: int
     longest_wait: float
+    turns: int  #: grants, and those that came when the time was up: the server has worked for them, too
 
 
 def hammer(kind: str, where: str, name: str, threads: int, seconds: float) -> Tally:
@@ -40,7 +41,8 @@ def hammer(kind: str, where: str, name: str, threads: int, seconds: float) -> Ta
             worker.join()
         if len(tallies) < threads:
             raise RuntimeError(f"{kind}: {threads - len(tallies)} of {threads} threads failed")
-        return Tally(sum(one.grants for one in tallies), max(one.longest_wait for one in tallies))
+        grants, waits, turns = zip(*tallies, strict=True)
+        return Tally(sum(grants), max(waits), sum(turns))
 
 
 def _into(tallies: list[Tally], make: Callable[[], Mutex], end: float) -> None:
@@ -48,7 +50,7 @@ def _into(tallies: list[Tally], make: Callable[[], Mutex], end: float) -> None:
 
 
 def _fight(mutex: Mutex, end: float) -> Tally:
-    grants, longest = 0, 0.0
+    grants, longest, turns = 0, 0.0, 0
     while (asked := time.monotonic()) < end:
         granted = mutex.acquire(end - asked + _GRACE)
         now = time.monotonic()
@@ -56,4 +58,5 @@ def _fight(mutex: Mutex, end: float) -> Tally:
         if granted:
             mutex.release()
             grants += now < end
-    return Tally(grants, longest)
+            turns += 1
+    return Tally(grants, longest, turns)

@@ -61,6 +61,7 @@ def _round(
         tallies = crew.work(hammer, arguments, at_start=lambda: before.append(server.operations()))
         spent = server.operations().since(before[0])
         grants = sum(tally.grants for tally in tallies)
-        return {_RATE: grants / (milliseconds / 1000), _OPERATIONS: (spent.reads + spent.writes) / grants}
+        turns = sum(tally.turns for tally in tallies)
+        return {_RATE: grants / (milliseconds / 1000), _OPERATIONS: (spent.reads + spent.writes) / turns}
 
     return play

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 
 
 @contextmanager
-def held_elsewhere(lock: threading.Lock) -> Iterator[None]:
+def held_elsewhere(lock: AbstractContextManager[bool]) -> Iterator[None]:
     """Another thread holds ``lock`` during the body."""
     taken, over = threading.Event(), threading.Event()
 

@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.protocol import connection
 from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions, make_acl
 
 import holdfast
+from tests.faults.waiting import eventually
 from tests.redis_engine.test_redis_tls import certificates
 from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.servers.zookeeper_wire import Op
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import Call, nodes
 
@@ -63,12 +67,37 @@ def test_a_certificate_of_nobody_we_know_is_refused_at_once(
     tls_server: ZooKeeperServer, tmp_path: Path, connect: Connect
 ) -> None:
     url = f"zookeeper://{tls_server.host}:{tls_server.tls_port}{BASE}?tick=0.1&use_ssl=true"
-    stranger = connect(f"{url}&ca={certificates(tmp_path)}/ca.crt", unavailable_after=60)
+    # Far longer than it takes: at once, and not when the time to wait for a connection is over.
+    stranger = connect(f"{url}&ca={certificates(tmp_path)}/ca.crt", ttl=60, request_timeout=20, unavailable_after=60)
     began = time.monotonic()
     with pytest.raises(holdfast.EngineRefused, match="certificate"):
         stranger.ping()
-    assert time.monotonic() - began < 5.0
+    with pytest.raises(holdfast.EngineRefused, match="certificate"):
+        stranger.lock("a").acquire()
+    assert time.monotonic() - began < 10.0
     connect(f"{url}&verify_certs=false").lock("a").acquire().release()
+
+
+def test_one_bad_certificate_among_several_servers_is_no_refusal(
+    tls_server: ZooKeeperServer, start_zookeeper: Start, tmp_path: Path, connect: Connect
+) -> None:
+    """An expired one, say; the others serve. Nor does it hide that they cannot be reached."""
+    strange = start_zookeeper(tls=certificates(tmp_path))
+    hosts = f"{strange.host}:{strange.tls_port},{tls_server.host}:{tls_server.tls_port}"
+    query = f"tick=0.1&use_ssl=true&ca={tls_server.tls}/ca.crt&randomize_hosts=false"
+    connect(f"zookeeper://{hosts}{BASE}?{query}").lock("a").acquire().release()
+    nobody = connect(f"zookeeper://127.0.0.1:1,{strange.host}:{strange.tls_port}{BASE}?{query}", unavailable_after=0.1)
+    with pytest.raises(holdfast.EngineUnavailable):
+        nobody.ping()
+
+
+def test_files_that_tls_cannot_use_are_told_at_once(
+    tls_server: ZooKeeperServer, tmp_path: Path, connect: Connect
+) -> None:
+    url = f"zookeeper://{tls_server.host}:{tls_server.tls_port}{BASE}?tick=0.1&use_ssl=true"
+    for _ in range(2):
+        with pytest.raises(holdfast.EngineRefused, match="No such file"):
+            connect(f"{url}&ca={tmp_path}/none.crt", unavailable_after=60).ping()
 
 
 def test_who_is_authenticated_keeps_its_locks_to_itself(connect: Connect, shared: ZooKeeperServer) -> None:
@@ -109,6 +138,23 @@ def test_acls_may_be_open_or_ones_own(connect: Connect, shared: ZooKeeperServer)
             strangers.break_("c")
 
 
+def test_a_node_that_we_may_not_read_is_held_without_a_watch(
+    proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, connect: Connect
+) -> None:
+    """And it is not tried a thousand times a second."""
+    plain.create(f"{BASE}/a", makepath=True)
+    locks = connect(
+        proxied, ttl=1.5, default_acl=[make_acl("world", "anyone", create=True, delete=True, write=True, admin=True)]
+    )
+    lease = locks.lock("a").acquire()
+    eventually(lambda: proxy.operations().count(Op.SYNC) >= 4)
+    assert lease.held
+    assert proxy.operations().count(Op.GET_DATA) < 40
+    assert not lease.lost.wait(1.0)
+    lease.release()
+    assert nodes(plain, "a") == []
+
+
 def test_a_base_that_is_there_needs_no_rights_above_it(shared: ZooKeeperServer, connect: Connect) -> None:
     admin = shared.client(auth_data=[("digest", "admin:pw")])
     admin.create("/above", acl=[*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True)])
@@ -126,6 +172,12 @@ def test_sasl_needs_a_library_and_says_so(
     locks = connect(sasl_url(server, "s3cr3t"))
     with pytest.raises(holdfast.EngineRefused, match="pure-sasl"):
         locks.ping()
+
+
+def test_servers_that_demand_sasl_say_so(start_zookeeper: Start, connect: Connect) -> None:
+    server = start_zookeeper("sessionRequireClientSASLAuth=true", sasl={"app": "s3cr3t"})
+    with pytest.raises(holdfast.EngineRefused, match="demand SASL"):
+        connect(f"{server.url}").lock("a").acquire()
 
 
 @pytest.mark.skipif(not connection.PURESASL_AVAILABLE, reason="pure-sasl is not installed")

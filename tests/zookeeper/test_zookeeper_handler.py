@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.zookeeper.handler import Handler
+from holdfast.engines.zookeeper.handler import MOMENT, Handler
 from tests.redis_engine.test_redis_tls import certificates
 from tests.zookeeper.support import SOON
 
@@ -23,6 +23,10 @@ class Queue:
 
     waits = False
     pinged = False
+    attended = 0
+
+    def attend(self) -> None:
+        self.attended += 1
 
 
 @pytest.fixture
@@ -32,7 +36,7 @@ def queue() -> Queue:
 
 @pytest.fixture
 def handler(queue: Queue) -> Iterator[Handler]:
-    made = Handler(lambda: queue.waits, lambda: queue.pinged, lambda: None)
+    made = Handler(lambda: queue.waits, lambda: queue.pinged, queue.attend, lambda: None)
     bell, ringer = made.create_socket_pair()
     yield made
     bell.close()
@@ -99,6 +103,20 @@ def test_the_answer_to_a_ping_has_twice_the_time(handler: Handler, pair: Pair, q
     began = time.monotonic()
     assert handler.select([pair[0], handler._bell], [], [], 0.001) == ([], [], [])
     assert time.monotonic() - began >= 0.299
+
+
+def test_what_is_to_be_done_soon_is_seen_to_before_a_wait_and_a_moment_later(
+    handler: Handler, pair: Pair, queue: Queue
+) -> None:
+    assert handler.select([pair[0], handler._bell], [], [], MOMENT / 2) == ([], [], [])
+    assert queue.attended == 1
+    began = time.monotonic()
+    assert handler.select([pair[0], handler._bell], [], [], 2 * MOMENT) == ([], [], [])
+    assert time.monotonic() - began >= 2 * MOMENT - 0.002
+    assert queue.attended == 3
+    handler.ring()
+    assert handler.select([pair[0], handler._bell], [], [], SOON) == ([handler._bell], [], [])
+    assert queue.attended == 4
 
 
 def test_what_tls_has_read_ahead_counts(handler: Handler, tls_pair: Pair) -> None:

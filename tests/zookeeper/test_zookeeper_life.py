@@ -10,13 +10,21 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 import holdfast
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast._runtime.clock import now
+from holdfast.engines.base import Claim
+from holdfast.engines.zookeeper.handler import Handler
+from holdfast.engines.zookeeper.line import id_of
+from holdfast.engines.zookeeper.reply import Reply
 from tests.faults.child import ROOT
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
@@ -31,6 +39,12 @@ def threads_and_sockets() -> tuple[int, int]:
     gc.collect()
     kinds = [os.path.basename(os.path.realpath(f"/proc/self/fd/{fd}")) for fd in os.listdir("/proc/self/fd")]
     return threading.active_count(), sum(kind.startswith("socket:") for kind in kinds)
+
+
+def pipes() -> list[str]:
+    """Not all descriptors: a client of kazoo's own opens and closes some all the time."""
+    kinds = [os.path.basename(os.path.realpath(f"/proc/self/fd/{fd}")) for fd in os.listdir("/proc/self/fd")]
+    return sorted(kind for kind in kinds if kind.startswith("pipe:"))
 
 
 def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
@@ -48,7 +62,7 @@ def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
 def test_closing_leaves_no_thread_no_socket_and_no_session(
     zookeeper_server: ZooKeeperServer, plain: KazooClient, use: str
 ) -> None:
-    before = threads_and_sockets()
+    before = threads_and_sockets(), pipes()
     sessions = zookeeper_server.ask("dump").count("\t0x")
     locks = holdfast.connect(zookeeper_server.url)
     if use == "ping":
@@ -56,8 +70,30 @@ def test_closing_leaves_no_thread_no_socket_and_no_session(
     elif use == "acquire":
         locks.lock("a").acquire().release()
     locks.close()
-    assert threads_and_sockets() == before
+    assert (threads_and_sockets(), pipes()) == before, "also while the client is no garbage"
     assert zookeeper_server.ask("dump").count("\t0x") == sessions
+
+
+def test_ctrl_c_while_the_first_session_begins_costs_that_session_only(
+    zookeeper_server: ZooKeeperServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread is running, and nobody knows yet. To start it once more would be to wait for its end, for ever."""
+    before = threads_and_sockets()
+    spawn = Handler.spawn
+
+    def struck(handler: Handler, *arguments: Any, **keywords: Any) -> Any:
+        thread = spawn(handler, *arguments, **keywords)
+        eventually(thread.is_alive)
+        raise KeyboardInterrupt
+
+    locks = connect()
+    with monkeypatch.context() as patched:
+        patched.setattr(Handler, "spawn", struck)
+        with pytest.raises(KeyboardInterrupt):
+            locks.lock("a").acquire()
+    Call(locks.lock("a").acquire).result().release()
+    locks.close()
+    eventually(lambda: threads_and_sockets() == before)
 
 
 @pytest.mark.parametrize("fault", ["frozen", "gone", "never there"])
@@ -100,27 +136,79 @@ async def test_a_forgotten_async_client_ends(zookeeper_server: ZooKeeperServer) 
             await asyncio.sleep(0.01)
 
 
+def wait_in_a_loop_that_ends(locks: holdfast.aio.AsyncClient, plain: KazooClient) -> None:
+    """For the lock ``a``, which somebody holds."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed but it is pending": it was
+    task = loop.create_task(locks.lock("a").acquire())
+    while len(nodes(plain, "a")) < 2:
+        loop.run_until_complete(asyncio.sleep(0.01))
+    loop.run_until_complete(asyncio.sleep(0.1))
+    del task
+    loop.close()
+
+
 def test_a_waiter_whose_loop_was_closed_gives_up_its_place(
     zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
 ) -> None:
     held = connect().lock("a").acquire()
     locks = holdfast.aio.connect(zookeeper_server.url)
 
-    def wait_in_a_loop_that_ends() -> None:
-        loop = asyncio.new_event_loop()
-        loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed but it is pending": it was
-        task = loop.create_task(locks.lock("a").acquire())
-        while len(nodes(plain, "a")) < 2:
-            loop.run_until_complete(asyncio.sleep(0.01))
-        loop.run_until_complete(asyncio.sleep(0.1))
-        del task
-        loop.close()
-
-    Call(wait_in_a_loop_that_ends).result()
+    Call(lambda: wait_in_a_loop_that_ends(locks, plain)).result()
     eventually(lambda: gc.collect() >= 0 and len(nodes(plain, "a")) == 1)
     assert held.held
     held.release()
     asyncio.run(locks.close())
+
+
+def test_a_waiter_may_be_collected_by_a_thread_that_has_locked_the_client(
+    zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
+) -> None:
+    """The collector strikes where memory is asked for: in the watchdog, say, when it goes through what is held."""
+    held = connect().lock("a").acquire()
+    locks = holdfast.aio.connect(zookeeper_server.url)
+
+    def collect() -> None:
+        with locks._opened.lock:  # type: ignore[union-attr]
+            gc.collect()
+
+    gc.disable()
+    try:
+        Call(lambda: wait_in_a_loop_that_ends(locks, plain)).result()
+        Call(collect).result()
+    finally:
+        gc.enable()
+    eventually(lambda: len(nodes(plain, "a")) == 1)
+    assert held.held
+    held.release()
+    asyncio.run(locks.close())
+
+
+def test_a_place_may_be_given_up_by_a_finaliser_on_any_thread_at_any_moment(
+    zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
+) -> None:
+    """The collector strikes where memory is asked for, also where our own mutexes are held: never a deadlock."""
+    held = connect().lock("a").acquire()
+    locks = connect()
+    locks.ping()
+    hub, watches = hub_of(locks), connection_of(locks).watches
+    session = locks._opened.session  # type: ignore[union-attr]
+    claim = Claim("a", f"{uuid.uuid4()}:1", 30.0)
+    waiter = session.contender(claim, 1.0)
+    run(session.acquire(claim, 1.0))
+    Call(lambda: run(waiter.wait(now() + 0.05))).result()
+
+    def finalise() -> None:
+        with hub._mutex, watches._mutex, hub.leftovers._mutex:
+            waiter.abandon()
+            hub.expect_no_more(Reply(BLOCKING.event()).address)
+            hub.forget(claim)
+            hub.leftovers.add(connection_of(locks), "/holdfast/a", id_of(claim))
+
+    Call(finalise).result()
+    eventually(lambda: len(nodes(plain, "a")) == 1)
+    assert held.held
+    held.release()
 
 
 def test_interpreter_exit_with_an_open_client_is_quick_and_releases(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import EXCEPTIONS, NoNodeError
 
 import holdfast
+from holdfast.engines.zookeeper import place
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
@@ -98,8 +101,14 @@ def test_a_release_that_is_lost_on_its_way_is_sent_again(
 
 @pytest.mark.parametrize("op", [Op.GET_DATA, Op.SYNC, Op.EVENT])
 def test_a_waiter_that_misses_a_reply_or_the_wake_up_gets_its_turn(
-    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, op: Op
+    connect: Connect,
+    proxy: ZooKeeperProxy,
+    proxied: str,
+    plain: KazooClient,
+    monkeypatch: pytest.MonkeyPatch,
+    op: Op,
 ) -> None:
+    monkeypatch.setattr(place, "_WORD_LASTS", 0.0)  # as after a long wait: the leader is asked before each grant
     locks = connect(proxied)
     locks.ping()
     held = connect().lock("a").acquire()
@@ -209,3 +218,52 @@ def test_unreachable_servers_are_told_from_a_busy_lock(connect: Connect, proxy: 
         locks.ping()
     proxy.accept()
     locks.lock("a").acquire(timeout=SOON).release()
+
+
+def test_an_error_that_the_driver_does_not_know_costs_one_request_and_not_the_session(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kazoo's thread would end: a newer server may have newer errors."""
+    locks = connect(unavailable_after=0.1)
+    lease = locks.lock("a").acquire()
+    session = connection_of(locks).session
+    monkeypatch.delitem(EXCEPTIONS, NoNodeError.code)
+    with pytest.raises(holdfast.EngineUnavailable, match="SystemZookeeperError"):
+        locks.inspect("nobody's")
+    assert f"error {NoNodeError.code}" in caplog.text
+    assert lease.held
+    assert connection_of(locks).session == session
+    lease.release()
+
+
+def test_who_is_struck_before_its_watch_is_set_leaves_nobody_to_rely_on_it(
+    connect: Connect, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C when the watch is noted but not asked for: the next who waits has to ask for it."""
+    locks = connect()
+    locks.ping()
+    held = connect().lock("a").acquire()
+
+    def struck(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(connection_of(locks), "watch", struck)
+        with pytest.raises(KeyboardInterrupt):
+            locks.lock("a").acquire()
+    waiting = Call(locks.lock("a").acquire)
+    eventually(lambda: sum(map(len, connection_of(locks).watches._told.values())) == 1)
+    eventually(lambda: connection_of(locks)._client._data_watchers)
+    began = time.monotonic()
+    held.release()
+    waiting.result().release()
+    assert time.monotonic() - began < 2.0, "told by the watch"
+
+
+def test_names_that_nobody_knows_are_told_as_such(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(holdfast.EngineUnavailable, match="no host could be resolved"):
+        connect("zookeeper://nobody/locks", unavailable_after=0.1).ping()

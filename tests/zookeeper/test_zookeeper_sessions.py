@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from kazoo.client import KazooClient
 
 import holdfast
+from holdfast.engines.zookeeper.handler import MOMENT
+from holdfast.engines.zookeeper.line import Line
+from holdfast.engines.zookeeper.place import Place
 from tests.faults.child import Child
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import BASE, ZooKeeperServer
@@ -184,6 +187,39 @@ def test_a_node_that_somebody_deleted_is_a_broken_lock(connect: Connect, plain: 
         unwatched.release()
 
 
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_node_that_somebody_deletes_soon_after_the_grant_is_told_before_the_first_renewal(
+    connect: Connect, plain: KazooClient, busy: bool
+) -> None:
+    """Which comes 7 s later at this ttl; also when the session's thread has other things to do all the time."""
+    locks = connect()
+    lease = locks.lock("a").acquire()
+    plain.delete(f"{BASE}/a/{nodes(plain, 'a')[0]}")
+    began = time.monotonic()
+    if busy:
+        while not lease.lost and time.monotonic() - began < SOON:
+            locks.lock("b").acquire().release()
+    assert lease.lost.wait(SOON / 2)
+    assert time.monotonic() - began < SOON
+    assert lease.lost_reason == "broken"
+    with pytest.raises(holdfast.LockLost, match="broken"):
+        lease.release()
+
+
+def test_what_is_held_for_less_than_a_moment_costs_no_watch(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str
+) -> None:
+    locks = connect(proxied)
+    for _ in range(20):
+        began, watches = time.monotonic(), proxy.operations().count(Op.GET_DATA)
+        locks.lock("a").acquire().release()
+        assert time.monotonic() - began >= MOMENT or proxy.operations().count(Op.GET_DATA) == watches
+    with locks.lock("a") as lease:
+        eventually(lambda: Op.GET_DATA in proxy.operations())
+        assert lease.held
+    assert not hub_of(locks)._fresh
+
+
 def test_a_message_to_the_holder_is_no_loss(connect: Connect, plain: KazooClient) -> None:
     """Curator's Revoker writes into the node; that fires the watch on it, too."""
     locks = connect(ttl=2)
@@ -243,6 +279,32 @@ def test_a_waiter_whose_session_ends_goes_to_the_back_of_the_line(
     behind.result().release()
     lease = waiting.result()
     assert lease.token == last.czxid
+    lease.release()
+
+
+def test_a_new_session_holds_nothing_by_a_node_of_the_old_one_that_a_server_still_shows(
+    connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = connect()
+    held = connect().lock("a").acquire()
+    look, old = Line.look, list[Place]()
+
+    async def lagging(line: Line, place: Place, timeout: float) -> Sequence[str]:
+        """As a server that has not heard yet that the session is over, asked by the next one."""
+        await look(line, place, timeout)
+        if not old:
+            old.append(place)
+            end_session(zookeeper_server, locks)
+            eventually(lambda: connection_of(locks).session not in (None, place.session))
+        return [place.node]
+
+    monkeypatch.setattr(Line, "look", lagging)
+    waiting = Call(locks.lock("a").acquire)
+    eventually(lambda: len(nodes(plain, "a")) == 2)
+    held.release()
+    lease = waiting.result(2 * SOON)
+    assert lease.token > old[0].czxid
+    assert plain.exists(f"{BASE}/a/{nodes(plain, 'a')[0]}").ephemeralOwner == connection_of(locks).session
     lease.release()
 
 

@@ -39,7 +39,9 @@ class Core:
         self.options = options
         self.front = front
         self.session = engine.session(front)
-        self.lock = threading.Lock()
+        # Re-entrant: an acquire that never came to its end (its event loop was closed) is undone as garbage, on any
+        # thread, wherever the collector strikes; perhaps on one that has just taken it. Who iterates takes a copy.
+        self.lock = threading.RLock()
         self.queue = LocalQueue()
         self.closed = False
         self.disowned = False  #: it belongs to the parent process
@@ -366,7 +368,7 @@ class Core:
 
     def disown_in_child(self) -> None:
         """After a fork, in the child: nothing here is ours. The lock may be held by a thread that was not copied."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.closed = self.disowned = True
         for grant in list(self.live):
             grant.lost = grant.lost or "forked"

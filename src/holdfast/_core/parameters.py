@@ -65,7 +65,7 @@ ZOOKEEPER_REFUSED: Final[Mapping[str, str]] = {
     "connection_retry": "holdfast reconnects itself, for as long as unavailable_after",
     "handler": "holdfast brings its own",
     "hosts": "write them in the URL",
-    "logger": "use the logger 'kazoo'",
+    "logger": "use the logger 'holdfast.zookeeper'",
     "read_only": "a lock needs a server that takes writes",
     "timeout": "the session's time-out is ttl",
 }

@@ -103,6 +103,8 @@ class Watchdog:
         self.stopping = True
         if self.started:
             self._look_by(_NOW)
+        else:
+            self._bell.close()  # nobody will ever sleep on it
 
     def _look_by(self, due: float) -> None:
         if not self.started:
@@ -139,7 +141,7 @@ class Watchdog:
     def _plan_sleep(self) -> float:
         now = self._runtime.now()
         with self._core.lock:
-            wake = min((grant.due for grant in self._core.live), default=_NEVER)
+            wake = min((grant.due for grant in list(self._core.live)), default=_NEVER)
             wake = min(wake, min((errand.due for errand in self._errands), default=_NEVER))
             core = self._core
             if self.stopping or self._abandoned or (core.orphaned and wake == _NEVER and not core.releasing):
@@ -169,7 +171,7 @@ class Watchdog:
         now = self._runtime.now()
         with self._core.lock:
             # What is due soon is taken along: ten thousand leases are renewed in a few batches.
-            due = [grant for grant in self._core.live if grant.due <= now + grant.ttl / _AHEAD]
+            due = [grant for grant in list(self._core.live) if grant.due <= now + grant.ttl / _AHEAD]
             suspected = self._suspected(suspects, set(due)) if suspects else []
         # Renewals first: errands may meet a black hole, and must not cost those who hold.
         await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
@@ -179,7 +181,7 @@ class Watchdog:
     def _suspected(self, suspects: Suspects, due: set[Grant]) -> list[Grant]:
         return [
             grant
-            for grant in self._core.live
+            for grant in list(self._core.live)
             if grant not in due and (suspects == ALL_NAMES or grant.claim.name in suspects)
         ]
 
@@ -229,7 +231,7 @@ class Watchdog:
 
     def _shortest_ttl(self) -> float:
         with self._core.lock:
-            return min((grant.ttl for grant in self._core.live), default=_IDLE)
+            return min((grant.ttl for grant in list(self._core.live)), default=_IDLE)
 
     async def _renew_batch(self, grants: list[Grant], ttl: float, limit: float) -> None:
         sent = self._runtime.now()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.cli.doctor.finding import Finding
     from holdfast.options import Target
 
-SUMMARY = "examine the servers behind a URL: eviction, persistence, replicas, rights, clocks; with remedies"
+SUMMARY = "examine the servers behind a URL: what could cost you a lock (Redis, ZooKeeper), with the remedies"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +60,12 @@ def _findings(target: Target) -> list[Finding]:
         from holdfast.cli.doctor import local
 
         return local.examine(target)
+    if target.engine == "zookeeper":
+        try:
+            from holdfast.cli.doctor import zookeeper
+        except ImportError as missing:
+            raise UsageError("the doctor needs the driver: pip install 'holdfast[zookeeper]'") from missing
+        return zookeeper.examine(target)
     try:
         from holdfast.cli.doctor import checks, topology
     except ImportError as missing:

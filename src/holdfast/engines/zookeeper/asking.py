@@ -30,6 +30,13 @@ class Asker:
         """For the answer to a request that is sent next."""
         return Reply(self.runtime.event())
 
+    async def arrival(self, last: Reply, timeout: float) -> float:
+        """Wait for the last answer of a flight. Answers come in the order of the requests: so this is one wake-up for
+        all of them. What is left of ``timeout``; if it did not come, those before it may have."""
+        until = self.runtime.now() + timeout
+        await last.wait(until)
+        return max(0.0, until - self.runtime.now())
+
     async def answer(self, connection: Connection, reply: Reply, timeout: float) -> Any:
         """The answer to what was asked on ``connection``: see :meth:`Reply.answer`."""
         try:
@@ -73,8 +80,8 @@ class Asker:
                 return  # in the last moment
             if connection.refused:
                 raise EngineRefused("ZooKeeper refused the connection; check the user name and password")
-            if connection.over or self.hub.closed or not await changed.wait(until):
-                raise unconnected(connection.trouble)
+            if connection.over or connection.rejected or self.hub.closed or not await changed.wait(until):
+                raise unconnected(connection.trouble, rejected=connection.rejected)
         finally:
             self.hub.expect_no_more(changed.address)
 

@@ -11,13 +11,14 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, MutableMapping
+from ssl import SSLCertVerificationError
 from typing import Any, Final, Protocol
 
 from kazoo.client import CLOSED_STATES, KazooClient
-from kazoo.exceptions import ConnectionClosedError
+from kazoo.exceptions import EXCEPTIONS, ConnectionClosedError, SystemZookeeperError
 from kazoo.protocol.serialization import CloseInstance, Create2, Delete, GetChildren, GetData, Sync
 from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.retry import KazooRetry
+from kazoo.retry import ForceRetryError, KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from holdfast._runtime.clock import now
@@ -63,14 +64,21 @@ class _Quiet(logging.LoggerAdapter[logging.Logger]):
 
 
 class Connection:
-    """Opens with ``start``. ``on_change`` is called with it, on kazoo's thread, whenever its state changes.
+    """Opens with ``start``. ``on_change`` is called with it, on kazoo's thread, whenever its state changes; ``attend``,
+    when that thread is about to wait, and a moment later if it still does.
 
     Requests are sent in the order of the calls. They need ``connected``, or else wait until it is; by then it may be
     another session.
     """
 
     def __init__(
-        self, hosts: str, timeout: float, tick: float, keywords: dict[str, Any], on_change: Callable[[Connection], None]
+        self,
+        hosts: str,
+        timeout: float,
+        tick: float,
+        keywords: dict[str, Any],
+        on_change: Callable[[Connection], None],
+        attend: Callable[[Connection], None],
     ) -> None:
         self.timeout = timeout  #: asked for
         self.negotiated = 0.0  #: granted by the servers; 0.0 before the first connection
@@ -78,6 +86,7 @@ class Connection:
         self.connected = False  #: and authenticated
         self.over = False  #: it will not connect any more: closed, or its credentials were refused
         self.refused = False  #: the servers did not accept our credentials
+        self.rejected = False  #: we did not accept the certificate of any server
         self.watches = Watches()
         self.pulse = Pulse(tick)
         self._on_change = on_change
@@ -86,6 +95,7 @@ class Connection:
         self._handler = Handler(
             requests_wait=lambda: bool(self._client._queue),
             pinged=lambda: bool(self._client._connection.ping_outstanding.is_set()),
+            attend=lambda: attend(self),
             on_end=self._ended,
         )
         self._client = KazooClient(
@@ -104,6 +114,7 @@ class Connection:
         """Learn of the handshake what kazoo keeps to itself, and bound it."""
         inner = self._client._connection
         connect, invoke, submit, read = inner._connect, inner._invoke, inner._submit, inner._read_header
+        go_round = inner._connect_loop
         longest = max(CONNECT_WITHIN, self.timeout / _HANDSHAKES_PER_SESSION)
 
         def _connect(*place: Any) -> tuple[float, float]:
@@ -119,17 +130,37 @@ class Connection:
             submit(request, timeout, xid)
 
         def _read_header(timeout: float) -> Any:
-            found = read(timeout)
-            self.pulse.answered(found[0].xid, now())
-            return found
+            header, *body = read(timeout)
+            self.pulse.answered(header.xid, now())
+            if header.err and header.err not in EXCEPTIONS:
+                # kazoo's thread would end here, and the session with all its locks.
+                _log.warning("ZooKeeper has answered with error %d, which kazoo does not know", header.err)
+                header = header._replace(err=SystemZookeeperError.code)
+            return header, *body
 
         inner._connect, inner._submit, inner._read_header = _connect, _submit, _read_header
+        inner._connect_loop = lambda retry: self._go_round(go_round, retry)
         inner._invoke = lambda timeout, *request, **xid: invoke(min(timeout, longest), *request, **xid)
+
+    def _go_round(self, go_round: Callable[[Any], Any], retry: Any) -> Any:
+        """Try one host after the other, and see what became of all of them."""
+        attempts = self._handler.attempts = []
+        try:
+            return go_round(retry)
+        except ForceRetryError:
+            if not attempts:
+                self._handler.trouble = socket.gaierror("the name of no host could be resolved")
+            raise
+        finally:
+            # By all of them: where one has a certificate that has expired, another one may serve.
+            self.rejected = bool(attempts) and all(isinstance(each, SSLCertVerificationError) for each in attempts)
+            if self.rejected:
+                self._on_change(self)
 
     def _connected(self, negotiated: float) -> None:
         self.negotiated = negotiated
         self._handler.longest_pause = negotiated / PINGS_PER_SESSION
-        self._handler.trouble = None
+        self._handler.trouble, self.rejected = None, False
         self.session, self.connected = self._client._session_id, True
         self._on_change(self)
 
@@ -140,8 +171,15 @@ class Connection:
         if not self._started:
             with self._starting:
                 if not self._started:
-                    self._client.start_async()
-                    self._started = True
+                    try:
+                        self._started = True
+                        self._client.start_async()
+                    except BaseException:
+                        # Ctrl-C, perhaps when the thread was running already; or no more threads are to be had. Started
+                        # once more, kazoo would wait for the end of that thread, for ever: others begin anew.
+                        self.over = True
+                        self._say_goodbye()
+                        raise
 
     @property
     def trouble(self) -> Exception | None:
@@ -152,9 +190,12 @@ class Connection:
         """Have the session ended, and its nodes with it, as far as the servers can be told. Does not wait."""
         with self._starting:
             started, self._started = self._started, True
-        if not started:
+        if started:
+            self._say_goodbye()
+        else:
             self.over = True
-            return
+
+    def _say_goodbye(self) -> None:
         self._client._stopped.set()
         self._client._queue.append((CloseInstance, None))
         self._handler.ring()

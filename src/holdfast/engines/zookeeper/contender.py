@@ -38,16 +38,18 @@ class ZooKeeperContender:
             return
         path, alarm, watches = f"{place.parent}/{front}", Alarm(), place.connection.watches
         self._watching = (place, path, alarm)
-        if watches.add(path, alarm.ring):
-            looked = self._asker.reply()
-            place.connection.watch(path, looked.address)
-            try:
+        try:
+            if watches.add(path, alarm.ring):
+                looked = self._asker.reply()
+                place.connection.watch(path, looked.address)
                 await self._asker.answer(place.connection, looked, self._timeout)
-            except NoNodeError:
-                watches.fire(path)
-            except BaseException:
-                watches.fire(path)  # nobody knows whether the watch is set
-                raise
+        except NoNodeError:
+            watches.fire(path)
+        except BaseException:
+            # Nobody knows whether the watch is set, perhaps not even whether it was asked for (Ctrl-C). Those who come
+            # later must not rely on it.
+            watches.fire(path)
+            raise
         place.asleep, place.arranged = alarm, self._asker.runtime.now()
 
     async def leave(self) -> None:

@@ -52,12 +52,19 @@ class ZooKeeperEngine:
         """A client opens two, for its callers and for its watchdog: they share their sessions at the servers."""
         hub, self._unpaired = self._unpaired, None
         if hub is None:
-            hub = self._unpaired = Hub(self._connect, self._ttl, self._tick)
-            self._hubs.add(hub)
+            hub = self._unpaired = self.hub()
         return ZooKeeperSession(hub, runtime, self._target.base)
 
-    def _connect(self, timeout: float, on_change: Callable[[Connection], None]) -> Connection:
-        return Connection(self._target.connection_string, timeout, self._tick, self._keywords, on_change)
+    def hub(self) -> Hub:
+        """Sessions at the servers, for those who share it. Closed after a fork."""
+        hub = Hub(self._connect, self._ttl, self._tick)
+        self._hubs.add(hub)
+        return hub
+
+    def _connect(
+        self, timeout: float, on_change: Callable[[Connection], None], attend: Callable[[Connection], None]
+    ) -> Connection:
+        return Connection(self._target.connection_string, timeout, self._tick, self._keywords, on_change, attend)
 
     def after_fork_in_child(self) -> None:
         hubs, self._hubs, self._unpaired = list(self._hubs), weakref.WeakSet(), None

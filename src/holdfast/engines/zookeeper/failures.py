@@ -8,6 +8,7 @@ from typing import Final
 from kazoo import exceptions
 
 from holdfast.engines.base import RequestFailed
+from holdfast.engines.zookeeper.handler import NoContext
 from holdfast.errors import EngineRefused
 
 #: Answers that are not failures: callers look for them.
@@ -20,9 +21,10 @@ _REFUSED: Final[dict[type[Exception], str]] = {
     exceptions.BadArgumentsError: "the path is not accepted; choose another name",
     exceptions.QuotaExceededError: "the quota of the path is used up",
     exceptions.UnimplementedError: "ZooKeeper 3.5 or later is needed",
+    exceptions.SessionClosedRequireSaslError: "the servers demand SASL; give sasl_mechanism and what belongs to it",
 }
 #: These did not run.
-_NOT_SENT: Final = (exceptions.ConnectionClosedError, exceptions.NotReadOnlyCallError)
+_NOT_SENT: Final = (exceptions.ConnectionClosedError, exceptions.NotReadOnlyCallError, exceptions.ThrottledOpError)
 
 
 def explained(error: BaseException) -> Exception:
@@ -34,10 +36,13 @@ def explained(error: BaseException) -> Exception:
     return RequestFailed(f"ZooKeeper did not answer: {text}", may_have_happened=not isinstance(error, _NOT_SENT))
 
 
-def unconnected(trouble: Exception | None) -> RequestFailed | EngineRefused:
-    """The exception to raise when there is no connection, and the last attempt has ended in ``trouble``."""
-    if isinstance(trouble, ssl.SSLCertVerificationError):
+def unconnected(trouble: Exception | None, *, rejected: bool) -> RequestFailed | EngineRefused:
+    """The exception to raise when there is no connection, and the last attempt has ended in ``trouble``. ``rejected``:
+    no server has a certificate that we accept."""
+    if rejected and isinstance(trouble, ssl.SSLCertVerificationError):
         return EngineRefused(f"the ZooKeeper server's certificate was not accepted: {trouble.verify_message}")
+    if isinstance(trouble, NoContext):
+        return EngineRefused(f"TLS could not be set up: {trouble}")
     if isinstance(trouble, exceptions.SASLException):
         return EngineRefused("SASL could not be used: it needs pip install 'pure-sasl', and for GSSAPI 'kerberos'")
     reason = "" if trouble is None else f": {trouble}"

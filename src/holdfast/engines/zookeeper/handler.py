@@ -18,22 +18,35 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 #: Hosts are tried one after the other: one that is out of reach must leave time for the others.
 CONNECT_WITHIN: Final = 1.0
+#: What is to be done soon, but not at the cost of what is done now, waits for this long.
+MOMENT: Final = 0.1
 
 _log: Final = logging.getLogger("holdfast.zookeeper")
 
 
+class NoContext(Exception):
+    """The files for TLS cannot be used: no attempt will ever succeed, so the thread ends with this."""
+
+
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """``requests_wait``: whether any are to be sent. ``pinged``: whether a ping was sent and is not answered yet.
-    ``on_end``: called on the thread, as the last thing it does."""
+    ``attend``: called on the thread before it waits, and again when it has waited for ``MOMENT``. ``on_end``: called
+    on the thread, as the last thing it does."""
 
     def __init__(
-        self, requests_wait: Callable[[], bool], pinged: Callable[[], bool], on_end: Callable[[], None]
+        self,
+        requests_wait: Callable[[], bool],
+        pinged: Callable[[], bool],
+        attend: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
         super().__init__()
         self.longest_pause = CONNECT_WITHIN  #: between two words to the servers
         self.trouble: Exception | None = None  #: why the last attempt to connect has failed
+        self.attempts: list[Exception | None] = []  #: to connect, in this round through the hosts, and their failures
         self._requests_wait = requests_wait
         self._pinged = pinged
+        self._attend = attend
         self._on_end = on_end
         self._context: ssl.SSLContext | None = None
         self._bell: socket.socket | None = None
@@ -87,6 +100,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Which can be read or written. kazoo has it in its main loop with the bell, and elsewhere without."""
         if self._bell in readers:
+            self._attend()
             # kazoo waits for up to 0.4 s more than it means to, which may be longer than a short session lives. If it
             # has pinged, it takes the end of this wait for the end of the connection: that deserves more patience.
             pause = self.longest_pause
@@ -100,6 +114,11 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 # kazoo sends one request for each ring. A caller was interrupted between the request and the ring, or
                 # there were too many rings for the pipe: without this, each request would wait for the next one.
                 self.ring()
+            if timeout > MOMENT:
+                if (found := _ready(readers, writers, MOMENT)) != ([], []):
+                    return *found, []
+                self._attend()
+                timeout -= MOMENT
         return *_ready(readers, writers, timeout), []
 
     # -- connecting ------------------------------------------------------------------------------------------------
@@ -108,16 +127,18 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self, address: tuple[str, int], hostname: str, timeout: float, use_ssl: bool, **tls: Any
     ) -> socket.socket:
         """Connected, with TLS if asked. Unlike kazoo's, it does not give a black hole the whole session's time."""
+        if use_ssl and self._context is None:
+            self._context = tls_context(**tls)
         try:
             connected = socket.create_connection(address, min(timeout, CONNECT_WITHIN))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if use_ssl:
-                if self._context is None:
-                    self._context = _context(**tls)
-                return self._context.wrap_socket(connected, server_hostname=hostname)
+            if self._context is not None:
+                connected = self._context.wrap_socket(connected, server_hostname=hostname)
         except OSError as error:
             self.trouble = error
+            self.attempts.append(error)
             raise
+        self.attempts.append(None)
         return connected
 
 
@@ -131,14 +152,20 @@ def _ready(readers: Sequence[Any], writers: Sequence[Any], timeout: float | None
     return [each for each in readers if each.fileno() in found], [each for each in writers if each.fileno() in found]
 
 
-def _context(
+def tls_context(
     *, ca: str | None, certfile: str | None, keyfile: str | None, keyfile_password: str | None, verify_certs: bool,
     check_hostname: bool,
 ) -> ssl.SSLContext:  # fmt: skip
-    context = ssl.create_default_context(cafile=ca)
+    """As kazoo's settings say. NoContext if their files cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certfile and keyfile:
+            context.load_cert_chain(certfile, keyfile, keyfile_password)
+    except OSError as error:
+        raise NoContext(
+            f"{error.strerror or type(error).__name__} (ca, certfile, keyfile, keyfile_password)"
+        ) from error
     context.check_hostname = check_hostname
     if not verify_certs:
         context.verify_mode = ssl.CERT_NONE
-    if certfile and keyfile:
-        context.load_cert_chain(certfile, keyfile, keyfile_password)
     return context

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NoNodeError, SessionExpiredError
 
 from holdfast.engines.zookeeper import order
 from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.reply import Then, ignore
 
 _log: Final = logging.getLogger("holdfast.zookeeper")
 
@@ -33,7 +34,7 @@ class Leftovers:
     """Thread-safe. They need not be kept over the end of a session: its nodes are gone then."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # as the hub's: the collector may call from within
         self._left: set[Leftover] = set()
 
     def add(self, connection: Connection, parent: str, uuid: str) -> None:
@@ -47,7 +48,7 @@ class Leftovers:
     def sweep(self, connection: Connection) -> None:
         """There is a connection again, or there never will be one."""
         with self._mutex:
-            found = [left for left in self._left if left.connection is connection]
+            found = [left for left in tuple(self._left) if left.connection is connection]
             if connection.over:
                 self._left.difference_update(found)
                 return
@@ -61,8 +62,8 @@ class Leftovers:
     def _look_for(self, left: Leftover) -> None:
         # The requests of a session are carried out in order, and those that were lost with an earlier connection are
         # carried out before the leader has answered: after that the node is there, or never.
-        left.connection.sync(left.parent, _Then(_ignore, _ignore))
-        left.connection.children(left.parent, _Then(lambda nodes: self._remove(left, nodes), self._failed_on(left)))
+        left.connection.sync(left.parent, Then(ignore, ignore))
+        left.connection.children(left.parent, Then(lambda nodes: self._remove(left, nodes), self._failed_on(left)))
 
     def _remove(self, left: Leftover, nodes: list[str]) -> None:
         own = order.find_own(nodes, left.uuid)
@@ -70,8 +71,8 @@ class Leftovers:
             self._forget(left)
         elif left in self._left:
             for node in own:
-                left.connection.delete(f"{left.parent}/{node}", _Then(_ignore, self._failed_on(left)))
-            self._look_for(left)
+                left.connection.delete(f"{left.parent}/{node}", Then(ignore, self._failed_on(left)))
+            self._look_for(left)  # whatever the answers are, this shows what became of it
 
     def _failed_on(self, left: Leftover) -> Callable[[BaseException], None]:
         def failed(error: BaseException) -> None:
@@ -86,21 +87,3 @@ class Leftovers:
     def _forget(self, left: Leftover) -> None:
         with self._mutex:
             self._left.discard(left)
-
-
-def _ignore(_: object) -> None:
-    """Whatever the answer was, the next look shows what became of it."""
-
-
-class _Then:
-    """A receiver that goes on from kazoo's thread."""
-
-    def __init__(self, done: Callable[[Any], None], failed: Callable[[BaseException], None]) -> None:
-        self._done = done
-        self._failed = failed
-
-    def set(self, value: Any = None) -> None:
-        self._done(value)
-
-    def set_exception(self, exception: BaseException) -> None:
-        self._failed(exception)

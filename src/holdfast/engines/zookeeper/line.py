@@ -38,20 +38,23 @@ class Line:
         path, asker = self.path(claim.name), self._asker
         data = metadata.describe(claim, connection.negotiated)
         for _ in range(_ATTEMPTS):
-            created, listed = asker.reply(), asker.reply()
+            created, listed, asked = asker.reply(), asker.reply(), asker.runtime.now()
+            known = connection.pulse.known(asked)
             connection.create(f"{path}/{order.protected(id_of(claim))}", data, created.address)
             connection.children(path, listed.address)
+            left = await asker.arrival(listed, timeout)
             try:
-                node, stat = await asker.answer(connection, created, timeout)
+                node, stat = await asker.answer(connection, created, left)
             except NoNodeError:
                 await self._make_path(connection, path, timeout)
                 continue
             place = self._settle(connection, claim, node, stat)
+            place.confirmed, place.counted = asked, known
             if order.is_near_wrap(order.sequence_of(place.node) or 0):
                 await self.leave(claim, timeout)
                 raise EngineRefused(f"{path} has numbered nearly 2^31 nodes: remove it while nobody uses it")
             try:
-                return place, await asker.answer(connection, listed, timeout)
+                return place, await asker.answer(connection, listed, left)
             except NoNodeError:
                 return place, ()  # removed meanwhile, and the node with it
         raise RequestFailed(f"{path} is removed as soon as it is made", may_have_happened=False)
@@ -61,17 +64,18 @@ class Line:
         a second one."""
         path, asker = self.path(claim.name), self._asker
         connection.sync(path, asker.reply().address)  # a server that lags behind must not hide it
-        found: Place | None = None
+        found: tuple[str, Any] | None = None
         for node in order.find_own(await asker.children(connection, path, timeout), id_of(claim)):
             try:
                 _, stat = await asker.get(connection, f"{path}/{node}", timeout)
             except NoNodeError:
                 continue
             if found is None and stat.ephemeralOwner == connection.session:
-                found = self._settle(connection, claim, f"{path}/{node}", stat)
+                found = f"{path}/{node}", stat
             else:
                 await asker.delete(connection, f"{path}/{node}", timeout)
-        return found
+        # Not before the others are gone: who has a place does not look for others of its own again.
+        return None if found is None else self._settle(connection, claim, *found)
 
     def _settle(self, connection: Connection, claim: Claim, node: str, stat: Any) -> Place:
         place = Place(claim.name, connection, stat.ephemeralOwner, connection.negotiated, node, stat.czxid)
@@ -79,13 +83,22 @@ class Line:
         return place
 
     async def look(self, place: Place, timeout: float) -> Sequence[str]:
-        """Who is there. The leader confirms that the session lives: belief counts from here."""
-        synced, listed = self._asker.reply(), self._asker.reply()
-        place.connection.sync(place.parent, synced.address)
-        place.connection.children(place.parent, listed.address)
-        await self._asker.confirm(place.connection, synced, timeout)
+        """Who is there. If that was long ago, the leader confirms that the session lives: belief counts from there.
+
+        A server that lags behind shows those who have left already, but never hides who was there before us.
+        """
+        asker, connection, asked = self._asker, place.connection, self._asker.runtime.now()
+        synced, listed = None if place.is_confirmed(asked) else asker.reply(), asker.reply()
+        known = connection.pulse.known(asked)
+        if synced is not None:
+            connection.sync(place.parent, synced.address)
+        connection.children(place.parent, listed.address)
+        left = await asker.arrival(listed, timeout)
+        if synced is not None:
+            await asker.confirm(connection, synced, left)
+            place.confirmed, place.counted = asked, known
         try:
-            return list(await self._asker.answer(place.connection, listed, timeout))
+            return list(await asker.answer(connection, listed, left))
         except NoNodeError:
             return ()
 

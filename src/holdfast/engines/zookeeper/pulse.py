@@ -51,5 +51,9 @@ class Pulse:
         return min((sent for words in self._under_way.values() for sent in tuple(words)[:1]), default=None)
 
     def known(self, asked: float) -> float:
-        """From when on the leader counts at least, if it has answered a request that was sent at ``asked``."""
+        """From when on the leader counts at least, if it answers a request that is sent at ``asked``, which is now.
+
+        To be called before that is sent, and kept: words that were answered later prove nothing about the time before,
+        and those that would are forgotten by then.
+        """
         return max((sent for sent, heard in tuple(self._heard) if heard <= asked - self._tick), default=self._known)

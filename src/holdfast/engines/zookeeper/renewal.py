@@ -1,7 +1,7 @@
 """Renewing what is held: one question to the leader for each session, however many locks it carries.
 
 The session's pings do not count: a server answers them by itself, also when it has lost the leader. Beside that
-question each node is looked at once, with a watch: from then on the servers tell if it is removed.
+question a node is looked at if nobody watches it yet, or any more: from then on the servers tell if it is removed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from kazoo.exceptions import NoNodeError
 from holdfast.engines.base import Claim, Found, RequestFailed
 from holdfast.engines.zookeeper.asking import ROUNDING, Asker
 from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.hub import unheard
 from holdfast.engines.zookeeper.place import Place
 from holdfast.engines.zookeeper.reply import Reply
 from holdfast.errors import EngineRefused, UsageError
@@ -26,6 +27,7 @@ class Renewal:
         self._timeout = timeout
         self._began = asker.runtime.now()
         self._asked: dict[Connection, Reply] = {}
+        self._known: dict[Connection, float] = {}  # since when the leader counts, if it answers that
         self._looks: dict[Place, Reply] = {}
         self._failures: dict[Connection, RequestFailed | None] = {}
 
@@ -49,12 +51,11 @@ class Renewal:
             return
         if connection not in self._asked:
             self._asked[connection] = self._asker.reply()
+            self._known[connection] = connection.pulse.known(self._asker.runtime.now())
             connection.sync(place.parent, self._asked[connection].address)
-        if not place.watched:
-            place.watched = True
-            if connection.watches.add(place.path, self._asker.hub.teller(place)):
-                self._looks[place] = self._asker.reply()
-                connection.watch(place.path, self._looks[place].address)
+        if self._asker.hub.watch(place):
+            self._looks[place] = self._asker.reply()
+            connection.watch(place.path, self._looks[place].address)
 
     async def _outcome(self, connection: Connection, reply: Reply) -> RequestFailed | None:
         try:
@@ -66,7 +67,8 @@ class Renewal:
         if connection.negotiated < connection.timeout - ROUNDING:
             # Another server with other limits: belief must not count on more than what is left.
             return RequestFailed("the servers have shortened the session", may_have_happened=False)
-        if self._began - connection.pulse.known(self._began) > self._asker.hub.slack(connection.negotiated):
+        silence = unheard(self._began, self._known[connection], connection.negotiated)
+        if silence > self._asker.hub.slack(connection.negotiated):
             # We were frozen, or the server did not answer for long: the leader may count from before that.
             return RequestFailed("ZooKeeper's leader may not have heard of us for too long", may_have_happened=False)
         return None
@@ -80,7 +82,9 @@ class Renewal:
             except NoNodeError:
                 place.connection.watches.fire(place.path)
                 return Found.ENDED if place.over else Found.GONE
-            except (RequestFailed, EngineRefused) as error:
+            except EngineRefused:
+                self._asker.hub.unwatchable(place)  # but it is there: nobody is refused what is not
+            except RequestFailed as error:
                 place.connection.watches.fire(place.path)  # nobody knows whether the watch is set
                 failure = failure or RequestFailed(str(error), may_have_happened=False)
         if place.over:

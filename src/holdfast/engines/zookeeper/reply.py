@@ -7,6 +7,7 @@ only as garbage it gives up its place in line.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from holdfast._runtime.base import Event, Runtime
@@ -58,6 +59,26 @@ class Address:
     def set_exception(self, exception: BaseException) -> None:
         if (reply := self._reply()) is not None:
             reply.arrive(None, exception)
+
+
+class Then:
+    """For an answer that nobody waits for: where to go on, on kazoo's thread."""
+
+    __slots__ = ("_done", "_failed")
+
+    def __init__(self, done: Callable[[Any], None], failed: Callable[[BaseException], None]) -> None:
+        self._done = done
+        self._failed = failed
+
+    def set(self, value: Any = None) -> None:
+        self._done(value)
+
+    def set_exception(self, exception: BaseException) -> None:
+        self._failed(exception)
+
+
+def ignore(_: object) -> None:
+    """An answer that does not matter."""
 
 
 class Alarm:

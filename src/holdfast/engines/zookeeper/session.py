@@ -46,14 +46,17 @@ class ZooKeeperSession:
             place, children = await self._take_place(claim, timeout)
             if children is None:
                 return Busy()
-            before = order.position(children, place.node)
+            # What a new session sees of an old one's nodes counts for nothing, also where a server still shows them.
+            before = None if place.over else order.position(children, place.node)
             if before == 0:
-                unheard = asked - place.connection.pulse.known(asked)
-                return Granted(place.czxid, place.ttl, max(self._hub.slack(place.ttl), unheard))
+                # A server with other limits may have shortened the session while this one waited.
+                ttl = min(place.ttl, place.connection.negotiated)
+                self._hub.held(place)
+                return Granted(place.czxid, ttl, self._hub.slack_of(place, ttl, asked))
             if before is not None:
                 place.front = order.predecessor(children, place.node)
                 return Busy()
-            self._hub.forget(claim)  # removed by somebody, or with the whole lock: to the back of the line
+            self._hub.forget(claim)  # removed by somebody, with the whole lock or its session: to the back of the line
         raise RequestFailed("the node of this claim is removed as soon as it is made", may_have_happened=False)
 
     async def _take_place(self, claim: Claim, timeout: float) -> tuple[Place, Sequence[str] | None]:

@@ -17,7 +17,7 @@ class Watches:
     """Of one session. Thread-safe. What is to be told must not block: it is called on kazoo's thread."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # as the hub's: the collector may call from within
         self._told: dict[str, list[Tell]] = {}
 
     def add(self, path: str, tell: Tell) -> bool:

@@ -1,0 +1,25 @@
+"""An ensemble of ZooKeeper, examined."""
+
+from __future__ import annotations
+
+from holdfast.cli.doctor.finding import Finding, printable
+from holdfast.cli.doctor.zookeeper import checks
+from holdfast.cli.doctor.zookeeper.facts import Ensemble
+from holdfast.cli.doctor.zookeeper.gather import gather
+from holdfast.errors import EngineRefused, EngineUnavailable
+from holdfast.options import Target
+
+
+def examine(target: Target) -> list[Finding]:
+    """Findings about the servers of ``target``. EngineUnavailable or EngineRefused if none of them says anything."""
+    ensemble = gather(target)
+    _refuse_silence(ensemble)
+    return checks.judge(ensemble)
+
+
+def _refuse_silence(ensemble: Ensemble) -> None:
+    if any(not server.failure or server.said or server.idle for server in ensemble.servers):
+        return
+    away = "; ".join(f"{server.name}: {server.failure}" for server in ensemble.servers)
+    kind = EngineRefused if any(server.refused for server in ensemble.servers) else EngineUnavailable
+    raise kind(printable(f"no server could be examined: {away}"))
