@@ -25,6 +25,7 @@ from holdfast.testing.conformance.opening import Colour
 from tests.cluster.support import RUNTIMES, engine_for, keys, move, names_at, on, user
 from tests.core.test_forking import in_a_child
 from tests.failover.company import COLOURS, SLACK, company, until
+from tests.faults.threads import threads
 from tests.redis_engine.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
@@ -246,7 +247,7 @@ def sockets() -> int:
 
 def tied_up() -> tuple[int, int]:
     gc.collect()
-    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+    return len(threads()), len(os.listdir("/proc/self/fd"))
 
 
 @COLOURS

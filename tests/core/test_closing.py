@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from tests.faults.threads import threads
 
 
 class ClosesAfter:
@@ -96,7 +97,7 @@ def test_a_waiter_does_not_start_a_thread_for_a_client_that_is_closed_and_gone(u
     core = client._opened
     assert core is not None
     client.close()
-    before = threading.active_count()
+    before = len(threads())
     core.withdraw(core.new_claim(client.lock("a")._policy, polite=False))
     assert not core.watchdog.started
-    assert threading.active_count() == before
+    assert len(threads()) == before

@@ -13,6 +13,7 @@ import pytest
 import holdfast
 from holdfast.engines.base import Claim, Found
 from holdfast.engines.redis.session import RedisSession
+from tests.faults.threads import threads
 from tests.faults.waiting import eventually
 
 
@@ -25,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def threads_and_descriptors() -> tuple[int, int]:
     gc.collect()
-    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+    return len(threads()), len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.needs_redis

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import threading
 from pathlib import Path
 
 import pytest
 import redis
 
 import holdfast
+from tests.faults.threads import threads
 from tests.faults.waiting import eventually
 from tests.servers.redis import RedisServer
 
@@ -53,7 +53,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def snapshot() -> tuple[int, int]:
     gc.collect()
-    return threading.active_count(), descriptors()
+    return len(threads()), descriptors()
 
 
 @pytest.mark.needs_redis

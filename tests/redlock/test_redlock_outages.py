@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -11,6 +10,7 @@ import pytest
 import holdfast
 from holdfast.engines.redis import scripts
 from holdfast.testing.conformance.opening import Colour
+from tests.faults.threads import threads
 from tests.faults.waiting import eventually
 from tests.redlock.support import Proxies, introduce, on, owners
 from tests.servers.masters import Masters
@@ -22,9 +22,8 @@ ONE_STEP = 0.25
 
 
 def library_threads() -> list[str]:
-    names = (thread.name for thread in threading.enumerate())
     others = ("holdfast-fault-proxy", "holdfast-fence")  # of tests, and of fences that other tests have used
-    return [name for name in names if name.startswith("holdfast-") and not name.startswith(others)]
+    return [name for name in threads() if name.startswith("holdfast-") and not name.startswith(others)]
 
 
 def counted(server: RedisServer) -> int:

@@ -48,11 +48,11 @@ class StallingWorld(RedlockWorld):
 NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
     "deadline-from-the-reply": (RedlockWorld, {"I1", "I4"}, 9),
     "join-without-tombstone-check": (RedlockWorld, {"I4"}, 10),
-    "no-fence": (RedlockWorld, {"I3"}, 2),
-    "no-phase-2": (GrantsWorld, {"I5"}, 0),
+    "no-fence": (RedlockWorld, {"I3"}, 7),
+    "no-phase-2": (GrantsWorld, {"I5"}, 5),
     "no-take-back": (RedlockWorld, {"I8"}, 0),
     "plain-incr": (GrantsWorld, {"I5"}, 0),
-    "renewal-by-any-server": (StallingWorld, {"I1"}, 12),
+    "renewal-by-any-server": (StallingWorld, {"I1"}, 76),
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -16,6 +15,7 @@ import redis
 from holdfast.engines.redis.channel import Script
 from holdfast.testing.proxy import FaultProxy
 from holdfast.testing.resp import ProtocolError
+from tests.faults.threads import threads
 from tests.servers.redis import RedisServer
 
 SOON = 5.0  # a deadline for what must happen
@@ -420,14 +420,14 @@ def test_a_peer_that_speaks_something_else_is_not_guessed_at() -> None:
 
 
 def test_nothing_is_left_behind(redis_server: RedisServer) -> None:
-    before = threading.active_count()
+    before = len(threads())
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         wire = Wire(proxy)
         held = proxy.on("PING").delay()
         wire.send("PING")
         assert held.wait(SOON)  # closing must not wait for the release
     wire.socket.close()
-    assert threading.active_count() == before
+    assert len(threads()) == before
     with pytest.raises(RuntimeError, match="not running"):
         proxy.refuse()
     proxy.close()  # twice is fine

@@ -5,7 +5,6 @@ And what the belief of a holder rests on: what the leader knows of a session who
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,6 +13,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from tests.faults.threads import threads
 from tests.faults.waiting import eventually
 from tests.servers.ensemble import Ensemble, Member
 from tests.servers.silent_session import SilentSession
@@ -100,14 +100,14 @@ def test_it_is_whole_and_empty_at_the_start_of_each_test(ensemble: Ensemble, tur
 
 @pytest.mark.needs_zookeeper
 def test_nothing_is_left_behind() -> None:
-    before = threading.active_count()
+    before = len(threads())
     with Ensemble() as ensemble:
         pids = [member.pid for member in ensemble.members]
         ensemble.client()
         ensemble.cut_off(ensemble.leader())
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     assert not [member for member in ensemble.members if member.directory.exists()]
-    assert threading.active_count() == before
+    assert len(threads()) == before
 
 
 # ---- what the leader knows

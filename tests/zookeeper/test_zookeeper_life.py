@@ -8,7 +8,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from holdfast.engines.zookeeper.handler import Handler
 from holdfast.engines.zookeeper.line import id_of
 from holdfast.engines.zookeeper.reply import Reply
 from tests.faults.child import ROOT
+from tests.faults.threads import threads
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
@@ -38,7 +38,7 @@ Start = Callable[..., ZooKeeperServer]
 def threads_and_sockets() -> tuple[int, int]:
     gc.collect()
     kinds = [os.path.basename(os.path.realpath(f"/proc/self/fd/{fd}")) for fd in os.listdir("/proc/self/fd")]
-    return threading.active_count(), sum(kind.startswith("socket:") for kind in kinds)
+    return len(threads()), sum(kind.startswith("socket:") for kind in kinds)
 
 
 def pipes() -> list[str]:
@@ -49,10 +49,10 @@ def pipes() -> list[str]:
 
 def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
     locks = connect()
-    before = threading.active_count()
+    before = len(threads())
     leases = [locks.lock(str(number)).acquire() for number in range(20)]
-    names = [thread.name for thread in threading.enumerate()]
-    assert threading.active_count() == before + 2
+    names = threads()
+    assert len(threads()) == before + 2
     assert {"holdfast-zookeeper", "holdfast-watchdog"} <= set(names)
     for lease in leases:
         lease.release()

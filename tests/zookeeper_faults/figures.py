@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 from typing import NamedTuple, Self
 
+from tests.faults.threads import threads
 from tests.servers.zookeeper import ZooKeeperServer
 
 
@@ -32,5 +32,5 @@ class Here(NamedTuple):
     def now(cls) -> Self:
         gc.collect()
         # The event loop keeps threads for later.
-        threads = [thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
-        return cls(len(threads), len(os.listdir("/proc/self/fd")))
+        lasting = [name for name in threads() if not name.startswith("asyncio_")]
+        return cls(len(lasting), len(os.listdir("/proc/self/fd")))
