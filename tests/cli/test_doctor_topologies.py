@@ -126,7 +126,7 @@ def test_a_cluster_that_lost_a_node(start_cluster: Callable[..., RedisCluster], 
     url = f"{cluster.url}?request_timeout=0.5"
     assert doctor(url).level("reachable", master.address) == "problem"
     # Once the others have noticed, they say so too.
-    eventually(lambda: doctor(url).of("cluster", master.address), within=20)
+    eventually(lambda: all(doctor(url).of("cluster", node.address) for node in (master, replica)), within=20)
     found = doctor(url)
     assert (found.code, found.level("cluster", master.address)) == (4, "problem")
     assert found.level("cluster", replica.address) == "problem"

@@ -149,8 +149,8 @@ async def test_contention_while_slots_move_and_a_master_dies(start_cluster: Star
         mover.stop()
     check_numbers(records, directory)
     check_holds(records)
-    async with holdfast.aio.connect(cluster.url) as locks:
-        leases = await asyncio.gather(*(locks.lock(name_of(number)).acquire(timeout=5.0) for number in range(NAMES)))
+    async with holdfast.aio.connect(cluster.url, unavailable_after=20.0) as locks:
+        leases = await asyncio.gather(*(locks.lock(name_of(number)).acquire(timeout=20.0) for number in range(NAMES)))
         assert all(lease.held for lease in leases)
         await asyncio.gather(*(lease.release() for lease in leases))
     assert sum(record["met"].get("EngineUnavailable", 0) for record in records) > 0, "nobody noticed that it died"
