@@ -170,9 +170,10 @@ class Passage:
     async def run(self) -> None:
         """Until both sides are closed."""
         try:
-            await self._relay.light.wait()
-            if not self._client_is_there():
-                return  # it hung up in the dark: as if its SYN had never arrived
+            if not self._relay.light.is_set():
+                await self._relay.light.wait()
+                if not self._client_is_there():
+                    return  # it hung up in the dark: as if its SYN had never arrived
             server_in = await self._reach_server()
             if server_in is None or self._server_out is None:
                 self.reset()  # the server is down: the client should not take silence for an answer

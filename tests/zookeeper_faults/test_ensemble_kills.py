@@ -44,11 +44,7 @@ def check(crew: Crew, directory: Path) -> None:
 
 
 async def test_one_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
-    """First the leader, and when that one is back and follows, a follower.
-
-    Not the other way round: whoever has just been started is still warming up, and an election needs its vote at once.
-    On a busy machine that takes several seconds, which is the servers' time and not ours.
-    """
+    """First the leader, and when that one is back and follows, a follower."""
     with Crew(ensemble.url, tmp_path, COLOURS) as crew:
         async with company("sync") as threads, company("async") as tasks:
             kept = [await Kept.by(ours, ensemble.url) for ours in (threads, tasks)]
