@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -11,12 +10,11 @@ from typing import Any, Final
 import pytest
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from holdfast._runtime.asyncio import AsyncioRuntime
-from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.redis.cluster.engine import ClusterEngine
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.registry import make_engine
 from holdfast.options import parse_target
+from tests.redis_engine.support import on as on_engine
 from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.servers.redis import RedisServer
 
@@ -33,16 +31,7 @@ def engine_for(url_or_client: Any, **options: Any) -> ClusterEngine:
 
 def on(url_or_client: Any, colour: str, body: Body, **options: Any) -> None:
     """Run ``body`` on a session of one colour."""
-    engine = engine_for(url_or_client, **options)
-
-    async def main() -> None:
-        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
-        try:
-            await body(session)
-        finally:
-            await session.close()
-
-    run(main()) if colour == "blocking" else asyncio.run(main())
+    on_engine(engine_for(url_or_client, **options), colour, body)
 
 
 # ---- names, slots, servers

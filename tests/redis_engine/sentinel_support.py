@@ -1,8 +1,7 @@
-"""An engine over sentinels that a test has started, and a session of either colour on it."""
+"""An engine over sentinels that a test has started, and what is asked of it."""
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from collections.abc import Callable, Coroutine
@@ -11,13 +10,11 @@ from typing import Any, Final
 import pytest
 
 from holdfast._core.sentinel_target import SentinelTarget
-from holdfast._runtime.asyncio import AsyncioRuntime
-from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis.sentinel import SentinelEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis_engine.support import TIMEOUT, make_claim
+from tests.redis_engine.support import TIMEOUT, make_claim, on
 from tests.servers.redis import RedisServer
 from tests.servers.sentinel import MASTER_NAME, Sentinel
 
@@ -33,19 +30,6 @@ Body = Callable[[RedisSession], Coroutine[Any, Any, None]]
 def engine_for(*sentinels: Sentinel, master: str = MASTER_NAME, user_info: str = "", **options: Any) -> SentinelEngine:
     places = tuple((sentinel.host, sentinel.port) for sentinel in sentinels)
     return connect(SentinelTarget(master, places, f"redis://{user_info}{sentinels[0].address}/0"), options)
-
-
-def on(engine: SentinelEngine, colour: str, body: Body) -> None:
-    """Run ``body`` on a session of ``engine``."""
-
-    async def main() -> None:
-        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
-        try:
-            await body(session)
-        finally:
-            await session.close()
-
-    run(main()) if colour == "blocking" else asyncio.run(main())
 
 
 async def hold_and_release(session: RedisSession) -> None:

@@ -8,13 +8,14 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import pytest
 
 from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Claim
+from holdfast.engines.base import Claim, Session
 from holdfast.engines.redis.engine import RedisEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from tests.servers.redis import RedisServer
@@ -24,6 +25,13 @@ TIMEOUT: Final = 5.0
 WOKEN: Final = 0.4
 
 Body = Callable[..., Coroutine[Any, Any, None]]
+S = TypeVar("S", bound=Session, covariant=True)
+
+
+class Makes(Protocol[S]):
+    """An engine, as far as its sessions go."""
+
+    def session(self, runtime: Runtime) -> S: ...
 
 
 def both_colours(body: Body) -> Callable[..., None]:
@@ -46,7 +54,11 @@ def both_colours(body: Body) -> Callable[..., None]:
 
 def in_colour(colour: str, url: str, body: Callable[[RedisSession], Coroutine[Any, Any, None]], **options: Any) -> None:
     """Run ``body`` on a session of one colour."""
-    engine = connect(url, options)
+    on(connect(url, options), colour, body)
+
+
+def on(engine: Makes[S], colour: str, body: Callable[[S], Coroutine[Any, Any, None]]) -> None:
+    """Run ``body`` on a session of ``engine``, of one colour."""
 
     async def main() -> None:
         session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())

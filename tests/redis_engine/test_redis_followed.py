@@ -7,14 +7,12 @@ import socket
 from collections.abc import Callable
 
 from holdfast._runtime import clock
-from holdfast._runtime.asyncio import AsyncioRuntime
-from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Granted
 from holdfast.engines.redis import handshake, settings
 from holdfast.engines.redis.engine import RedisEngine
 from holdfast.engines.redis.session import RedisSession
-from tests.redis_engine.sentinel_support import COLOURS, Body, StartRedis
-from tests.redis_engine.support import TIMEOUT, Other, make_claim
+from tests.redis_engine.sentinel_support import COLOURS, StartRedis
+from tests.redis_engine.support import TIMEOUT, Other, make_claim, on
 from tests.servers.redis import RedisServer
 
 
@@ -44,19 +42,6 @@ class Found:
         return opened
 
 
-def on(sought: Found, colour: str, body: Body) -> None:
-    engine = RedisEngine(sought, None)
-
-    async def main() -> None:
-        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
-        try:
-            await body(session)
-        finally:
-            await session.close()
-
-    run(main()) if colour == "blocking" else asyncio.run(main())
-
-
 @COLOURS
 def test_another_master_is_found_while_we_connect_to_the_old_one(colour: str, start_redis: StartRedis) -> None:
     """The connection to the old one must not pass for one to the new: it would never be dropped."""
@@ -73,7 +58,7 @@ def test_another_master_is_found_while_we_connect_to_the_old_one(colour: str, st
         assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
         assert (old.ask("EXISTS", "job"), new.ask("EXISTS", "job")) == (0, 1)
 
-    on(sought, colour, body)
+    on(RedisEngine(sought, None), colour, body)
 
 
 @COLOURS
@@ -98,4 +83,4 @@ def test_a_waiter_looks_where_it_acquires(colour: str, start_redis: StartRedis) 
             assert clock.now() >= until
             contender.abandon()
 
-        on(sought, colour, body)
+        on(RedisEngine(sought, None), colour, body)

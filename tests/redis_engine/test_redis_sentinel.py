@@ -28,9 +28,8 @@ from tests.redis_engine.sentinel_support import (
     first_to_be_asked,
     hold_and_release,
     nobody_listens,
-    on,
 )
-from tests.redis_engine.support import TIMEOUT, eventually, make_claim
+from tests.redis_engine.support import TIMEOUT, eventually, make_claim, on
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel

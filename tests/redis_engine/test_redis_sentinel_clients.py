@@ -28,9 +28,8 @@ from tests.redis_engine.sentinel_support import (
     failure_of,
     hold_and_release,
     nobody_listens,
-    on,
 )
-from tests.redis_engine.support import TIMEOUT, connections, make_claim
+from tests.redis_engine.support import TIMEOUT, connections, make_claim, on
 from tests.redis_engine.test_redis_tls import certificates
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
