@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import holdfast
 from holdfast.options import ClientOptions, Target
 
 Colour = Literal["sync", "async"]
+
+#: Renewed after a third of it, so there is time for that on a machine that stands still for a second.
+_LASTING: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,11 @@ class Source:
     def __post_init__(self) -> None:
         if not self.pace >= 1:
             raise ValueError(f"pace is 1 or more, not {self.pace!r}: the cases are as quick as an engine may be asked")
+
+    @property
+    def lasting(self) -> float:
+        """A ttl for what must not be lost."""
+        return self.paced(_LASTING)
 
     def paced(self, seconds: float) -> float:
         """A short ttl, wait or deadline of a case, for an engine as slow as this one: in whole milliseconds."""

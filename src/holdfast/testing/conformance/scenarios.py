@@ -25,7 +25,7 @@ _LIMIT: Final = 10.0
 
 def fork(source: Source, name: str) -> Facts:
     """A child is forked while the parent holds the lock; both look, try and acquire; the child exits as usual."""
-    client = source.open("sync", ttl=source.paced(0.4))
+    client = source.open("sync", ttl=source.lasting)
     lease = client.lock(name).acquire()
     told: list[str] = []
     lease.on_lost(lambda lease: told.append(lease.lost_reason))
@@ -33,6 +33,7 @@ def fork(source: Source, name: str) -> Facts:
     to_child, from_parent = os.pipe()
     child = os.fork()
     if child == 0:
+        os.close(from_parent)  # so that the parent's end is told
         os.write(from_child, json.dumps(_in_the_child(client, lease, name)).encode() + b"\n")
         os.read(to_child, 1)  # until the parent has released
         own = client.lock(name).acquire(timeout=_LIMIT)
@@ -40,7 +41,7 @@ def fork(source: Source, name: str) -> Facts:
         sys.exit(0)  # with the lock held: it is the child's own, and released at its exit
     answers = os.fdopen(to_parent)
     facts: Facts = json.loads(answers.readline())
-    facts["parent lost it"] = lease.lost.wait(source.paced(0.85)) or lease.lost_reason or told
+    facts["parent lost it"] = lease.lost.wait(1.05 * lease.ttl) or lease.lost_reason or told
     lease.release()
     os.write(from_parent, b"!")
     own = json.loads(answers.readline())

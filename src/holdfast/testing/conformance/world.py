@@ -79,6 +79,11 @@ class World:
         """A ttl, wait or deadline that is short because the case would take too long else: at the engine's pace."""
         return self.source.paced(seconds)
 
+    @property
+    def lasting(self) -> float:
+        """A ttl for what must not be lost, also on a machine that stands still for a second."""
+        return self.source.lasting
+
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def do(self, call: Call) -> Any:
@@ -119,6 +124,12 @@ class World:
         while not await settled(condition()):
             assert clock.now() < deadline, f"did not come true within {limit:g} s"
             await asyncio.sleep(_POLL)
+
+    async def until_renewed(self, lease: Any) -> None:
+        """Wait until the engine has confirmed ``lease`` anew, so that it ends later than it would have."""
+        before = ends(lease)
+        await self.until(lambda: not lease.held or ends(lease) > before + 0.1 * lease.ttl)
+        assert lease.held, f"lost: {lease.lost_reason}"
 
     async def until_free(self, name: str) -> None:
         await self.until(lambda: self.is_free(name))
@@ -175,6 +186,12 @@ class World:
 def by_session(lease: Any) -> bool:
     """Whether the engine's sessions decide how long ``lease`` lives, and not its ttl alone."""
     return bool(lease._hold.grant.by_session)
+
+
+def ends(lease: Any) -> float:
+    """When ``lease`` ends if nothing is heard of it any more; a little too early if this caller is held up."""
+    now = clock.now()
+    return now + float(lease.remaining)
 
 
 class _CountedSession:

@@ -58,11 +58,11 @@ class AcquiringCases:
         client, (one, two) = world.connect(), world.actors(2)
         other = client if where == "same client" else world.connect()
         lease = await one.do(client.lock(world.name()).acquire)
-        long, short = world.paced(0.2), world.paced(0.1)  # not too short for an answer: else it would be unreachable
+        long, short = world.paced(0.6), world.paced(0.5)  # not too short for an answer: else it would be unreachable
         began = clock.now()
         with pytest.raises(holdfast.AcquireTimeout) as caught:
             await two.do(lambda: other.lock(world.name()).acquire(timeout=long))
-        assert long <= clock.now() - began < long + world.paced(0.5)
+        assert long <= clock.now() - began < long + world.paced(1.0)
         assert isinstance(caught.value, holdfast.LockError)
         assert isinstance(caught.value, TimeoutError)
         assert (caught.value.name, caught.value.timeout) == (world.name(), long)
@@ -76,7 +76,7 @@ class AcquiringCases:
     async def test_a_time_out_leaves_nothing_behind(self, world: World) -> None:
         one, two = world.connect(), world.connect()
         lease = await world.do(one.lock(world.name()).acquire)
-        assert await world.do(lambda: two.lock(world.name()).try_acquire(timeout=world.paced(0.1))) is None
+        assert await world.do(lambda: two.lock(world.name()).try_acquire(timeout=world.paced(0.5))) is None
         assert (await world.inspect(one, world.name())).waiters == 0
         await world.do(lease.release)
         assert await world.is_free(world.name())
@@ -120,7 +120,7 @@ class AcquiringCases:
         client, (one, two) = world.connect(), world.actors(2)
         lease = await one.do(client.lock(world.name()).acquire)
         entered: list[Any] = []
-        for timeout in (0, world.paced(0.1)):
+        for timeout in (0, world.paced(0.5)):
             began = clock.now()
             with pytest.raises(holdfast.AcquireTimeout):
                 await two.within(client.lock(world.name(), timeout=timeout), entered.append)

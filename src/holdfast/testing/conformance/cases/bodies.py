@@ -58,7 +58,7 @@ class AsyncBodyCases:
 
     @case
     async def test_only_the_innermost_body_is_cancelled_and_only_once(self, async_world: World) -> None:
-        lock, seen = expiring(async_world, lasting=0.3), []  # it must be entered twice before that
+        lock, seen = expiring(async_world, lasting=1.0), []  # it must be entered twice before that
         with pytest.raises(holdfast.LockLost):
             async with lock:
                 with pytest.raises(holdfast.LockLost):
@@ -202,7 +202,7 @@ class AsyncBodyCases:
     async def test_breaking_the_lock_cancels_the_body_too(self, async_world: World) -> None:
         world, operator = async_world, async_world.connect()
         with pytest.raises(holdfast.LockLost) as caught:
-            async with world.connect(ttl=world.paced(0.6)).lock(world.name()):
+            async with world.connect(ttl=world.lasting).lock(world.name()):
                 await operator.break_(world.name())
                 await asyncio.sleep(async_world.soon * 3)
         assert caught.value.reason == "broken"
@@ -210,7 +210,7 @@ class AsyncBodyCases:
     @case
     async def test_a_blocked_event_loop_does_not_lose_the_lock(self, async_world: World) -> None:
         world = async_world
-        async with world.connect(ttl=world.paced(0.4)).lock(world.name()) as lease:
-            time.sleep(world.paced(0.6))  # noqa: ASYNC251  # that is the point
+        async with world.connect(ttl=world.lasting).lock(world.name()) as lease:
+            time.sleep(1.05 * lease.ttl)  # noqa: ASYNC251  # that is the point
             assert lease.held
             assert not await world.is_free(world.name())

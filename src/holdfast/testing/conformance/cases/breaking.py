@@ -17,7 +17,7 @@ class BreakingCases:
     async def test_break_frees_the_lock_and_tells_the_holder(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
-        client, operator = world.connect(ttl=world.paced(0.6)), world.connect()
+        client, operator = world.connect(ttl=world.lasting), world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
         with caplog.at_level(logging.WARNING, "holdfast"):
             assert await world.do(lambda: operator.break_(world.name())) is True
@@ -36,7 +36,7 @@ class BreakingCases:
 
     @case
     async def test_a_waiter_gets_a_broken_lock_and_the_old_holder_cannot_disturb_it(self, world: World) -> None:
-        client, other, (one, two) = world.connect(ttl=world.paced(0.6)), world.connect(), world.actors(2)
+        client, other, (one, two) = world.connect(ttl=world.lasting), world.connect(), world.actors(2)
         lease = await one.do(client.lock(world.name()).acquire)
         waiting = two.do(other.lock(world.name()).acquire)
         await world.until_waiting(client, world.name())

@@ -48,7 +48,7 @@ class FairnessCases:
         clients, (one, two, three) = [world.connect() for _ in range(3)], world.actors(3)
         locks = [client.lock(world.name(), fair=True) for client in clients]
         lease = await one.do(locks[0].acquire)
-        gives_up = two.do(lambda: locks[1].try_acquire(timeout=world.paced(0.4)))
+        gives_up = two.do(lambda: locks[1].try_acquire(timeout=world.paced(1.5)))
         await world.until_waiting(clients[0], world.name(), 1)
         waiting = three.do(lambda: locks[2].acquire(timeout=world.soon))
         await world.until_waiting(clients[0], world.name(), 2)

@@ -19,11 +19,10 @@ from holdfast.testing.conformance.writing import case
 class LifetimeCases:
     @case
     async def test_a_hold_outlives_the_thread_or_task_that_acquired_it(self, world: World) -> None:
-        client, actor = world.connect(ttl=world.paced(0.4)), world.actor()
+        client, actor = world.connect(ttl=world.lasting), world.actor()
         lease = await actor.do(client.lock(world.name()).acquire)
         await actor.end()
-        assert await world.do(lambda: lease.lost.wait(world.paced(0.6))) is False  # renewed all the while
-        assert lease.held
+        await world.until_renewed(lease)
         assert not await world.is_free(world.name())
         await world.do(lease.release)
         assert await world.is_free(world.name())
@@ -43,14 +42,13 @@ class LifetimeCases:
 
     @case
     async def test_acquiring_inside_wait_for_and_gather_works(self, async_world: World) -> None:
-        client = async_world.connect(ttl=async_world.paced(0.4))
+        client = async_world.connect(ttl=async_world.lasting)
         one, two = client.lock(async_world.name("one")), client.lock(async_world.name("two"))
         first = await asyncio.wait_for(client.lock(async_world.name()).acquire(), 5)
         second, third = await asyncio.gather(one.acquire(), two.acquire(timeout=async_world.soon))
         gc.collect()
         for lease in (first, second, third):
-            assert await lease.lost.wait(async_world.paced(0.18)) is False
-            assert lease.held
+            await async_world.until_renewed(lease)
         await asyncio.gather(*(lease.release() for lease in (first, second, third)))
         assert await async_world.is_free(async_world.name())
 
@@ -70,14 +68,13 @@ class LifetimeCases:
 
     @case
     async def test_the_last_handle_counts(self, world: World) -> None:
-        client, actor = world.connect(ttl=world.paced(0.4)), world.actor()
+        client, actor = world.connect(ttl=world.lasting), world.actor()
         kept = await actor.do(client.lock(world.name()).acquire)
         dropped = await actor.do(client.lock(world.name()).acquire)
         with pytest.warns(ResourceWarning) as warned:
             del dropped
             await world.until(lambda: gc.collect() >= 0 and warned.list)
-        assert await world.do(lambda: kept.lost.wait(world.paced(0.5))) is False
-        assert kept.held
+        await world.until_renewed(kept)
         assert not await world.is_free(world.name())
         await actor.do(kept.release)
         assert await world.is_free(world.name())

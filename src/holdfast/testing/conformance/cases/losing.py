@@ -83,7 +83,7 @@ class LosingCases:
     @case
     async def test_all_handles_of_a_hold_are_lost_together(self, world: World) -> None:
         actor, client = world.actor(), world.connect()
-        lock = client.lock(world.name(), ttl=world.paced(0.3), renew=False)
+        lock = client.lock(world.name(), ttl=world.paced(1.0), renew=False)
         one, two = await actor.do(lock.acquire), await actor.do(lock.acquire)
         assert await actor.do(lambda: one.lost.wait(world.soon)) is True
         assert (one.lost_reason, two.lost_reason) == ("expired", "expired")
@@ -115,10 +115,10 @@ class LosingCases:
         calls: list[Any] = []
         client, actor = world.connect(), world.actor()
         lease = await actor.do(
-            client.lock(world.name(), ttl=world.paced(0.3), renew=False, on_lost=calls.append).acquire
+            client.lock(world.name(), ttl=world.paced(1.0), renew=False, on_lost=calls.append).acquire
         )
         await actor.do(lease.release)
-        lock = client.lock(world.name(), ttl=world.paced(0.3), renew=False)
+        lock = client.lock(world.name(), ttl=world.paced(1.0), renew=False)
         released, lost = await actor.do(lock.acquire), await actor.do(lock.acquire)
         released.on_lost(calls.append)
         await actor.do(released.release)  # the hold goes on, and is lost later: none of this handle's business
@@ -174,12 +174,13 @@ class LosingCases:
             entered.set()
             gate.wait(10)
 
-        client, actor = world.connect(ttl=world.paced(0.4)), world.actor()
+        client, actor = world.connect(ttl=world.lasting), world.actor()
         renewed = await actor.do(client.lock(world.name("renewed")).acquire)
-        lost = await actor.do(client.lock(world.name("lost"), renew=False, on_lost=dawdle).acquire)
+        short = {"ttl": world.paced(0.15), "renew": False}
+        lost = await actor.do(client.lock(world.name("lost"), **short, on_lost=dawdle).acquire)
         try:
             assert await actor.do(lambda: entered.wait(world.soon))
-            assert await actor.do(lambda: renewed.lost.wait(world.paced(0.5))) is False
+            await world.until_renewed(renewed)
             assert not lost.held
         finally:
             gate.set()

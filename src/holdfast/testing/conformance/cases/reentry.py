@@ -123,9 +123,9 @@ class ReentryCases:
         lease = await actor.do(lock.acquire)
         assert await actor.do(lock.try_acquire) is None
         with pytest.raises(holdfast.AcquireTimeout):
-            await actor.do(lambda: lock.acquire(timeout=world.paced(0.1)))
+            await actor.do(lambda: lock.acquire(timeout=world.paced(0.5)))
         with pytest.raises(holdfast.AcquireTimeout):
-            await actor.do(lambda: client.lock(world.name()).acquire(timeout=world.paced(0.1)))
+            await actor.do(lambda: client.lock(world.name()).acquire(timeout=world.paced(0.5)))
         await actor.do(lease.release)
         assert await world.is_free(world.name())
 
