@@ -11,6 +11,9 @@ from holdfast.options import ClientOptions, Target
 
 Colour = Literal["sync", "async"]
 
+#: So long may a request take. Whether one that gets no answer is given up in time is not for these cases.
+_PATIENCE: Final = 4.0
+
 #: Renewed after a third of it, so there is time for that on a machine that stands still for a second.
 _LASTING: Final = 2.0
 
@@ -40,6 +43,7 @@ class Source:
 
     def open(self, colour: Colour, **keywords: Any) -> Any:
         """A new Client or AsyncClient. Does no I/O."""
+        keywords = {"request_timeout": self.paced(_PATIENCE)} | keywords
         if self.engine is None:
             return (holdfast.connect if colour == "sync" else holdfast.aio.connect)(self.url, **keywords)
         module, _, function = self.engine.partition(":")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from holdfast.testing.conformance.world import World
 
-_ANSWERS_WITHIN: Final = 20.0
+_ANSWERS_WITHIN: Final = 30.0
 
 
 class Helper:

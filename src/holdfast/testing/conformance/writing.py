@@ -14,7 +14,7 @@ from holdfast.testing.conformance.opening import Colour, Source
 from holdfast.testing.conformance.world import open_world
 
 #: No case may take longer; a lost wake-up shows here, not as a hanging run.
-_CASE_WITHIN: Final = 30.0
+_CASE_WITHIN: Final = 45.0
 
 Method = Callable[..., Awaitable[None]]
 

@@ -27,7 +27,7 @@ async def use(world: World, name: str) -> None:
     assert lease.name == name
     assert await world.do(other.lock(name).try_acquire) is None
     state = await world.inspect(other, name)
-    assert (state.name, state.token) == (name, lease.token)
+    assert (state.name, [holder.token for holder in state.holders]) == (name, [lease.token])
     assert [state.name for state in await world.list_locks(other)] == [name]
     await world.do(lease.release)
     assert await world.is_free(name)
