@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import warnings
 from collections.abc import Callable
 
@@ -52,6 +53,20 @@ async def test_what_a_release_has_missed_is_not_left_there_until_its_ttl(
         await world.do(lease.release)
         assert missed.fired
         await world.until(lambda: owners(five_masters, "it") == [None] * 5, within=MENDED)
+
+
+def test_what_was_renewed_to_more_is_withdrawn_for_as_long(five_masters: Masters, proxies: Proxies) -> None:
+    """And not only for the ttl that it was acquired with: the server would have it for all the rest."""
+    ttl = 1.2
+    with holdfast.connect(proxies.url, ttl=ttl) as locks:
+        lease = locks.lock("it").acquire()
+        lease.renew(ttl=60)
+        away = proxies[0].on(script=scripts.RELEASE, times=None).drop_request_and_reset()
+        lease.release()
+        released = time.monotonic()
+        eventually(lambda: time.monotonic() > released + 1.2 * ttl)
+        away.cancel()
+        eventually(lambda: owners(five_masters, "it") == [None] * 5, within=MENDED)
 
 
 def test_who_has_answered_is_not_asked_again_and_again(five_masters: Masters, proxies: Proxies) -> None:

@@ -210,7 +210,7 @@ class Watchdog:
         if hold is not None and not hold.in_use() and self._runtime.now() - hold.since >= grant.ttl / _TIME_TO_TAKE:
             # A loss, not a release: should its caller only have been frozen for very long, it is told.
             self._core.lose_grant(grant, "expired")
-            self._core.withdraw(grant.claim)
+            self._core.withdraw(grant.claim, grant.ttl)
             return False
         if grant.policy.renew:
             return True
