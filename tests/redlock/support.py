@@ -32,7 +32,12 @@ def on(url: str, colour: Colour) -> contextlib.AbstractAsyncContextManager[World
 
 async def introduce(world: World, client: Any) -> None:
     """Have it connected to all servers, and its scripts known there: so that a fault strikes what it is meant for."""
-    await world.do((await world.do(client.lock(world.name("first")).acquire)).release)
+
+    async def known_everywhere() -> bool:
+        await world.do((await world.do(client.lock(world.name("first")).acquire)).release)
+        return not client._opened.session._servers.health.ailing
+
+    await world.until(known_everywhere, within=MENDED)
 
 
 def owners(masters: Masters, name: str) -> list[str | None]:
