@@ -34,7 +34,8 @@ async def introduce(world: World, client: Any) -> None:
     """Have it connected to all servers, and its scripts known there: so that a fault strikes what it is meant for."""
 
     async def known_everywhere() -> bool:
-        await world.do((await world.do(client.lock(world.name("first")).acquire)).release)
+        with contextlib.suppress(holdfast.EngineUnavailable):  # for a moment, to a client that does not wait longer
+            await world.do((await world.do(client.lock(world.name("first")).acquire)).release)
         return not client._opened.session._servers.health.ailing
 
     await world.until(known_everywhere, within=MENDED)

@@ -58,9 +58,10 @@ async def test_one_that_refuses_does_not_matter(five_masters: Masters, colour: C
         holder, waiter, actor = world.connect(ttl=LASTING), world.connect(), world.actor()
         lease = await world.do(holder.lock("it").acquire)
         await world.until(lambda: owners(five_masters, "it") == [None] + [lease.owner] * 4, within=MENDED)
+        await world.until_renewed(lease)
+        await world.do(lambda: lease.renew(ttl=60))  # who is not woken waits for as long
         waiting = actor.do(waiter.lock("it").acquire)
         await world.until_waiting(holder, "it")
-        await world.until_renewed(lease)
         assert [state.name for state in await world.list_locks(holder, "")] == ["it"]
         began = time.monotonic()
         await world.do(lease.release)

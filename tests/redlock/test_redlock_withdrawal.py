@@ -126,7 +126,7 @@ async def test_a_late_joining_does_not_bring_back_what_was_released(
     five_masters: Masters, proxies: Proxies, colour: Colour
 ) -> None:
     async with on(proxies.url, colour) as world:
-        client = world.connect(ttl=60, request_timeout=3.0)
+        client = world.connect(ttl=60, request_timeout=4.0)
         lease = await world.do(client.lock("it").acquire)
         joining = proxies[4].on(script=scripts.JOIN).delay(side="request")
         five_masters.servers[4].ask("FLUSHALL")
