@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Self, overload
+from typing import Any, Final, Self, overload
 
+import holdfast
 from holdfast.testing.conformance import Source
 from holdfast.testing.conformance.opening import Colour
-from holdfast.testing.conformance.world import World, open_world
+from holdfast.testing.conformance.world import World, ends, open_world
 from holdfast.testing.faults import Words
 from holdfast.testing.proxy import FaultProxy
+from tests.faults.waiting import eventually
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
+
+#: A request_timeout, for cases in which all five are to answer: each step of an acquire or a release has a quarter of
+#: it, so that one that stands still for a second is waited for.
+PATIENT: Final = 6.0
+#: For what must not be lost: outlasts a second in which nothing moves, wherever between two renewals it comes.
+LASTING: Final = 2.4
+#: What is mended in the background may take so long: one that was late is left alone for up to ten seconds.
+MENDED: Final = 20.0
 
 
 def on(url: str, colour: Colour) -> contextlib.AbstractAsyncContextManager[World]:
@@ -22,13 +32,26 @@ def on(url: str, colour: Colour) -> contextlib.AbstractAsyncContextManager[World
 
 async def introduce(world: World, client: Any) -> None:
     """Have it connected to all servers, and its scripts known there: so that a fault strikes what it is meant for."""
-    await world.do((await world.do(client.lock(world.name("first")).acquire)).release)
+
+    async def known_everywhere() -> bool:
+        with contextlib.suppress(holdfast.EngineUnavailable):  # for a moment, to a client that does not wait longer
+            await world.do((await world.do(client.lock(world.name("first")).acquire)).release)
+        return not client._opened.session._servers.health.ailing
+
+    await world.until(known_everywhere, within=MENDED)
 
 
 def owners(masters: Masters, name: str) -> list[str | None]:
     """Who holds ``name`` on each server; None: nobody."""
     found: list[list[str]] = [server.ask("HKEYS", name) for server in masters.servers]
     return [fields[0] if fields else None for fields in found]
+
+
+def until_renewed(lease: holdfast.Lease) -> None:
+    """Wait until the servers have confirmed ``lease`` anew, so that it ends later than it would have."""
+    before = ends(lease)
+    eventually(lambda: not lease.held or ends(lease) > before + 0.1 * lease.ttl, within=lease.ttl + MENDED)
+    assert lease.held, f"lost: {lease.lost_reason}"
 
 
 def has_tombstone(server: RedisServer, name: str, owner: str) -> bool:

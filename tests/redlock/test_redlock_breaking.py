@@ -13,7 +13,7 @@ from holdfast.engines.redis.channel import Answer
 from holdfast.engines.redis.redlock import connect
 from holdfast.engines.redis.requests import Call
 from tests.redis_engine.support import make_claim
-from tests.redlock.support import Proxies, owners
+from tests.redlock.support import PATIENT, Proxies, owners
 from tests.servers.masters import Masters
 
 
@@ -24,24 +24,24 @@ def test_a_holder_who_renews_while_he_is_being_broken_does_not_come_back(
     last two are out of the breaker's reach. Three of five said that they are broken, and he would have four."""
     holder = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
     breaker = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
-    claim = make_claim("it", ttl=5)
+    claim = make_claim("it", ttl=60)
 
     class Halfway(BlockingFleet):
         async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
             if call.script is not scripts.BREAK:
                 return await super().ask(channels, call, timeout)
             broken = await super().ask(channels[:2], call, timeout)
-            assert await holder.renew([claim], 5, 1.0) == [Found.OURS]
+            assert await holder.renew([claim], 60, PATIENT) == [Found.OURS]
             return broken + await super().ask(channels[2:], call, timeout)
 
     breaker._servers.fleet = Halfway()  # type: ignore[attr-defined]
     try:
-        assert isinstance(run(holder.acquire(claim, 1.0)), Granted)
+        assert isinstance(run(holder.acquire(claim, PATIENT)), Granted)
         for proxy in proxies[3:]:
             proxy.refuse()
-        assert run(breaker.break_("it", 1.0)) is True
+        assert run(breaker.break_("it", PATIENT)) is True
         assert owners(five_masters, "it") == [None] * 3 + [claim.owner] * 2
-        assert run(holder.renew([claim], 5, 1.0)) == [Found.GONE]
+        assert run(holder.renew([claim], 60, PATIENT)) == [Found.GONE]
     finally:
         run(holder.close())
         run(breaker.close())

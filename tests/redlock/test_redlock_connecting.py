@@ -25,7 +25,7 @@ from holdfast.engines.redis.requests import Call
 from holdfast.engines.redis.scripts import PING
 from tests.faults.waiting import eventually
 from tests.redis_engine.support import make_claim
-from tests.redlock.support import Proxies, owners
+from tests.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners, until_renewed
 from tests.servers.masters import Masters
 
 NAME = "silent.example"
@@ -43,7 +43,7 @@ class NameServer:
     def getaddrinfo(self, host: Any, *args: Any, **keywords: Any) -> Any:
         if host == NAME:
             self.waiting.append(None)
-            self._answers.wait(30)
+            self._answers.wait(60)
             self.waiting.pop()
         return self._ask("127.0.0.1" if host == NAME else host, *args, **keywords)
 
@@ -68,15 +68,15 @@ def test_a_name_that_cannot_be_looked_up_keeps_neither_callers_nor_the_watchdog(
 ) -> None:
     """One connection is lost, and the name servers are silent: nobody knows for how long such a question takes."""
     url = five_masters.url.replace(five_masters.servers[2].address, f"{NAME}:{five_masters.servers[2].port}")
-    with holdfast.connect(url, ttl=1.2) as locks:
+    with holdfast.connect(url, ttl=LASTING) as locks:
         lease = locks.lock("held").acquire()
-        assert owners(five_masters, "held") == [lease.owner] * 5
+        eventually(lambda: owners(five_masters, "held") == [lease.owner] * 5, within=MENDED)
         name_server.fall_silent()
         five_masters.servers[2].ask("CLIENT", "KILL", "TYPE", "normal")
         began = time.monotonic()
         locks.lock("other").acquire().release()
-        assert time.monotonic() - began < 2.0
-        assert not lease.lost.wait(1.5), "renewed by the others"
+        assert time.monotonic() - began < 5.0, "and not as long as the name servers are silent"
+        until_renewed(lease)  # by the others
         assert name_server.waiting
         lease.release()
         name_server.answer()
@@ -102,7 +102,7 @@ def test_connections_that_died_at_rest_are_replaced_at_the_same_time(five_master
     engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
     session = engine.session(BLOCKING)
     try:
-        run(session.ping(1.0))
+        run(session.ping(PATIENT))
         for channel in session._servers.channels:  # type: ignore[attr-defined]
             for wire in channel._idle:
                 wire.rested -= 60.0
@@ -111,8 +111,8 @@ def test_connections_that_died_at_rest_are_replaced_at_the_same_time(five_master
             proxy.black_hole_all()
         began = time.monotonic()
         with pytest.raises(RequestFailed):
-            run(session.ping(0.4))
-        assert 0.4 <= time.monotonic() - began < 1.0
+            run(session.ping(1.0))
+        assert 1.0 <= time.monotonic() - began < 2.9
     finally:
         run(session.close())
 
@@ -161,15 +161,17 @@ async def test_a_connect_given_up_at_any_step_leaves_nothing_open(five_masters: 
 
 
 async def test_a_close_that_is_cancelled_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
+    assert owners(five_masters, "held") == [None] * 5  # connected, to ask that
     before = sockets()
     for steps in (1, 2, 3, 5, 8, 12, 18):
-        locks = holdfast.aio.connect(five_masters.url)
-        lease = await locks.lock("held").acquire(timeout=5)
+        locks = holdfast.aio.connect(five_masters.url, ttl=60, request_timeout=PATIENT)
+        lease = await locks.lock("held").acquire(timeout=10)
         closing = asyncio.ensure_future(locks.close())
         for _ in range(steps):
             await asyncio.sleep(0)
         closing.cancel()
         await asyncio.wait((closing,))
         assert lease.lost_reason == "closed"
-        await asyncio.to_thread(eventually, lambda: sockets() == before)  # the watchdog closes its own
-    assert owners(five_masters, "held") == [None] * 5
+        # The watchdog does it, and closes its own: on a thread that may not even have begun.
+        await asyncio.to_thread(eventually, lambda: owners(five_masters, "held") == [None] * 5, MENDED)
+        await asyncio.to_thread(eventually, lambda: sockets() == before)

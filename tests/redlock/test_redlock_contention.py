@@ -27,7 +27,7 @@ from holdfast.testing.conformance.opening import Colour
 from tests.faults.child import ROOT
 from tests.faults.waiting import eventually
 from tests.redis_engine.support import make_claim
-from tests.redlock.support import Proxies, on, owners
+from tests.redlock.support import PATIENT, Proxies, on, owners
 from tests.redlock.worker import Grant
 from tests.servers.masters import Masters
 
@@ -54,7 +54,7 @@ def compete(url: str, file: Path, colours: list[str]) -> list[Grant]:
             worker.stdin.write("go\n")
             worker.stdin.flush()
         for worker in workers:
-            outputs.append(worker.communicate(timeout=30)[0])
+            outputs.append(worker.communicate(timeout=60)[0])
     finally:
         for worker in workers:
             worker.kill()
@@ -91,9 +91,10 @@ def test_with_two_servers_dead_three_who_compete_still_get_through(
     assert_exclusive(grants, tmp_path / "number")
 
 
+@pytest.mark.usefixtures("only_woken")
 async def test_a_release_wakes_who_waits(five_masters: Masters, colour: Colour) -> None:
     async with on(five_masters.url, colour) as world:
-        holder, waiter, actor = world.connect(), world.connect(), world.actor()
+        holder, waiter, actor = world.connect(request_timeout=PATIENT), world.connect(), world.actor()
         delays = []
         for _ in range(6):
             lease = await world.do(holder.lock("it").acquire)
@@ -104,10 +105,11 @@ async def test_a_release_wakes_who_waits(five_masters: Masters, colour: Colour) 
             got = await waiting
             delays.append(time.monotonic() - began)
             await world.do(got.release)
-        assert sorted(delays)[3] < 0.1, "a poll comes after half a second at the earliest"
-        assert max(delays) < 0.45
+        assert max(delays) < 10, "nobody looks by himself"
+        assert min(delays) < 0.1
 
 
+@pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("lost", [0, 4])
 def test_waiters_go_on_when_a_server_is_lost(start_masters: Callable[..., Masters], lost: int) -> None:
     """Also the one with the line: they stand in line at the next one."""
@@ -117,7 +119,7 @@ def test_waiters_go_on_when_a_server_is_lost(start_masters: Callable[..., Master
         got = list[int]()
 
         def wait() -> None:
-            with others.lock("it").acquire(timeout=10) as mine:
+            with others.lock("it").acquire(timeout=50) as mine:
                 got.append(mine.token)
 
         thread = threading.Thread(target=wait)
@@ -127,8 +129,8 @@ def test_waiters_go_on_when_a_server_is_lost(start_masters: Callable[..., Master
         eventually(lambda: locks.inspect("it").waiters == 1)
         began = time.monotonic()
         lease.release()
-        thread.join(10)
-        assert time.monotonic() - began < 1.0
+        thread.join(60)
+        assert time.monotonic() - began < 10, "woken"
         assert got[0] > lease.token
 
 
@@ -143,7 +145,7 @@ def test_politeness_is_owed_to_the_line_in_which_one_would_stand_oneself(
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, claim = engine.session(BLOCKING), make_claim("it", polite=True)
     try:
-        assert isinstance(run(session.acquire(claim, 1.0)), Granted) is granted
+        assert isinstance(run(session.acquire(claim, PATIENT)), Granted) is granted
         assert owners(five_masters, "it") == [claim.owner if granted else None] * 5
     finally:
         run(session.close())
@@ -156,10 +158,10 @@ def test_who_was_granted_stands_in_no_line(five_masters: Masters) -> None:
     session, claim = engine.session(BLOCKING), make_claim("it")
     line.ask("HSET", "it", "somebody:1", 1)
     try:
-        contender = session.contender(claim, 1.0)
+        contender = session.contender(claim, PATIENT)
         run(contender.wait(clock.now() + 0.01))
         assert line.ask("LLEN", "holdfast_queue:{it}") == 1
-        assert isinstance(run(session.acquire(claim, 1.0)), Granted)
+        assert isinstance(run(session.acquire(claim, PATIENT)), Granted)
         contender.abandon()
         assert line.ask("LLEN", "holdfast_queue:{it}") == 0
         assert not line.client().keys("holdfast_queue:{it}:*")
@@ -177,23 +179,23 @@ def test_who_went_to_another_line_is_not_waited_for_in_the_first(
     others = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
     holder, waiter, polite = make_claim("it"), make_claim("it"), make_claim("it", polite=True)
     try:
-        assert isinstance(run(others.acquire(holder, 1.0)), Granted)
-        contender = session.contender(waiter, 1.0)
+        assert isinstance(run(others.acquire(holder, PATIENT)), Granted)
+        contender = session.contender(waiter, PATIENT)
         run(contender.wait(clock.now() + 0.01))
         proxies[0].refuse()
         proxies[0].cut_all()
-        run(contender.wait(clock.now() + 0.5))
+        run(contender.wait(clock.now() + 2.0))
         assert [server.ask("LLEN", "holdfast_queue:{it}") for server in five_masters.servers] == [1, 1, 0, 0, 0]
         proxies[0].accept()
         session._servers.health.spare_nobody()  # type: ignore[attr-defined]
-        assert run(others.release(holder, 1.0)) is Found.OURS
+        assert run(others.release(holder, PATIENT)) is Found.OURS
         if granted:
-            assert isinstance(run(session.acquire(waiter, 1.0)), Granted)
+            assert isinstance(run(session.acquire(waiter, PATIENT)), Granted)
             contender.abandon()
-            assert run(session.release(waiter, 1.0)) is Found.OURS
+            assert run(session.release(waiter, PATIENT)) is Found.OURS
         else:
             run(contender.leave())
-        assert isinstance(run(others.acquire(polite, 1.0)), Granted)
+        assert isinstance(run(others.acquire(polite, PATIENT)), Granted)
     finally:
         run(session.close())
         run(others.close())
@@ -212,8 +214,8 @@ def test_the_server_with_the_line_is_released_last(five_masters: Masters) -> Non
 
     session._servers.fleet = Watched()  # type: ignore[attr-defined]
     try:
-        run(session.acquire(claim, 1.0))
-        run(session.release(claim, 1.0))
+        run(session.acquire(claim, PATIENT))
+        run(session.release(claim, PATIENT))
         assert asked == session._servers.channels[::-1]  # type: ignore[attr-defined]
     finally:
         run(session.close())

@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast.engines.redis import scripts
 from holdfast.testing.conformance.opening import Colour
-from tests.redlock.support import Proxies, introduce, on
+from tests.redlock.support import PATIENT, Proxies, introduce, on
 from tests.servers.masters import Masters
 
 
@@ -18,13 +18,14 @@ async def test_who_finds_no_server_to_wait_at_is_told_in_time(
 ) -> None:
     """All say that it is held, and fall silent. Each takes its time to be found silent, before he goes to the next."""
     async with on(proxies.url, colour) as world:
-        client, others = world.connect(request_timeout=4.0), world.connect()
+        client, others = world.connect(request_timeout=8.0), world.connect(request_timeout=PATIENT)
         await introduce(world, client)
         lease = await world.do(others.lock("it").acquire)
         silent = [proxy.on(script=scripts.ENQUEUE).drop_request_black_hole() for proxy in proxies]
         began = time.monotonic()
         with pytest.raises(holdfast.LockError):
-            await world.do(lambda: client.lock("it").acquire(timeout=0.5))
-        assert 0.5 <= time.monotonic() - began < 3.0, "not five times a second"
-        assert sum(rule.fired for rule in silent) == 1
+            await world.do(lambda: client.lock("it").acquire(timeout=1.0))
+        assert 1.0 <= time.monotonic() - began < 5.0, "not five times two seconds"
+        # None, if the machine stood still until there was no time left to wait at all.
+        assert sum(rule.fired for rule in silent) <= 1
         await world.do(lease.release)

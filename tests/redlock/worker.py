@@ -16,6 +16,8 @@ import holdfast
 
 Grant = tuple[int, float, float]
 PATIENCE = 30.0
+#: What the server that stood still for a moment has missed would be there until its ttl, after the end of all.
+REQUEST_TIMEOUT = 6.0
 
 
 def add_one(file: Path, token: int) -> Grant:
@@ -27,7 +29,7 @@ def add_one(file: Path, token: int) -> Grant:
 
 def work(url: str, file: Path, rounds: int) -> list[Grant]:
     grants = []
-    with holdfast.connect(url) as locks:
+    with holdfast.connect(url, request_timeout=REQUEST_TIMEOUT) as locks:
         locks.ping()
         wait_for_the_others()
         for _ in range(rounds):
@@ -38,7 +40,7 @@ def work(url: str, file: Path, rounds: int) -> list[Grant]:
 
 async def work_async(url: str, file: Path, rounds: int) -> list[Grant]:
     grants = []
-    async with holdfast.aio.connect(url) as locks:
+    async with holdfast.aio.connect(url, request_timeout=REQUEST_TIMEOUT) as locks:
         await locks.ping()
         wait_for_the_others()
         for _ in range(rounds):

@@ -246,10 +246,11 @@ class Core:
             if grant.lost is None:
                 self._withdraw(grant)
 
-    def withdraw(self, claim: Claim) -> None:
-        """Have the watchdog make sure that ``claim`` holds nothing, now or later."""
+    def withdraw(self, claim: Claim, ttl: float | None = None) -> None:
+        """Have the watchdog make sure that ``claim`` holds nothing, now or later. ``ttl``: of its grant, which may have
+        been renewed to more than was asked for."""
         with self.lock:
-            self.watchdog.withdraw(claim, self.front.now() + claim.ttl)
+            self.watchdog.withdraw(claim, self.front.now() + (ttl or claim.ttl))
 
     def _withdraw(self, grant: Grant) -> None:
         self.watchdog.withdraw(grant.claim, self.front.now() + grant.ttl)

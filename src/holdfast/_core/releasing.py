@@ -38,7 +38,7 @@ async def release_at_engine(core: Core, hold: Hold) -> None:
     reason = None if found is Found.OURS or unresolved else _why_gone(core, hold, found)
     core.released(hold, reason)
     if claim.remains:  # it is over, but one of several nodes has not heard of it
-        core.withdraw(claim)
+        core.withdraw(claim, hold.grant.ttl)
     if reason is not None:
         raise LockLost(reason, name=hold.policy.name, token=hold.token)
 

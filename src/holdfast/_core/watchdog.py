@@ -37,6 +37,9 @@ _TIME_TO_TAKE: Final = 4
 _ONLY_ASK: Final = 0.001
 #: A failure that took longer was a time-out.
 _SLOW: Final = 0.03
+#: For how long after the client was closed errands are tried also if one has met a silent server: what other servers
+#: have shall be released. Not for ever: the thread would stay for one time-out after the other.
+_LAST_ERRANDS: Final = 3.0
 _AFTER_A_BUG: Final = 0.05
 _NOW: Final = float("-inf")
 _NEVER: Final = float("inf")
@@ -64,6 +67,7 @@ class Watchdog:
         self._abandoned: deque[Hold] = deque()
         self._wakes_at = _NOW  # when it will look by itself
         self._last_ttl = 0.0
+        self._patient_until = _NOW
         self.started = False
         self._running = False
         self.stopping = False
@@ -100,6 +104,7 @@ class Watchdog:
 
     def stop(self) -> None:
         """Run the errands once more, then end."""
+        self._patient_until = self._runtime.now() + _LAST_ERRANDS
         self.stopping = True
         if self.started:
             self._look_by(_NOW)
@@ -205,7 +210,7 @@ class Watchdog:
         if hold is not None and not hold.in_use() and self._runtime.now() - hold.since >= grant.ttl / _TIME_TO_TAKE:
             # A loss, not a release: should its caller only have been frozen for very long, it is told.
             self._core.lose_grant(grant, "expired")
-            self._core.withdraw(grant.claim)
+            self._core.withdraw(grant.claim, grant.ttl)
             return False
         if grant.policy.renew:
             return True
@@ -279,7 +284,7 @@ class Watchdog:
                 errand.failures += 1
                 began, errand.due = now, self._runtime.now() + backoff.pause(errand.failures, random.random)
                 later.append(errand)
-                if self._runtime.now() - began > _SLOW:
+                if self._runtime.now() - began > _SLOW and self._runtime.now() >= self._patient_until:
                     for other in errands:  # they too would only wait for their time-outs, one after the other
                         other.due = max(other.due, errand.due)
                     break
