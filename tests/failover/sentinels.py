@@ -55,6 +55,10 @@ class StaleSentinels(Group):
         """The replica that says it is master now."""
         return next((one for one in self.data.replicas if _is_master(one)), None)
 
+    def name(self, server: RedisServer) -> bool:
+        """Whether all sentinels say that it is the master."""
+        return {one.master_port() for one in self.sentinels} == {server.port}
+
     def close(self) -> None:
         super().close()
         self.data.close()
