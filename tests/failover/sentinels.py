@@ -49,6 +49,7 @@ class StaleSentinels(Group):
     def kill_master(self) -> None:
         for sentinel in self.sentinels:
             sentinel.ask("SENTINEL", "SET", MASTER_NAME, "failover-timeout", _USUAL)
+            sentinel.be_vigilant()
         self.master.kill()
 
     def promoted(self) -> RedisServer | None:

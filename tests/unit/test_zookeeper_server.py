@@ -18,7 +18,7 @@ from tests.faults.threads import threads
 from tests.faults.waiting import eventually
 from tests.redis_engine.test_redis_tls import certificates
 from tests.servers import zookeeper as servers
-from tests.servers.process import free_port
+from tests.servers.ports import free_port
 from tests.servers.redis import ServerFailed
 from tests.servers.silent_session import SilentSession
 from tests.servers.zookeeper import BASE, Operations, ZooKeeperServer
