@@ -33,11 +33,10 @@ def test_it_is_empty_at_the_start_of_each_test(redis_server: RedisServer, turn: 
 
 def test_pause_and_resume(start_redis: Start) -> None:
     server = start_redis()
-    client = server.client(socket_timeout=0.2)
-    client.set("key", "value")
+    server.client().set("key", "value")
     server.pause()
     with pytest.raises(redis.TimeoutError):
-        client.get("key")
+        server.client(socket_timeout=0.2).get("key")
     server.resume()
     assert server.client().get("key") == b"value"
 
