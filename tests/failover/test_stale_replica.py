@@ -82,7 +82,8 @@ async def test_R17_with_replicas_the_acquire_is_refused_and_leaves_nothing(
 async def test_an_acquire_waits_while_the_link_heals(colour: Colour, start_replication: StartReplication) -> None:
     pair = start_replication(1)
     async with company(colour) as ours:
-        locks = ours.connect(pair.url, replicas=1, unavailable_after=20.0)
+        # Half a second is left for the answer "too few", which nobody hastens here.
+        locks = ours.connect(pair.url, replicas=1, unavailable_after=20.0, request_timeout=2.5)
         pair.links[0].black_hole()
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
         await until(lambda: withdrawn(pair.master))
