@@ -49,11 +49,16 @@ class StaleSentinels(Group):
     def kill_master(self) -> None:
         for sentinel in self.sentinels:
             sentinel.ask("SENTINEL", "SET", MASTER_NAME, "failover-timeout", _USUAL)
+            sentinel.be_vigilant()
         self.master.kill()
 
     def promoted(self) -> RedisServer | None:
         """The replica that says it is master now."""
         return next((one for one in self.data.replicas if _is_master(one)), None)
+
+    def name(self, server: RedisServer) -> bool:
+        """Whether all sentinels say that it is the master."""
+        return {one.master_port() for one in self.sentinels} == {server.port}
 
     def close(self) -> None:
         super().close()

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.testing.conformance.opening import Colour
-from tests.failover.company import COLOURS, company, until
+from tests.failover.company import COLOURS, PATIENT, company, until
 from tests.servers.replication import Replication
 
 StartReplication = Callable[..., Replication]
@@ -30,7 +30,7 @@ async def test_the_first_request_says_so(colour: Colour, request_: str, start_re
     async with company(colour) as ours:
         await ours.acquire(ours.connect(pair.url), "held")
         await until(lambda: pair.replicas[0].ask("EXISTS", "held"))
-        locks = ours.connect(pair.replicas[0].url, unavailable_after=0.3)
+        locks = ours.connect(pair.replicas[0].url, unavailable_after=0.3, request_timeout=PATIENT)
         with pytest.raises(holdfast.EngineUnavailable, match=r"a replica, not the master.*redis\+sentinel://") as said:
             await ours.do(lambda: FIRST[request_](locks))
         assert f"127.0.0.1:{pair.replicas[0].port}" in str(said.value)

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from tests.servers.group import READY_WITHIN, Group, start_all, wait_until
-from tests.servers.redis import PORTS, RedisServer, ServerFailed, is_free
+from tests.servers.ports import PORTS, is_free
+from tests.servers.redis import RedisServer, ServerFailed
 from tests.servers.replication import QUICK, is_linked
 
 FAILOVER_WITHIN: Final = 20.0
@@ -52,6 +53,9 @@ class ClusterNode(RedisServer):
         while not (is_free(port := secrets.choice(_CLUSTER_PORTS)) and is_free(port + _BUS)):
             pass
         return port
+
+    def _ports(self) -> tuple[int, ...]:
+        return (self.port, self.port + _BUS)
 
 
 class RedisCluster(Group):

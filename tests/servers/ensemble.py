@@ -13,16 +13,16 @@ from typing import Any, Final, Self
 from kazoo.client import KazooClient
 
 from tests.servers.loop_thread import LoopThread
-from tests.servers.process import free_port
+from tests.servers.ports import free_port
 from tests.servers.redis import ServerFailed
 from tests.servers.relay import Passage, Relay
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 
-READY_WITHIN: Final = 20.0
+READY_WITHIN: Final = 30.0
 _MEMBERS: Final = 3
 _POLL: Final = 0.01
 # A follower knows who leads a moment before the leader listens. It would call again; a relay that has picked up must.
-_PATIENCE: Final = 0.5
+_PATIENCE: Final = 2.0
 
 _LONG: Final = struct.Struct(">q")
 _INT: Final = struct.Struct(">i")
@@ -61,6 +61,9 @@ class Member(ZooKeeperServer):
     def _choose_ports(self) -> None:
         super()._choose_ports()
         self.quorum_port, self.election_port = free_port(), free_port()
+
+    def _ports(self) -> list[int]:
+        return [*super()._ports(), self.quorum_port, self.election_port]
 
     def _lines(self) -> list[str]:
         data = self.directory / "data"

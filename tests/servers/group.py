@@ -11,7 +11,7 @@ import redis
 
 from tests.servers.redis import RedisServer, ServerFailed
 
-READY_WITHIN: Final = 20.0
+READY_WITHIN: Final = 30.0
 _POLL: Final = 0.01
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from tests.servers.redis import PORTS, is_free
+from tests.servers.ports import Kept
 
 # A run that is killed (a time-out, an impatient person) cannot clean up: the kernel then ends the server. Tied to the
 # thread that starts it.
@@ -32,6 +31,7 @@ class ServerProcess:
         self.directory = Path(tempfile.mkdtemp(prefix=f"holdfast-{self.program}-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._paused = False
+        self._kept = Kept()
 
     def launch(self, command: Sequence[str]) -> None:
         """Start it and do not wait: several can then come up side by side. From a thread that lives on."""
@@ -64,6 +64,7 @@ class ServerProcess:
     def close(self) -> None:
         """End it and remove every trace. What it would save on an orderly end goes anyway."""
         self.kill()
+        self._kept.let_go()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # ---- facts
@@ -110,11 +111,3 @@ class ServerProcess:
                 process.wait(_STOP_DEADLINE)
         self._paused = False
         self._process = None
-
-
-def free_port() -> int:
-    """A port nobody listens on at the moment, below those that the kernel gives to outgoing connections."""
-    # Not from the module random: seeded alike for each test, it would name the same ports again and again.
-    while not is_free(port := secrets.choice(PORTS)):
-        pass
-    return port

@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import re
-import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.servers.clock import Clock
+from tests.servers.ports import Kept, free_port
 
 BINARY: Final = shutil.which("redis-server")
 # A run that is killed (a time-out, an impatient person) cannot clean up: the kernel then ends the server. Tied to the
@@ -29,14 +28,11 @@ _SETPRIV: Final = shutil.which("setpriv")
 _WITH_US: Final = [_SETPRIV, "--pdeathsig", "TERM"] if _SETPRIV else []
 
 _SINCE_7: Final = ("enable-debug-command ", "shutdown-timeout ")
-_START_DEADLINE: Final = 15.0
+# Long: the machine may be busy with something else, such as other servers that start.
+_START_DEADLINE: Final = 30.0
 _STOP_DEADLINE: Final = 10.0
 _POLL: Final = 0.005
 _ATTEMPTS: Final = 5
-
-# Below the range from which the kernel takes ports for outgoing connections: a client that keeps calling a dead server
-# would else some day be given that very port, be connected with itself, and the server could not restart.
-PORTS: Final = range(10_000, 32_768)
 
 
 @functools.cache
@@ -78,6 +74,7 @@ class RedisServer:
         self._config = config
         self._process: subprocess.Popen[bytes] | None = None
         self._paused = False
+        self._kept = Kept()
         self._clients: list[redis.Redis] = []
 
     # ---- life
@@ -101,6 +98,7 @@ class RedisServer:
         All from one thread, and one that lives on: a server ends with the thread that started it (``_WITH_US``).
         """
         self.port = self._choose_port()
+        self._kept.keep(*self._ports())
         (self.directory / "redis.conf").write_text("\n".join(self._lines()) + "\n", "utf-8")
         self._launch()
 
@@ -136,6 +134,7 @@ class RedisServer:
     def pause(self) -> None:
         """Freeze it (SIGSTOP): connections stay open, the kernel still accepts new ones, nobody answers."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)  # on a busy machine it may run on for a while
         self._paused = True
 
     def resume(self) -> None:
@@ -148,6 +147,7 @@ class RedisServer:
             client.close()
         self._clients.clear()
         self.stop()
+        self._kept.let_go()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # ---- facts
@@ -218,7 +218,11 @@ class RedisServer:
         return self.client(decode_responses=True)
 
     def _choose_port(self) -> int:
-        return _free_port()
+        return free_port()
+
+    def _ports(self) -> tuple[int, ...]:
+        """All that it listens on."""
+        return (self.port,)
 
     def _command(self) -> list[str]:
         assert BINARY is not None, "redis-server is not on PATH"
@@ -290,19 +294,3 @@ class RedisServer:
                 process.wait(_STOP_DEADLINE)
         self._paused = False
         self._process = None
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-def _free_port() -> int:
-    # Not from the module random: seeded alike for each test, it would name the same ports again and again.
-    while not is_free(port := secrets.choice(PORTS)):
-        pass
-    return port

@@ -18,6 +18,10 @@ _QUORUM: Final = 2
 # a failover then takes its usual time.
 _HURRIED: Final = ("info-period", 100, "publish-period", 100)
 _USUAL: Final = ("info-period", 10_000, "publish-period", 2_000)
+# For how long a server has to be silent before a sentinel calls it down, in milliseconds. Until somebody is killed, a
+# server that does not run for a second is only slow: a failover that nobody asked for would take away the master.
+_PATIENT: Final = 60_000
+_VIGILANT: Final = 1_000
 # On a busy machine a sentinel may not run for two seconds. It then does nothing for 30 s (TILT), and the test gives up.
 _SHORT_TILT: Final = ("tilt-period", 1_000)
 
@@ -51,13 +55,17 @@ class Sentinel(RedisServer):
     def set_periods(self, *periods: str | int) -> None:
         self.ask("SENTINEL", "DEBUG", *periods)
 
+    def be_vigilant(self) -> None:
+        """From now on a server that is silent for a second is down."""
+        self.ask("SENTINEL", "SET", MASTER_NAME, "down-after-milliseconds", _VIGILANT)
+
     def _command(self) -> list[str]:
         return [*super()._command(), "--sentinel"]
 
     def _lines(self) -> list[str]:
         lines = [f"bind {self.host}", f"port {self.port}", f"dir {self.directory}"]
         lines.append(f"sentinel monitor {MASTER_NAME} {self._master.host} {self._master.port} {_QUORUM}")
-        lines.append(f"sentinel down-after-milliseconds {MASTER_NAME} 1000")
+        lines.append(f"sentinel down-after-milliseconds {MASTER_NAME} {_PATIENT}")
         lines.append(f"sentinel failover-timeout {MASTER_NAME} 3000")
         lines.append(f"sentinel parallel-syncs {MASTER_NAME} 1")
         if self._master.password:
@@ -96,8 +104,11 @@ class SentinelSet(Group):
         return self.at(sentinel.master_port())
 
     def kill_master(self) -> RedisServer:
-        """SIGKILL for the master; returns it."""
+        """SIGKILL for the master; returns it. Nobody else is replaced: sentinels are patient until then."""
         master = self.master()
+        for sentinel in self.sentinels:
+            if sentinel.answering:
+                sentinel.be_vigilant()
         master.kill()
         return master
 

@@ -94,7 +94,7 @@ def test_a_failing_seed_replays_in_another_process() -> None:
         [*command, "--mutant", "no-take-back"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PYTHONHASHSEED": "5"},
     )
     assert again.returncode == 1

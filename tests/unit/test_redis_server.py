@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.faults.waiting import eventually
 from tests.servers import redis as servers
+from tests.servers.ports import free_port, is_free
 from tests.servers.redis import RedisServer, ServerFailed
 
 Start = Callable[..., RedisServer]
@@ -31,11 +33,10 @@ def test_it_is_empty_at_the_start_of_each_test(redis_server: RedisServer, turn: 
 
 def test_pause_and_resume(start_redis: Start) -> None:
     server = start_redis()
-    client = server.client(socket_timeout=0.2)
-    client.set("key", "value")
+    server.client().set("key", "value")
     server.pause()
     with pytest.raises(redis.TimeoutError):
-        client.get("key")
+        server.client(socket_timeout=0.2).get("key")
     server.resume()
     assert server.client().get("key") == b"value"
 
@@ -54,6 +55,16 @@ def test_kill_and_restart_on_the_same_port(start_redis: Start) -> None:
     assert server.client().get("key") is None
 
 
+def test_its_port_is_kept_while_it_is_down(start_redis: Start) -> None:
+    """Given to another server meanwhile, perhaps of another run, it could not come back."""
+    server = start_redis()
+    server.kill()
+    assert not is_free(server.port)
+    server.restart()
+    server.close()
+    eventually(lambda: is_free(server.port))  # when the kernel has done with its connections
+
+
 def test_a_frozen_server_can_be_stopped(start_redis: Start) -> None:
     server = start_redis()
     server.pause()
@@ -65,9 +76,9 @@ def test_a_taken_port_is_not_the_end(start_redis: Start, monkeypatch: pytest.Mon
     with socket.socket() as squatter:
         squatter.bind(("127.0.0.1", 0))
         squatter.listen()
-        taken, free = squatter.getsockname()[1], servers._free_port()
+        taken, free = squatter.getsockname()[1], free_port()
         ports = iter([taken, free])
-        monkeypatch.setattr(servers, "_free_port", lambda: next(ports))
+        monkeypatch.setattr(servers, "free_port", lambda: next(ports))
         assert start_redis().port == free
 
 
