@@ -17,6 +17,7 @@ from holdfast.engines.registry import make_engine
 from holdfast.options import parse_target
 from holdfast.testing.conformance.world import ends
 from tests.failover.company import until
+from tests.redis_engine.support import eventually
 from tests.redis_engine.support import on as on_engine
 from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.servers.redis import RedisServer
@@ -140,16 +141,21 @@ def agree(cluster: RedisCluster) -> bool:
 
 
 def settle(cluster: RedisCluster) -> None:
-    """Make them so. Many moves in little time, with gossip still on its way, may end with two masters that each take
-    the other for a slot's owner; Redis leaves that to ``redis-cli --cluster fix``."""
-    masters = cluster.masters()
-    views = [owners(master) for master in masters]
-    disputed = [slot for slot in range(REDIS_CLUSTER_HASH_SLOTS) if len({view.get(slot) for view in views}) > 1]
-    for slot in disputed:
-        for master in masters:
-            master.cluster("SETSLOT", slot, "NODE", masters[0].node_id)
-    if disputed:
-        masters[0].cluster("BUMPEPOCH")  # so that older claims that are still on their way change nothing
+    """Wait until they are. Many moves in little time, with gossip still on its way, may end with two masters that each
+    take the other for a slot's owner; Redis leaves that to ``redis-cli --cluster fix``, and here it is mended."""
+    eventually(lambda: agree(cluster) or _mend(cluster), 20.0)
+
+
+def _mend(cluster: RedisCluster) -> None:
+    """Give what nobody takes for his own to the first master."""
+    owner, *others = cluster.masters()
+    claimed = {slot for master in (owner, *others) for slot, port in owners(master).items() if port == master.port}
+    orphans = set(range(REDIS_CLUSTER_HASH_SLOTS)) - claimed
+    if orphans:
+        owner.cluster("BUMPEPOCH")  # what others have claimed before, and is still on its way, changes nothing
+    for slot in orphans:
+        for master in (*others, owner):
+            master.cluster("SETSLOT", slot, "NODE", owner.node_id)
 
 
 # ---- what servers say
