@@ -143,11 +143,16 @@ def agree(cluster: RedisCluster) -> bool:
 def settle(cluster: RedisCluster) -> None:
     """Wait until they are. Many moves in little time, with gossip still on its way, may end with two masters that each
     take the other for a slot's owner; Redis leaves that to ``redis-cli --cluster fix``, and here it is mended."""
-    eventually(lambda: agree(cluster) or _mend(cluster), 20.0)
+
+    def settled() -> bool:
+        _adopt_orphans(cluster)
+        return agree(cluster)
+
+    eventually(settled, 20.0)
 
 
-def _mend(cluster: RedisCluster) -> None:
-    """Give what nobody takes for his own to the first master."""
+def _adopt_orphans(cluster: RedisCluster) -> None:
+    """Give the slots that nobody takes for his own to the first master."""
     owner, *others = cluster.masters()
     claimed = {slot for master in (owner, *others) for slot, port in owners(master).items() if port == master.port}
     orphans = set(range(REDIS_CLUSTER_HASH_SLOTS)) - claimed
