@@ -44,7 +44,6 @@ from tests.servers.redis import RedisServer
 
 pytestmark = pytest.mark.needs_redis
 
-
 #: For one request at a cluster where a seed does not answer, and what a seed may take of it.
 PATIENCE, SHARE = 4.5, 1.5
 

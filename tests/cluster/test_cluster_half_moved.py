@@ -1,4 +1,4 @@
-"""A holder whose slot is half moved, for longer than its lease: it keeps the lock, and can give it back afterwards."""
+"""A holder whose slot is half moved: its lease is renewed however long that takes, and can be given back afterwards."""
 
 from __future__ import annotations
 
