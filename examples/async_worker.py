@@ -13,7 +13,7 @@ import holdfast
 async def work(locks: holdfast.aio.AsyncClient, job: str, seconds: float, begun: asyncio.Event) -> str:
     """Do one job under its lock, and say how it ended."""
     try:
-        async with locks.lock(f"job:{job}", ttl=1, timeout=5) as lease:
+        async with locks.lock(f"job:{job}", ttl=3, timeout=5) as lease:
             print(f"{job}: begun, with token {lease.token}")
             begun.set()
             await asyncio.sleep(seconds)  # cancelled here when the lease is lost

@@ -16,6 +16,8 @@ from tests.servers.sentinel import SentinelSet
 
 SECRET = "s3cr3t-p4ss"
 DURABLE = ("appendonly yes", "appendfsync always")
+#: The dead refuse at once; those who live may have to wait for their turn.
+PATIENT = "request_timeout=8"
 
 
 def test_a_master_with_replicas(start_replication: Callable[..., Replication], doctor: Doctor) -> None:
@@ -48,7 +50,7 @@ def test_a_server_cannot_steer_the_terminal(start_replication: Callable[..., Rep
 
 def test_sentinels(start_sentinels: Callable[..., SentinelSet], doctor: Doctor) -> None:
     servers = start_sentinels(*DURABLE, password=SECRET, sentinel_password=f"{SECRET}2")
-    url = f"{servers.url}?replicas=1&request_timeout=0.5&sentinel_password={SECRET}2"
+    url = f"{servers.url}?replicas=1&{PATIENT}&sentinel_password={SECRET}2"
     well = doctor(url)
     assert (well.code, well.worse_than_ok()) == (0, {})
     assert len(well.of("sentinel")) == 3
@@ -89,7 +91,7 @@ def test_sentinels_without_anybody_to_watch(sentinel_set: SentinelSet, doctor: D
     """The sentinels answer, so there is something to say: a problem, not a failure to examine."""
     for node in sentinel_set.data_nodes:
         node.kill()
-    found = doctor(f"{sentinel_set.url}?request_timeout=0.5")
+    found = doctor(f"{sentinel_set.url}?{PATIENT}")
     assert found.code == 4
     assert [finding["level"] for finding in found.of("reachable")] == ["problem"] * 3
 
@@ -123,7 +125,7 @@ def test_a_cluster_that_lost_a_node(start_cluster: Callable[..., RedisCluster], 
     replica = cluster.replica_of(master)
     replica.kill()
     cluster.kill_master(master)
-    url = f"{cluster.url}?request_timeout=0.5"
+    url = f"{cluster.url}?{PATIENT}"
     assert doctor(url).level("reachable", master.address) == "problem"
     # Once the others have noticed, they say so too.
     eventually(lambda: all(doctor(url).of("cluster", node.address) for node in (master, replica)), within=20)
@@ -141,13 +143,13 @@ def test_a_redlock(start_masters: Callable[..., Masters], clock_shim: Path, tmp_
     skewed = doctor(masters.url)
     assert (skewed.code, skewed.worse_than_ok()) == (3, {"clocks": "warning", "clock": "warning"})
     masters.servers[2].kill()
-    hurt = doctor(f"{masters.url}?request_timeout=0.5")
+    hurt = doctor(f"{masters.url}?{PATIENT}")
     assert (hurt.code, hurt.worse_than_ok()) == (4, {"reachable": "problem"})
     assert len(hurt.of("version")) == 2, "the others are examined all the same"
     masters.servers[1].kill()
-    assert doctor(f"{masters.url}?request_timeout=0.5").level("majority") == "problem"
+    assert doctor(f"{masters.url}?{PATIENT}").level("majority") == "problem"
     masters.servers[0].kill()
-    assert doctor(f"{masters.url}?request_timeout=0.5").code == 1
+    assert doctor(f"{masters.url}?{PATIENT}").code == 1
     assert SECRET not in well.out + skewed.out + hurt.out
     clock.close()
 

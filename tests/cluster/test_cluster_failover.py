@@ -31,6 +31,8 @@ pytestmark = pytest.mark.needs_redis
 
 #: So many of the names, the most wanted ones, are in slots that move.
 MOVING = NAMES // 4
+#: Longer than any failover takes.
+TTL_BEYOND = 15.0
 ROOT = Path(__file__).parents[2]
 StartCluster = Callable[..., RedisCluster]
 
@@ -132,19 +134,19 @@ class Mover:
                 node.cluster("SETSLOT", slot, "STABLE")
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 async def test_contention_while_slots_move_and_a_master_dies(start_cluster: StartCluster, tmp_path: Path) -> None:
     cluster = start_cluster()
     directory = tmp_path / "registers"
     with contenders(cluster.url, directory) as others:
         mover = Mover(cluster)
-        await until(lambda: mover.moved >= 20, within=20)
+        await until(lambda: mover.moved >= 20, within=40)
         victim = mover.victim = cluster.master_of(name_of(0))
-        await until(lambda: mover.victim is None, within=10)
+        await until(lambda: mover.victim is None, within=40)
         died, moved = clock.now(), mover.moved
         await until(lambda: taken_over(cluster, victim.port), within=20)
         await until(lambda: clock.now() > died + TTL)
-        await until(lambda: mover.moved >= moved + 10, within=20)
+        await until(lambda: mover.moved >= moved + 10, within=40)
         records = others.stop()
         mover.stop()
     check_numbers(records, directory)
@@ -193,7 +195,7 @@ async def test_a_hold_that_did_not_survive_is_told_and_not_made_again(start_clus
     name, *names = names_at(master, 3)
     told = Told(), Told()
     async with company("sync") as ours, company("async") as others:
-        clients = [ours.connect(cluster.url, ttl=8.0), others.connect(cluster.url, ttl=8.0)]
+        clients = [ours.connect(cluster.url, ttl=TTL_BEYOND), others.connect(cluster.url, ttl=TTL_BEYOND)]
         await ours.do(clients[0].ping)
         replica.pause()
         master.ask("CLIENT", "KILL", "TYPE", "replica")
@@ -205,7 +207,7 @@ async def test_a_hold_that_did_not_survive_is_told_and_not_made_again(start_clus
         replica.resume()
         await until(lambda: taken_over(cluster, master.port), within=20)
         # Told when the lost connection made them suspicious, or by the next renewal: long before their time is over.
-        await until(lambda: all(ear.reasons for ear in told), within=8.0)
+        await until(lambda: all(ear.reasons for ear in told), within=10.0)
         assert [ear.reasons for ear in told] == [["broken"], ["broken"]]
         assert keys(replica) == set(), "nobody has brought them back"
         again = [await others.acquire(clients[1], held) for held in names]

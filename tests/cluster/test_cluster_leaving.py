@@ -18,6 +18,10 @@ pytestmark = pytest.mark.needs_redis
 
 StartCluster = Callable[..., RedisCluster]
 
+TTL = 60.0
+#: Long before the next renewal.
+EARLY = TTL / 6
+
 
 def hand_over(cluster: RedisCluster, master: ClusterNode) -> None:
     """The replica takes over from ``master``, which goes on as its replica and closes no connection."""
@@ -27,7 +31,7 @@ def hand_over(cluster: RedisCluster, master: ClusterNode) -> None:
 
 
 def test_nothing_stays_open_to_a_server_that_has_left(start_cluster: StartCluster) -> None:
-    cluster = start_cluster()
+    cluster = start_cluster(node_timeout=5.0)  # nobody takes over unasked
     master, *others = cluster.masters()
     url = f"redis+cluster://{','.join(node.address for node in others)}?client_name=ours"
     (name,) = names_at(master, 1)
@@ -59,7 +63,7 @@ async def test_broken_where_its_slot_has_just_arrived(colour: Colour, cluster: R
     yet, and there nothing can be tracked."""
     told = Told()
     async with company(colour) as ours:
-        locks = ours.connect(cluster.url, ttl=60.0)
+        locks = ours.connect(cluster.url, ttl=TTL)
         lease = await ours.acquire(locks, "job", on_lost=told)
         await ours.do(lease.renew)
         core = locks._opened
@@ -69,12 +73,12 @@ async def test_broken_where_its_slot_has_just_arrived(colour: Colour, cluster: R
                 grant.due = 0.0
             core.watchdog._look_by(float("-inf"))
         with half_moved(cluster, "job") as slot:
-            await until(lambda: slot.source.ask("INFO", "stats")["tracking_total_keys"] > 0)
+            await until(lambda: slot.source.ask("INFO", "stats")["tracking_total_keys"] > 0, within=EARLY)
             asked = errors(slot.source, "ASK")
             slot.carry_all()
-            await until(lambda: errors(slot.source, "ASK") > asked)
+            await until(lambda: errors(slot.source, "ASK") > asked, within=EARLY)
             slot.finish()
-            await until(lambda: slot.target.ask("INFO", "stats")["tracking_total_keys"] > 0, within=5.0)
+            await until(lambda: slot.target.ask("INFO", "stats")["tracking_total_keys"] > 0, within=EARLY)
             slot.target.ask("DEL", "job")
-            await until(lambda: told.reasons == ["broken"], within=5.0)
+            await until(lambda: told.reasons == ["broken"], within=EARLY)
         assert not lease.held

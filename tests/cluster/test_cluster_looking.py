@@ -6,8 +6,8 @@ import pytest
 
 import holdfast
 from holdfast.testing.conformance.opening import Colour
-from tests.cluster.support import frozen, move, names_at
-from tests.failover.company import COLOURS, SLACK, Company, Told, company, until
+from tests.cluster.support import SLACK, frozen, move, names_at
+from tests.failover.company import COLOURS, Company, Told, company, until
 from tests.servers.cluster import RedisCluster
 
 pytestmark = pytest.mark.needs_redis
@@ -76,13 +76,14 @@ async def test_ping_while_shards_are_away(colour: Colour, cluster: RedisCluster)
     first, second, _ = cluster.masters()
     (name,) = names_at(first, 1)
     async with company(colour) as ours:
-        locks = ours.connect(cluster.url, request_timeout=0.2, unavailable_after=0.3)
+        locks = ours.connect(cluster.url, request_timeout=0.2)
+        hasty = ours.connect(cluster.url, request_timeout=0.2, unavailable_after=0.3)
         with frozen(first):
             await ours.do(locks.ping)
             with pytest.raises(holdfast.EngineUnavailable):
-                await ours.do(lambda: locks.inspect(name))
+                await ours.do(lambda: hasty.inspect(name))
             await ours.do(locks.ping)
             with frozen(second), pytest.raises(holdfast.EngineUnavailable):
-                await ours.do(locks.ping)
+                await ours.do(hasty.ping)
         await ours.do(locks.ping)
         assert (await ours.do(lambda: locks.inspect(name))).holders == ()

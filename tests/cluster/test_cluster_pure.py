@@ -120,6 +120,26 @@ async def ask(cluster: ClusterChannel[Any]) -> Any:
     return await cluster.run(PING, ("job",), (), 1.0)
 
 
+async def test_hundreds_who_find_the_table_stale_do_not_each_walk_through_all_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a server is away, that would keep an event loop so busy that no answer was ever in time."""
+    walks: list[Table] = []
+    walk = Table.places
+
+    def counted(table: Table) -> list[Place]:
+        walks.append(table)
+        return walk(table)
+
+    monkeypatch.setattr(Table, "places", counted)
+    cluster, table = channel(a=Node(b"here"))
+    table.stale = True
+    monkeypatch.setattr(table, "may_refresh", lambda: False)
+    for _ in range(300):
+        await cluster.refresh(1.0)
+    assert len(walks) <= 1
+
+
 async def test_servers_that_point_at_each_other() -> None:
     a, b = Node(moved(B)), Node(moved(A))
     cluster, _ = channel(a=a, b=b)

@@ -18,8 +18,8 @@ from holdfast.engines.redis.keys import keys_of, prefixed
 from holdfast.engines.redis.replies import TryAgain
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.testing.conformance.opening import Colour
-from tests.cluster.support import RUNTIMES, errors, half_moved, keys, move, on, slot_of
-from tests.failover.company import COLOURS, SLACK, company, until
+from tests.cluster.support import RUNTIMES, SLACK, errors, half_moved, keys, move, on, slot_of
+from tests.failover.company import COLOURS, company, until
 from tests.redis_engine.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 

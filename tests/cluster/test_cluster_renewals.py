@@ -13,14 +13,15 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.cluster.session import ClusterSession
-from tests.cluster.support import RUNTIMES, errors, frozen, keys, move, names_at, on, slot_of
-from tests.failover.company import SLACK, Company, company, until
+from tests.cluster.support import RUNTIMES, SLACK, errors, frozen, keys, move, names_at, on, slot_of, until_renewed
+from tests.failover.company import Company, company, until
 from tests.redis_engine.support import TIMEOUT, make_claim
 from tests.servers.cluster import ClusterNode, RedisCluster
 
 pytestmark = pytest.mark.needs_redis
 
-TTL = 0.9
+#: For some it must be enough although each round waits for the dead, and the machine may stand still for a second.
+TTL = 3.0
 #: As many sets of renewals, each of which could wait for the dead.
 TTLS = [TTL + number / 50 for number in range(6)]
 
@@ -125,14 +126,11 @@ async def hold_everywhere(ours: Company, cluster: RedisCluster, count: int) -> d
 
 
 async def outlive(leases: dict[int, list[Any]], dead: int) -> None:
-    """The leases at ``dead`` are lost when their time is over, all others are held far beyond theirs."""
-    began = clock.now()
+    """The leases at ``dead`` are lost when their time is over, all others are renewed also after that."""
     gone = leases.pop(dead)
     await until(lambda: all(lease.lost.is_set() for lease in gone), within=max(TTLS) + SLACK)
     assert {lease.lost_reason for lease in gone} == {"unreachable"}
-    await until(lambda: clock.now() > began + 3 * max(TTLS))
-    lost = [(lease.name, lease.lost_reason) for others in leases.values() for lease in others if not lease.held]
-    assert lost == []
+    await until_renewed(*(lease for others in leases.values() for lease in others))
 
 
 async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) -> None:
@@ -145,7 +143,7 @@ async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) 
 
 async def test_a_dead_shard_does_not_starve_the_others(start_cluster: Callable[..., RedisCluster]) -> None:
     """Neither the master nor its replica comes back. Then a second shard goes, and the cluster serves nobody."""
-    cluster = start_cluster()
+    cluster = start_cluster(node_timeout=5.0)  # nobody is taken for dead who only stood still
     async with company("sync") as ours, company("async") as others:
         first, second, _ = cluster.masters()
         names = {node.port: names_at(node, 101)[-1] for node in (first, second)}
@@ -153,30 +151,30 @@ async def test_a_dead_shard_does_not_starve_the_others(start_cluster: Callable[.
         cluster.replica_of(first).kill()
         first.kill()
         await outlive(leases, first.port)
-        locks = others.connect(cluster.url, unavailable_after=0.4)
+        locks, hasty = others.connect(cluster.url), others.connect(cluster.url, unavailable_after=0.4)
         await others.do(locks.ping)
         await others.do((await others.acquire(locks, names[second.port])).release)
         with pytest.raises(holdfast.EngineUnavailable):
-            await others.acquire(locks, names[first.port])
+            await others.acquire(hasty, names[first.port])
         cluster.replica_of(second).kill()
         second.kill()
         with pytest.raises(holdfast.EngineUnavailable):
-            await others.do(locks.ping)
+            await others.do(hasty.ping)
 
 
 async def test_a_withdrawal_at_a_dead_shard_does_not_hold_up_the_others(cluster: RedisCluster) -> None:
     """What nobody wants any more is given up at once, where it can be."""
     first, second, _ = cluster.masters()
     (name,), (elsewhere,) = names_at(first, 1), names_at(second, 1)
-    with holdfast.connect(cluster.url, ttl=8.0, request_timeout=0.2) as locks:
+    with holdfast.connect(cluster.url, ttl=30.0, request_timeout=0.2) as locks:
         locks.ping()
         core = locks._opened
         assert core is not None
-        claims = [make_claim(name, ttl=8.0), make_claim(elsewhere, ttl=8.0)]
+        claims = [make_claim(name), make_claim(elsewhere)]
         run(core.session.acquire(claims[1], TIMEOUT))
         assert elsewhere in keys(second)
         with frozen(first):
             with core.lock:  # both before the watchdog looks
                 for claim in claims:
                     core.watchdog.withdraw(claim, clock.now() + claim.ttl)
-            await until(lambda: elsewhere not in keys(second), within=1.0)
+            await until(lambda: elsewhere not in keys(second))

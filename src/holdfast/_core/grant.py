@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 _LOST: Final[Mapping[Found, LossReason]] = {Found.GONE: "broken", Found.STOLEN: "stolen", Found.ENDED: "session"}
 
 
-def why_lost(found: Found) -> LossReason:
-    """The reason for a grant that is not there any more, though its deadline has not passed."""
-    return _LOST[found]
-
-
 class Grant:
     """One claim that the engine granted. Passes from hold to hold when it is handed on inside the process.
 
@@ -77,3 +72,9 @@ class Grant:
 
     def why_expired(self) -> LossReason:
         return "unreachable" if self.failing else "expired"
+
+    def why_lost(self, found: Found, now: float) -> LossReason:
+        """The reason for a grant that the engine says is not there any more."""
+        if found is Found.GONE and now >= self.deadline:
+            return self.why_expired()  # while the answer was on its way: nobody need have removed it
+        return _LOST[found]

@@ -6,10 +6,9 @@ import random
 from typing import TYPE_CHECKING
 
 from holdfast._core import backoff
-from holdfast._core.grant import why_lost
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Found, RequestFailed
-from holdfast.errors import LockLost, LossReason, OutcomeUnknown
+from holdfast.errors import LockLost, OutcomeUnknown
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
@@ -35,7 +34,7 @@ async def release_at_engine(core: Core, hold: Hold) -> None:
             unresolved |= failure.may_have_happened
             failures += 1
             await _pause(core, hold, failures, failure)
-    reason = None if found is Found.OURS or unresolved else _why_gone(core, hold, found)
+    reason = None if found is Found.OURS or unresolved else hold.grant.why_lost(found, core.front.now())
     core.released(hold, reason)
     if claim.remains:  # it is over, but one of several nodes has not heard of it
         core.withdraw(claim, hold.grant.ttl)
@@ -53,9 +52,3 @@ async def _pause(core: Core, hold: Hold, failures: int, failure: RequestFailed) 
             name=hold.policy.name,
         ) from failure
     await core.front.sleep_until(min(deadline, now + backoff.pause(failures, random.random)))
-
-
-def _why_gone(core: Core, hold: Hold, found: Found) -> LossReason:
-    if found is Found.GONE and core.front.now() >= hold.grant.deadline:
-        return "expired"
-    return why_lost(found)

@@ -6,7 +6,6 @@ import random
 from typing import TYPE_CHECKING
 
 from holdfast._core import backoff, lease_time, unavailable
-from holdfast._core.grant import why_lost
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Found
 from holdfast.errors import LockLost
@@ -37,7 +36,7 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
             ) from answer
         await front.sleep_until(front.now() + backoff.pause(failures, random.random))
     if answer is not Found.OURS:
-        core.lose_grant(hold.grant, why_lost(answer))
+        core.lose_grant(hold.grant, hold.grant.why_lost(answer, front.now()))
     elif hold.held:
         core.renewed(hold.grant, sent, ttl)
         return

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from holdfast._core import backoff, lease_time
-from holdfast._core.grant import Grant, why_lost
+from holdfast._core.grant import Grant
 from holdfast._core.hold import Hold
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects
@@ -268,7 +268,7 @@ class Watchdog:
             if now < end:
                 return
         else:
-            self._core.lose_grant(grant, why_lost(answer))
+            self._core.lose_grant(grant, grant.why_lost(answer, now))
             return
         self._still_believed([grant])
 

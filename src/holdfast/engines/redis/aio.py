@@ -37,6 +37,8 @@ from holdfast.errors import EngineRefused
 _SLICE: Final = 1.0
 #: Resting connections kept for those who wait for replicas.
 _APART_CAP: Final = 16
+#: With less time than this, nothing is asked: no answer could come, and a request without one costs all the connection.
+_LEAST: Final = 0.005
 _OPPOSITE: Final = {"SUBSCRIBE": "UNSUBSCRIBE", "SSUBSCRIBE": "SUNSUBSCRIBE"}
 
 
@@ -47,6 +49,7 @@ class AsyncioChannel:
         self._settings = settings
         self._pipe: Pipe | None = None
         self._connecting: asyncio.Task[Pipe] | None = None
+        self._latest = 0.0  # until then somebody waits for a connection
         self._apart: list[Pipe] = []  # connections for those who wait for replicas, at rest
         self._all_apart: weakref.WeakSet[Pipe] = weakref.WeakSet()
         self._closed = False
@@ -132,7 +135,10 @@ class AsyncioChannel:
         """A connection, and what it has left of the time: connecting and asking have one bound together."""
         started = time.monotonic()
         pipe = await connect(timeout)
-        return pipe, max(timeout - (time.monotonic() - started), 0.001)
+        left = timeout - (time.monotonic() - started)
+        if left < _LEAST:
+            raise RequestFailed(f"{self._settings.address}: connected too late to ask", may_have_happened=False)
+        return pipe, left
 
     @property
     def at_rest(self) -> bool:
@@ -190,6 +196,7 @@ class AsyncioChannel:
         """The connection. All who need it while it is being made wait for the same attempt."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
+        self._latest = max(self._latest, deadline)
         if self._pipe is not None and self._pipe.address != self._settings.address:
             # After a failover another server is the right one: nobody shall talk to both.
             self._pipe.abort("another server is the master now")
@@ -200,7 +207,9 @@ class AsyncioChannel:
             if task is None or task.done():
                 # A task of its own: the caller that happened to come first may be cancelled. (So may
                 # this one, by who cancels all tasks of a loop; before its first step, it would not even tell.)
-                task, joined = loop.create_task(self._connect(deadline - loop.time())), False
+                # It has the time of whoever waits longest. With that of its caller, hundreds who came one after the
+                # other would make hundreds of attempts, each with the instant that it has more than the one before.
+                task, joined = loop.create_task(self._connect(self._latest - loop.time())), False
                 task.add_done_callback(_retrieve)
                 self._connecting = task
             await asyncio.wait((task,), timeout=deadline - loop.time())

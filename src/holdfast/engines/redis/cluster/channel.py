@@ -180,7 +180,7 @@ class ClusterChannel(Generic[N]):
         refuses, must not cost the locks on the others.
         """
         table = self._table
-        if not table.may_refresh() and table.places():
+        if not table.may_refresh() and table.known:  # cheap: while a server is away, hundreds come by here
             await self._close_those_that_left()
             return
         deadline = time.monotonic() + timeout
@@ -198,7 +198,7 @@ class ClusterChannel(Generic[N]):
                 table.trouble_with(place)
             except EngineRefused as error:
                 failure = _with_remedy(error)  # rather than that another one is away: this can be mended
-        if not table.places():
+        if not table.known:
             raise failure or RequestFailed("no server of the cluster is known", may_have_happened=False)
 
     async def _ask_for_table(self, place: Place, timeout: float) -> None:

@@ -43,6 +43,7 @@ class Table:
     def __init__(self, seeds: Sequence[Place]) -> None:
         self.owners: list[Place | None] = [None] * SLOTS
         self.stale = True  #: something did not fit: ask again
+        self.known = False  #: it was told at least once
         self.publish: Publish | None = None  #: None: not known yet
         self._seeds = seeds
         self._asked = float("-inf")
@@ -69,7 +70,7 @@ class Table:
         owners: list[Place | None] = [None] * SLOTS
         for first, last, place in ranges:
             owners[first : last + 1] = [place] * (last + 1 - first)
-        self.owners, self.stale = owners, False
+        self.owners, self.stale, self.known = owners, False, True
 
     def moved(self, slot: int, place: Place) -> None:
         """One slot has moved; others probably have too."""
