@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -41,8 +42,11 @@ def open_here() -> set[object]:
     be about to end. Not all descriptors: a client of kazoo's own opens and closes some all the time."""
     gc.collect()
     running = {thread for thread in threading.enumerate() if thread.name != "holdfast-callbacks"}
-    kinds = [os.path.basename(os.path.realpath(f"/proc/self/fd/{fd}")) for fd in os.listdir("/proc/self/fd")]
-    return {*running, *(kind for kind in kinds if kind.startswith(("socket:", "pipe:")))}
+    opened = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            opened.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return {*running, *(each for each in opened if each.startswith(("socket:", "pipe:")))}
 
 
 def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:

@@ -42,7 +42,7 @@ def test_a_round_costs_one_question_however_many_locks_there_are(
 def test_after_a_reconnection_each_node_is_looked_at_once(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
-    locks = connect(proxied, ttl=LASTING)
+    locks = connect(proxied, request_timeout=PATIENT)  # what is answered late would be asked again
     leases = [locks.lock(str(number)).acquire() for number in range(50)]
     eventually(lambda: proxy.operations().count(Op.GET_DATA) == 50)
     start = len(proxy.operations())
