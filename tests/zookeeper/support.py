@@ -63,6 +63,12 @@ def hub_of(client: Any) -> Hub:
     return hub
 
 
+def is_waiting(client: Any) -> bool:
+    """Whether a caller of ``client`` has looked at the line and sleeps there. Its node is there a moment earlier: who
+    leaves in between is not seen at all."""
+    return any(place.asleep is not None for place in list(hub_of(client)._places.values()))
+
+
 def connection_of(client: Any, ttl: float = 30.0) -> Connection:
     connection = hub_of(client).existing(ttl)
     assert connection is not None
