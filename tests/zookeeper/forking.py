@@ -7,12 +7,14 @@ import sys
 import warnings
 
 import holdfast
+from holdfast._runtime import clock
+from tests.zookeeper.support import LASTING, until_renewed
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # it is the point
 
 
 def main(url: str) -> None:
-    locks = holdfast.connect(url, ttl=1.0)
+    locks = holdfast.connect(url, ttl=LASTING)
     lease = locks.lock("a").acquire()
     child = os.fork()
     if child == 0:
@@ -24,7 +26,7 @@ def main(url: str) -> None:
         print(*seen, flush=True)
         sys.exit(0)
     _, status = os.waitpid(child, 0)
-    lease.lost.wait(1.5)
+    until_renewed(lease, since=clock.now())
     print(lease.held, os.waitstatus_to_exitcode(status))
     lease.release()
     locks.close()

@@ -9,11 +9,17 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from holdfast._core import lease_time
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.hub import Hub
+from tests.faults.waiting import eventually
 from tests.servers.zookeeper import BASE, ZooKeeperServer, close_client
 
 SOON: Final = 5.0
+#: Of a session that must not end, also on a machine that stands still for a second; renewed about once a second.
+LASTING: Final = 4.0
+#: A request_timeout, and what a client may take to connect: nothing is asked twice because the machine stood still.
+PATIENT: Final = 10.0
 
 
 class Call:
@@ -57,10 +63,28 @@ def hub_of(client: Any) -> Hub:
     return hub
 
 
+def is_waiting(client: Any) -> bool:
+    """Whether a caller of ``client`` has looked at the line and sleeps there. Its node is there a moment earlier: who
+    leaves in between is not seen at all."""
+    return any(place.asleep is not None for place in list(hub_of(client)._places.values()))
+
+
 def connection_of(client: Any, ttl: float = 30.0) -> Connection:
     connection = hub_of(client).existing(ttl)
     assert connection is not None
     return connection
+
+
+def confirmed(lease: Any) -> float:
+    """When the last request was sent by which the leader has confirmed ``lease``."""
+    grant = lease._hold.grant
+    return float(grant.deadline - lease_time.deadline(0.0, grant.ttl, grant.slack))
+
+
+def until_renewed(lease: Any, since: float) -> None:
+    """Wait until the leader has confirmed ``lease`` by a request sent after ``since``, and it never was lost."""
+    eventually(lambda: not lease.held or confirmed(lease) > since, within=2 * SOON)
+    assert lease.held, f"lost: {lease.lost_reason}"
 
 
 def end_session(server: ZooKeeperServer, client: Any, ttl: float = 30.0) -> None:

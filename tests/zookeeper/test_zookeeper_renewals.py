@@ -21,17 +21,27 @@ from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import SOON, Call, connection_of, hub_of, nodes
+from tests.zookeeper.support import (
+    LASTING,
+    PATIENT,
+    SOON,
+    Call,
+    connection_of,
+    hub_of,
+    is_waiting,
+    nodes,
+    until_renewed,
+)
 
 
 def test_a_round_costs_one_question_however_many_locks_there_are(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str
 ) -> None:
-    locks = connect(proxied, ttl=2.5)
+    locks = connect(proxied, ttl=LASTING)
     leases = [locks.lock(str(number)).acquire() for number in range(200)]
     eventually(lambda: proxy.operations().count(Op.GET_DATA) == 200)
     start = len(proxy.operations())
-    eventually(lambda: proxy.operations()[start:].count(Op.SYNC) >= 4)
+    eventually(lambda: proxy.operations()[start:].count(Op.SYNC) >= 2)
     assert set(proxy.operations()[start:]) == {Op.SYNC}
     assert len(proxy.operations()) - start < 40, "not one for each lock"
     assert all(lease.held for lease in leases)
@@ -42,7 +52,7 @@ def test_a_round_costs_one_question_however_many_locks_there_are(
 def test_after_a_reconnection_each_node_is_looked_at_once(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
-    locks = connect(proxied, ttl=4)
+    locks = connect(proxied, request_timeout=PATIENT)  # what is answered late would be asked again
     leases = [locks.lock(str(number)).acquire() for number in range(50)]
     eventually(lambda: proxy.operations().count(Op.GET_DATA) == 50)
     start = len(proxy.operations())
@@ -67,28 +77,31 @@ def test_a_server_that_falls_silent_is_left_for_another_one(
 ) -> None:
     """While holding: long before belief runs out."""
     url = f"zookeeper://{proxy.address},{zookeeper_server.address}/holdfast?tick=0.1&randomize_hosts=false"
-    locks = connect(url, ttl=2, request_timeout=0.3)
+    locks = connect(url, ttl=LASTING, request_timeout=0.3)
     lease = locks.lock("a").acquire()
-    session = connection_of(locks, 2).session
+    session = connection_of(locks, LASTING).session
     assert proxy.connections == 1
     proxy.black_hole_all()
-    assert not lease.lost.wait(2.2)
-    assert connection_of(locks, 2).session == session
-    assert connection_of(locks, 2).connected
+    until_renewed(lease, since=clock.now())
+    assert connection_of(locks, LASTING).session == session
+    assert connection_of(locks, LASTING).connected
     lease.release()
     proxy.heal()
 
 
 def test_who_was_frozen_for_less_than_its_session_keeps_its_lock(zookeeper_server: ZooKeeperServer) -> None:
     """The first renewal after that may not count yet, since the last word before it is old; the next one does."""
-    with Child(zookeeper_server.url, ttl=2.4) as child:
+    with Child(zookeeper_server.url, ttl=5.0) as child:  # believed in for 3.6 s
         child.do("keep.update(a=locks.lock('a').acquire()) or 0")
+        eventually(lambda: child.do("keep['a'].remaining") > 3.3)
         child.freeze()
         frozen = time.monotonic()
-        eventually(lambda: time.monotonic() - frozen > 0.9)
+        eventually(lambda: time.monotonic() - frozen > 1.6)
         child.wake()
+        left = child.do("keep['a'].remaining")
+        assert left > 0
+        eventually(lambda: not child.do("keep['a'].held") or child.do("keep['a'].remaining") > left + 1.0)
         assert child.do("keep['a'].held") is True
-        assert child.do("keep['a'].lost.wait(1.6)") is False
         assert child.do("keep['a'].release()") is None
 
 
@@ -99,7 +112,7 @@ def test_a_renewal_that_the_leader_may_not_have_heard_of_extends_nothing(
     lease = locks.lock("a").acquire()
     # As if every word before this one had been sent long ago.
     monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - 1.0)
-    assert lease.lost.wait(2.0)
+    assert lease.lost.wait(SOON)
     assert lease.lost_reason == "unreachable"
     monkeypatch.undo()
     with pytest.raises(holdfast.LockLost):
@@ -111,9 +124,9 @@ def test_words_that_are_answered_after_the_question_was_asked_prove_nothing_for_
 ) -> None:
     """The caller gets to see the answer late, and other threads have talked to the servers meanwhile. What was known
     when it asked counts: if the follower was cut off right after its answer, those words never reached the leader."""
-    locks = connect(ttl=4.0)
+    locks = connect(ttl=8.0)
     lease = locks.lock("a", renew=False).acquire()
-    pulse, confirm = connection_of(locks, 4.0).pulse, Asker.confirm
+    pulse, confirm = connection_of(locks, 8.0).pulse, Asker.confirm
 
     async def seen_late(*arguments: Any) -> None:
         await confirm(*arguments)
@@ -122,9 +135,9 @@ def test_words_that_are_answered_after_the_question_was_asked_prove_nothing_for_
     monkeypatch.setattr(Asker, "confirm", seen_late)
     pulse.begin(clock.now() - 3.0)
     claim, session = lease._hold.grant.claim, locks._opened.session  # type: ignore[union-attr]
-    (answer,) = blocking.run(session.renew([claim], 4.0, 1.0))
+    (answer,) = blocking.run(session.renew([claim], 8.0, PATIENT))
     assert isinstance(answer, RequestFailed)
-    assert blocking.run(session.renew([claim], 4.0, 1.0)) == [Found.OURS]
+    assert blocking.run(session.renew([claim], 8.0, PATIENT)) == [Found.OURS]
     lease.release()
 
 
@@ -138,7 +151,8 @@ def test_a_renewal_needs_a_margin_for_clocks_that_differ(
     lease = locks.lock("a", renew=False).acquire()
     slack = hub_of(locks).slack(4.0)
     monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - slack + spare)
-    (answer,) = blocking.run(locks._opened.session.renew([lease._hold.grant.claim], 4.0, 1.0))  # type: ignore[union-attr]
+    session = locks._opened.session  # type: ignore[union-attr]
+    (answer,) = blocking.run(session.renew([lease._hold.grant.claim], 4.0, PATIENT))
     assert (answer is Found.OURS) is renewed
     monkeypatch.undo()
     lease.release()
@@ -160,16 +174,17 @@ def test_after_a_wait_belief_counts_from_the_leaders_last_word_or_from_a_new_one
     held = connect().lock("a").acquire()
     start = len(proxy.operations())
     waiting = Call(locks.lock("a", renew=False).acquire)
-    eventually(lambda: len(nodes(plain, "a")) == 2)
+    eventually(lambda: len(nodes(plain, "a")) == 2 and is_waiting(locks))
     created = time.monotonic()
     eventually(lambda: time.monotonic() - created > 0.2)
     released = time.monotonic()
     held.release()
     lease = waiting.result()
+    granted = time.monotonic()
     spent = hub_of(locks).ttl - hub_of(locks).slack(hub_of(locks).ttl) - lease.remaining
     assert (Op.SYNC in proxy.operations()[start:]) is not lasts
     if lasts:
-        assert spent >= time.monotonic() - created - 0.1
+        assert spent >= granted - created - 0.1
     else:
         assert spent <= time.monotonic() - released + 0.01
     lease.release()
@@ -194,10 +209,10 @@ def test_a_session_that_was_shortened_during_the_wait_is_believed_in_for_less(
 def test_a_grant_is_believed_in_for_less_if_the_last_word_is_old(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locks = connect(ttl=8.0)
-    monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - 5.0)
+    locks = connect(ttl=30.0)
+    monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - 20.0)
     with locks.lock("a", renew=False) as lease:
-        assert lease.remaining < 3.0
+        assert lease.remaining < 10.0
     monkeypatch.undo()
     with locks.lock("a", renew=False) as lease:
-        assert lease.remaining > 5.0
+        assert lease.remaining > 15.0

@@ -11,12 +11,13 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS, NoNodeError
 
 import holdfast
+from holdfast._runtime import clock
 from holdfast.engines.zookeeper import place
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import SOON, Call, connection_of, hub_of, nodes
+from tests.zookeeper.support import LASTING, PATIENT, SOON, Call, connection_of, hub_of, nodes, until_renewed
 
 
 def nothing_is_kept(locks: holdfast.Client | holdfast.aio.AsyncClient) -> bool:
@@ -27,7 +28,7 @@ def nothing_is_kept(locks: holdfast.Client | holdfast.aio.AsyncClient) -> bool:
 def test_an_acquire_whose_reply_is_lost_is_found_again(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, op: Op
 ) -> None:
-    locks = connect(proxied)
+    locks = connect(proxied, request_timeout=PATIENT)
     locks.ping()
     with locks.lock("a"):
         pass  # the path is there
@@ -46,7 +47,7 @@ def test_an_acquire_whose_reply_is_lost_is_found_again(
 def test_a_try_whose_reply_is_lost_leaves_no_node_on_a_busy_lock(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, op: Op
 ) -> None:
-    locks = connect(proxied)
+    locks = connect(proxied, request_timeout=PATIENT)
     locks.ping()
     held = connect().lock("a").acquire()
     lost = proxy.on(op).drop_reply_and_reset()
@@ -54,13 +55,13 @@ def test_a_try_whose_reply_is_lost_leaves_no_node_on_a_busy_lock(
     assert lost.fired
     eventually(lambda: len(nodes(plain, "a")) == 1)
     held.release()
-    assert nothing_is_kept(locks)
+    eventually(lambda: nothing_is_kept(locks))
 
 
 def test_a_try_whose_removal_is_lost_is_busy_and_its_node_goes_later(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
-    locks = connect(proxied)
+    locks = connect(proxied, request_timeout=PATIENT)
     locks.ping()
     held = connect().lock("a").acquire()
     lost = proxy.on(Op.DELETE).drop_request_and_reset()
@@ -119,19 +120,19 @@ def test_a_waiter_that_misses_a_reply_or_the_wake_up_gets_its_turn(
     held.release()
     lease = waiting.result()
     assert lost.fired
-    assert time.monotonic() - began < 2.0, "by its reconnection, not by looking again after a while"
+    assert time.monotonic() - began < 3.0, "by its reconnection, not by looking again after a while"
     assert len(nodes(plain, "a")) == 1
     lease.release()
 
 
 def test_a_renewal_whose_reply_is_lost_costs_nothing(connect: Connect, proxy: ZooKeeperProxy, proxied: str) -> None:
-    locks = connect(proxied, ttl=1.5)
+    locks = connect(proxied, ttl=LASTING)
     lease = locks.lock("a").acquire()
-    session = connection_of(locks, 1.5).session
+    session = connection_of(locks, LASTING).session
     lost = proxy.on(Op.SYNC, times=2).drop_reply_and_reset()
     eventually(lambda: len(lost.hits) == 2)
-    assert not lease.lost.wait(1.5)
-    assert connection_of(locks, 1.5).session == session
+    until_renewed(lease, since=clock.now())
+    assert connection_of(locks, LASTING).session == session
     lease.release()
 
 
@@ -141,12 +142,11 @@ def test_a_wait_that_times_out_while_the_connection_is_lost_leaves_no_node(
     locks = connect(proxied)
     locks.ping()
     held = connect().lock("a").acquire()
-    waiting = Call(lambda: locks.lock("a").acquire(timeout=0.3))
-    eventually(lambda: len(nodes(plain, "a")) == 2)
     proxy.refuse()
-    proxy.cut_all()
+    lost = proxy.on(Op.GET_DATA).drop_reply_and_reset()  # when it has a place, and arranges to be told
     with pytest.raises((holdfast.AcquireTimeout, holdfast.EngineUnavailable)):
-        waiting.result()
+        locks.lock("a").acquire(timeout=1.0)
+    assert lost.fired
     assert len(nodes(plain, "a")) == 2
     proxy.accept()
     eventually(lambda: len(nodes(plain, "a")) == 1)
@@ -158,9 +158,9 @@ def test_what_could_not_be_withdrawn_in_a_ttl_is_withdrawn_later(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
     """The core gives up after a ttl, when others forget by themselves. A session that comes back still has its node."""
-    locks = connect(proxied, request_timeout=0.2, unavailable_after=0.4)
+    locks = connect(proxied, request_timeout=0.5, unavailable_after=1.5)
     locks.ping()
-    lock = locks.lock("a", ttl=1.2)
+    lock = locks.lock("a", ttl=8.0)
     lock.acquire().release()
     silent = proxy.on(Op.CREATE2).black_hole()
     acquiring = Call(lock.acquire)
@@ -172,7 +172,7 @@ def test_what_could_not_be_withdrawn_in_a_ttl_is_withdrawn_later(
     locks._opened.watchdog._errands.clear()  # type: ignore[union-attr]
     proxy.accept()
     proxy.cut_all()
-    eventually(lambda: nodes(plain, "a") == [], within=1.0)
+    eventually(lambda: nodes(plain, "a") == [], within=3.0)  # and not when the session is over
     eventually(lambda: nothing_is_kept(locks))
 
 
@@ -195,11 +195,11 @@ async def test_a_task_that_is_cancelled_while_it_gives_up_its_place_leaves_no_no
     proxy: ZooKeeperProxy, proxied: str, connect: Connect, plain: KazooClient
 ) -> None:
     held = connect().lock("a").acquire()
-    async with holdfast.aio.connect(proxied) as locks:
+    async with holdfast.aio.connect(proxied, request_timeout=PATIENT) as locks:
         await locks.ping()
         lost = proxy.on(Op.DELETE).drop_request_black_hole()
-        task = asyncio.create_task(locks.lock("a").acquire(timeout=0.05))
-        await asyncio.to_thread(lost.wait, SOON)
+        task = asyncio.create_task(locks.lock("a").acquire(timeout=0.5))
+        assert await asyncio.to_thread(lost.wait, SOON)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -217,6 +217,7 @@ def test_unreachable_servers_are_told_from_a_busy_lock(connect: Connect, proxy: 
     with pytest.raises(holdfast.EngineUnavailable):
         locks.ping()
     proxy.accept()
+    eventually(lambda: connection_of(locks).connected)
     locks.lock("a").acquire(timeout=SOON).release()
 
 
@@ -224,7 +225,7 @@ def test_an_error_that_the_driver_does_not_know_costs_one_request_and_not_the_se
     connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """kazoo's thread would end: a newer server may have newer errors."""
-    locks = connect(unavailable_after=0.1)
+    locks = connect(request_timeout=PATIENT, unavailable_after=0.1)
     lease = locks.lock("a").acquire()
     session = connection_of(locks).session
     monkeypatch.delitem(EXCEPTIONS, NoNodeError.code)
@@ -257,7 +258,7 @@ def test_who_is_struck_before_its_watch_is_set_leaves_nobody_to_rely_on_it(
     began = time.monotonic()
     held.release()
     waiting.result().release()
-    assert time.monotonic() - began < 2.0, "told by the watch"
+    assert time.monotonic() - began < 3.0, "told by the watch"
 
 
 def test_names_that_nobody_knows_are_told_as_such(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:

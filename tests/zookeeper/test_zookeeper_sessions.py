@@ -18,7 +18,17 @@ from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import SOON, Call, connection_of, end_session, hub_of, nodes
+from tests.zookeeper.support import (
+    LASTING,
+    SOON,
+    Call,
+    confirmed,
+    connection_of,
+    end_session,
+    hub_of,
+    is_waiting,
+    nodes,
+)
 
 Start = Callable[..., ZooKeeperServer]
 
@@ -28,18 +38,18 @@ Start = Callable[..., ZooKeeperServer]
 def test_the_clients_ttl_is_the_sessions_and_longer_ones_share_it(
     connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient
 ) -> None:
-    locks = connect(ttl=8)
+    locks = connect(ttl=20)
     with locks.lock("a") as lease, locks.lock("b", ttl=60) as longer:
-        assert (lease.ttl, longer.ttl) == (8.0, 8.0)
+        assert (lease.ttl, longer.ttl) == (20.0, 20.0)
         owners = {plain.exists(f"{BASE}/{name}/{nodes(plain, name)[0]}").ephemeralOwner for name in "ab"}
-        assert owners == {connection_of(locks, 8).session}
-        assert 5 < lease.remaining < 8
+        assert owners == {connection_of(locks, 20).session}
+        assert 10 < lease.remaining < 20
 
 
 def test_each_shorter_ttl_has_one_session_more(connect: Connect, plain: KazooClient) -> None:
     locks = connect(ttl=8)
-    leases = [locks.lock(name, ttl=ttl).acquire() for name, ttl in (("a", 8), ("b", 2), ("c", 2), ("d", 3))]
-    assert [lease.ttl for lease in leases] == [8.0, 2.0, 2.0, 3.0]
+    leases = [locks.lock(name, ttl=ttl).acquire() for name, ttl in (("a", 8), ("b", 4), ("c", 4), ("d", 5))]
+    assert [lease.ttl for lease in leases] == [8.0, 4.0, 4.0, 5.0]
     owners = [plain.exists(f"{BASE}/{name}/{nodes(plain, name)[0]}").ephemeralOwner for name in "abcd"]
     assert owners[1] == owners[2]
     assert len(set(owners)) == 3
@@ -68,9 +78,9 @@ def test_renewing_by_hand_renews_the_session_and_no_more(connect: Connect) -> No
         lease.renew(ttl=9)
     for ttl in (8, 1, None):
         assert not lease.lost.wait(0.3)
-        before = lease.remaining
+        before = confirmed(lease)
         lease.renew(ttl=ttl)
-        assert lease.remaining > before + 0.1
+        assert confirmed(lease) > before + 0.2
         assert lease.ttl == 8.0
     lease.release()
 
@@ -87,7 +97,7 @@ def test_the_end_of_a_session_is_told_at_once(
     began = time.monotonic()
     end_session(zookeeper_server, locks)
     assert lease.lost.wait(SOON)
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 4.0, "not by the next renewal"
     assert lease.lost_reason == "session"
     with pytest.raises(holdfast.LockLost, match="session"):
         lease.release()
@@ -115,12 +125,12 @@ def test_a_release_finds_that_the_session_has_ended(
 def test_belief_runs_out_by_itself_while_the_connection_is_lost(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
-    locks, others = connect(proxied, ttl=1.2), connect()
+    locks, others = connect(proxied, ttl=LASTING), connect()
     lease = locks.lock("a").acquire()
-    session = connection_of(locks, 1.2).session
+    session = connection_of(locks, LASTING).session
     proxy.refuse()
     proxy.cut_all()
-    assert lease.lost.wait(1.2)
+    assert lease.lost.wait(LASTING)
     assert lease.lost_reason == "unreachable"
     assert len(nodes(plain, "a")) == 1, "belief ends before the session does"
     proxy.accept()
@@ -136,7 +146,7 @@ def test_belief_runs_out_by_itself_while_the_connection_is_lost(
 def test_what_nobody_believes_in_is_removed_although_its_session_lives_on(connect: Connect, plain: KazooClient) -> None:
     locks = connect()
     kept = locks.lock("kept").acquire()
-    lost = locks.lock("a", ttl=0.4, renew=False).acquire()
+    lost = locks.lock("a", ttl=2.0, renew=False).acquire()
     held = locks.lock("b", max_hold=0.2).acquire()
     assert lost.lost.wait(SOON)
     assert held.lost.wait(SOON)
@@ -152,7 +162,7 @@ def test_what_nobody_believes_in_is_removed_although_its_session_lives_on(connec
 def test_a_release_while_the_connection_is_lost_may_end_in_doubt(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
-    locks = connect(proxied, ttl=1.2)
+    locks = connect(proxied, ttl=3.0)
     lease = locks.lock("a").acquire()
     proxy.refuse()
     proxy.cut_all()
@@ -176,12 +186,12 @@ def test_a_release_waits_for_the_connection_to_come_back(
 
 
 def test_a_node_that_somebody_deleted_is_a_broken_lock(connect: Connect, plain: KazooClient) -> None:
-    locks = connect(ttl=3)
+    locks = connect()
     watched, unwatched = locks.lock("a").acquire(), locks.lock("b", renew=False).acquire()
     eventually(lambda: all(place.watched for place in hub_of(locks)._places.values() if place.name == "a"))
     for name in "ab":
         plain.delete(f"{BASE}/{name}/{nodes(plain, name)[0]}")
-    assert watched.lost.wait(0.5), "by a watch, not by the next renewal"
+    assert watched.lost.wait(3.0), "by a watch, not by the next renewal"
     assert watched.lost_reason == "broken"
     with pytest.raises(holdfast.LockLost, match="broken"):
         unwatched.release()
@@ -210,10 +220,12 @@ def test_what_is_held_for_less_than_a_moment_costs_no_watch(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str
 ) -> None:
     locks = connect(proxied)
+    slow = 0  # on a machine that stands still; its watch may come when the next one holds already
     for _ in range(20):
-        began, watches = time.monotonic(), proxy.operations().count(Op.GET_DATA)
+        began = time.monotonic()
         locks.lock("a").acquire().release()
-        assert time.monotonic() - began >= MOMENT or proxy.operations().count(Op.GET_DATA) == watches
+        slow += time.monotonic() - began >= MOMENT
+        assert proxy.operations().count(Op.GET_DATA) <= slow
     with locks.lock("a") as lease:
         eventually(lambda: Op.GET_DATA in proxy.operations())
         assert lease.held
@@ -222,7 +234,7 @@ def test_what_is_held_for_less_than_a_moment_costs_no_watch(
 
 def test_a_message_to_the_holder_is_no_loss(connect: Connect, plain: KazooClient) -> None:
     """Curator's Revoker writes into the node; that fires the watch on it, too."""
-    locks = connect(ttl=2)
+    locks = connect()
     lease = locks.lock("a").acquire()
     path = f"{BASE}/a/{nodes(plain, 'a')[0]}"
     eventually(lambda: all(place.watched for place in hub_of(locks)._places.values()))
@@ -231,7 +243,7 @@ def test_a_message_to_the_holder_is_no_loss(connect: Connect, plain: KazooClient
         assert not lease.lost.wait(0.3)
     assert locks.inspect("a").holders[0].owner == path.rpartition("/")[2]
     plain.delete(path)
-    assert lease.lost.wait(0.5)
+    assert lease.lost.wait(3.0), "by a watch, not by the next renewal"
 
 
 def test_a_holder_that_was_frozen_longer_than_its_session_knows_with_its_first_look(
@@ -248,14 +260,14 @@ def test_a_holder_that_was_frozen_longer_than_its_session_knows_with_its_first_l
 
 
 def test_a_killed_holder_costs_a_session_time_out(zookeeper_server: ZooKeeperServer, connect: Connect) -> None:
-    with Child(zookeeper_server.url, ttl=1.0) as child:
+    with Child(zookeeper_server.url, ttl=2.0) as child:
         child.do("keep.update(a=locks.lock('a').acquire())")
         waiting = Call(connect().lock("a").acquire)
         eventually(lambda: connect().inspect("a").waiters == 1)
         child.kill()
         began = time.monotonic()
         waiting.result().release()
-        assert time.monotonic() - began < 1.0 + 1.0
+        assert time.monotonic() - began < 2.0 + 1.0
 
 
 # ---- while it waits
@@ -300,7 +312,7 @@ def test_a_new_session_holds_nothing_by_a_node_of_the_old_one_that_a_server_stil
 
     monkeypatch.setattr(Line, "look", lagging)
     waiting = Call(locks.lock("a").acquire)
-    eventually(lambda: len(nodes(plain, "a")) == 2)
+    eventually(lambda: len(nodes(plain, "a")) == 2 and is_waiting(locks))
     held.release()
     lease = waiting.result(2 * SOON)
     assert lease.token > old[0].czxid
@@ -313,10 +325,10 @@ def test_a_new_session_does_not_take_the_old_ones_node_for_its_own(
 ) -> None:
     """The reply to the create is lost, and the session ends before the node is looked for; but somebody has made a node
     of that name meanwhile, which stays."""
-    locks = connect(proxied)
+    locks = connect(proxied, unavailable_after=2 * SOON)
     locks.lock("a").acquire().release()
     lost = proxy.on(Op.CREATE2).black_hole()
-    waiting = Call(lambda: locks.lock("a").acquire(timeout=SOON))
+    waiting = Call(lambda: locks.lock("a").acquire(timeout=2 * SOON))
     assert lost.wait(SOON)
     (node,) = nodes(plain, "a")
     end_session(zookeeper_server, locks)

@@ -10,7 +10,8 @@ from tests.faults.child import Child
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.zookeeper_faults.line import Line
 
-TTL = 0.8
+#: The dead one's. It must not end before it is dead, should the machine stand still for a while.
+TTL = 2.0
 #: Issue 4: within the session's time-out and so much more.
 GRACE = 1.0
 

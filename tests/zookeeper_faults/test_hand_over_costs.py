@@ -10,6 +10,7 @@ import holdfast
 from holdfast.engines.zookeeper import hub
 from tests.failover.company import until
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.zookeeper.support import PATIENT
 from tests.zookeeper_faults.figures import There
 from tests.zookeeper_faults.line import Line
 
@@ -31,8 +32,8 @@ async def test_operations_for_each_hand_over_do_not_grow_with_the_line(
     line = Line(zookeeper_server.client(), "job")
     async with (
         holdfast.aio.connect(zookeeper_server.url) as holders,
-        holdfast.aio.connect(zookeeper_server.url) as one,
-        holdfast.aio.connect(zookeeper_server.url) as other,
+        holdfast.aio.connect(zookeeper_server.url, request_timeout=PATIENT) as one,
+        holdfast.aio.connect(zookeeper_server.url, request_timeout=PATIENT) as other,
     ):
         holder = await holders.lock("job").acquire()
         before = zookeeper_server.operations()

@@ -20,7 +20,7 @@ from tests.zookeeper_faults.line import Line
 
 #: Far longer than anything here may take: what is gone was removed, and did not go with its session.
 TTL = 30.0
-GONE_WITHIN = 1.0
+GONE_WITHIN = 4.0
 
 #: What an acquire of a free lock consists of, and what one that waits does besides.
 STEPS = [(Op.CREATE2, "request"), (Op.CREATE2, "reply"), (Op.GET_CHILDREN, "reply")]

@@ -10,7 +10,7 @@ from tests.failover.company import Company, Told, company, until
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.zookeeper_faults.line import Line
 
-TTL = 10.0
+TTL = 30.0
 
 
 async def test_holders_and_waiters_go_on_over_a_restart(start_zookeeper: Callable[..., ZooKeeperServer]) -> None:
@@ -32,7 +32,7 @@ class Pair:
         self._ours = ours
         self._name = f"job-{ours.colour}"
         self._server = server
-        self._locks = ours.connect(server.url, ttl=TTL, unavailable_after=20.0)
+        self._locks = ours.connect(server.url, ttl=TTL, unavailable_after=40.0)
         self._told = Told()
         self._lease: Any = None
         self._waiting: asyncio.Future[Any]
@@ -41,7 +41,7 @@ class Pair:
     async def begin(self) -> None:
         line = Line(self._server.client(), self._name)
         self._lease = await self._ours.acquire(self._locks, self._name, on_lost=self._told)
-        self._waiting = self._ours.caller().do(lambda: self._locks.lock(self._name).acquire(timeout=20))
+        self._waiting = self._ours.caller().do(lambda: self._locks.lock(self._name).acquire(timeout=40))
         await until(lambda: len(line.nodes()) == 2)
         self._tokens = line.tokens()
 

@@ -11,14 +11,15 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
 from tests.failover.company import COLOURS, company, until
+from tests.faults.threads import threads
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.zookeeper_faults.figures import Here, There
 
 CYCLES = 200
 AT_ONCE = 10
 #: Time to line up and to arrange for being told, and hardly any.
-WHILE, MOMENT = 0.5, 0.03
-BACK_WITHIN = 5.0
+WHILE, MOMENT = 1.2, 0.03
+BACK_WITHIN = 10.0
 POLL = 0.02
 
 
@@ -33,6 +34,7 @@ def server() -> Iterator[ZooKeeperServer]:
 @pytest.mark.needs_zookeeper
 async def test_waits_in_vain_leave_nothing_behind(colour: Colour, server: ZooKeeperServer) -> None:
     server.flush()
+    await until(lambda: not {"holdfast-zookeeper", "holdfast-watchdog"} & set(threads()))  # of tests before this one
     here, there = Here.now(), There.of(server)
     await wait_in_vain(colour, server)
     await back_at(here, Here.now)
