@@ -46,7 +46,7 @@ def strike_everywhere(server: RedisServer, play: Play) -> int:
     """Play it with a strike at its first place, its second, …, until it goes through. After each, the same session
     still tells what is ours from what is not."""
     with Other(server.url) as other:
-        other.hold("theirs")
+        other.hold("theirs", ttl=600.0)
         for first in itertools.count():
             for then in AFTER:
                 striker = Striker(first, then)
@@ -122,7 +122,7 @@ def test_struck_on_an_event_loop(redis_server: RedisServer) -> None:
     """``try: loop.run_until_complete(main()) finally: loop.run_until_complete(clean_up())``, and a handler that raises.
     (asyncio.run() would cancel the main task instead; not everybody uses it.)"""
     with Other(redis_server.url) as other:
-        other.hold("theirs")
+        other.hold("theirs", ttl=600.0)
         for first in itertools.count():
             striker = Striker(first, places=(SOURCE, selector_events.__file__))
             loop = asyncio.new_event_loop()
