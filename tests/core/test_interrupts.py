@@ -20,7 +20,6 @@ from tests.faults.striker import SOURCE, Strike, Striker
 from tests.faults.waiting import eventually
 
 
-
 @pytest.fixture(autouse=True)
 def _dropped_handles_and_coroutines_warn() -> Iterator[None]:
     with warnings.catch_warnings():

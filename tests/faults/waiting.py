@@ -22,7 +22,7 @@ def eventually(what: Callable[[], object], within: float = 5.0) -> float:
 
 
 def until_renewed(lease: Any, within: float = 5.0) -> None:
-    """Wait until the engine has confirmed ``lease`` anew, of either colour, so that it ends later than it would have."""
+    """Wait until the engine has confirmed ``lease``, of either colour, so that it ends later than it would have."""
     before = ends(lease)
     eventually(lambda: not lease.held or ends(lease) > before + 0.1 * lease.ttl, within)
     assert lease.held, f"lost: {lease.lost_reason}"

@@ -267,9 +267,9 @@ def test_an_interrupted_request_never_gives_its_reply_to_the_next(redis_server: 
         command(redis_server, "CLIENT", "PAUSE", 10_000, "WRITE")
         before = signal.signal(signal.SIGALRM, interrupt)
         caller = threading.get_ident()
+        later = Later(arrived(redis_server), lambda: signal.pthread_kill(caller, signal.SIGALRM))
         try:
             with pytest.raises(Interrupted):
-                later = Later(arrived(redis_server), lambda: signal.pthread_kill(caller, signal.SIGALRM))
                 run(other.session.inspect("job", TIMEOUT))
         finally:
             later.join()
