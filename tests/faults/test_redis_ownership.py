@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.testing.conformance.world import ends
-from tests.faults.waiting import LASTING, until_renewed
+from tests.faults.waiting import LASTING, until_renewed, until_renewed_async
 from tests.servers.redis import RedisServer
 
 
@@ -98,7 +98,7 @@ async def test_wait_for_and_gather_keep_what_they_acquired(redis_url: str) -> No
         first = await asyncio.wait_for(locks.lock("w", ttl=LASTING).acquire(), 5)
         others = (locks.lock(name, ttl=LASTING).acquire() for name in ("g1", "g2"))
         second, third = await asyncio.gather(*others)
-        await asyncio.gather(*(asyncio.to_thread(until_renewed, lease) for lease in (first, second, third)))
+        await asyncio.gather(*(until_renewed_async(lease) for lease in (first, second, third)))
         for lease in (first, second, third):
             await lease.release()
         assert [state async for state in locks.locks()] == []
