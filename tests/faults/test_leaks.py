@@ -1,8 +1,8 @@
 """Nothing is left behind: threads, descriptors, connections, keys and tasks are back at the baseline (I9).
 
-Before anything is counted, a lock is waited for, and one is renewed and then dropped: the first wait opens a connection,
-the first renewal one of the watchdog's, the first errand another. On a machine that stalls, one of the pairs may be
-renewed, and what was asked for in a wait that was too short is withdrawn.
+Before anything is counted, a lock is waited for, and another one is renewed and then dropped: the first wait opens a
+connection, the first renewal one of the watchdog's, the first errand another. On a machine that stalls, one of the
+pairs may be renewed, and what was asked for in a wait that was too short is withdrawn.
 """
 
 from __future__ import annotations
