@@ -19,6 +19,7 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Claim, Found, Granted, RequestFailed
 from holdfast.engines.redis import aio
 from holdfast.engines.redis.engine import connect
+from holdfast.engines.redis.handshake import open_transport
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.settings import Server
 from tests.faults.striker import SOURCE, Strike, Striker
@@ -183,10 +184,10 @@ def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, striker: St
 def test_a_strike_while_connecting_is_told_once(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has left the loop by the attempt that it struck. All who waited for that attempt told it once more, and ended
     whatever the loop was run for next: the clean-up."""
-    connect_to, loop = aio.open_transport, asyncio.new_event_loop()
+    loop = asyncio.new_event_loop()
 
     async def struck(server: Server, timeout: float) -> NoReturn:
-        monkeypatch.setattr(aio, "open_transport", connect_to)
+        monkeypatch.setattr(aio, "open_transport", open_transport)
         raise Strike
 
     async def begin() -> RedisSession:
