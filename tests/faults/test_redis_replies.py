@@ -282,11 +282,12 @@ def test_ctrl_c_at_every_moment_leaves_no_orphan(redis_server: RedisServer, redi
         eventually(lambda: not redis_server.client().exists("alarm"))
 
 
-def test_a_reply_in_one_byte_slices_is_understood(proxy: FaultProxy, locks: holdfast.Client) -> None:
+def test_a_reply_in_one_byte_slices_is_understood(proxy: FaultProxy) -> None:
     proxy.on(script=scripts.ACQUIRE, times=None).slice()
     proxy.on(script=scripts.RELEASE, times=None).slice()
-    for _ in range(5):
-        locks.lock("slow").acquire(timeout=5).release()
+    with holdfast.connect(proxy.url, request_timeout=5, unavailable_after=20) as locks:
+        for _ in range(5):
+            locks.lock("slow").acquire(timeout=20).release()
 
 
 def test_K2a_a_grant_that_took_longer_than_its_lease_is_not_believed(
