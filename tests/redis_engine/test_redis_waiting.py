@@ -19,6 +19,7 @@ from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.watch import Way
 from tests.redis_engine.support import (
     LATE,
+    SOON,
     TIMEOUT,
     Later,
     Other,
@@ -83,10 +84,10 @@ def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisSe
                 later = Later(armed(redis_server, way), functools.partial(other.release, held))
                 claim = make_claim("job")
                 contender = session.contender(claim, TIMEOUT)
-                await contender.wait(clock.now() + 5)
+                await contender.wait(clock.now() + 10)
                 woken = time.monotonic()
                 later.join()
-                assert 0 <= woken - later.began < LATE
+                assert 0 <= woken - later.began < SOON
                 assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
                 await contender.leave()
                 await session.release(claim, TIMEOUT)
@@ -106,7 +107,7 @@ async def test_flushall_wakes_the_waiter(session: RedisSession, server: RedisSer
     later = Later(armed(server, Way.TRACKING), server.client().flushall)
     assert await patience(session) is not None
     later.join()
-    assert time.monotonic() - later.began < LATE
+    assert time.monotonic() - later.began < SOON
 
 
 @both_colours
@@ -116,7 +117,7 @@ async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: 
     later = Later(armed(server, Way.TRACKING), lambda: server.client().delete("job"))
     assert await patience(session) is not None
     later.join()
-    assert time.monotonic() - later.began < LATE
+    assert time.monotonic() - later.began < SOON
 
 
 @pytest.mark.usefixtures("only_woken")
@@ -131,7 +132,7 @@ def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., 
             other.hold("job", ttl=0.15)
             began = time.monotonic()
             assert await patience(session) is not None
-            assert time.monotonic() - began < 0.15 + LATE
+            assert time.monotonic() - began < 0.15 + SOON
 
     in_colour(colour, server.url, body)
 
@@ -154,7 +155,7 @@ async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, s
         other.hold("job")
         began = clock.now()
         assert await patience(session, seconds=0.2) is None
-        assert 0.2 <= clock.now() - began < 0.2 + LATE
+        assert 0.2 <= clock.now() - began < 0.2 + SOON
         assert server.client().keys("holdfast_queue:*") == []
 
 
@@ -296,7 +297,7 @@ async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, ser
         later = Later(armed(server, Way.TRACKING, waiters=2), go)
         assert await patience(session, fair=True) is not None
         later.join()
-        assert time.monotonic() - later.began < LATE
+        assert time.monotonic() - later.began < SOON
 
 
 @both_colours
@@ -385,11 +386,10 @@ def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: Red
 
             later = Later(armed(redis_server, Way.TRACKING), cut)
             contender = session.contender(make_claim("job"), TIMEOUT)
-            began = time.monotonic()
-            await contender.wait(clock.now() + 5)
+            await contender.wait(clock.now() + 10)
+            woken = time.monotonic()
             later.join()
-            assert time.monotonic() - began < 5
-            assert time.monotonic() - later.began < LATE
+            assert 0 <= woken - later.began < SOON
             await contender.wait(clock.now() + 0.01)  # and it goes on with a new one
             await contender.leave()
 
@@ -428,7 +428,7 @@ def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> Non
             later = Later(armed(redis_server, Way.CHANNEL), lambda: other.release(held))
             assert await patience(session) is not None
             later.join()
-            assert time.monotonic() - later.began < LATE
+            assert time.monotonic() - later.began < SOON
 
     in_colour("blocking", redis_server.url_as("narrow", "pw"), body)
     admin.acl_deluser("narrow")
