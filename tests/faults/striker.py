@@ -55,10 +55,11 @@ class Striker:
         if not self.struck_at:
             if event == "opcode" and self._place is frame:
                 self._place = None
-                self._left -= 1
-                if self._left < 0:
-                    self._strike(frame)
-        elif event == "line" and self._then is not None:
+                if not _is_finalising(frame):
+                    self._left -= 1
+                    if self._left < 0:
+                        self._strike(frame)
+        elif event == "line" and self._then is not None and not _is_finalising(frame):
             self._then -= 1
             if self._then < 0:
                 self._then = None
@@ -71,6 +72,13 @@ class Striker:
         raise Strike
 
     def _is_elsewhere(self, frame: FrameType) -> bool:
-        code = frame.f_code
-        # Not in finalisers: there Python itself swallows what is raised.
-        return not code.co_filename.startswith(self._places) or code.co_name == "__del__"
+        return not frame.f_code.co_filename.startswith(self._places)
+
+
+def _is_finalising(frame: FrameType | None) -> bool:
+    """Whether it is a finaliser or called by one: there Python itself swallows what is raised."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False

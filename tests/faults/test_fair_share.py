@@ -13,12 +13,16 @@ from tests.faults.child import Child
 
 SECONDS = 2.0
 
-#: Runs in the other process: acquire as often as possible; number of grants, longest wait, last token.
+#: So many waits may be longer than promised: a machine that stands still makes one long, or two. Where somebody is not
+#: let in, all are.
+HELD_UP = 3
+
+#: Runs in the other process: acquire as often as possible; number of grants, and all waits, the longest last.
 LONE = f"""
 (lambda lock, end, waits: [
     *(waits.append((lambda t: (lock.acquire().release(), time.monotonic() - t)[1])(time.monotonic()))
       for _ in iter(lambda: time.monotonic() < end, False)),
-    len(waits), max(waits)
+    len(waits), sorted(waits)
 ][-2:])(locks.lock('shared'), time.monotonic() + {SECONDS}, [])
 """
 
@@ -52,13 +56,15 @@ def test_one_thread_in_another_process_is_let_in_against_eight_in_this_one(url: 
             thread.start()
         before = sum(grants)
         start = time.monotonic()
-        alone, longest = other.do(" ".join(LONE.split()))
+        alone, waits = other.do(" ".join(LONE.split()))
         ours = sum(grants) - before
         assert time.monotonic() - start >= SECONDS
         stop.set()
         for thread in threads:
             thread.join(10)
     assert alone >= (alone + ours) / 32, f"{alone} of {alone + ours} grants"
+    assert alone > 10 * HELD_UP
+    longest = waits[-1 - HELD_UP]
     assert longest <= 0.100, f"waited {longest * 1000:.0f} ms"
     assert all(count > 0 for count in grants), "nor does anybody starve here"
     assert tokens == sorted(set(tokens)), "handed on or acquired: tokens only grow"

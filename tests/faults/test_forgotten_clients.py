@@ -13,8 +13,8 @@ import pytest
 import holdfast
 from holdfast.engines.base import Claim, Found
 from holdfast.engines.redis.session import RedisSession
-from tests.faults.threads import threads
-from tests.faults.waiting import eventually
+from tests.faults.threads import new_since
+from tests.faults.waiting import LASTING, eventually, until_renewed
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
@@ -24,39 +24,47 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "memory:forgotten" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
 
 
-def threads_and_descriptors() -> tuple[int, int]:
-    gc.collect()
-    return len(threads()), len(os.listdir("/proc/self/fd"))
+class Before:
+    """What there was when it was made. Less is no leak: something of an earlier test may have been on its way out."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self._threads = set(threading.enumerate())
+        self._descriptors = len(os.listdir("/proc/self/fd"))
+
+    def nothing_is_left(self) -> bool:
+        gc.collect()
+        return not new_since(self._threads) and len(os.listdir("/proc/self/fd")) <= self._descriptors
 
 
 @pytest.mark.needs_redis
 def test_a_client_made_for_one_lock_ends_with_it(url: str) -> None:
-    before = threads_and_descriptors()
+    before = Before()
     with holdfast.connect(url).lock("one-liner") as lease:
         assert lease.held
     del lease
-    eventually(lambda: threads_and_descriptors() == before)
+    eventually(before.nothing_is_left)
 
 
 @pytest.mark.needs_redis
 def test_a_lease_outlives_the_client_object(url: str) -> None:
-    before = threads_and_descriptors()
-    lease = holdfast.connect(url, ttl=0.8).lock("kept").acquire()
+    before = Before()
+    lease = holdfast.connect(url, ttl=LASTING).lock("kept").acquire()
     gc.collect()
-    assert not lease.lost.wait(1.3), "renewed although the client object is garbage"
+    until_renewed(lease)  # although the client object is garbage
     lease.release()
     del lease
-    eventually(lambda: threads_and_descriptors() == before)
+    eventually(before.nothing_is_left)
 
 
 @pytest.mark.needs_redis
 async def test_an_async_client_made_for_one_lock_ends_with_it(url: str) -> None:
-    before = threads_and_descriptors()
+    before = Before()
     async with holdfast.aio.connect(url).lock("one-liner") as lease:
         assert lease.held
     del lease
     async with asyncio.timeout(5):
-        while threads_and_descriptors() != before:
+        while not before.nothing_is_left():
             await asyncio.sleep(0.01)
 
 
@@ -71,6 +79,6 @@ def test_a_release_under_way_keeps_the_session(redis_url: str, monkeypatch: pyte
         return await release(self, claim, timeout)
 
     monkeypatch.setattr(RedisSession, "release", slow)
-    holdfast.connect(redis_url, ttl=2).lock("kept").acquire().release()
+    holdfast.connect(redis_url, ttl=LASTING).lock("kept").acquire().release()
     with holdfast.connect(redis_url) as locks:
         assert locks.inspect("kept").holders == ()

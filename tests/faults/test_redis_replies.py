@@ -18,7 +18,7 @@ from holdfast.engines.redis import scripts
 from holdfast.testing.proxy import FaultProxy
 from tests.faults.child import Child
 from tests.faults.striking import striking
-from tests.faults.waiting import eventually
+from tests.faults.waiting import LASTING, eventually, until_renewed
 from tests.servers.redis import RedisServer
 
 Arm = Callable[[FaultProxy, object], object]
@@ -67,23 +67,25 @@ def only_keys_with_ttl(server: RedisServer) -> bool:
 
 @every_loss
 def test_R1_acquire_whose_answer_was_lost_is_held_and_known(
-    redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client, lose: Arm
+    redis_server: RedisServer, proxy: FaultProxy, lose: Arm
 ) -> None:
-    rule = lose(proxy, scripts.ACQUIRE)
-    lease = locks.lock("r1").try_acquire()
-    assert rule.fired  # type: ignore[attr-defined]
-    assert lease is not None
-    assert lease.held
-    assert redis_server.client().hkeys("r1") == [lease.owner.encode()]
-    assert locks.inspect("r1").token == lease.token
-    lease.release()
+    with holdfast.connect(proxy.url) as locks:  # one try: the answer has the time of two requests
+        locks.ping()
+        rule = lose(proxy, scripts.ACQUIRE)
+        lease = locks.lock("r1").try_acquire()
+        assert rule.fired  # type: ignore[attr-defined]
+        assert lease is not None
+        assert lease.held
+        assert redis_server.client().hkeys("r1") == [lease.owner.encode()]
+        assert locks.inspect("r1").token == lease.token
+        lease.release()
     assert not redis_server.client().exists("r1")
     assert only_keys_with_ttl(redis_server), "R2: nothing is without an expiry"
 
 
 @every_loss
 async def test_R1_async(redis_server: RedisServer, proxy: FaultProxy, lose: Arm) -> None:
-    async with holdfast.aio.connect(proxy.url, ttl=3.0, request_timeout=0.4) as locks:
+    async with holdfast.aio.connect(proxy.url) as locks:
         await locks.ping()
         rule = lose(proxy, scripts.ACQUIRE)
         lease = await locks.lock("r1").try_acquire()
@@ -96,13 +98,11 @@ async def test_R1_async(redis_server: RedisServer, proxy: FaultProxy, lose: Arm)
 
 @every_loss
 def test_R3_the_same_lock_can_be_taken_again(proxy: FaultProxy, locks: holdfast.Client, lose: Arm) -> None:
-    lock = locks.lock("r3")
+    lock = locks.lock("r3", ttl=60)
     lose(proxy, scripts.ACQUIRE)
-    first = lock.acquire(timeout=2)
+    first = lock.acquire(timeout=5)
     first.release()
-    start = time.monotonic()
-    second = lock.acquire(timeout=2)
-    assert time.monotonic() - start < 1.0, "it does not wait against itself"
+    second = lock.acquire(timeout=5)  # it does not wait against itself, for a ttl
     assert second.token > first.token
     second.release()
 
@@ -114,7 +114,7 @@ def test_R8_a_waiting_acquire_whose_answer_was_lost_is_held_and_known(
     with holdfast.connect(redis_server.url) as others:
         blocker = others.lock("r8").acquire()
         got: list[holdfast.Lease] = []
-        thread = threading.Thread(target=lambda: got.append(locks.lock("r8").acquire(timeout=5)))
+        thread = threading.Thread(target=lambda: got.append(locks.lock("r8").acquire(timeout=10)))
         thread.start()
         eventually(lambda: others.inspect("r8").waiters == 1)
         lose(proxy, scripts.ACQUIRE)
@@ -132,7 +132,7 @@ def test_a_server_that_stops_answering_after_the_acquire_was_sent(
     start = time.monotonic()
     with pytest.raises(holdfast.OutcomeUnknown) as caught:
         locks.lock("unknown", ttl=30).acquire(timeout=1.0)
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 2.5, "long before unavailable_after"
     assert caught.value.operation == "acquire"
     assert isinstance(caught.value, holdfast.EngineUnavailable)
     # Withdrawing goes on in the background: the lock is free long before its ttl.
@@ -168,17 +168,16 @@ async def test_R4_async(redis_server: RedisServer, proxy: FaultProxy, lose: Arm)
 def test_a_renewal_whose_answer_was_lost_is_repeated(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client, lose: Arm
 ) -> None:
-    with locks.lock("renewed", ttl=1.5) as lease:
+    with locks.lock("renewed") as lease:
         rule = lose(proxy, scripts.RENEW)
-        assert not lease.lost.wait(2.0)
-        assert rule.fired  # type: ignore[attr-defined]
-        assert lease.held
+        eventually(lambda: rule.fired)  # type: ignore[attr-defined]
+        until_renewed(lease)
 
 
 def test_a_break_whose_answer_was_lost_is_never_repeated(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client
 ) -> None:
-    with holdfast.connect(redis_server.url, ttl=1.0) as others:
+    with holdfast.connect(redis_server.url, ttl=LASTING) as others:
         victim = others.lock("broken").acquire()
         proxy.on(script=scripts.BREAK).drop_reply_and_reset()
         with pytest.raises(holdfast.OutcomeUnknown) as caught:
@@ -186,7 +185,7 @@ def test_a_break_whose_answer_was_lost_is_never_repeated(
         assert caught.value.operation == "break_"
         assert len([words for words in proxy.seen if scripts.BREAK.sha.encode() in words]) == 1
         assert victim.lost.wait(15)
-        with others.lock("broken", timeout=2) as following:
+        with others.lock("broken", timeout=5) as following:
             assert following.token > victim.token
         with pytest.raises(holdfast.LockLost):
             victim.release()
@@ -205,7 +204,7 @@ def test_a_late_duplicate_of_an_acquire_after_release_leaves_no_orphan(
     assert not redis_server.client().exists("late")
     proxy.release_duplicates()
     assert not redis_server.client().exists("late"), "the tombstone refuses it"
-    with locks.lock("late").acquire(timeout=1) as again:
+    with locks.lock("late").acquire(timeout=5) as again:
         assert again.token > lease.token
 
 
@@ -223,7 +222,7 @@ async def test_R5_a_cancelled_acquire_leaves_no_orphan(redis_server: RedisServer
             await task
         held_back.release()
         await asyncio.to_thread(eventually, lambda: free_for_good(redis_server, "r5"))
-        async with locks.lock("r5", timeout=2) as lease:
+        async with locks.lock("r5", timeout=5) as lease:
             assert lease.held
 
 
@@ -245,7 +244,7 @@ async def test_R5_cancelled_at_every_moment(redis_server: RedisServer, redis_url
                 await (await task).release()
             except asyncio.CancelledError:
                 pass
-        async with others.lock("sweep", timeout=2):
+        async with others.lock("sweep", timeout=5):
             pass
         await asyncio.to_thread(eventually, lambda: not redis_server.client().exists("sweep"))
 
@@ -264,7 +263,7 @@ def test_R6_ctrl_c_during_an_acquire_leaves_no_orphan(
         locks.lock("r6", ttl=30, reentrant=False).acquire()
     held_back.release()
     eventually(lambda: free_for_good(redis_server, "r6"))
-    locks.lock("r6").acquire(timeout=1).release()
+    locks.lock("r6").acquire(timeout=5).release()
 
 
 # Struck inside the driver's own connect(), a socket that nobody has been given yet can only be collected.
@@ -274,29 +273,30 @@ def test_R6_ctrl_c_during_an_acquire_leaves_no_orphan(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
 def test_ctrl_c_at_every_moment_leaves_no_orphan(redis_server: RedisServer, redis_url: str) -> None:
     """A timer interrupts acquire and release after 1, 2, 3 … × 10 µs."""
-    with striking() as strike, holdfast.connect(redis_url, ttl=0.5) as locks:
+    with striking() as strike, holdfast.connect(redis_url, ttl=LASTING) as locks:
         lock = locks.lock("alarm")
         locks.ping()
         for moment in range(1, 120):
             strike(moment * 10e-6, lambda: lock.acquire(timeout=5).release())
         start = time.monotonic()
-        lock.acquire(timeout=5).release()
-        assert time.monotonic() - start < 2.0, "at worst it ends by itself within its ttl"
+        lock.acquire(timeout=10).release()
+        assert time.monotonic() - start < LASTING + 1.5, "at worst it ends by itself within its ttl"
         eventually(lambda: not redis_server.client().exists("alarm"))
 
 
-def test_a_reply_in_one_byte_slices_is_understood(proxy: FaultProxy, locks: holdfast.Client) -> None:
+def test_a_reply_in_one_byte_slices_is_understood(proxy: FaultProxy) -> None:
     proxy.on(script=scripts.ACQUIRE, times=None).slice()
     proxy.on(script=scripts.RELEASE, times=None).slice()
-    for _ in range(5):
-        locks.lock("slow").acquire(timeout=5).release()
+    with holdfast.connect(proxy.url, request_timeout=5, unavailable_after=20) as locks:
+        for _ in range(5):
+            locks.lock("slow").acquire(timeout=20).release()
 
 
 def test_K2a_a_grant_that_took_longer_than_its_lease_is_not_believed(
     proxy: FaultProxy, redis_server: RedisServer
 ) -> None:
     """The process is frozen between send and check, for longer than the ttl: the body must not start on spent time."""
-    with Child(proxy.url, ttl=0.5) as victim:
+    with Child(proxy.url, ttl=LASTING) as victim:
         victim.do("locks.ping()")
         held_back = proxy.on(script=scripts.ACQUIRE).delay()
         victim.send(
@@ -315,16 +315,17 @@ def test_K2a_a_grant_that_took_longer_than_its_lease_is_not_believed(
 
 def test_a_grant_that_came_too_late_is_withdrawn(proxy: FaultProxy, redis_server: RedisServer) -> None:
     """Found by simulation: executed late, answered late, and then left on the server for its whole ttl."""
-    with Child(proxy.url, ttl=2.0, request_timeout=0.5) as victim:
+    ttl = 3.0
+    with Child(proxy.url, ttl=ttl) as victim:
         victim.do("locks.ping() or locks.lock('warm').acquire().release()")
         held_back = proxy.on(script=scripts.ACQUIRE).delay(side="request")
-        victim.send("told(lambda: locks.lock('late').acquire(timeout=0.4))")
+        victim.send("told(lambda: locks.lock('late').acquire(timeout=2))")
         assert held_back.wait(5)
         victim.freeze()
         start = time.monotonic()
-        eventually(lambda: time.monotonic() - start > 2.1)  # longer than the lease, on the victim's clock
+        eventually(lambda: time.monotonic() - start > ttl + 0.1)  # longer than the lease, on the victim's clock
         held_back.release()
         eventually(lambda: redis_server.client().exists("late"))
         victim.wake()
         assert victim.answer().startswith(("UnavailableOutcomeUnknown", "OutcomeUnknown"))
-        eventually(lambda: not redis_server.client().exists("late"), 1.0)
+        eventually(lambda: not redis_server.client().exists("late"), 0.7 * ttl)  # not by itself

@@ -10,7 +10,11 @@ from collections.abc import Callable
 import pytest
 
 import holdfast
+from tests.faults.waiting import eventually
 from tests.servers.redis import RedisServer
+
+#: How much later than promised something may be on a machine that stands still now and then.
+LATE = 1.5
 
 
 def free_port() -> int:
@@ -22,11 +26,11 @@ def free_port() -> int:
 
 def test_a_wrong_password_is_refused_at_once_and_not_shown(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis(password="right")
-    with holdfast.connect(f"redis://:wr0ng-s3cr3t@127.0.0.1:{server.port}") as locks:
+    with holdfast.connect(f"redis://:wr0ng-s3cr3t@127.0.0.1:{server.port}", unavailable_after=30) as locks:
         start = time.monotonic()
         with pytest.raises(holdfast.EngineRefused) as caught:
             locks.lock("a").acquire()
-        assert time.monotonic() - start < 1.0
+        assert time.monotonic() - start < 5.0, "not tried again"
         assert "wr0ng" not in str(caught.value) + repr(caught.value) + str(caught.value.__cause__) + repr(locks)
 
 
@@ -44,11 +48,11 @@ def test_no_server_is_unavailable_in_time() -> None:
             start = time.monotonic()
             with pytest.raises(holdfast.EngineUnavailable) as caught:
                 act()
-            assert 0.4 < time.monotonic() - start < 1.5
+            assert 0.4 < time.monotonic() - start < 0.5 + LATE
             assert not isinstance(caught.value, holdfast.OutcomeUnknown), "not a byte was sent"
 
 
-@pytest.mark.parametrize("timeout, within", [(0, 2.5), (0.2, 0.6)])
+@pytest.mark.parametrize("timeout, within", [(0, 2 + LATE), (0.2, 0.2 + LATE)])
 def test_no_server_is_unavailable_not_busy_within_the_calls_own_timeout(timeout: float, within: float) -> None:
     with holdfast.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=30) as locks:
         start = time.monotonic()
@@ -72,14 +76,14 @@ def test_waiters_behind_one_who_cannot_reach_the_engine_are_told_with_it() -> No
         except holdfast.LockError as error:
             outcomes.append(type(error))
 
-    with holdfast.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=0.5) as locks:
+    with holdfast.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=1) as locks:
         threads = [threading.Thread(target=acquire) for _ in range(10)]
         start = time.monotonic()
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(10)
-        assert time.monotonic() - start < 2.0, "not one after the other"
+        assert time.monotonic() - start < 1 + 2 * LATE, "not one after the other"
         assert outcomes == [holdfast.EngineUnavailable] * 10
 
 
@@ -97,12 +101,22 @@ def test_a_patient_waiter_is_not_turned_away_with_an_impatient_one_ahead(
             with locks.lock("a").acquire() as lease:
                 got.append(lease.token)
 
-        thread = threading.Thread(target=patient)
-        threading.Timer(0.01, thread.start).start()
-        with pytest.raises(holdfast.EngineUnavailable):
-            locks.lock("a").acquire(timeout=0.4)
+        def impatient() -> None:
+            with pytest.raises(holdfast.EngineUnavailable):
+                locks.lock("a").acquire(timeout=1.0)
+            gave_up.set()
+
+        core, gave_up = locks._opened, threading.Event()
+        assert core is not None
+        threads = [threading.Thread(target=impatient), threading.Thread(target=patient)]
+        threads[0].start()
+        eventually(lambda: "a" in core.queue._occupants)
+        threads[1].start()
+        eventually(lambda: core.queue.waiting("a") == 1 or gave_up.is_set())
+        assert gave_up.wait(10)
         server.resume()
-        thread.join(10)
+        for thread in threads:
+            thread.join(10)
         assert got
 
 
@@ -116,7 +130,7 @@ def test_a_frozen_server_ends_in_outcome_unknown_which_is_also_unavailable(
         start = time.monotonic()
         with pytest.raises(holdfast.EngineUnavailable) as caught:
             locks.lock("a").acquire()
-        assert time.monotonic() - start < 1.5
+        assert time.monotonic() - start < 0.6 + LATE
         assert isinstance(caught.value, holdfast.OutcomeUnknown)
         server.resume()
 

@@ -23,6 +23,10 @@ from tests.servers.redis import RedisServer
 TIMEOUT: Final = 5.0
 #: A waiter looks by itself after half a second at the earliest: what comes sooner was a wake-up.
 WOKEN: Final = 0.4
+#: With ``only_woken``: who goes on by then was woken. (The places of those in front run out after five seconds.)
+SOON: Final = 4.0
+#: How much later than it should something may be on a machine that stands still now and then.
+LATE: Final = 1.5
 
 Body = Callable[..., Coroutine[Any, Any, None]]
 S = TypeVar("S", bound=Session, covariant=True)

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
+from holdfast.engines.redis import requests
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
@@ -29,7 +30,7 @@ async def test_a_grant_excludes_others_until_its_release(session: RedisSession, 
     busy = await session.acquire(second, TIMEOUT)
     assert isinstance(busy, Busy)
     assert busy.remaining is not None
-    assert 29.0 < busy.remaining <= 30.0
+    assert 20.0 < busy.remaining <= 30.0
     assert await session.release(first, TIMEOUT) is Found.OURS
     assert isinstance(await session.acquire(second, TIMEOUT), Granted)
 
@@ -40,7 +41,7 @@ async def test_the_wire_format_is_redissons(session: RedisSession, server: Redis
     token = await token_of(session, claim)
     client = server.client()
     assert client.hgetall("order:42") == {claim.owner.encode(): b"1"}
-    assert 29_000 < client.pttl("order:42") <= 30_000
+    assert 20_000 < client.pttl("order:42") <= 30_000
     assert client.get("redisson_lock_token:{order:42}") == str(token).encode()
     with client.pubsub() as listener:  # type: ignore[no-untyped-call]
         listener.subscribe("redisson_lock__channel:{order:42}")
@@ -65,10 +66,10 @@ async def test_a_repeat_extends_and_never_shortens(session: RedisSession, server
     claim = make_claim("job", ttl=10.0)
     await token_of(session, claim)
     client = server.client()
-    client.pexpire("job", 1_000)
+    client.pexpire("job", 3_000)
     await token_of(session, claim)
-    assert 9_000 < client.pttl("job") <= 10_000
-    assert 9_000 < client.pttl("holdfast_owner:{job}") <= 10_000
+    assert 5_000 < client.pttl("job") <= 10_000
+    assert 5_000 < client.pttl("holdfast_owner:{job}") <= 10_000
     client.pexpire("job", 60_000)
     await token_of(session, claim)
     assert client.pttl("job") > 50_000
@@ -110,7 +111,7 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
     client = server.client()
     assert client.exists("a", "b") == 0
     (tombstone,) = client.keys("holdfast_lock:{a}:gone:*")
-    assert 59_000 < client.pttl(tombstone) <= 60_000
+    assert 50_000 < client.pttl(tombstone) <= 60_000
 
 
 @both_colours
@@ -118,7 +119,7 @@ async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: 
     claim = make_claim("job", ttl=100.0)
     await session.withdraw(claim, TIMEOUT)
     (tombstone,) = server.client().keys("holdfast_lock:*")
-    assert 199_000 < server.client().pttl(tombstone) <= 200_000
+    assert 150_000 < server.client().pttl(tombstone) <= 200_000
 
 
 @both_colours
@@ -158,12 +159,12 @@ async def test_a_counter_keeps_its_kind_of_lifetime(session: RedisSession, serve
     client, month = server.client(), 30 * 86400
     claim = make_claim("ours")
     await token_of(session, claim)
-    assert month - 5 < client.ttl("redisson_lock_token:{ours}") <= month
+    assert month - 60 < client.ttl("redisson_lock_token:{ours}") <= month
     await session.release(claim, TIMEOUT)
     two_days_ago = (int(time.time()) - 2 * 86400) * 1_000_000
     client.set("redisson_lock_token:{ours}", two_days_ago, ex=100)
     assert await token_of(session, claim) > two_days_ago
-    assert month - 5 < client.ttl("redisson_lock_token:{ours}") <= month, "refreshed, once in a thirtieth of it"
+    assert month - 60 < client.ttl("redisson_lock_token:{ours}") <= month, "refreshed, once in a thirtieth of it"
     client.set("redisson_lock_token:{javas}", 7)
     await token_of(session, make_claim("javas"))
     assert client.ttl("redisson_lock_token:{javas}") == -1
@@ -235,10 +236,13 @@ async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSessio
 
 
 @both_colours
-async def test_a_grant_that_no_replica_acknowledged_is_taken_back(session: RedisSession, server: RedisServer) -> None:
+async def test_a_grant_that_no_replica_acknowledged_is_taken_back(
+    session: RedisSession, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "_LATE", 2.0)  # wait for replicas for a second: the rest is for the answer
     claim = make_claim("job", replicas=1)
     with pytest.raises(RequestFailed, match="0 of 1 replicas") as failed:
-        await session.acquire(claim, 1.0)
+        await session.acquire(claim, 3.0)
     assert not failed.value.may_have_happened
     assert not claim.unresolved
     assert not claim.remains

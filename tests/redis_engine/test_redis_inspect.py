@@ -31,11 +31,11 @@ async def test_a_held_lock_is_described(session: RedisSession, server: RedisServ
     assert holder.token == state.token == granted.token
     assert holder.since is not None
     assert holder.until is not None
-    assert abs(holder.since - time.time()) < 10
-    assert 29 < holder.until - holder.since < 31
+    assert abs(holder.since - time.time()) < 60
+    assert 20 < holder.until - holder.since < 40
     assert state.waiters == 1
     assert state.remaining is not None
-    assert 29 < state.remaining <= 30
+    assert 20 < state.remaining <= 30
     await contender.leave()
 
 

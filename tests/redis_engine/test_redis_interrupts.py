@@ -9,7 +9,7 @@ import itertools
 import warnings
 from asyncio import selector_events
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -17,8 +17,11 @@ from holdfast._runtime import clock
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Claim, Found, Granted, RequestFailed
+from holdfast.engines.redis import aio
 from holdfast.engines.redis.engine import connect
+from holdfast.engines.redis.handshake import open_transport
 from holdfast.engines.redis.session import RedisSession
+from holdfast.engines.redis.settings import Server
 from tests.faults.striker import SOURCE, Strike, Striker
 from tests.redis_engine.support import TIMEOUT, Other, make_claim
 from tests.servers.redis import RedisServer
@@ -46,7 +49,7 @@ def strike_everywhere(server: RedisServer, play: Play) -> int:
     """Play it with a strike at its first place, its second, …, until it goes through. After each, the same session
     still tells what is ours from what is not."""
     with Other(server.url) as other:
-        other.hold("theirs")
+        other.hold("theirs", ttl=600.0)
         for first in itertools.count():
             for then in AFTER:
                 striker = Striker(first, then)
@@ -122,7 +125,7 @@ def test_struck_on_an_event_loop(redis_server: RedisServer) -> None:
     """``try: loop.run_until_complete(main()) finally: loop.run_until_complete(clean_up())``, and a handler that raises.
     (asyncio.run() would cancel the main task instead; not everybody uses it.)"""
     with Other(redis_server.url) as other:
-        other.hold("theirs")
+        other.hold("theirs", ttl=600.0)
         for first in itertools.count():
             striker = Striker(first, places=(SOURCE, selector_events.__file__))
             loop = asyncio.new_event_loop()
@@ -176,6 +179,33 @@ def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, striker: St
         loop.run_until_complete(clean_up())
     except AssertionError as error:
         raise AssertionError(f"after a strike at {striker.struck_at}") from error
+
+
+def test_a_strike_while_connecting_is_told_once(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has left the loop by the attempt that it struck. All who waited for that attempt told it once more, and ended
+    whatever the loop was run for next: the clean-up."""
+    loop = asyncio.new_event_loop()
+
+    async def struck(server: Server, timeout: float) -> NoReturn:
+        monkeypatch.setattr(aio, "open_transport", open_transport)
+        raise Strike
+
+    async def begin() -> RedisSession:
+        return connect(redis_server.url, {}).session(AsyncioRuntime())
+
+    try:
+        session = loop.run_until_complete(begin())
+        monkeypatch.setattr(aio, "open_transport", struck)
+        everybody = asyncio.gather(*(loop.create_task(session.ping(TIMEOUT)) for _ in range(3)))
+        with pytest.raises(Strike):
+            loop.run_until_complete(everybody)
+        try:
+            loop.run_until_complete(everybody)
+        except Strike:
+            pytest.fail("told again")
+        loop.run_until_complete(session.close())
+    finally:
+        loop.close()
 
 
 async def _answer(request: Awaitable[T]) -> T | None:

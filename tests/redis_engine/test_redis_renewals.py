@@ -16,13 +16,13 @@ from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
 from tests.redis_engine.sentinel_support import StartRedis
-from tests.redis_engine.support import TIMEOUT, Later, Other, both_colours, command, eventually, make_claim
+from tests.redis_engine.support import LATE, TIMEOUT, Later, Other, both_colours, command, eventually, make_claim
 from tests.servers.redis import RedisServer
 
 
 @both_colours
 async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, server: RedisServer) -> None:
-    claims = [make_claim(f"job-{number}", ttl=10.0) for number in range(1000)]
+    claims = [make_claim(f"job-{number}", ttl=30.0) for number in range(1000)]
     with Other(server.url) as other:
         for claim in claims:
             run(other.session.acquire(claim, TIMEOUT))
@@ -41,9 +41,9 @@ async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, s
     expected |= {500: Found.STOLEN, 501: Found.STOLEN}
     assert dict(enumerate(found)) == expected
     assert client.exists("job-0", "job-999") == 0
-    assert client.pttl("job-500") <= 10_000  # not ours, not touched
-    assert 59_000 < client.pttl("job-1") <= 60_000
-    assert 59_000 < client.pttl("holdfast_owner:{job-1}") <= 60_000
+    assert client.pttl("job-500") <= 30_000  # not ours, not touched
+    assert 50_000 < client.pttl("job-1") <= 60_000
+    assert 50_000 < client.pttl("holdfast_owner:{job-1}") <= 60_000
 
 
 @both_colours
@@ -51,8 +51,8 @@ async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServ
     claim = make_claim("job", ttl=60.0)
     await session.acquire(claim, TIMEOUT)
     assert await session.renew([claim], 1.0, TIMEOUT) == [Found.OURS]
-    assert server.client().pttl("job") > 59_000
-    assert server.client().pttl("holdfast_owner:{job}") > 59_000
+    assert server.client().pttl("job") > 50_000
+    assert server.client().pttl("holdfast_owner:{job}") > 50_000
 
 
 @both_colours
@@ -93,8 +93,8 @@ def test_a_server_that_is_away_fails_all_in_one_timeout(start_redis: Callable[..
         claims = [make_claim(f"job-{number}") for number in range(1000)]
         server.pause()
         began = time.monotonic()
-        found = run(other.session.renew(claims, 30.0, 0.3))
-        assert time.monotonic() - began < 1.5
+        found = run(other.session.renew(claims, 30.0, 1.0))
+        assert time.monotonic() - began < 1.0 + LATE, "not one after the other"
         server.resume()
     assert len(found) == 1000
     assert all(isinstance(each, RequestFailed) for each in found)
@@ -130,7 +130,7 @@ def test_a_deleted_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisS
     redis_server.client().delete("b")
     began = time.monotonic()
     assert watchdog.doze() == {"b"}
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 1.0 + LATE
     assert run(watchdog.session.renew(claims, 90.0, TIMEOUT)) == [Found.OURS, Found.GONE, Found.OURS]
     # Told once for each renewal: what is renewed again is watched again.
     redis_server.client().delete("a")
@@ -201,7 +201,7 @@ def test_the_bell_ends_the_doze(watchdog: Watchdog) -> None:
         began = time.monotonic()
         assert watchdog.doze() == set()
         later.join()
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < 1.0 + LATE
         watchdog.bell.clear()
 
 

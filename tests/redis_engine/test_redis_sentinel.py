@@ -163,7 +163,7 @@ def test_a_frozen_sentinel_takes_its_share_and_no_more(
     async def body(session: RedisSession) -> None:
         claim, began = make_claim("job"), time.monotonic()
         assert isinstance(await session.acquire(claim, REQUEST), Granted)
-        assert time.monotonic() - began < REQUEST * 0.8  # two shares of three are left for the others
+        assert time.monotonic() - began < REQUEST * 0.7  # two shares of three are left for the others
         await session.release(claim, TIMEOUT)
 
     on(engine, colour, body)
@@ -188,7 +188,7 @@ def test_without_any_sentinel_it_is_unreachable_in_time(
     sentinels[0].pause()
     sentinels[1].kill()
     sentinels[2].pause()
-    failure = failure_of(engine_for(*sentinels, user_info=":s3cr3t@"), colour, 0.9)
+    failure = failure_of(engine_for(*sentinels, user_info=":s3cr3t@"), colour, 1.6)
     assert isinstance(failure, RequestFailed)
     assert failure.may_have_happened is False
     assert "s3cr3t" not in texts(failure)
@@ -204,7 +204,7 @@ def test_a_frozen_master_leaves_the_time_as_it_was(
     frozen, frozen_too, good = (start_sentinel(master) for _ in range(3))
     for server in (frozen, frozen_too, master):
         server.pause()
-    failure = failure_of(engine_for(frozen, frozen_too, good), colour, REQUEST)
+    failure = failure_of(engine_for(frozen, frozen_too, good), colour, 3.0)
     assert isinstance(failure, RequestFailed)
     assert failure.may_have_happened is False
     assert f"redis://{master.address}" in str(failure)

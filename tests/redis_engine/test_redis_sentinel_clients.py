@@ -106,7 +106,7 @@ def test_nothing_leaks(colour: str, pair: Replication, start_sentinel: StartSent
         assert isinstance(failure_of(engines[1], colour), EngineRefused)
         assert isinstance(failure_of(engines[2], colour), EngineRefused)
     gc.collect()  # an unclosed socket would complain now
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentinel: StartSentinel) -> None:

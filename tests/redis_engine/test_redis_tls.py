@@ -14,7 +14,7 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import ALL_NAMES, Found, Granted
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis_engine.support import TIMEOUT, WOKEN, Later, Other, in_colour, make_claim
+from tests.redis_engine.support import SOON, TIMEOUT, Later, Other, in_colour, make_claim
 from tests.servers.redis import RedisServer
 
 COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
@@ -57,6 +57,7 @@ def test_a_lock_over_tls(colour: str, tls_server: RedisServer) -> None:
 
 
 @pytest.mark.needs_redis
+@pytest.mark.usefixtures("only_woken")
 @COLOURS
 def test_a_waiter_is_woken_over_tls(colour: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
@@ -64,8 +65,8 @@ def test_a_waiter_is_woken_over_tls(colour: str, tls_server: RedisServer) -> Non
             held, claim, client = other.hold("job"), make_claim("job"), tls_server.client()
             later = Later(lambda: client.info("stats")["tracking_total_keys"] >= 1, lambda: other.release(held))
             contender = session.contender(claim, TIMEOUT)
-            await contender.wait(clock.now() + 5)
-            assert time.monotonic() - later.began < WOKEN
+            await contender.wait(clock.now() + 10)
+            assert time.monotonic() - later.began < SOON
             later.join()
             assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
             await contender.leave()

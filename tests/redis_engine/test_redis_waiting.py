@@ -18,8 +18,9 @@ from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.watch import Way
 from tests.redis_engine.support import (
+    LATE,
+    SOON,
     TIMEOUT,
-    WOKEN,
     Later,
     Other,
     both_colours,
@@ -69,6 +70,7 @@ async def patience(session: RedisSession, name: str = "job", seconds: float = 10
         await contender.leave()
 
 
+@pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 @pytest.mark.parametrize("way", list(Way), ids=lambda way: way.value)
 def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisServer) -> None:
@@ -82,10 +84,10 @@ def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisSe
                 later = Later(armed(redis_server, way), functools.partial(other.release, held))
                 claim = make_claim("job")
                 contender = session.contender(claim, TIMEOUT)
-                await contender.wait(clock.now() + 5)
+                await contender.wait(clock.now() + 10)
                 woken = time.monotonic()
                 later.join()
-                assert 0 <= woken - later.began < WOKEN
+                assert 0 <= woken - later.began < SOON
                 assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
                 await contender.leave()
                 await session.release(claim, TIMEOUT)
@@ -99,23 +101,26 @@ def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisSe
 
 
 @both_colours
+@pytest.mark.usefixtures("only_woken")
 async def test_flushall_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
     later = Later(armed(server, Way.TRACKING), server.client().flushall)
     assert await patience(session) is not None
     later.join()
-    assert time.monotonic() - later.began < WOKEN
+    assert time.monotonic() - later.began < SOON
 
 
 @both_colours
+@pytest.mark.usefixtures("only_woken")
 async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
     later = Later(armed(server, Way.TRACKING), lambda: server.client().delete("job"))
     assert await patience(session) is not None
     later.join()
-    assert time.monotonic() - later.began < WOKEN
+    assert time.monotonic() - later.began < SOON
 
 
+@pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., RedisServer]) -> None:
     """A server with many keys pushes an expiry late or never; this one never does."""
@@ -127,7 +132,7 @@ def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., 
             other.hold("job", ttl=0.15)
             began = time.monotonic()
             assert await patience(session) is not None
-            assert time.monotonic() - began < 0.15 + 0.25
+            assert time.monotonic() - began < 0.15 + SOON
 
     in_colour(colour, server.url, body)
 
@@ -139,17 +144,18 @@ async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, s
     later = Later(armed(server, Way.TRACKING), lambda: command(server, "SWAPDB", 0, 5))
     assert await patience(session) is not None
     later.join()
-    assert time.monotonic() - later.began < 1.5
+    assert time.monotonic() - later.began < 1.0 + LATE
     command(server, "SWAPDB", 0, 5)
 
 
 @both_colours
+@pytest.mark.usefixtures("only_woken")
 async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
         began = clock.now()
         assert await patience(session, seconds=0.2) is None
-        assert 0.2 <= clock.now() - began < 0.2 + WOKEN
+        assert 0.2 <= clock.now() - began < 0.2 + SOON
         assert server.client().keys("holdfast_queue:*") == []
 
 
@@ -278,6 +284,7 @@ async def test_the_third_in_line_watches_the_second(session: RedisSession, serve
 
 
 @both_colours
+@pytest.mark.usefixtures("only_woken")
 async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
@@ -290,7 +297,7 @@ async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, ser
         later = Later(armed(server, Way.TRACKING, waiters=2), go)
         assert await patience(session, fair=True) is not None
         later.join()
-        assert time.monotonic() - later.began < WOKEN
+        assert time.monotonic() - later.began < SOON
 
 
 @both_colours
@@ -363,6 +370,7 @@ def test_many_tasks_and_threads_pass_one_lock_round(fair: bool, redis_server: Re
     assert turns == sorted(set(turns))
 
 
+@pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: RedisServer) -> None:
     client = redis_server.client()
@@ -378,11 +386,10 @@ def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: Red
 
             later = Later(armed(redis_server, Way.TRACKING), cut)
             contender = session.contender(make_claim("job"), TIMEOUT)
-            began = time.monotonic()
-            await contender.wait(clock.now() + 5)
+            await contender.wait(clock.now() + 10)
+            woken = time.monotonic()
             later.join()
-            assert time.monotonic() - began < 5
-            assert time.monotonic() - later.began < WOKEN
+            assert 0 <= woken - later.began < SOON
             await contender.wait(clock.now() + 0.01)  # and it goes on with a new one
             await contender.leave()
 
@@ -396,7 +403,7 @@ def test_a_server_that_is_away_ends_the_wait_with_an_error(
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
-        contender: RedisContender = session.contender(make_claim("job"), 0.5)
+        contender: RedisContender = session.contender(make_claim("job"), TIMEOUT)
         server.client().hset("job", "java:1", 1)
         await contender.wait(clock.now() + 0.01)
         server.kill()
@@ -408,6 +415,7 @@ def test_a_server_that_is_away_ends_the_wait_with_an_error(
     in_colour(colour, server.url, body)
 
 
+@pytest.mark.usefixtures("only_woken")
 def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> None:
     """An ACL that allows the lock's keys but not our probe's: fall back, do not fail."""
     admin = redis_server.client()
@@ -420,7 +428,7 @@ def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> Non
             later = Later(armed(redis_server, Way.CHANNEL), lambda: other.release(held))
             assert await patience(session) is not None
             later.join()
-            assert time.monotonic() - later.began < WOKEN
+            assert time.monotonic() - later.began < SOON
 
     in_colour("blocking", redis_server.url_as("narrow", "pw"), body)
     admin.acl_deluser("narrow")

@@ -111,7 +111,7 @@ def test_a_password_for_zookeeper_is_not_shown_either(
     url = f"zookeeper://joe:{SECRET}@{server.address}/base"
     target = parse_target(url, {"auth_data": [("digest", f"ann:{SECRET}")]})
     shown = repr(target) + f"{target}" + repr(target.engine_options)
-    with holdfast.connect(url, unavailable_after=0.3, ttl=2, auth_data=[("digest", f"ann:{SECRET}")]) as locks:
+    with holdfast.connect(url, unavailable_after=1.5, ttl=2, auth_data=[("digest", f"ann:{SECRET}")]) as locks:
         lock = locks.lock("a")
         with lock as lease:
             shown += "".join(map(repr, (locks, vars(locks), lock, lease, locks.inspect("a"), locks.guarantees)))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -16,6 +16,9 @@ from holdfast.engines.sqlite import connect
 from holdfast.engines.sqlite.session import SqliteSession
 
 MakeSession = Callable[..., SqliteSession]
+
+#: What a request may take where another process may stand still in the middle of a transaction.
+TIMEOUT: Final = 5.0
 
 
 class Worker:

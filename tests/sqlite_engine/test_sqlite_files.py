@@ -238,7 +238,7 @@ def test_another_process_inside_a_transaction_is_waited_for_and_then_given_up(
     claim = make_claim("job")
     with pytest.raises(RequestFailed) as failed:
         run(session.acquire(claim, 0.2))
-    assert 0.2 <= clock.now() - started < 1.0
+    assert 0.2 <= clock.now() - started < 0.2 + 1.5
     assert not failed.value.may_have_happened
     (answer,) = run(session.renew([claim], 30.0, 0.05))
     assert isinstance(answer, RequestFailed)

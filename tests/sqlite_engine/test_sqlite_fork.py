@@ -16,7 +16,7 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Found, Granted
 from holdfast.engines.sqlite.session import SqliteSession
-from tests.sqlite_engine.conftest import MakeSession
+from tests.sqlite_engine.conftest import TIMEOUT, MakeSession
 from tests.sqlite_engine.worker import make_claim, obtain
 
 # Python 3.12 warns about any fork of a process with threads: here that is the point.
@@ -38,7 +38,7 @@ def in_child(work: Callable[[], None]) -> int:
         os._exit(code)
 
 
-def exit_code(pid: int, within: float = 10.0) -> int:
+def exit_code(pid: int, within: float = 20.0) -> int:
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -52,20 +52,20 @@ def exit_code(pid: int, within: float = 10.0) -> int:
 
 def test_a_child_can_neither_release_nor_renew_nor_repeat_the_parents_claim(session: SqliteSession) -> None:
     claim = make_claim("job")
-    run(session.acquire(claim, 1.0))
+    run(session.acquire(claim, TIMEOUT))
     parent = session.store(clock.now()).process
 
     def work() -> None:
-        assert run(session.release(claim, 1.0)) is Found.STOLEN
-        assert run(session.renew([claim], 60.0, 1.0)) == [Found.STOLEN]
-        assert isinstance(run(session.acquire(claim, 1.0)), Busy)
+        assert run(session.release(claim, TIMEOUT)) is Found.STOLEN
+        assert run(session.renew([claim], 60.0, TIMEOUT)) == [Found.STOLEN]
+        assert isinstance(run(session.acquire(claim, TIMEOUT)), Busy)
         assert session.store(clock.now()).process != parent
         own = make_claim("other")
-        assert isinstance(run(session.acquire(own, 1.0)), Granted)
-        assert run(session.release(own, 1.0)) is Found.OURS
+        assert isinstance(run(session.acquire(own, TIMEOUT)), Granted)
+        assert run(session.release(own, TIMEOUT)) is Found.OURS
 
     assert exit_code(in_child(work)) == 0
-    assert run(session.renew([claim], 30.0, 1.0)) == [Found.OURS]
+    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
     assert session.store(clock.now()).process == parent
 
 
@@ -76,7 +76,7 @@ def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSess
 
     def parent() -> None:
         session = make_session()
-        assert isinstance(run(session.acquire(make_claim("job", 600.0), 1.0)), Granted)
+        assert isinstance(run(session.acquire(make_claim("job", 600.0), TIMEOUT)), Granted)
         grandchild = os.fork()
         if grandchild == 0:
             os.close(let_go)
@@ -88,18 +88,18 @@ def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSess
     pid = in_child(parent)
     assert os.read(read_end, 1) == b"!"
     session = make_session()
-    assert isinstance(run(session.acquire(make_claim("job"), 1.0)), Busy)
+    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Busy)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    granted = run(session.acquire(make_claim("job"), 1.0))
+    granted = run(session.acquire(make_claim("job"), TIMEOUT))
     for fd in (let_go, hold_open, read_end, write_end):
         os.close(fd)
     assert isinstance(granted, Granted)
 
 
 def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, path: str) -> None:
-    run(session.acquire(make_claim("job"), 1.0))
-    contender = session.contender(make_claim("job"), 1.0)
+    run(session.acquire(make_claim("job"), TIMEOUT))
+    contender = session.contender(make_claim("job"), TIMEOUT)
     run(contender.wait(clock.now() + 0.01))
 
     def work() -> None:
@@ -115,6 +115,7 @@ def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, pa
     run(contender.leave())
 
 
+@pytest.mark.timeout(120)
 def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSession, path: str) -> None:
     stop, errors, rounds = threading.Event(), [], [0]
 
@@ -124,7 +125,7 @@ def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSes
             while not stop.is_set():
                 claim = make_claim("job")
                 assert run(obtain(session, claim, clock.now() + 30.0)) is not None
-                assert run(session.release(claim, 1.0)) is Found.OURS
+                assert run(session.release(claim, TIMEOUT)) is Found.OURS
                 rounds[0] += 1
         except BaseException as error:
             errors.append(error)
@@ -138,7 +139,7 @@ def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSes
     def work() -> None:
         claim = make_claim("job")
         assert run(obtain(session, claim, clock.now() + 10.0)) is not None
-        assert run(session.release(claim, 1.0)) is Found.OURS
+        assert run(session.release(claim, TIMEOUT)) is Found.OURS
 
     try:
         for number in range(200):

@@ -16,20 +16,23 @@ from holdfast._runtime import clock
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
-from holdfast.engines.sqlite import ledger
+from holdfast.engines.sqlite import contender, ledger
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.vigil import Vigil
-from tests.sqlite_engine.conftest import MakeSession, Worker
-from tests.sqlite_engine.worker import make_claim, obtain
+from tests.sqlite_engine.conftest import TIMEOUT, MakeSession, Worker
+from tests.sqlite_engine.worker import NEVER, make_claim, obtain
 
 StartWorker = Callable[[], Worker]
+
+#: How much later than it should something may be on a machine that stands still now and then.
+LATE = 1.5
 
 
 def until_waiting(session: SqliteSession, name: str, waiters: int) -> None:
     """Return when so many wait for ``name`` (each of them has entered the queue, and looks before it sleeps)."""
     deadline = clock.now() + 5.0
-    while run(session.inspect(name, 1.0)).waiters != waiters:
+    while run(session.inspect(name, TIMEOUT)).waiters != waiters:
         assert clock.now() < deadline, "they never queued"
         run(BLOCKING.sleep_until(clock.now() + 0.002))
 
@@ -46,16 +49,16 @@ def test_processes_exclude_one_another(
     for worker in workers:
         worker.answer()
     assert int(file.read_text()) == processes * 100
-    assert run(session.inspect("job", 1.0)).waiters == 0
+    assert run(session.inspect("job", TIMEOUT)).waiters == 0
 
 
 def test_a_dead_holders_lock_is_free_at_once(session: SqliteSession, start_worker: StartWorker) -> None:
     worker = start_worker()
     token = worker.ask(do="acquire", name="job", ttl=30.0)["token"]
-    assert isinstance(run(session.acquire(make_claim("job"), 1.0)), Busy)
+    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Busy)
     worker.kill()
-    assert run(session.inspect("job", 1.0)).holders == ()
-    granted = run(session.acquire(make_claim("job"), 1.0))
+    assert run(session.inspect("job", TIMEOUT)).holders == ()
+    granted = run(session.acquire(make_claim("job"), TIMEOUT))
     assert isinstance(granted, Granted)
     assert granted.token > token
 
@@ -69,7 +72,7 @@ def test_a_waiter_hears_of_the_holders_death(session: SqliteSession, start_worke
     holder.kill()
     answer = waiter.answer()
     assert answer["token"] is not None
-    assert answer["at"] - killed < 0.5
+    assert answer["at"] - killed < 0.5 + LATE
 
 
 def test_a_vigil_ends_with_the_process_and_is_kept_by_waiters(
@@ -77,7 +80,7 @@ def test_a_vigil_ends_with_the_process_and_is_kept_by_waiters(
 ) -> None:
     worker = start_worker()
     worker.ask(do="acquire", name="job", ttl=30.0)
-    waiter = session.contender(make_claim("job"), 1.0)
+    waiter = session.contender(make_claim("job"), TIMEOUT)
     run(waiter.wait(clock.now() + 0.2))
     vigil = waiter._vigil
     assert vigil is not None
@@ -87,7 +90,7 @@ def test_a_vigil_ends_with_the_process_and_is_kept_by_waiters(
     assert run(BLOCKING.readable([vigil.fileno()], clock.now() + 5.0))
     assert vigil.is_over()
     run(waiter.wait(clock.now() + 5.0))
-    assert isinstance(run(session.acquire(make_claim("job"), 1.0)), Granted)
+    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Granted)
     run(waiter.leave())
 
 
@@ -123,7 +126,7 @@ def test_a_waiter_hears_of_death_without_a_vigil(
     started = clock.now()
     assert run(obtain(session, make_claim("job"), started + 20.0)) is not None
     killer.join()
-    assert clock.now() - started < 2.0
+    assert clock.now() - started < 1.0 + LATE
 
 
 def test_a_frozen_holders_lock_is_free_at_its_ttl(session: SqliteSession, start_worker: StartWorker) -> None:
@@ -134,49 +137,51 @@ def test_a_frozen_holders_lock_is_free_at_its_ttl(session: SqliteSession, start_
     worker.freeze()
     claim = make_claim("job")
     assert run(obtain(session, claim, clock.now() + 10.0)) is not None
-    assert before + 0.8 <= clock.now() < after + 0.8 + 0.5
+    assert before + 0.8 <= clock.now() < after + 0.8 + LATE
     worker.thaw()
     assert worker.ask(do="release", name="job")["found"] == "STOLEN"
-    assert run(session.renew([claim], 30.0, 1.0)) == [Found.OURS]
+    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
 
 
 def test_a_release_wakes_the_waiter(session: SqliteSession, start_worker: StartWorker) -> None:
-    """By the datagram: the latencies of ten hand-overs are far below the poll, whose first pause is 30 to 50 ms."""
+    """By the datagram: it does not look by itself."""
     worker = start_worker()
-    latencies = []
+    worker.ask(do="do not poll")
     for _ in range(10):
         claim = make_claim("job")
         assert run(obtain(session, claim, clock.now() + 5.0)) is not None
         worker.tell(do="acquire", name="job", timeout=10.0)
         until_waiting(session, "job", 1)
         released = time.monotonic()
-        assert run(session.release(claim, 1.0)) is Found.OURS
-        latencies.append(worker.answer()["at"] - released)
+        assert run(session.release(claim, TIMEOUT)) is Found.OURS
+        answer = worker.answer()
+        assert answer["token"] is not None
+        assert answer["at"] - released < LATE
         worker.ask(do="release", name="job")
-    assert sorted(latencies)[5] < 0.025, latencies
 
 
-def test_a_release_wakes_an_asyncio_waiter(make_session: MakeSession, start_worker: StartWorker) -> None:
+def test_a_release_wakes_an_asyncio_waiter(
+    make_session: MakeSession, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = start_worker()
+    for poll in ("_FIRST_POLL", "_POLL"):
+        monkeypatch.setattr(contender, poll, NEVER)
 
-    async def main() -> float:
+    async def main() -> None:
         session = make_session(AsyncioRuntime())
-        latencies: list[float] = []
         for _ in range(10):
             assert worker.ask(do="acquire", name="job")["token"]
             claim = make_claim("job")
             waiting = asyncio.create_task(obtain(session, claim, clock.now() + 10.0))
-            while (await session.inspect("job", 1.0)).waiters != 1:
+            while (await session.inspect("job", TIMEOUT)).waiters != 1:
                 await asyncio.sleep(0.001)
             worker.tell(do="release", name="job")
             assert await waiting is not None
-            woken = time.monotonic()
-            latencies.append(woken - worker.answer()["at"])
-            await session.release(claim, 1.0)
+            assert time.monotonic() - worker.answer()["at"] < LATE
+            await session.release(claim, TIMEOUT)
         await session.close()
-        return sorted(latencies)[5]
 
-    assert asyncio.run(main()) < 0.025
+    asyncio.run(main())
 
 
 def test_a_waiter_without_a_bell_polls_and_keeps_its_place(
@@ -187,14 +192,14 @@ def test_a_waiter_without_a_bell_polls_and_keeps_its_place(
 
     monkeypatch.setattr(Store, "bell", none)
     holder, waiter = make_claim("job"), make_claim("job", fair=True)
-    run(session.acquire(holder, 1.0))
-    contender = session.contender(waiter, 1.0)
+    run(session.acquire(holder, TIMEOUT))
+    contender = session.contender(waiter, TIMEOUT)
     run(contender.wait(clock.now() + 0.01))
-    run(session.release(holder, 1.0))
-    assert run(session.acquire(make_claim("job", fair=True), 1.0)) == Busy(None)
+    run(session.release(holder, TIMEOUT))
+    assert run(session.acquire(make_claim("job", fair=True), TIMEOUT)) == Busy(None)
     run(contender.wait(clock.now() + 5.0))
-    assert isinstance(run(session.acquire(waiter, 1.0)), Granted)
-    assert run(session.inspect("job", 1.0)).waiters == 0
+    assert isinstance(run(session.acquire(waiter, TIMEOUT)), Granted)
+    assert run(session.inspect("job", TIMEOUT)).waiters == 0
     contender.abandon()
 
 
@@ -202,17 +207,17 @@ def test_a_cancelled_asyncio_waiter_leaves_nothing_behind(make_session: MakeSess
     async def main() -> None:
         session = make_session(AsyncioRuntime())
         holder, waiter = make_claim("job"), make_claim("job")
-        await session.acquire(holder, 1.0)
-        contender = session.contender(waiter, 1.0)
+        await session.acquire(holder, TIMEOUT)
+        contender = session.contender(waiter, TIMEOUT)
         waiting = asyncio.create_task(contender.wait(clock.now() + 30.0))
-        while (await session.inspect("job", 1.0)).waiters != 1:
+        while (await session.inspect("job", TIMEOUT)).waiters != 1:
             await asyncio.sleep(0.001)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         contender.abandon()
-        await session.withdraw(waiter, 1.0)
-        assert (await session.inspect("job", 1.0)).waiters == 0
+        await session.withdraw(waiter, TIMEOUT)
+        assert (await session.inspect("job", TIMEOUT)).waiters == 0
         assert not [name for name in os.listdir(path + ".d") if ".wait-" in name]
         await session.close()
 
@@ -222,29 +227,29 @@ def test_a_cancelled_asyncio_waiter_leaves_nothing_behind(make_session: MakeSess
 def test_a_dead_waiter_is_skipped(session: SqliteSession, start_worker: StartWorker) -> None:
     dead, alive = start_worker(), start_worker()
     claim = make_claim("job")
-    run(session.acquire(claim, 1.0))
+    run(session.acquire(claim, TIMEOUT))
     dead.tell(do="acquire", name="job", timeout=20.0, fair=True)
     until_waiting(session, "job", 1)
     alive.tell(do="acquire", name="job", timeout=20.0, fair=True)
     until_waiting(session, "job", 2)
     dead.kill()
     released = time.monotonic()
-    run(session.release(claim, 1.0))
+    run(session.release(claim, TIMEOUT))
     answer = alive.answer()
     assert answer["token"] is not None
-    assert answer["at"] - released < 0.5
+    assert answer["at"] - released < LATE, "long before its place runs out"
 
 
 def test_fair_waiters_are_served_in_the_order_of_their_arrival(
     session: SqliteSession, start_worker: StartWorker
 ) -> None:
     claim = make_claim("job")
-    run(session.acquire(claim, 1.0))
+    run(session.acquire(claim, TIMEOUT))
     workers = [start_worker() for _ in range(3)]
     for place, worker in enumerate(workers):
         worker.tell(do="acquire", name="job", timeout=20.0, fair=True)
         until_waiting(session, "job", place + 1)
-    run(session.release(claim, 1.0))
+    run(session.release(claim, TIMEOUT))
     tokens = []
     for worker in workers:
         tokens.append(worker.answer()["token"])
@@ -256,17 +261,17 @@ def test_fair_waiters_are_served_in_the_order_of_their_arrival(
 def test_break_tells_every_client_of_the_holders_process(make_session: MakeSession, start_worker: StartWorker) -> None:
     clients = [make_session(), make_session()]
     claim = make_claim("job é")
-    run(clients[0].acquire(claim, 1.0))
+    run(clients[0].acquire(claim, TIMEOUT))
     bell = BLOCKING.wakeup()
     try:
         for client in clients:  # opens their bells
             assert not run(client.doze(clock.now(), bell))
         breaker = make_session()
-        assert run(breaker.break_("job é", 1.0))
+        assert run(breaker.break_("job é", TIMEOUT))
         for client in clients:
             started = clock.now()
             assert set(run(client.doze(started + 5.0, bell))) == {"job é"}
-            assert clock.now() - started < 1.0
+            assert clock.now() - started < 1.0 + LATE
         bell.set()
         assert not run(clients[0].doze(clock.now() + 5.0, bell))
     finally:
@@ -281,7 +286,7 @@ def test_what_the_dead_left_is_swept_at_the_next_opening(
     worker.kill()
     assert len(os.listdir(path + ".d")) > 1
     session = make_session()
-    run(session.ping(1.0))
+    run(session.ping(TIMEOUT))
     mine = session.store(clock.now()).process
     left = [name for name in os.listdir(path + ".d") if not name.startswith(mine)]
     assert left == ["opening"]
@@ -294,7 +299,7 @@ def test_a_close_with_locks_still_held_frees_them_for_others(
     make_session: MakeSession, start_worker: StartWorker
 ) -> None:
     worker, session = start_worker(), make_session()
-    run(session.acquire(make_claim("job", 600.0), 1.0))
+    run(session.acquire(make_claim("job", 600.0), TIMEOUT))
     assert worker.ask(do="acquire", name="job")["token"] is None
     run(session.close())
     assert worker.ask(do="acquire", name="job")["token"] is not None
@@ -305,7 +310,7 @@ def test_a_command_that_was_given_the_liveness_descriptor_keeps_the_lock(
 ) -> None:
     """``holdfast run``: the death of the runner must not free the lock while its command runs."""
     session, worker = make_session(), start_worker()
-    run(session.acquire(make_claim("job", 600.0), 1.0))
+    run(session.acquire(make_claim("job", 600.0), TIMEOUT))
     command = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[session.liveness_fileno()])
     run(session.close())  # as good as a death: our own descriptor is gone, and the lock is still held
     assert worker.ask(do="acquire", name="job")["token"] is None
@@ -315,11 +320,11 @@ def test_a_command_that_was_given_the_liveness_descriptor_keeps_the_lock(
 
 def test_a_session_closed_under_a_waiting_thread_ends_its_wait(make_session: MakeSession) -> None:
     session, other = make_session(), make_session()
-    run(other.acquire(make_claim("job"), 1.0))
+    run(other.acquire(make_claim("job"), TIMEOUT))
     outcome: list[object] = []
 
     def wait() -> None:
-        contender = session.contender(make_claim("job"), 1.0)
+        contender = session.contender(make_claim("job"), TIMEOUT)
         try:
             run(contender.wait(clock.now() + 30.0))
         except RequestFailed as failure:
@@ -346,7 +351,7 @@ def test_threads_and_sessions_of_one_process_share_one_store_and_exclude(make_se
                 value = counter[0]
                 os.sched_yield()
                 counter[0] = value + 1
-                assert run(session.release(claim, 1.0)) is Found.OURS
+                assert run(session.release(claim, TIMEOUT)) is Found.OURS
         except BaseException as error:
             errors.append(error)
 

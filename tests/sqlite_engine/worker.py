@@ -14,7 +14,10 @@ from typing import Any
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Claim, Granted, Session
-from holdfast.engines.sqlite import connect
+from holdfast.engines.sqlite import connect, contender
+
+#: Between two looks of a waiter that is to be woken.
+NEVER = 120.0
 
 _IDENTITY = uuid.uuid4().hex
 _numbers = itertools.count(1)
@@ -69,6 +72,8 @@ def main() -> None:
                 answer = {"found": run(session.release(claims[name], 5.0)).name}
             case "count":
                 count(session, name, Path(order["file"]), order["times"])
+            case "do not poll":
+                contender._FIRST_POLL = contender._POLL = NEVER  # type: ignore[misc]
             case "say":
                 pass
         answer["at"] = time.monotonic()

@@ -48,7 +48,7 @@ def test_kill_and_restart_on_the_same_port(start_redis: Start) -> None:
     server.kill()
     assert not server.running
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((server.host, port), 1.0)
+        socket.create_connection((server.host, port), 5.0)
     server.restart()
     assert server.port == port
     assert server.pid != pid

@@ -64,14 +64,14 @@ def use_all(url: str) -> None:
             assert locks.inspect("order:42").holders
             lease.renew()
             # Waiting, a time-out and leaving the queue, all within these rights.
-            assert locks.lock("order:42", reentrant=False).try_acquire(timeout=0.2) is None
+            assert locks.lock("order:42", reentrant=False).try_acquire(timeout=0.5) is None
         assert locks.inspect("order:42").holders == ()
         abandoned = locks.lock("order:43").acquire()
         assert locks.break_("order:43")
         with pytest.raises(holdfast.LockLost):
             abandoned.release()
     with holdfast.connect(url) as outside, pytest.raises(holdfast.EngineRefused):
-        outside.lock("other").acquire(timeout=1)
+        outside.lock("other").acquire(timeout=5)
 
 
 @pytest.mark.parametrize("beginnings", [(), ("+client|tracking", "+client|setname")], ids=["least", "more"])

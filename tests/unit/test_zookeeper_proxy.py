@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.states import EventType, WatchedEvent
 
-from tests.faults.threads import threads
+from tests.faults.threads import new_since
 from tests.faults.waiting import eventually
 from tests.servers.silent_session import SilentSession
 from tests.servers.zookeeper import ZooKeeperServer
@@ -256,12 +256,12 @@ def test_what_makes_no_sense_is_refused(proxy: ZooKeeperProxy) -> None:
 
 
 def test_nothing_is_left_behind(zookeeper_server: ZooKeeperServer) -> None:
-    before = len(threads())
+    before = set(threading.enumerate())
     with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
         session = SilentSession(proxy.host, proxy.port, 30.0)
         proxy.black_hole_all()  # closing must not wait for the light
     session.close()
-    assert len(threads()) == before
+    eventually(lambda: not new_since(before))
     with pytest.raises(RuntimeError, match="not running"):
         proxy.refuse()
     proxy.close()  # twice is fine

@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import CREATOR_ALL_ACL
 
-from tests.faults.threads import threads
+from tests.faults.threads import new_since
 from tests.faults.waiting import eventually
 from tests.redis_engine.test_redis_tls import certificates
 from tests.servers import zookeeper as servers
@@ -146,7 +147,7 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
 
 @pytest.mark.needs_zookeeper
 def test_nothing_is_left_behind() -> None:
-    before = len(threads())
+    before = set(threading.enumerate())
     with ZooKeeperServer() as server:
         directory, pid = server.directory, server.pid
         server.client()
@@ -154,7 +155,7 @@ def test_nothing_is_left_behind() -> None:
         server.pause()  # nobody waits for the answer to a farewell
     assert not directory.exists()
     assert not Path(f"/proc/{pid}").exists()
-    assert len(threads()) == before
+    eventually(lambda: not new_since(before))
 
 
 @pytest.mark.needs_zookeeper

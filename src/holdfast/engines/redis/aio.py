@@ -220,8 +220,10 @@ class AsyncioChannel:
                 # Somebody else's attempt, with less time than we have, is not our failure.
                 if not joined or loop.time() >= deadline:
                     raise RequestFailed(str(error), may_have_happened=False) from error
-            elif error is not None:
+            elif isinstance(error, Exception):
                 raise type(error)(str(error)) from error  # a new one for each: tracebacks grow on shared ones
+            # Else there is a connection; or the attempt was cancelled, or struck by a signal that has left the loop by
+            # it already: nobody shall hear of that twice.
         return self._pipe
 
     async def _connect(self, timeout: float) -> Pipe:
