@@ -10,13 +10,10 @@ from typing import Any, Final
 import pytest
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from holdfast._runtime import clock
 from holdfast.engines.redis.cluster.engine import ClusterEngine
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.registry import make_engine
 from holdfast.options import parse_target
-from holdfast.testing.conformance.world import ends
-from tests.failover.company import until
 from tests.redis_engine.support import eventually
 from tests.redis_engine.support import on as on_engine
 from tests.servers.cluster import ClusterNode, RedisCluster
@@ -26,8 +23,6 @@ RUNTIMES: Final = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 #: What happens "at once" may take this much longer on a busy machine, which may stand still for a second. What would be
 #: wrong has to take longer still.
 SLACK: Final = 1.5
-#: A ttl for what must not be lost: renewed after a third of it, it has time for that when the machine stands still.
-LASTING: Final = 2.0
 
 Body = Callable[[ClusterSession], Coroutine[Any, Any, None]]
 
@@ -41,18 +36,6 @@ def engine_for(url_or_client: Any, **options: Any) -> ClusterEngine:
 def on(url_or_client: Any, colour: str, body: Body, **options: Any) -> None:
     """Run ``body`` on a session of one colour."""
     on_engine(engine_for(url_or_client, **options), colour, body)
-
-
-def is_renewed(lease: Any, since: float) -> bool:
-    """Whether the engine has confirmed ``lease`` by a request that was sent after ``since``."""
-    assert lease.held, f"{lease.name} was lost: {lease.lost_reason}"
-    return ends(lease) > since + float(lease.ttl)
-
-
-async def until_renewed(*leases: Any) -> None:
-    """Wait until the engine has confirmed all of them anew."""
-    since = clock.now()
-    await until(lambda: all(is_renewed(lease, since) for lease in leases))
 
 
 # ---- names, slots, servers

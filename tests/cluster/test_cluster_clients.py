@@ -22,22 +22,11 @@ from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.errors import EngineRefused
 from holdfast.testing.conformance.opening import Colour
-from tests.cluster.support import (
-    LASTING,
-    RUNTIMES,
-    SLACK,
-    engine_for,
-    is_renewed,
-    keys,
-    move,
-    names_at,
-    on,
-    until_renewed,
-    user,
-)
+from tests.cluster.support import RUNTIMES, SLACK, engine_for, keys, move, names_at, on, user
 from tests.core.test_forking import in_a_child
-from tests.failover.company import COLOURS, company, until
+from tests.failover.company import COLOURS, company
 from tests.faults.threads import threads
+from tests.faults.waiting import LASTING, renewed, until
 from tests.redis_engine.support import TIMEOUT, eventually, make_claim
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
@@ -127,7 +116,7 @@ async def test_a_user_and_a_password_are_for_all_nodes(colour: Colour, cluster: 
         async with company(colour) as ours:
             locks = ours.connect(url, ttl=LASTING)
             leases = [await ours.acquire(locks, names_at(node, 1)[0]) for node in cluster.masters()]
-            await until_renewed(*leases)
+            await until(renewed(*leases))
             wrong = ours.connect(url.replace("s3cr3t", "wr0ng"))
             with pytest.raises(EngineRefused) as refused:
                 await ours.acquire(wrong, "job")
@@ -245,8 +234,7 @@ def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
                 return closed and told and busy and own.held
 
         assert in_a_child(in_the_child)
-        since = clock.now()
-        eventually(lambda: all(is_renewed(lease, since) for lease in leases))  # over the parent's own connections
+        eventually(renewed(*leases))  # over the parent's own connections
         for lease in leases:
             lease.release()
     assert keys(*cluster.masters()) == set()

@@ -22,8 +22,9 @@ import holdfast
 from holdfast._runtime import clock
 from tests.cluster.contender import NAMES, TTL, name_of
 from tests.cluster.support import elsewhere, keys, move, names_at, settle, slot_of
-from tests.failover.company import Told, company, until
+from tests.failover.company import Told, company
 from tests.failover.register import Register
+from tests.faults.waiting import until
 from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.servers.redis import ServerFailed
 

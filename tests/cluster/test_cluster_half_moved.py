@@ -11,8 +11,9 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast.engines.redis.keys import keys_of
 from holdfast.testing.conformance.opening import Colour
-from tests.cluster.support import LASTING, SLACK, errors, half_moved, keys, until_renewed
-from tests.failover.company import COLOURS, Told, company, until
+from tests.cluster.support import SLACK, errors, half_moved, keys
+from tests.failover.company import COLOURS, Told, company
+from tests.faults.waiting import LASTING, renewed, until
 from tests.servers.cluster import RedisCluster
 
 pytestmark = pytest.mark.needs_redis
@@ -29,7 +30,7 @@ async def test_a_lease_outlives_the_move_of_its_slot(cluster: RedisCluster) -> N
             leases |= {await each.acquire(locks, f"{{t}}{first}:{each.colour}"): first for first in FIRST}
         with half_moved(cluster, "{t}") as slot:
             slot.carry(*(getattr(keys_of(lease.name), first) for lease, first in leases.items()))
-            await until_renewed(*leases)
+            await until(renewed(*leases))
             for lease, first in leases.items():
                 there = slot.target if first == "name" else slot.source
                 assert [node for node in (slot.source, slot.target) if lease.name in keys(node)] == [there]

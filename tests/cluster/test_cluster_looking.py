@@ -7,7 +7,8 @@ import pytest
 import holdfast
 from holdfast.testing.conformance.opening import Colour
 from tests.cluster.support import SLACK, frozen, move, names_at
-from tests.failover.company import COLOURS, Company, Told, company, until
+from tests.failover.company import COLOURS, Company, Told, company
+from tests.faults.waiting import until
 from tests.servers.cluster import RedisCluster
 
 pytestmark = pytest.mark.needs_redis

@@ -19,7 +19,8 @@ from holdfast.engines.redis.replies import TryAgain
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.testing.conformance.opening import Colour
 from tests.cluster.support import RUNTIMES, SLACK, errors, half_moved, keys, move, on, slot_of
-from tests.failover.company import COLOURS, company, until
+from tests.failover.company import COLOURS, company
+from tests.faults.waiting import until
 from tests.redis_engine.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 

@@ -13,8 +13,9 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.cluster.session import ClusterSession
-from tests.cluster.support import RUNTIMES, SLACK, errors, frozen, keys, move, names_at, on, slot_of, until_renewed
-from tests.failover.company import Company, company, until
+from tests.cluster.support import RUNTIMES, SLACK, errors, frozen, keys, move, names_at, on, slot_of
+from tests.failover.company import Company, company
+from tests.faults.waiting import renewed, until
 from tests.redis_engine.support import TIMEOUT, make_claim
 from tests.servers.cluster import ClusterNode, RedisCluster
 
@@ -130,7 +131,7 @@ async def outlive(leases: dict[int, list[Any]], dead: int) -> None:
     gone = leases.pop(dead)
     await until(lambda: all(lease.lost.is_set() for lease in gone), within=max(TTLS) + SLACK)
     assert {lease.lost_reason for lease in gone} == {"unreachable"}
-    await until_renewed(*(lease for others in leases.values() for lease in others))
+    await until(renewed(*(lease for others in leases.values() for lease in others)))
 
 
 async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) -> None:

@@ -9,8 +9,9 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
-from tests.cluster.support import SLACK, frozen, keys, move, names_at, until_renewed
-from tests.failover.company import COLOURS, Told, company, until
+from tests.cluster.support import SLACK, frozen, keys, move, names_at
+from tests.failover.company import COLOURS, Told, company
+from tests.faults.waiting import renewed, until
 from tests.servers.cluster import ClusterNode, RedisCluster
 
 pytestmark = pytest.mark.needs_redis
@@ -86,5 +87,5 @@ async def test_renewals_count_only_with_the_replica_too(cluster: RedisCluster) -
         with frozen(cluster.replica_of(master)):
             await until(lambda: len(told.reasons) == 2, within=TTL + SLACK)
             assert told.reasons == ["unreachable", "unreachable"]
-            await until_renewed(*without)
+            await until(renewed(*without))
             assert [lease.held for lease in with_replica] == [False, False]

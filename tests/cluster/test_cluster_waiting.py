@@ -19,8 +19,9 @@ from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.watch import Way
 from holdfast.testing.conformance.opening import Colour
 from tests.cluster.support import RUNTIMES, move, names_at, on, user
-from tests.failover.company import COLOURS, company, until
+from tests.failover.company import COLOURS, company
 from tests.faults.child import Child
+from tests.faults.waiting import until
 from tests.redis_engine.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Claim, RequestFailed
-from tests.faults.waiting import LASTING, eventually, until_renewed
+from tests.faults.waiting import LASTING, eventually, renewed
 
 
 class Failing:
@@ -39,7 +39,7 @@ def test_a_bug_in_one_round_does_not_stop_the_next(method: str, caplog: pytest.L
         core.watchdog._session = failing
         with caplog.at_level(logging.ERROR, "holdfast.watchdog"), locks.lock("a") as lease:
             eventually(lambda: failing.left == 0)
-            until_renewed(lease)
+            eventually(renewed(lease))
     assert "goes on" in caplog.text
 
 
@@ -65,7 +65,7 @@ def test_an_errand_in_a_black_hole_does_not_cost_those_who_hold() -> None:
         for number in range(10):
             core.withdraw(Claim(f"other-{number}", "client:1", 5.0))
         for _ in range(2):  # an errand is tried again and again, and the renewals go on
-            until_renewed(lease)
+            eventually(renewed(lease))
         lease.release()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import pytest
@@ -12,7 +12,6 @@ import pytest
 from holdfast._runtime import clock
 from holdfast.testing.conformance.actors import Actor, Call, TaskActor, ThreadActor
 from holdfast.testing.conformance.opening import Colour, Source
-from holdfast.testing.conformance.world import ends
 
 COLOURS: Final = pytest.mark.parametrize("colour", ["sync", "async"])
 #: What happens "at once" may take this much longer on a busy machine, which may stand still for a second. What would be
@@ -20,9 +19,6 @@ COLOURS: Final = pytest.mark.parametrize("colour", ["sync", "async"])
 SLACK: Final = 1.5
 #: A request_timeout: so long waits who waits for an answer that nobody gives.
 PATIENT: Final = 10.0
-#: A ttl for what must not be lost: renewed after a third of it, there is time for that if the machine stands still.
-LASTING: Final = 2.0
-_POLL: Final = 0.002
 
 
 class Company:
@@ -74,21 +70,6 @@ async def company(colour: Colour) -> AsyncIterator[Company]:
             await ours.close()
         raise
     await ours.close()
-
-
-async def until(what: Callable[[], object], within: float = 10.0) -> None:
-    """Wait until ``what()`` is true, and let tasks run meanwhile; fail after ``within`` seconds."""
-    deadline = clock.now() + within
-    while not what():
-        assert clock.now() < deadline, f"did not happen within {within:g} s"
-        await asyncio.sleep(_POLL)
-
-
-async def until_renewed(lease: Any) -> None:
-    """Wait until the engine has confirmed ``lease`` anew, so that it ends later than it would have."""
-    before = ends(lease)
-    await until(lambda: not lease.held or ends(lease) > before + 0.1 * lease.ttl)
-    assert lease.held, f"lost: {lease.lost_reason}"
 
 
 class Told:

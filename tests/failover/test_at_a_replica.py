@@ -9,7 +9,8 @@ import pytest
 
 import holdfast
 from holdfast.testing.conformance.opening import Colour
-from tests.failover.company import COLOURS, PATIENT, company, until
+from tests.failover.company import COLOURS, PATIENT, company
+from tests.faults.waiting import until
 from tests.servers.replication import Replication
 
 StartReplication = Callable[..., Replication]

@@ -13,7 +13,8 @@ from holdfast._runtime import clock
 from holdfast.engines.redis import scripts
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.proxy import FaultProxy
-from tests.failover.company import COLOURS, PATIENT, SLACK, company, until
+from tests.failover.company import COLOURS, PATIENT, SLACK, company
+from tests.faults.waiting import until
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 

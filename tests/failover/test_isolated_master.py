@@ -14,9 +14,9 @@ from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.requests import Call
 from holdfast.engines.redis.session import RedisSession
 from holdfast.testing.conformance.opening import Colour
-from tests.failover.company import COLOURS, LASTING, SLACK, Told, company, until, until_renewed
+from tests.failover.company import COLOURS, SLACK, Told, company
 from tests.failover.register import Register
-from tests.faults.waiting import eventually
+from tests.faults.waiting import LASTING, eventually, renewed, until
 from tests.redis_engine.support import TIMEOUT, in_colour, make_claim
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
@@ -49,8 +49,7 @@ async def test_without_replicas_an_isolated_master_renews_for_ever(
         await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
         isolate(pair)
         new = await ours.acquire(ours.connect(pair.replicas[0].url, ttl=TTL), "job")
-        await until_renewed(new)
-        await until_renewed(old)
+        await until(renewed(new, old))
         assert old.held, "as documented: until the partition heals"
         assert new.held
         assert told.at == []
@@ -70,7 +69,7 @@ async def test_with_replicas_belief_ends_by_the_ttl_and_before_anybody_else_begi
     async with company(colour) as ours:
         locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
         old = await ours.acquire(locks, "job", on_lost=told)
-        await until_renewed(old)  # while the replica acknowledges
+        await until(renewed(old))  # while the replica acknowledges
         cut = isolate(pair)
         new = await ours.acquire(ours.connect(pair.replicas[0].url, ttl=TTL), "job")
         began = clock.now()

@@ -16,9 +16,9 @@ from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.requests import wait_for_replicas
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.proxy import FaultProxy
-from tests.failover.company import COLOURS, PATIENT, SLACK, company, until, until_renewed
+from tests.failover.company import COLOURS, PATIENT, SLACK, company
 from tests.failover.waits import end_waits, in_wait, with_short_waits
-from tests.faults.waiting import eventually
+from tests.faults.waiting import eventually, renewed, until
 from tests.redis_engine.support import Other
 from tests.servers.replication import Replication
 
@@ -149,7 +149,7 @@ async def test_renewals_of_others_are_neither_late_nor_failed(ttl: float, start_
             assert careful.lost_reason == "unreachable"
             waits = [int(words[2]) / 1000 for words in proxy.seen if words[0] == b"WAIT"]
             assert 0 < max(waits) < TTL / 3, "longer than the shortest lease allows"
-            await until_renewed(plain[0])
+            await until(renewed(plain[0]))
             assert [lease.held for lease in plain] == [True] * 3
 
 

@@ -10,7 +10,8 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.conformance.world import ends
-from tests.failover.company import COLOURS, SLACK, Told, company, until
+from tests.failover.company import COLOURS, SLACK, Told, company
+from tests.faults.waiting import until
 from tests.servers.redis import RedisServer
 
 StartRedis = Callable[..., RedisServer]

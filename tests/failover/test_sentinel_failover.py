@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from holdfast._runtime import clock
-from tests.failover.company import Company, Told, company, until
+from tests.failover.company import Company, Told, company
 from tests.failover.frozen import NUMBER, FrozenHolder
 from tests.failover.history import Hold, check_tokens, double_holds
 from tests.failover.sentinels import StaleSentinels
 from tests.failover.worker import Crew, registers
+from tests.faults.waiting import until
 from tests.servers.redis import RedisServer
 
 pytestmark = pytest.mark.needs_redis

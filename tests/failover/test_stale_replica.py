@@ -10,9 +10,10 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
-from tests.failover.company import COLOURS, PATIENT, SLACK, company, until
+from tests.failover.company import COLOURS, PATIENT, SLACK, company
 from tests.failover.register import Register
 from tests.failover.waits import with_short_waits
+from tests.faults.waiting import until
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from tests.failover.company import until
+from tests.faults.waiting import until
 from tests.servers.redis import RedisServer
 from tests.servers.replication import slaves
 

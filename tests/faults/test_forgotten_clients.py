@@ -14,7 +14,7 @@ import holdfast
 from holdfast.engines.base import Claim, Found
 from holdfast.engines.redis.session import RedisSession
 from tests.faults.threads import new_since
-from tests.faults.waiting import LASTING, eventually, until_renewed
+from tests.faults.waiting import LASTING, eventually, renewed
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
@@ -51,7 +51,7 @@ def test_a_lease_outlives_the_client_object(url: str) -> None:
     before = Before()
     lease = holdfast.connect(url, ttl=LASTING).lock("kept").acquire()
     gc.collect()
-    until_renewed(lease)  # although the client object is garbage
+    eventually(renewed(lease))  # although the client object is garbage
     lease.release()
     del lease
     eventually(before.nothing_is_left)

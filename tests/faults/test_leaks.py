@@ -21,7 +21,7 @@ import redis
 
 import holdfast
 from tests.faults.threads import new_since
-from tests.faults.waiting import LASTING, eventually, until_renewed, until_renewed_async
+from tests.faults.waiting import LASTING, eventually, renewed, until
 from tests.servers.redis import RedisServer
 
 PAIRS = 10_000
@@ -96,7 +96,7 @@ def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
             waiting.result().release()
         blocker = others.lock("busy").acquire()
         lease = locks.lock("dropped", ttl=LASTING).acquire()
-        until_renewed(lease)
+        eventually(renewed(lease))
         with pytest.warns(ResourceWarning, match="dropped"):
             del lease
         eventually(lambda: not locks.inspect("dropped").holders)
@@ -129,7 +129,7 @@ async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -
         await (await waiting).release()
         blocker = await others.lock("busy").acquire()
         lease = await locks.lock("dropped", ttl=LASTING).acquire()
-        await until_renewed_async(lease)
+        await until(renewed(lease))
         with pytest.warns(ResourceWarning, match="dropped"):
             del lease
         async with asyncio.timeout(5):

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast.fencing import FileFence
 from tests.faults.child import Child
-from tests.faults.waiting import LASTING, eventually, until_renewed
+from tests.faults.waiting import LASTING, eventually, renewed
 from tests.servers.redis import RedisServer
 
 #: How much later than promised something may be on a machine that stands still now and then.
@@ -95,7 +95,7 @@ def test_the_push_tells_the_holder_long_before_the_next_renewal(redis_server: Re
     ttl = 6.0
     with holdfast.connect(redis_server.url, ttl=ttl) as locks:
         lease = locks.lock("watched").acquire()
-        until_renewed(lease)  # the first renewal has armed the push
+        eventually(renewed(lease))  # the first renewal has armed the push
         start = time.monotonic()
         redis_server.client().delete("watched")
         assert lease.lost.wait(5)
@@ -119,7 +119,7 @@ def test_a_stolen_lock_is_told_as_stolen(redis_server: RedisServer, locks: holdf
 def test_script_flush_is_transparent(redis_server: RedisServer, locks: holdfast.Client) -> None:
     lease = locks.lock("scripts").acquire()
     redis_server.client().script_flush()
-    until_renewed(lease)  # with a reloaded script
+    eventually(renewed(lease))  # with a reloaded script
     redis_server.client().script_flush()
     lease.release()
     with locks.lock("scripts").acquire() as again:
@@ -174,13 +174,13 @@ def test_waiters_go_on_over_a_restart(start_redis: Callable[..., RedisServer]) -
 def test_client_kill_of_every_connection_keeps_the_lock(redis_server: RedisServer, locks: holdfast.Client) -> None:
     lease = locks.lock("killed").acquire()
     thread, got = waiter_for(redis_server.url, "killed")
-    until_renewed(lease)  # the watchdog has a connection too
+    eventually(renewed(lease))  # the watchdog has a connection too
     eventually(lambda: locks.inspect("killed").waiters == 1)
     admin = redis_server.client()
     for _ in range(5):
         admin.client_kill_filter(_type="normal", skipme=True)
         eventually(lambda: admin.pttl("killed") > 0)
-    until_renewed(lease)
+    eventually(renewed(lease))
     lease.release()
     thread.join(10)
     assert got[0].token > lease.token

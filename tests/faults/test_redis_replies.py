@@ -18,7 +18,7 @@ from holdfast.engines.redis import scripts
 from holdfast.testing.proxy import FaultProxy
 from tests.faults.child import Child
 from tests.faults.striking import striking
-from tests.faults.waiting import LASTING, eventually, until_renewed
+from tests.faults.waiting import LASTING, eventually, renewed
 from tests.servers.redis import RedisServer
 
 Arm = Callable[[FaultProxy, object], object]
@@ -171,7 +171,7 @@ def test_a_renewal_whose_answer_was_lost_is_repeated(
     with locks.lock("renewed") as lease:
         rule = lose(proxy, scripts.RENEW)
         eventually(lambda: rule.fired)  # type: ignore[attr-defined]
-        until_renewed(lease)
+        eventually(renewed(lease))
 
 
 def test_a_break_whose_answer_was_lost_is_never_repeated(

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from holdfast._runtime import clock
 from holdfast.testing.conformance.world import ends
 
-#: A ttl for what must not be lost: renewed after a third of it, it outlasts a machine that stands still for a second.
+#: A ttl for what must not be lost: renewed after a third of it, so there is time for that if the machine stands still.
 LASTING: Final = 2.0
+_POLL: Final = 0.002
 
 
 def eventually(what: Callable[[], object], within: float = 5.0) -> float:
@@ -18,21 +20,26 @@ def eventually(what: Callable[[], object], within: float = 5.0) -> float:
     start = time.monotonic()
     while not what():
         assert time.monotonic() - start < within, f"did not happen within {within:g} s"
-        time.sleep(0.002)
+        time.sleep(_POLL)
     return time.monotonic() - start
 
 
-def until_renewed(lease: Any, within: float = 5.0) -> None:
-    """Wait until the engine has confirmed ``lease`` anew, so that it ends later than it would have."""
-    before = ends(lease)
-    eventually(lambda: not lease.held or ends(lease) > before + 0.1 * lease.ttl, within)
-    assert lease.held, f"lost: {lease.lost_reason}"
+async def until(what: Callable[[], object], within: float = 10.0) -> None:
+    """The same on an event loop, where tasks run meanwhile."""
+    deadline = clock.now() + within
+    while not what():
+        assert clock.now() < deadline, f"did not happen within {within:g} s"
+        await asyncio.sleep(_POLL)
 
 
-async def until_renewed_async(lease: Any, within: float = 5.0) -> None:
-    """The same on an event loop."""
-    before = ends(lease)
-    async with asyncio.timeout(within):
-        while lease.held and ends(lease) <= before + 0.1 * lease.ttl:
-            await asyncio.sleep(0.01)
-    assert lease.held, f"lost: {lease.lost_reason}"
+def renewed(*leases: Any) -> Callable[[], bool]:
+    """A question to be asked until the answer is yes: whether the engine has confirmed ``leases``, all of them, by
+    requests that were sent after this call. Fails if one is lost."""
+    since = clock.now()
+
+    def answer() -> bool:
+        for lease in leases:
+            assert lease.held, f"{lease.name} was lost: {lease.lost_reason}"
+        return all(ends(lease) > since + lease.ttl for lease in leases)
+
+    return answer

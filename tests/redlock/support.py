@@ -9,10 +9,9 @@ from typing import Any, Final, Self, overload
 import holdfast
 from holdfast.testing.conformance import Source
 from holdfast.testing.conformance.opening import Colour
-from holdfast.testing.conformance.world import World, ends, open_world
+from holdfast.testing.conformance.world import World, open_world
 from holdfast.testing.faults import Words
 from holdfast.testing.proxy import FaultProxy
-from tests.faults.waiting import eventually
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
 
@@ -45,13 +44,6 @@ def owners(masters: Masters, name: str) -> list[str | None]:
     """Who holds ``name`` on each server; None: nobody."""
     found: list[list[str]] = [server.ask("HKEYS", name) for server in masters.servers]
     return [fields[0] if fields else None for fields in found]
-
-
-def until_renewed(lease: holdfast.Lease) -> None:
-    """Wait until the servers have confirmed ``lease`` anew, so that it ends later than it would have."""
-    before = ends(lease)
-    eventually(lambda: not lease.held or ends(lease) > before + 0.1 * lease.ttl, within=lease.ttl + MENDED)
-    assert lease.held, f"lost: {lease.lost_reason}"
 
 
 def has_tombstone(server: RedisServer, name: str, owner: str) -> bool:

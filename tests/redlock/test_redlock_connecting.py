@@ -23,9 +23,9 @@ from holdfast.engines.redis.blocking_fleet import BlockingFleet
 from holdfast.engines.redis.redlock import connect
 from holdfast.engines.redis.requests import Call
 from holdfast.engines.redis.scripts import PING
-from tests.faults.waiting import eventually
+from tests.faults.waiting import eventually, renewed
 from tests.redis_engine.support import make_claim
-from tests.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners, until_renewed
+from tests.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners
 from tests.servers.masters import Masters
 
 NAME = "silent.example"
@@ -76,7 +76,7 @@ def test_a_name_that_cannot_be_looked_up_keeps_neither_callers_nor_the_watchdog(
         began = time.monotonic()
         locks.lock("other").acquire().release()
         assert time.monotonic() - began < 5.0, "and not as long as the name servers are silent"
-        until_renewed(lease)  # by the others
+        eventually(renewed(lease), within=MENDED)  # by the others
         assert name_server.waiting
         lease.release()
         name_server.answer()

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from holdfast.testing.conformance.world import ends
-from tests.failover.company import until
+from tests.faults.waiting import until
 from tests.zookeeper.support import confirmed
 
 _POLL: Final = 0.002

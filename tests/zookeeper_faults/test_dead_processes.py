@@ -5,8 +5,9 @@ from __future__ import annotations
 from kazoo.client import KazooClient
 
 from holdfast._runtime import clock
-from tests.failover.company import company, until
+from tests.failover.company import company
 from tests.faults.child import Child
+from tests.faults.waiting import until
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.zookeeper_faults.line import Line
 

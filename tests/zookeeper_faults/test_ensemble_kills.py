@@ -14,9 +14,10 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
-from tests.failover.company import Company, Told, company, until
+from tests.failover.company import Company, Told, company
 from tests.failover.history import check_tokens, double_holds
 from tests.failover.worker import Crew, registers
+from tests.faults.waiting import until
 from tests.servers.ensemble import Ensemble
 from tests.zookeeper_faults.belief import end_of_belief
 

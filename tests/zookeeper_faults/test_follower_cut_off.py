@@ -14,9 +14,9 @@ import pytest
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from holdfast._runtime import clock
-from tests.failover.company import Company, Told, company, until
+from tests.failover.company import Company, Told, company
 from tests.faults.child import Child
-from tests.faults.waiting import eventually
+from tests.faults.waiting import eventually, until
 from tests.servers.ensemble import Ensemble, Member
 from tests.servers.zookeeper import BASE
 from tests.servers.zookeeper_proxy import ZooKeeperProxy

@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.engines.zookeeper import hub
-from tests.failover.company import until
+from tests.faults.waiting import until
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.zookeeper.support import PATIENT
 from tests.zookeeper_faults.figures import There

@@ -10,9 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 
 import holdfast
-from tests.failover.company import until
 from tests.faults.striking import striking
-from tests.faults.waiting import eventually
+from tests.faults.waiting import eventually, until
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op

@@ -14,7 +14,8 @@ from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.conformance.world import ends
 from holdfast.testing.faults import Occasion, Rule
-from tests.failover.company import COLOURS, Company, Told, company, until
+from tests.failover.company import COLOURS, Company, Told, company
+from tests.faults.waiting import until
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op

@@ -10,7 +10,8 @@ from kazoo.client import KazooClient
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
-from tests.failover.company import COLOURS, Told, company, until
+from tests.failover.company import COLOURS, Told, company
+from tests.faults.waiting import until
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tests.failover.company import Company, Told, company, until
+from tests.failover.company import Company, Told, company
+from tests.faults.waiting import until
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.zookeeper_faults.line import Line
 

@@ -10,8 +10,9 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
-from tests.failover.company import COLOURS, company, until
+from tests.failover.company import COLOURS, company
 from tests.faults.threads import threads
+from tests.faults.waiting import until
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.zookeeper_faults.figures import Here, There
 
