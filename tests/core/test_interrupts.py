@@ -53,13 +53,19 @@ def strike_everywhere(play: Callable[[holdfast.Client, Striker], None]) -> int:
 
 
 def a_third_of_the_ttl_later(core: Core) -> None:
-    """Let it pass for what is held now. What was dropped in the last gaps is not renewed then, and so it is free."""
-    with core.lock:
-        for grant in core.live:
-            grant.due = now()
-            if grant.hold is not None:
-                grant.hold.since -= grant.ttl / 3
-    core.watchdog.ring()
+    """Let it pass for what is held now. What was dropped in the last gaps is not renewed then, but given up."""
+
+    def nothing_is_left() -> bool:
+        with core.lock:
+            dropped = [grant for grant in core.live if grant.hold is None or not grant.hold.in_use()]
+            for grant in dropped:  # again, if a renewal was under way
+                grant.due = now()
+                if grant.hold is not None:
+                    grant.hold.since = min(grant.hold.since, now() - grant.ttl / 3)
+        core.watchdog.ring()
+        return not dropped
+
+    eventually(nothing_is_left)
 
 
 def test_acquiring() -> None:
