@@ -58,6 +58,7 @@ class AcquiringCases:
         client, (one, two) = world.connect(), world.actors(2)
         other = client if where == "same client" else world.connect()
         lease = await one.do(client.lock(world.name()).acquire)
+        await two.do(other.ping)  # to connect is not what is timed here
         long, short = world.paced(0.6), world.paced(0.5)  # not too short for an answer: else it would be unreachable
         began = clock.now()
         with pytest.raises(holdfast.AcquireTimeout) as caught:
