@@ -207,7 +207,7 @@ class Acquisition:
             # lock that the engine is told to give to others.
             core.lose_grant(grant, "expired")
             grant.claim.unresolved = True
-            core.withdraw(grant.claim, grant.ttl)
+            core.withdraw_grant(grant)
         elif waiter is not None and waiter.gift is not None:
             core.pass_on(waiter.gift, self)
         else:

@@ -140,7 +140,7 @@ class Core:
                     self.releasing[hold] = None
                     heir = self._end(hold, now)
                 elif last and not self.closed:
-                    self._withdraw(hold.grant)  # the engine may still have it
+                    self.withdraw_grant(hold.grant)  # the engine may still have it
             if lost is not None:
                 raise LockLost(lost, name=hold.policy.name, token=hold.token)
             if last:
@@ -165,7 +165,7 @@ class Core:
             if hold.state is states.State.RELEASING:
                 hold.grant.claim.unresolved = True
                 hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
-                self._withdraw(hold.grant)
+                self.withdraw_grant(hold.grant)
             waiter = self.queue.vacate(hold.policy.key, hold) if hold.state in states.FINAL else None
         if waiter is not None:
             waiter.event.set()
@@ -194,11 +194,11 @@ class Core:
             if hold.state is states.State.HELD:
                 heir = self._end(hold, self.front.now())
                 if heir is None:
-                    self._withdraw(hold.grant)
+                    self.withdraw_grant(hold.grant)
                     hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
                     heir = self.queue.vacate(hold.policy.key, hold)
             elif not self.closed:
-                self._withdraw(hold.grant)  # lost (so its slot is vacant already), but the engine may still have it
+                self.withdraw_grant(hold.grant)  # lost (so its slot is vacant already), but perhaps still at the engine
         hold.ring()
         if heir is not None:
             heir.event.set()
@@ -209,7 +209,7 @@ class Core:
             heir = self.queue.heir(grant, seeker, self.front.now())
             if heir is None:
                 self.live.pop(grant, None)
-                self._withdraw(grant)
+                self.withdraw_grant(grant)
                 heir = self.queue.vacate(grant.claim.name, seeker)
         if heir is not None:
             heir.event.set()
@@ -244,16 +244,17 @@ class Core:
         with self.lock:
             self.live.pop(grant, None)
             if grant.lost is None:
-                self._withdraw(grant)
+                self.withdraw_grant(grant)
 
-    def withdraw(self, claim: Claim, ttl: float | None = None) -> None:
-        """Have the watchdog make sure that ``claim`` holds nothing, now or later. ``ttl``: of its grant, which may have
-        been renewed to more than was asked for."""
+    def withdraw(self, claim: Claim) -> None:
+        """Have the watchdog make sure that ``claim`` holds nothing, now or later."""
         with self.lock:
-            self.watchdog.withdraw(claim, self.front.now() + (ttl or claim.ttl))
+            self.watchdog.withdraw(claim, self.front.now() + claim.ttl)
 
-    def _withdraw(self, grant: Grant) -> None:
-        self.watchdog.withdraw(grant.claim, self.front.now() + grant.ttl)
+    def withdraw_grant(self, grant: Grant) -> None:
+        """The same for one that was granted: it may have been renewed to more than was asked for."""
+        with self.lock:
+            self.watchdog.withdraw(grant.claim, self.front.now() + grant.ttl)
 
     def _forget_caller(self, hold: Hold) -> None:
         place = (hold.policy.key, hold.caller)
@@ -299,7 +300,7 @@ class Core:
             self._forget_caller(hold)
             self.live.pop(hold.grant, None)
             if hold.grant.by_session and not self.closed:
-                self._withdraw(hold.grant)  # its session lives on: without this, nobody else would get the lock
+                self.withdraw_grant(hold.grant)  # its session lives on: without this, nobody else would get the lock
             waiter = self.queue.vacate(hold.policy.key, hold)
             hold.grant.hold = None
             listeners, hold.listeners = hold.listeners, ()
@@ -358,7 +359,7 @@ class Core:
             self.lose_grant(grant, "closed")
         with self.lock:
             for grant in grants:
-                self._withdraw(grant)
+                self.withdraw_grant(grant)
         for waiter in waiters:
             waiter.event.set()
 

@@ -37,7 +37,7 @@ async def release_at_engine(core: Core, hold: Hold) -> None:
     reason = None if found is Found.OURS or unresolved else hold.grant.why_lost(found, core.front.now())
     core.released(hold, reason)
     if claim.remains:  # it is over, but one of several nodes has not heard of it
-        core.withdraw(claim, hold.grant.ttl)
+        core.withdraw_grant(hold.grant)
     if reason is not None:
         raise LockLost(reason, name=hold.policy.name, token=hold.token)
 

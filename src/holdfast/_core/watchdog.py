@@ -210,7 +210,7 @@ class Watchdog:
         if hold is not None and not hold.in_use() and self._runtime.now() - hold.since >= grant.ttl / _TIME_TO_TAKE:
             # A loss, not a release: should its caller only have been frozen for very long, it is told.
             self._core.lose_grant(grant, "expired")
-            self._core.withdraw(grant.claim, grant.ttl)
+            self._core.withdraw_grant(grant)
             return False
         if grant.policy.renew:
             return True
@@ -281,10 +281,11 @@ class Watchdog:
             if now < errand.due and not self.stopping:
                 later.append(errand)
             elif not await self._try_errand(errand):
+                failed = self._runtime.now()
                 errand.failures += 1
-                began, errand.due = now, self._runtime.now() + backoff.pause(errand.failures, random.random)
+                errand.due = failed + backoff.pause(errand.failures, random.random)
                 later.append(errand)
-                if self._runtime.now() - began > _SLOW and self._runtime.now() >= self._patient_until:
+                if failed - now > _SLOW and failed >= self._patient_until:
                     for other in errands:  # they too would only wait for their time-outs, one after the other
                         other.due = max(other.due, errand.due)
                     break
