@@ -74,6 +74,14 @@ def redis_url(redis_server: RedisServer) -> str:
 
 
 @pytest.fixture
+def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for a lock on Redis is woken, or waits for a minute: one who looks for himself, twice a second, is hard
+    to tell from one who was woken on a busy machine."""
+    monkeypatch.setattr("holdfast._core.acquisition._LONGEST_WAIT", 60.0)
+    monkeypatch.setattr("holdfast.engines.redis.contender._LOOK_AGAIN", 120.0)
+
+
+@pytest.fixture
 def start_redis(pytestconfig: pytest.Config) -> Iterator[Callable[..., RedisServer]]:
     """``start_redis("maxmemory 3mb")``: a server for this test alone; arguments as for RedisServer."""
     with _starter(pytestconfig) as start:

@@ -14,7 +14,7 @@ from holdfast.engines.redis.cluster.engine import ClusterEngine
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.registry import make_engine
 from holdfast.options import parse_target
-from tests.redis_engine.support import eventually
+from tests.faults.waiting import eventually
 from tests.redis_engine.support import on as on_engine
 from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.servers.redis import RedisServer

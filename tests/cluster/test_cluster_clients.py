@@ -26,8 +26,8 @@ from tests.cluster.support import RUNTIMES, SLACK, engine_for, keys, move, names
 from tests.core.test_forking import in_a_child
 from tests.failover.company import COLOURS, company
 from tests.faults.threads import threads
-from tests.faults.waiting import LASTING, renewed, until
-from tests.redis_engine.support import TIMEOUT, eventually, make_claim
+from tests.faults.waiting import LASTING, eventually, renewed, until
+from tests.redis_engine.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
 

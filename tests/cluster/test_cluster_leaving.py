@@ -12,8 +12,8 @@ from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.testing.conformance.opening import Colour
 from tests.cluster.support import errors, half_moved, names_at, on
 from tests.failover.company import COLOURS, Told, company
-from tests.faults.waiting import until
-from tests.redis_engine.support import TIMEOUT, connections, eventually, make_claim
+from tests.faults.waiting import eventually, until
+from tests.redis_engine.support import TIMEOUT, connections, make_claim
 from tests.servers.cluster import ClusterNode, RedisCluster
 
 pytestmark = pytest.mark.needs_redis

@@ -11,8 +11,9 @@ from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
 from tests.cluster.support import SLACK, frozen, keys, move, names_at
 from tests.failover.company import COLOURS, Told, company
+from tests.failover.waits import end_waits
 from tests.faults.waiting import renewed, until
-from tests.servers.cluster import ClusterNode, RedisCluster
+from tests.servers.cluster import RedisCluster
 
 pytestmark = pytest.mark.needs_redis
 
@@ -21,13 +22,6 @@ UNAVAILABLE_AFTER = 0.5
 REQUEST_TIMEOUT = 10.0
 #: For some it must be enough although each round waits for the frozen, and the machine may stand still for a second.
 TTL = 3.0
-
-
-def end_waits(master: ClusterNode) -> None:
-    """As if the time of those who wait for replicas were up: they are told how many have acknowledged so far."""
-    for client in master.ask("CLIENT LIST"):
-        if client["cmd"] == "wait" and "b" in client["flags"]:
-            master.ask("CLIENT UNBLOCK", client["id"], "TIMEOUT")
 
 
 @COLOURS

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from holdfast.engines.redis import contender
 from tests.servers.replication import Replication
 from tests.servers.sentinel import Sentinel
 
@@ -30,9 +29,3 @@ def start_sentinel() -> Iterator[Callable[..., Sentinel]]:
     """``start_sentinel(master)``: a sentinel that watches this server; further arguments as for Sentinel."""
     with ExitStack() as ending:
         yield lambda master, *config, kind=Sentinel, **settings: ending.enter_context(kind(master, *config, **settings))
-
-
-@pytest.fixture
-def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiters do not look by themselves for longer than any test waits: who goes on was woken, or knew when to look."""
-    monkeypatch.setattr(contender, "_LOOK_AGAIN", 120.0)

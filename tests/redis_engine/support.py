@@ -18,6 +18,7 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Claim, Session
 from holdfast.engines.redis.engine import RedisEngine, connect
 from holdfast.engines.redis.session import RedisSession
+from tests.faults.waiting import eventually
 from tests.servers.redis import RedisServer
 
 TIMEOUT: Final = 5.0
@@ -102,14 +103,6 @@ class Other:
 
 def make_claim(name: str, ttl: float = 30.0, **keywords: Any) -> Claim:
     return Claim(name, f"{secrets.token_hex(8)}:{secrets.randbits(63)}", ttl, **keywords)
-
-
-def eventually(condition: Callable[[], object], deadline: float = 5.0) -> None:
-    """Wait until the server says so."""
-    end = time.monotonic() + deadline
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.002)
 
 
 def command(server: RedisServer, *words: Any) -> Any:

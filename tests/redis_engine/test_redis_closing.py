@@ -20,8 +20,9 @@ from holdfast.engines.redis.scripts import ACQUIRE, RENEW
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.wire import Wire
 from holdfast.testing.proxy import FaultProxy
+from tests.faults.waiting import eventually
 from tests.redis_engine.sentinel_support import COLOURS
-from tests.redis_engine.support import TIMEOUT, eventually, in_colour, make_claim
+from tests.redis_engine.support import TIMEOUT, in_colour, make_claim
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 

@@ -21,6 +21,7 @@ from holdfast.engines.redis.blocking import BlockingChannel
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
+from tests.faults.waiting import eventually
 from tests.redis_engine.support import (
     LATE,
     TIMEOUT,
@@ -29,7 +30,6 @@ from tests.redis_engine.support import (
     both_colours,
     command,
     connections,
-    eventually,
     in_colour,
     make_claim,
 )

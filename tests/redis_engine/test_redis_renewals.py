@@ -15,8 +15,9 @@ from holdfast._runtime.blocking import BLOCKING, BlockingWakeup, run
 from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
+from tests.faults.waiting import eventually
 from tests.redis_engine.sentinel_support import StartRedis
-from tests.redis_engine.support import LATE, TIMEOUT, Later, Other, both_colours, command, eventually, make_claim
+from tests.redis_engine.support import LATE, TIMEOUT, Later, Other, both_colours, command, make_claim
 from tests.servers.redis import RedisServer
 
 

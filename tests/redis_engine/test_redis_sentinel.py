@@ -18,6 +18,7 @@ from holdfast.engines.redis.sentinel import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from holdfast.testing.proxy import FaultProxy
+from tests.faults.waiting import eventually
 from tests.redis_engine.sentinel_support import (
     COLOURS,
     REQUEST,
@@ -29,7 +30,7 @@ from tests.redis_engine.sentinel_support import (
     hold_and_release,
     nobody_listens,
 )
-from tests.redis_engine.support import TIMEOUT, eventually, make_claim, on
+from tests.redis_engine.support import TIMEOUT, make_claim, on
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel

@@ -17,18 +17,8 @@ from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.watch import Way
-from tests.redis_engine.support import (
-    LATE,
-    SOON,
-    TIMEOUT,
-    Later,
-    Other,
-    both_colours,
-    command,
-    eventually,
-    in_colour,
-    make_claim,
-)
+from tests.faults.waiting import eventually
+from tests.redis_engine.support import LATE, SOON, TIMEOUT, Later, Other, both_colours, command, in_colour, make_claim
 from tests.servers.redis import RedisServer
 
 #: What each way of being woken needs, and how the server shows that a waiter is ready to be woken.

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast._core import acquisition
-from holdfast.engines.redis import contender
 from holdfast.testing.conformance.opening import Colour
 from tests.redlock.support import Proxies
 from tests.servers.masters import Masters
@@ -17,14 +15,6 @@ from tests.servers.masters import Masters
 def colour(request: pytest.FixtureRequest) -> Colour:
     chosen: Colour = request.param
     return chosen
-
-
-@pytest.fixture
-def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits is woken, or waits for a minute: else one who looks for himself, twice a second, is hard to tell from
-    one who was woken on a busy machine."""
-    monkeypatch.setattr(acquisition, "_LONGEST_WAIT", 60.0)
-    monkeypatch.setattr(contender, "_LOOK_AGAIN", 120.0)
 
 
 @pytest.fixture
