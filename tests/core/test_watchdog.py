@@ -53,7 +53,7 @@ def test_an_errand_in_a_black_hole_does_not_cost_those_who_hold() -> None:
         runtime = core.watchdog._runtime
 
         class Hole:
-            async def withdraw(self, claim: Any, timeout: float) -> Any:
+            async def withdraw(self, claims: Any, timeout: float) -> Any:
                 await runtime.sleep_until(runtime.now() + timeout)
                 raise RequestFailed("no answer", may_have_happened=True)
 

@@ -102,7 +102,7 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
         await token_of(session, claim)
     released.unresolved = True
     assert await session.release(released, TIMEOUT) is Found.OURS
-    assert await session.withdraw(withdrawn, TIMEOUT) is Found.OURS
+    assert await session.withdraw([withdrawn], TIMEOUT) == [Found.OURS]
     assert await session.release(plain, TIMEOUT) is Found.OURS
     for claim in (released, withdrawn):
         assert isinstance(await session.acquire(claim, TIMEOUT), Busy)
@@ -117,7 +117,7 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
 @both_colours
 async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job", ttl=100.0)
-    await session.withdraw(claim, TIMEOUT)
+    await session.withdraw([claim], TIMEOUT)
     (tombstone,) = server.client().keys("holdfast_lock:*")
     assert 150_000 < server.client().pttl(tombstone) <= 200_000
 
@@ -186,7 +186,7 @@ async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -
     contender = session.contender(waits, TIMEOUT)
     await contender.wait(session._runtime.now() + 0.01)
     await token_of(session, over)
-    await session.withdraw(over, TIMEOUT)
+    await session.withdraw([over], TIMEOUT)
     client = server.client()
     keys = client.keys("*")
     assert len(keys) >= 7

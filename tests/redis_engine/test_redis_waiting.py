@@ -170,7 +170,7 @@ async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: R
         contender = session.contender(claim, TIMEOUT)
         await contender.wait(clock.now() + 0.01)
         contender.abandon()
-        await session.withdraw(claim, TIMEOUT)
+        await session.withdraw([claim], TIMEOUT)
         assert server.client().keys("holdfast_queue:*") == []
 
 

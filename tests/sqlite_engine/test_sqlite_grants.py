@@ -99,9 +99,9 @@ def test_withdraw_leaves_neither_lock_nor_place_in_the_queue(session: SqliteSess
     run(contender.wait(clock.now() + 0.01))
     assert run(session.inspect("job", 1.0)).waiters == 1
     contender.abandon()
-    assert run(session.withdraw(waiter, 1.0)) is Found.STOLEN
+    assert run(session.withdraw([waiter], 1.0)) == [Found.STOLEN]
     assert run(session.inspect("job", 1.0)).waiters == 0
-    assert run(session.withdraw(holder, 1.0)) is Found.OURS
+    assert run(session.withdraw([holder], 1.0)) == [Found.OURS]
     assert run(session.inspect("job", 1.0)).holders == ()
 
 

@@ -216,7 +216,7 @@ def test_a_cancelled_asyncio_waiter_leaves_nothing_behind(make_session: MakeSess
         with pytest.raises(asyncio.CancelledError):
             await waiting
         contender.abandon()
-        await session.withdraw(waiter, TIMEOUT)
+        await session.withdraw([waiter], TIMEOUT)
         assert (await session.inspect("job", TIMEOUT)).waiters == 0
         assert not [name for name in os.listdir(path + ".d") if ".wait-" in name]
         await session.close()

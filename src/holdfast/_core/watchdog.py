@@ -297,9 +297,9 @@ class Watchdog:
     async def _try_errand(self, errand: Errand) -> bool:
         timeout = lease_time.request_timeout(self._core.options.request_timeout, errand.claim.ttl)
         try:
-            await self._session.withdraw(errand.claim, timeout)
+            (answer,) = await self._session.withdraw([errand.claim], timeout)
         except RequestFailed:
             return False
-        except EngineError as refusal:
-            _log.warning("could not withdraw from lock %r: %s", errand.claim.name, refusal)
-        return True
+        if isinstance(answer, EngineError):
+            _log.warning("could not withdraw from lock %r: %s", errand.claim.name, answer)
+        return not isinstance(answer, RequestFailed)

@@ -16,11 +16,12 @@ Three rules bind every engine:
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from holdfast._runtime.base import Runtime, Wakeup
+from holdfast.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,23 @@ def _failed_again(kind: type[RequestFailed], args: tuple[object, ...], state: di
     return failure
 
 
+#: What a withdrawal found, or why it could not be done.
+Withdrawn = Found | RequestFailed | EngineError
+
+
+async def withdraw_each(
+    withdraw: Callable[[Claim, float], Awaitable[Found]], claims: Sequence[Claim], timeout: float
+) -> list[Withdrawn]:
+    """One request after the other, for an engine that cannot batch them."""
+    answers: list[Withdrawn] = []
+    for claim in claims:
+        try:
+            answers.append(await withdraw(claim, timeout))
+        except (RequestFailed, EngineError) as failure:
+            answers.append(failure)
+    return answers
+
+
 ALL_NAMES: Literal["*"] = "*"
 #: What a push made suspicious: some names, or every one of them (connection lost, FLUSHALL).
 Suspects = Collection[str] | Literal["*"]
@@ -202,8 +220,12 @@ class Session(Protocol):
     async def release(self, claim: Claim, timeout: float) -> Found:
         """Give the name up if ``claim`` holds it, and wake the next waiter."""
 
-    async def withdraw(self, claim: Claim, timeout: float) -> Found:
-        """As release, and more: remove the queue entry, and refuse any late duplicate of this claim from now on."""
+    async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
+        """Release all ``claims``, remove their queue entries, and refuse any late duplicate of them from now on.
+
+        One answer for each, failures isolated. RequestFailed: to be tried again. EngineError: refused for good. All of
+        it takes no longer than ``timeout``: the watchdog has leases to renew.
+        """
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         """Who holds ``name`` and who waits."""

@@ -17,7 +17,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from holdfast._runtime.base import Event, Runtime, Wakeup
-from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, Guarantees, Holder, LockState, Suspects
+from holdfast.engines.base import (
+    ALL_NAMES,
+    Busy,
+    Claim,
+    Found,
+    Granted,
+    Guarantees,
+    Holder,
+    LockState,
+    Suspects,
+    Withdrawn,
+    withdraw_each,
+)
 
 _GUARANTEES: Final = Guarantees(
     cross_process=False,
@@ -184,7 +196,10 @@ class MemorySession:
                 self.store.forget_idle(claim.name)
             return found
 
-    async def withdraw(self, claim: Claim, timeout: float) -> Found:
+    async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
+        return await withdraw_each(self._withdraw_one, claims, timeout)
+
+    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
         # Nothing can arrive late: an attempt is over when its call returns. The queue entry went with its contender.
         return await self.release(claim, timeout)
 

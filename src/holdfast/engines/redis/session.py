@@ -7,7 +7,18 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from holdfast._runtime.base import Runtime, Wakeup
-from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
+from holdfast.engines.base import (
+    ALL_NAMES,
+    Busy,
+    Claim,
+    Found,
+    Granted,
+    LockState,
+    RequestFailed,
+    Suspects,
+    Withdrawn,
+    withdraw_each,
+)
 from holdfast.engines.redis import metadata
 from holdfast.engines.redis.channel import Answer, Argument, Channel, Publish
 from holdfast.engines.redis.contender import RedisContender
@@ -71,7 +82,7 @@ class RedisSession:
         """A grant that would not survive the master is none: take it back, and let the caller try again."""
         lingers = False
         try:
-            await self.withdraw(claim, timeout)
+            await self._withdraw_one(claim, timeout)
         except RequestFailed:
             lingers = True
         claim.reissue(lingers=lingers)
@@ -120,7 +131,10 @@ class RedisSession:
         except WrongType as error:
             raise await self._foreign(claim.name, timeout) from error
 
-    async def withdraw(self, claim: Claim, timeout: float) -> Found:
+    async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
+        return await withdraw_each(self._withdraw_one, claims, timeout)
+
+    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
         found = await self._withdraw(claim, claim.owner, timeout)
         while claim.remains:
             await self._withdraw(claim, claim.remains[0], timeout)

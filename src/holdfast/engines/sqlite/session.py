@@ -7,7 +7,18 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from holdfast._runtime.base import Runtime, Wakeup
-from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
+from holdfast.engines.base import (
+    ALL_NAMES,
+    Busy,
+    Claim,
+    Found,
+    Granted,
+    LockState,
+    RequestFailed,
+    Suspects,
+    Withdrawn,
+    withdraw_each,
+)
 from holdfast.engines.sqlite import ledger, statements
 from holdfast.engines.sqlite.bell import Bell
 from holdfast.engines.sqlite.contender import SqliteContender
@@ -104,7 +115,10 @@ class SqliteSession:
         except Contended:
             return await self.patiently(timeout, ledger.give_up, claim)
 
-    async def withdraw(self, claim: Claim, timeout: float) -> Found:
+    async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
+        return await withdraw_each(self._withdraw_one, claims, timeout)
+
+    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
         return await self.patiently(timeout, ledger.withdraw, claim)
 
     async def inspect(self, name: str, timeout: float) -> LockState:

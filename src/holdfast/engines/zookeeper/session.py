@@ -10,7 +10,17 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from holdfast._runtime.base import Runtime, Wakeup
-from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
+from holdfast.engines.base import (
+    Busy,
+    Claim,
+    Found,
+    Granted,
+    LockState,
+    RequestFailed,
+    Suspects,
+    Withdrawn,
+    withdraw_each,
+)
 from holdfast.engines.zookeeper import order
 from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.connection import Connection
@@ -93,7 +103,10 @@ class ZooKeeperSession:
         self._hub.forget(claim)
         return Found.OURS if found else Found.GONE
 
-    async def withdraw(self, claim: Claim, timeout: float) -> Found:
+    async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
+        return await withdraw_each(self._withdraw_one, claims, timeout)
+
+    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
         place = self._hub.place(claim)
         connection = self._hub.existing(claim.ttl) if place is None else place.connection
         if connection is None or connection.over:

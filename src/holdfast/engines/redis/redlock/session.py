@@ -11,7 +11,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from holdfast._runtime.base import Runtime, Wakeup
-from holdfast.engines.base import ALL_NAMES, Busy, Claim, Found, Granted, LockState, RequestFailed, Suspects
+from holdfast.engines.base import (
+    ALL_NAMES,
+    Busy,
+    Claim,
+    Found,
+    Granted,
+    LockState,
+    RequestFailed,
+    Suspects,
+    Withdrawn,
+    withdraw_each,
+)
 from holdfast.engines.redis import metadata
 from holdfast.engines.redis.channel import Answer, Argument, Channel
 from holdfast.engines.redis.fleet import Fleet
@@ -236,7 +247,10 @@ class RedlockSession(Generic[C]):
             claim.remains += (claim.owner,)
         return found
 
-    async def withdraw(self, claim: Claim, timeout: float) -> Found:
+    async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
+        return await withdraw_each(self._withdraw_one, claims, timeout)
+
+    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
         claim.token, step = None, _step(timeout)
         # First what was tried before: should a server be away, the others are rid of all of it nevertheless.
         await self._clear_remains(claim, step)
