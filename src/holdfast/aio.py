@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from holdfast._core import names, operators, renewing, states
+from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
-from holdfast._core.entered import Entered
 from holdfast._core.policy import Policy
-from holdfast._runtime.asyncio import AsyncioRuntime, running_task
+from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.callers import current_caller
 from holdfast.client import _DEFAULT, BaseClient, find_target
 from holdfast.engines.base import LockState
 from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
@@ -24,13 +26,13 @@ __all__ = ["AsyncClient", "AsyncLease", "AsyncLock", "connect"]
 class _Body:
     """One open ``async with``: the task to cancel when the hold is lost, once, and never while it is leaving."""
 
-    __slots__ = ("_before", "_cancelled", "_leaving", "_loop", "_task")
+    __slots__ = ("_before", "_cancelled", "_leaving", "_loop", "task")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
         if task is None:
             raise UsageError("async with needs to run inside a task")
-        self._task = task
+        self.task = task
         self._loop = asyncio.get_running_loop()
         self._before = task.cancelling()
         self._cancelled = False
@@ -43,9 +45,9 @@ class _Body:
             pass  # the loop is closed: so is the body
 
     def _cancel(self) -> None:
-        if not (self._leaving or self._task.done()):
+        if not (self._leaving or self.task.done()):
             self._cancelled = True
-            self._task.cancel("the lock was lost")
+            self.task.cancel("the lock was lost")
 
     async def leave(self, error: BaseException | None) -> asyncio.CancelledError | None:
         """From here on the body is not cancelled. A cancellation that was requested but not yet delivered strikes
@@ -60,8 +62,8 @@ class _Body:
 
     def absorbed(self) -> bool:
         """Take back our own cancellation. False if somebody else wants the task cancelled too: theirs goes first."""
-        self._task.uncancel()
-        return self._task.cancelling() <= self._before
+        self.task.uncancel()
+        return self.task.cancelling() <= self._before
 
     @property
     def cancelled(self) -> bool:
@@ -84,6 +86,7 @@ class AsyncLoss:
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait for the loss: True if lost, False at the timeout or once the lease is released."""
+        self._lease._check_loop()
         return await until_lost(self._lease, timeout)
 
 
@@ -95,8 +98,8 @@ class AsyncLease(BaseLease):
 
     __slots__ = ("_bodies",)
 
-    def __init__(self, hold: Any) -> None:
-        super().__init__(hold)
+    def __init__(self) -> None:
+        super().__init__()
         self._bodies: list[_Body] = []
 
     @property
@@ -106,16 +109,24 @@ class AsyncLease(BaseLease):
 
     async def renew(self, ttl: float | None = None) -> None:
         """Make the lease valid for at least ``ttl`` seconds from now, and keep it so from then on. Never shortens."""
+        self._check_loop()
         await renewing.renew(self._hold.core, *self._for_renewal(ttl))
 
     async def release(self) -> None:
         """Give this handle back. Idempotent; from any task. Raises LockLost if it was lost, OutcomeUnknown if the
         engine could not be reached until the lease had run out. Cancelled: it is finished in the background."""
-        if not self._released:
-            self._released = True
+        if not self.released:
+            self._check_loop()
             await self._hold.core.release(self._hold, self)
 
+    def _check_loop(self) -> None:
+        """On a loop of its own only. If that one is closed, so is the client, and the lease is lost."""
+        core = self._hold.core
+        if not core.front.at_home():
+            core.begin_close()
+
     async def __aenter__(self) -> Self:
+        self._check_loop()
         self.check()
         body = _Body()
         self._bodies.append(body)
@@ -129,7 +140,7 @@ class AsyncLease(BaseLease):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        body = self._bodies.pop()
+        body = self._pop_body()
         with self._hold.core.lock:
             self._hold.scopes = tuple(scope for scope in self._hold.scopes if scope is not body)
         late = await body.leave(error)
@@ -150,6 +161,13 @@ class AsyncLease(BaseLease):
             if not isinstance(failure, LockLost):
                 error.add_note(str(failure))
 
+    def _pop_body(self) -> _Body:
+        """The innermost block of this task. Tasks may share a lease, and a generator may be closed by another task."""
+        task = asyncio.current_task()
+        body = ([body for body in self._bodies if body.task is task] or self._bodies)[-1]
+        self._bodies.remove(body)
+        return body
+
 
 class AsyncLock(NotPortable):
     """A name and a policy. Cheap, does no I/O, may be shared by tasks. ``acquire`` makes leases."""
@@ -157,7 +175,7 @@ class AsyncLock(NotPortable):
     def __init__(self, client: AsyncClient, policy: Policy) -> None:
         self._client = client
         self._policy = policy
-        self._entered: Entered[AsyncLease] = Entered()
+        self._blocks: Blocks[AsyncLease] = Blocks()
 
     @property
     def name(self) -> str:
@@ -170,8 +188,10 @@ class AsyncLock(NotPortable):
         Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
         OutcomeUnknown. Cancelled: nothing stays behind, whatever becomes of the event loop.
         """
-        core, timeout = self._client._open(), check_timeout(timeout)
-        return AsyncLease(core.reenter(self._policy) or await core.acquire(self._policy, timeout))
+        core, timeout, lease = self._client._open(), check_timeout(timeout), AsyncLease()
+        if not core.reenter(self._policy, lease):
+            await core.acquire(self._policy, timeout, lease)
+        return lease._ready(self._policy.on_lost)
 
     async def try_acquire(self, *, timeout: float | None = 0) -> AsyncLease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
@@ -180,14 +200,27 @@ class AsyncLock(NotPortable):
         except AcquireTimeout:
             return None
 
-    async def __aenter__(self) -> AsyncLease:
-        lease = await (await self.acquire(timeout=self._policy.timeout)).__aenter__()
-        return self._entered.push(running_task(), lease)
+    def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
+        return self._enter(self._blocks.entered(self, sys._getframe(1)))
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._entered.pop(running_task()).__aexit__(kind, error, traceback)
+    async def _enter(self, block: BlockExit[AsyncLease] | None) -> AsyncLease:
+        lease = await (await self.acquire(timeout=self._policy.timeout)).__aenter__()
+        self._blocks.keep(block, current_caller, lease)
+        return lease
+
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+
+    else:
+
+        @exit_of_block
+        async def __aexit__(self, kind, error, traceback, *, lease=None):
+            lease = lease or self._blocks.leave(current_caller())
+            if lease is not None:
+                await lease.__aexit__(kind, error, traceback)
 
     def __repr__(self) -> str:
         return f"<AsyncLock {self.name!r} of {self._client!r}>"
@@ -245,7 +278,7 @@ class AsyncClient(BaseClient):
         core = self._opened
         if core is None or core.disowned:
             self._closed = True
-        elif self._at_home(core):
+        elif core.front.at_home():
             self._closed = True
             await core.close()
         else:
@@ -263,20 +296,11 @@ class AsyncClient(BaseClient):
         core = self._opened
         if core is None or core.closed:
             return self._open_on(AsyncioRuntime)
-        if self._at_home(core):
+        if core.front.at_home():
             return core
         core.begin_close()
         self._opened = None
         return self._open_on(AsyncioRuntime)
-
-    def _at_home(self, core: Core) -> bool:
-        """Whether this is the loop of ``core``; False if that one is closed, UsageError if it is still open."""
-        loop = core.front.loop  # type: ignore[attr-defined]
-        if loop is asyncio.get_running_loop():
-            return True
-        if not loop.is_closed():
-            raise UsageError("this client belongs to another event loop that is still open: connect() once per loop")
-        return False
 
     async def __aenter__(self) -> Self:
         return self

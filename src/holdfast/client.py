@@ -8,11 +8,11 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from holdfast._core import lifecycle, names, operators
+from holdfast._core.blocks import Blocks, exit_of_block
 from holdfast._core.core import Core
-from holdfast._core.entered import Entered
 from holdfast._core.policy import Policy, check_replicas
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
@@ -30,7 +30,7 @@ _DEFAULT: Final[Any] = type("Default", (), {"__repr__": lambda self: "<as the cl
 
 
 class BaseClient(NotPortable):
-    """Settings and identity, shared by both colours. Opens on first use, and anew in a forked child."""
+    """Settings and identity, for sync and async alike. Opens on first use, and anew in a forked child."""
 
     _remedy = "pass the URL and connect() there"
 
@@ -110,7 +110,7 @@ class Lock(NotPortable):
     def __init__(self, client: Client, policy: Policy) -> None:
         self._client = client
         self._policy = policy
-        self._entered: Entered[Lease] = Entered()
+        self._blocks: Blocks[Lease] = Blocks()
 
     @property
     def name(self) -> str:
@@ -123,8 +123,10 @@ class Lock(NotPortable):
         Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
         OutcomeUnknown. Afterwards the lock is renewed until the last handle is released, or garbage.
         """
-        core, timeout = self._client._open(), check_timeout(timeout)
-        return Lease(core.reenter(self._policy) or run(core.acquire(self._policy, timeout)))
+        core, timeout, lease = self._client._open(), check_timeout(timeout), Lease()
+        if not core.reenter(self._policy, lease):
+            run(core.acquire(self._policy, timeout, lease))
+        return lease._ready(self._policy.on_lost)
 
     def try_acquire(self, *, timeout: float | None = 0) -> Lease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
@@ -134,12 +136,24 @@ class Lock(NotPortable):
             return None
 
     def __enter__(self) -> Lease:
-        return self._entered.push(BLOCKING.caller(), self.acquire(timeout=self._policy.timeout).__enter__())
+        block = self._blocks.entered(self, sys._getframe(1))
+        lease = self.acquire(timeout=self._policy.timeout).__enter__()
+        self._blocks.keep(block, BLOCKING.caller, lease)
+        return lease
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._entered.pop(BLOCKING.caller()).__exit__(kind, error, traceback)
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+
+    else:
+
+        @exit_of_block
+        def __exit__(self, kind, error, traceback, *, lease=None):
+            lease = lease or self._blocks.leave(BLOCKING.caller())
+            if lease is not None:
+                lease.__exit__(kind, error, traceback)
 
     def __repr__(self) -> str:
         return f"<Lock {self.name!r} of {self._client!r}>"

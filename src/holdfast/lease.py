@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
-import weakref
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 from holdfast._core import renewing, states
 from holdfast._core.hold import Hold
@@ -14,9 +15,11 @@ from holdfast._runtime.blocking import run
 from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
 from holdfast.options import check_ttl
 
+_keys: Final = itertools.count()
+
 
 class NotPortable:
-    """Refuses pickle and copy: a copy would be a second owner that nobody knows of."""
+    """Refuses pickle and copy: a copy would be a second owner of what it stands for."""
 
     __slots__ = ()
     _remedy = "pass the URL and connect() there"
@@ -28,16 +31,23 @@ class NotPortable:
 class BaseLease(NotPortable):
     """What sync and async leases have in common: everything that does no I/O."""
 
-    __slots__ = ("__weakref__", "_hold", "_reason", "_released")
-    _remedy = "it is this process's; to hand it over use detach() and attach()"
+    __slots__ = ("__weakref__", "_hold", "_key", "_reason")
+    _remedy = "pass the URL and acquire there; handing over a held lock by detach() is not in this version yet"
+    _hold: Hold
 
-    def __init__(self, hold: Hold) -> None:
-        self._released = False
+    def __init__(self) -> None:
+        self._key: Final = next(_keys)  #: tells it from the other handles of this process
         self._reason: LossReason | None = None
+
+    def _bind(self, hold: Hold) -> None:
+        """It is a handle of ``hold`` from now on. It exists before: so a hold is never without one that can drop it."""
         self._hold = hold
-        hold.handed_to(self)
-        if hold.policy.on_lost is not None:
-            self.on_lost(hold.policy.on_lost)
+
+    def _ready(self, on_lost: Callable[[Any], Any] | None) -> Self:
+        """Called once, when it is acquired. ``on_lost`` is the handle's own, also where the hold is shared."""
+        if on_lost is not None:
+            self.on_lost(on_lost)
+        return self
 
     @property
     def name(self) -> str:
@@ -65,7 +75,7 @@ class BaseLease(NotPortable):
 
         Not guaranteed: that it is still true one instruction later. What must not happen late needs a fence.
         """
-        return not self._released and self._hold.held
+        return not self.released and self._hold.held
 
     @property
     def remaining(self) -> float:
@@ -75,16 +85,16 @@ class BaseLease(NotPortable):
     @property
     def lost_reason(self) -> LossReason | None:
         """Why the lease was lost, or None. See CONTRACT: expired, unreachable, stolen, broken, session, max_hold, …"""
-        return self._reason if self._released else self._hold.lost
+        return self._reason if self.released else self._hold.lost
 
     @property
     def released(self) -> bool:
         """Whether this handle was given back. Other handles of the same hold may go on."""
-        return self._released
+        return self._key not in self._hold.handles
 
     def check(self) -> None:
         """Raise LockLost if lost, NotHeld if released. No I/O: cheap enough for every step of a loop."""
-        if self._released:
+        if self.released:
             raise NotHeld(f"this lease on lock {self.name!r} was released", name=self.name)
         if not self._hold.held:
             raise self._loss()
@@ -93,22 +103,13 @@ class BaseLease(NotPortable):
         """Have ``callback(lease)`` called exactly once when the lease is lost; at once if it is lost already.
 
         Sync clients call it on a thread of its own, async clients on the event loop (coroutine functions allowed). What
-        it raises is logged. It is not called for a lease that was released or is garbage.
+        it raises is logged. It is not called for a lease that was released before, or is garbage.
         """
-        reference = weakref.ref(self)  # strong, it would keep the handle, and so the lock, alive for ever
-
-        def tell() -> Any:
-            lease = reference()
-            if lease is not None and not lease._released:
-                return callback(lease)
-            return None
-
         core, hold = self._hold.core, self._hold
         with core.lock:
-            if hold.reason is None:
-                hold.listeners = (*hold.listeners, tell)
+            if self.released or hold.listen(self, callback):
                 return
-        core.front.dispatch(tell)
+        core.front.dispatch(partial(callback, self))
 
     def _loss(self) -> LockLost:
         return LockLost(self._hold.lost or "expired", name=self.name, token=self.token)
@@ -128,12 +129,12 @@ class BaseLease(NotPortable):
 
     def __del__(self) -> None:
         try:
-            released, hold = self._released, self._hold
+            key, hold = self._key, self._hold
         except AttributeError:
-            return  # its constructor did not finish
-        if released or (hold.state is not states.State.HELD and hold.reason in ("closed", "forked")):
+            return  # it was never acquired
+        if key not in hold.handles or (hold.state is not states.State.HELD and hold.reason in ("closed", "forked")):
             return
-        hold.core.watchdog.abandoned(hold)
+        hold.core.watchdog.abandoned(hold, key)
         if hold.reason is None:
             warnings.warn(
                 f"a lease on lock {hold.policy.name!r} was dropped without release(); its lock is being released",
@@ -143,7 +144,7 @@ class BaseLease(NotPortable):
             )
 
     def __repr__(self) -> str:
-        state = "released" if self._released else "held" if self.held else f"lost: {self.lost_reason}"
+        state = "released" if self.released else "held" if self.held else f"lost: {self.lost_reason}"
         return f"<{type(self).__name__} {self.name!r} token={self.token} {state}>"
 
 
@@ -179,7 +180,7 @@ async def until_lost(lease: BaseLease, timeout: float | None) -> bool:
 class Lease(BaseLease):
     """A held lock. A context manager; leaving it releases.
 
-    Handles of one thread on one name share one hold: same token, same deadline, same loss. The lock is given back with
+    Handles of one caller on one name share one hold: same token, same deadline, same loss. The lock is given back with
     the last of them. Not guaranteed: that losing it stops your code. You are told (``lost``, ``on_lost``, ``check()``,
     ``LockLost`` on exit), and a fence refuses the late write.
     """
@@ -198,8 +199,7 @@ class Lease(BaseLease):
     def release(self) -> None:
         """Give this handle back. Idempotent; from any thread. Raises LockLost if it was lost, OutcomeUnknown if the
         engine could not be reached until the lease had run out."""
-        if not self._released:
-            self._released = True
+        if not self.released:
             run(self._hold.core.release(self._hold, self))
 
     def __enter__(self) -> Self:

@@ -14,6 +14,7 @@ class PlainEngine(MemoryEngine):
     guarantees = dataclasses.replace(MemoryEngine.guarantees, fair=False)
     reserves_tokens = False
     replicates = False
+    early_watch = False
 
 
 def make_engine(url: str) -> PlainEngine:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
 
@@ -71,11 +71,12 @@ def test_inside_a_with_block() -> None:
     """The child leaves the block too: it is told that it has nothing, and the parent keeps its lock."""
     with holdfast.connect("memory:") as client:
         lock = client.lock("a")
-        with lock as lease:
+        with ExitStack() as blocks:
+            lease = blocks.enter_context(lock)
 
             def leave() -> bool:
                 with pytest.raises(holdfast.LockLost, match="forked"):
-                    lock.__exit__(None, None, None)
+                    blocks.close()
                 return lease.lost_reason == "forked" and not lease.held
 
             assert in_a_child(leave)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast._core import backoff, unavailable
 from holdfast._core.grant import Grant
-from holdfast._core.hold import Hold
+from holdfast._core.hold import Handle
 from holdfast._core.local_queue import LocalWaiter, Turn
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Claim, Contender, Granted, RequestFailed
@@ -20,8 +20,12 @@ from holdfast.errors import AcquireTimeout, EngineUnavailable, LockError, UsageE
 if TYPE_CHECKING:
     from holdfast._core.core import Core
 
-#: The last look at a busy lock may take this much longer than the caller's timeout.
-_LAST_LOOK: Final = 0.1
+#: An acquire with a timeout may take this much longer, for a last look at a busy lock and for leaving its queue.
+_GRACE: Final = 0.1
+#: Of it, what the last look may take.
+_LAST_LOOK: Final = 0.05
+#: A request about a place in the queue gets at least this long.
+_LAST_WORD: Final = 0.02
 #: Upper bound of one wait: a client that closes waits for its callers to notice, and has a second for everything.
 _LONGEST_WAIT: Final = 0.5
 
@@ -30,8 +34,8 @@ class Acquisition:
     """One call of ``acquire`` that was not a re-entry. It occupies the name's local slot until its hold does."""
 
     __slots__ = (
-        "_claim", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_timeout", "_troubled_since",
-        "_waiter",
+        "_claim", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_timeout", "_waiter",
+        "unanswered_since",
     )  # fmt: skip
 
     def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
@@ -43,45 +47,56 @@ class Acquisition:
         self._claim: Claim | None = None
         self._grant: Grant | None = None
         self._contender: Contender | None = None
-        self._troubled_since: float | None = None
-        self._failures = 0
+        #: When the first request was sent that the engine has not answered yet; None: it has answered them all.
+        self.unanswered_since: float | None = None
+        self._failures = 0  # of these requests
 
-    async def run(self) -> Hold:
+    async def run(self, handle: Handle) -> None:
         core, policy = self._core, self._policy
-        core.acquiring[self] = None
         try:
             grant = None
             polite = False
             # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
             if not (policy.fair or core.engine.strict_order) and not self._occupy():
                 grant = await self._await_turn()
-                # This process has had its turn: it may not overtake those who wait at the engine.
+                # This process has had its turn: it may not overtake those that wait at the engine.
                 polite = True
             inherited = grant is not None
             if grant is None:
                 self._claim = claim = core.new_claim(policy, polite=polite)
                 grant = await self._until_granted(claim)
             self._grant = grant
-            hold = core.begin_hold(grant, policy, self, watched=inherited)
+            core.begin_hold(grant, policy, self, handle, watched=inherited)
         except LockError as error:
             try:
                 await self._clean_up()
             except BaseException:
                 self.withdraw()  # cancelled or interrupted in the middle of it: done in the background
                 raise
-            finally:  # also if the clean-up is cancelled: a slot that nobody vacates would block the process for ever
+            finally:  # also if the clean-up is cancelled
                 core.give_up_slot(policy, self, self._unreachable_for(error))
             raise
         except BaseException:
             self._undo()
             raise
         finally:
-            del core.acquiring[self]
+            core.acquiring.end(self)
             if core.closed:
                 core.acquisition_left()
         if self._contender is not None:
             self._drop_contender()
-        return hold
+
+    @property
+    def turned(self) -> LocalWaiter | None:
+        """Its place in the local queue, if its turn has come: it may have to be notified once more."""
+        waiter = self._waiter
+        return waiter if waiter is not None and waiter.turn is not Turn.WAITING else None
+
+    @property
+    def gift(self) -> Grant | None:
+        """The grant that it was handed and that is in no hold yet."""
+        grant = None if self._waiter is None else self._waiter.gift
+        return grant if grant is not None and grant.hold is None else None
 
     # -- inside the process ----------------------------------------------------------------------------------------
 
@@ -91,11 +106,21 @@ class Acquisition:
         with core.lock:
             if core.queue.occupy(key, self):
                 return True
+            core.repair_slot(key)
+            if core.queue.occupy(key, self):
+                return True
             if self._timeout == 0:
-                raise self._busy()
+                if self._unreachable_since(core.queue.occupant(key)) is None:
+                    raise self._busy()
+                return True  # unknown whether it is busy: one try is one answer, so ask the engine beside the occupant
             self._waiter = LocalWaiter(self, self._policy, core.front.event(), core.front.now())
             core.queue.join(key, self._waiter)
+            core.watchdog.check_slots()
             return False
+
+    def _unreachable_since(self, occupant: object) -> float | None:
+        """Since when the local caller ahead has had no answer; None if the engine answers it."""
+        return occupant.unanswered_since if isinstance(occupant, Acquisition) else None
 
     async def _await_turn(self) -> Grant | None:
         """An inherited grant, or None: it is our turn to contend."""
@@ -104,14 +129,12 @@ class Acquisition:
         await waiter.event.wait(self._deadline)
         with core.lock:
             if core.queue.leave(self._policy.key, waiter):
-                raise self._busy()
+                since = self._unreachable_since(core.queue.occupant(self._policy.key))
+                raise self._busy() if since is None or since > waiter.since else self._unreachable_ahead()
         if waiter.turn is Turn.CLOSED:
             raise UsageError("this client was closed while waiting", name=self._policy.name)
         if waiter.turn is Turn.UNREACHABLE:
-            raise EngineUnavailable(
-                f"lock {self._policy.name!r}: the engine could not be reached by the caller ahead in this process",
-                name=self._policy.name,
-            )
+            raise self._unreachable_ahead()
         grant = waiter.gift
         if grant is None or (grant.lost is None and grant.deadline > core.front.now()):
             return grant
@@ -127,11 +150,13 @@ class Acquisition:
             if core.closed:
                 core.check_open()
             sent = front.now()
+            if self.unanswered_since is None:
+                self.unanswered_since = sent
             try:
                 answer = await session.acquire(claim, self._request_timeout(sent))
             except RequestFailed as failure:
                 claim.unresolved |= failure.may_have_happened
-                await self._bear(failure, claim, sent)
+                await self._back_off(failure, claim, self.unanswered_since)
                 continue
             if answer.__class__ is Granted:
                 grant = Grant(claim, self._policy, sent, *answer)
@@ -141,9 +166,9 @@ class Acquisition:
                 # claim may ask again: if it still holds, its lease is extended.
                 claim.unresolved = True
                 late = RequestFailed("the answer came after the lease had run out", may_have_happened=True)
-                await self._bear(late, claim, sent)
+                await self._back_off(late, claim, self.unanswered_since)
                 continue
-            self._troubled_since = None
+            self.unanswered_since = None
             if self._deadline is not None and front.now() >= self._deadline:
                 raise self._busy()
             await self._wait(claim, sent)
@@ -151,13 +176,16 @@ class Acquisition:
     async def _wait(self, claim: Claim, sent: float) -> None:
         if self._contender is None:
             self._contender = self._core.session.contender(claim, self._policy.request_timeout)
-        until = self._core.front.now() + _LONGEST_WAIT
+        now = self._core.front.now()
+        until = now + _LONGEST_WAIT
         if self._deadline is not None:
             until = min(until, self._deadline)
+        self._contender.timeout = self._request_timeout(now)
         try:
             await self._contender.wait(until)
         except RequestFailed as failure:
-            await self._bear(failure, claim, sent)
+            self.unanswered_since = sent
+            await self._back_off(failure, claim, sent)
 
     def _request_timeout(self, now: float) -> float:
         timeout = self._policy.request_timeout
@@ -166,10 +194,9 @@ class Acquisition:
         # Half of what is left: a reply lost in a black hole must leave time to ask again.
         return min(timeout, max((self._deadline - now) / 2, _LAST_LOOK))
 
-    async def _bear(self, failure: RequestFailed, claim: Claim, sent: float) -> None:
+    async def _back_off(self, failure: RequestFailed, claim: Claim, since: float) -> None:
         """Pause before the next try, or give up: unreachable is not busy."""
         front, options = self._core.front, self._core.options
-        since = self._troubled_since = sent if self._troubled_since is None else self._troubled_since
         limit = since + options.unavailable_after
         if self._deadline is not None:
             # "One try" still means one answer: a reply that was lost is asked for again.
@@ -190,10 +217,18 @@ class Acquisition:
             if contender is not None:
                 contender.abandon()
             self._core.withdraw(claim)
-        elif contender is not None:
-            await contender.leave()
-        elif claim is not None and claim.waiter is not None:  # a place in line, but no time to wait there
-            await self._core.session.contender(claim, self._policy.request_timeout).leave()
+        elif claim is not None and (contender is not None or claim.waiter is not None):
+            # Not waited for beyond the caller's own time: the watchdog removes a place that could not be left at once.
+            contender = contender or self._core.session.contender(claim, self._policy.request_timeout)
+            contender.timeout = self._time_to_leave()
+            if not await contender.leave():
+                self._core.withdraw(claim)
+
+    def _time_to_leave(self) -> float:
+        timeout = self._policy.request_timeout
+        if not self._timeout or self._deadline is None:
+            return timeout
+        return min(timeout, max(self._deadline + _GRACE - self._core.front.now(), _LAST_WORD))
 
     def _undo(self) -> None:
         """Cancelled or interrupted, no matter where: the claim may hold the lock, now or later."""
@@ -222,9 +257,9 @@ class Acquisition:
 
     def _unreachable_for(self, error: LockError) -> float:
         """For how long the engine could not be reached, as far as this caller can say."""
-        if self._troubled_since is None or not isinstance(error, EngineUnavailable):
+        if self.unanswered_since is None or not isinstance(error, EngineUnavailable):
             return 0.0
-        return self._core.front.now() - self._troubled_since
+        return self._core.front.now() - self.unanswered_since
 
     def _drop_contender(self) -> None:
         contender, self._contender = self._contender, None
@@ -235,6 +270,12 @@ class Acquisition:
         timeout = self._timeout or 0.0
         waited = f"stayed busy for {timeout:g} s" if timeout else "is busy"
         return AcquireTimeout(f"lock {self._policy.name!r} {waited}", name=self._policy.name, timeout=timeout)
+
+    def _unreachable_ahead(self) -> EngineUnavailable:
+        return EngineUnavailable(
+            f"lock {self._policy.name!r}: {self._core.engine!r} did not answer the caller ahead in this process",
+            name=self._policy.name,
+        )
 
     def _unavailable(self, claim: Claim, seconds: float, failure: RequestFailed) -> EngineUnavailable:
         name, engine = self._policy.name, self._core.engine

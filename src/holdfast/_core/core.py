@@ -10,7 +10,8 @@ import os
 import random
 import threading
 import uuid
-from collections.abc import Coroutine, Hashable
+import weakref
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Final
 
 from holdfast._core import states
@@ -18,6 +19,7 @@ from holdfast._core.acquisition import Acquisition
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle, Hold
 from holdfast._core.local_queue import MAX_HANDOVERS, LocalQueue, LocalWaiter
+from holdfast._core.operations import Operations, Running
 from holdfast._core.policy import Policy
 from holdfast._core.releasing import release_at_engine
 from holdfast._core.watchdog import Watchdog
@@ -27,8 +29,8 @@ from holdfast.errors import LockLost, LossReason, UsageError
 from holdfast.options import ClientOptions
 
 CLOSE_WITHIN: Final = 1.0
-#: Who has waited for this part of a time counts as having waited for all of it.
-_ALL_THE_TIME: Final = 0.9
+#: Waiters queued for at least this part of an outage share its error.
+_SHARES_OUTAGE: Final = 0.9
 
 
 class Core:
@@ -50,8 +52,8 @@ class Core:
         self._number = random.Random(os.urandom(16)).getrandbits  # tells claims apart; the identity keeps strangers out
         self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
         self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
-        self.acquiring: dict[Acquisition, None] = {}  #: under way: a client that closes lets them leave in good order
-        self.releasing: dict[Hold, None] = {}  #: by callers to whom the client may be garbage already
+        self.acquiring: Operations[Acquisition] = Operations()  #: a client that closes waits for them to leave
+        self.releasing: Operations[Hold] = Operations()  #: by callers to whom the client may be garbage already
         self._idle = front.event()
         self.watchdog = Watchdog(self, back, engine.session(back))
 
@@ -73,45 +75,54 @@ class Core:
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
-    def reenter(self, policy: Policy) -> Hold | None:
-        """The caller's own live hold on this name, with one more handle; None if there is none. No I/O."""
+    def reenter(self, policy: Policy, handle: Handle) -> bool:
+        """Make ``handle`` one more handle of the caller's own live hold on this name, if there is one. No I/O."""
         if not policy.reentrant:
-            return None
+            return False
         hold = self._holds.get((policy.key, self.front.caller()))
         if hold is None or not hold.held:
-            return None
+            return False
         if not policy.shares_hold_with(hold.policy):
             raise UsageError(
-                f"lock {policy.name!r} is held by this caller with another ttl, fair or replicas: "
+                f"lock {policy.name!r} is held by this caller with another ttl, fair, replicas, renew or max_hold: "
                 "use the same settings to re-enter, or reentrant=False to wait",
                 name=policy.name,
             )
         with self.lock:
-            if hold.state is not states.State.HELD:
-                return None
-            hold.handles += 1
-        return hold
+            # Without a handle it is being given back: a release that was interrupted is finished by the watchdog.
+            if hold.state is not states.State.HELD or not hold.handles:
+                return False
+            hold.add(handle)
+        return True
 
-    def acquire(self, policy: Policy, timeout: float | None) -> Coroutine[Any, Any, Hold]:
-        """A new hold with one handle; raises as CONTRACT says. Cancelled or interrupted: nothing stays behind."""
-        return Acquisition(self, policy, timeout).run()
+    def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Coroutine[Any, Any, None]:
+        """A new hold, with ``handle`` as its first one; raises as CONTRACT says.
+
+        Cancelled or interrupted, nothing stays behind: either it is undone here, or ``handle`` has the hold, and is
+        garbage.
+        """
+        acquisition = Acquisition(self, policy, timeout)
+        coroutine = acquisition.run(handle)
+        self.acquiring.begin(acquisition, weakref.ref(coroutine))
+        return coroutine
 
     def acquisition_left(self) -> None:
         """One less is under way; a client that is closing waits for the last one."""
-        if not self.acquiring:
-            self._idle.set()
+        with self.lock:
+            if not self.acquiring:
+                self._idle.set()
 
-    def begin_hold(self, grant: Grant, policy: Policy, seeker: Acquisition, *, watched: bool) -> Hold:
+    def begin_hold(self, grant: Grant, policy: Policy, seeker: Acquisition, handle: Handle, *, watched: bool) -> None:
         """Make a grant into the caller's hold, with one handle. The local slot passes from ``seeker`` to it."""
         caller = self.front.caller()
         now = self.front.now()
         hold = Hold(self, grant, policy, caller, now)
-        hold.handles = 1
         with self.lock:
             if self.closed:
                 grant.claim.unresolved = True  # granted, but too late to be held: have it withdrawn
                 raise UsageError("this client is closed", name=policy.name)
             grant.hold = hold
+            hold.add(handle)
             grant.policy = policy
             self.queue.move_in(policy.key, seeker, hold)
             self.live[grant] = None
@@ -121,52 +132,65 @@ class Core:
                 self.watchdog.watch(grant, grant.since)
         if grant.lost is not None:  # while it was on its way to us
             self.lose_grant(grant, grant.lost)
-        return hold
 
     # -- releasing -------------------------------------------------------------------------------------------------
 
-    async def release(self, hold: Hold, handle: Handle) -> None:
+    def release(self, hold: Hold, handle: Handle) -> Coroutine[Any, Any, None]:
         """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before."""
+        itself: list[Running] = []
+        coroutine = self._release(hold, handle, itself)
+        itself.append(weakref.ref(coroutine))
+        return coroutine
+
+    async def _release(self, hold: Hold, handle: Handle, itself: list[weakref.ref[Coroutine[Any, Any, None]]]) -> None:
         now = self.front.now()
         if now >= hold.deadline:
-            self.expire(hold, now)  # belief ran out this moment, if not before: a loss, and told as one
+            self.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
         heir: LocalWaiter | None = None
+        listeners: list[Callable[[], Any]] = []
         try:
             with self.lock:
-                hold.handles -= 1
-                last = hold.handles == 0
+                if handle._key not in hold.handles:
+                    return  # another thread was faster
+                listeners = hold.take_listeners(handle._key)
+                hold.handles.discard(handle._key)
+                last = not hold.handles
                 lost = hold.reason
                 if last and lost is None:
-                    self.releasing[hold] = None
+                    self.releasing.begin(hold, itself[0])
                     heir = self._end(hold, now)
                 elif last and not self.closed:
                     self.withdraw_grant(hold.grant)  # the engine may still have it
             if lost is not None:
                 raise LockLost(lost, name=hold.policy.name, token=hold.token)
-            if last:
-                hold.ring()
-                if heir is None:
-                    await release_at_engine(self, hold)
+            hold.ring()
+            if last and heir is None:
+                await release_at_engine(self, hold)
         except BaseException as error:
             if isinstance(error, LockLost):
                 handle._lost_on_release(error.reason)
-            # Interrupted between two steps, perhaps: whatever was left undone is done in the background.
+                self._dispatch(listeners)
+            # Perhaps interrupted between two steps: what was left undone is done in the background.
             self._abandon_release(hold)
             raise
         finally:
             if heir is not None:
                 heir.event.set()
-            self.releasing.pop(hold, None)
+            self.releasing.end(hold)
             if self.orphaned:
                 self.watchdog.ring()  # it may have waited for this before it ends
 
     def _abandon_release(self, hold: Hold) -> None:
+        waiter = None
         with self.lock:
+            if hold.state is states.State.HELD and not hold.handles:
+                waiter = self._end(hold, self.front.now())
             if hold.state is states.State.RELEASING:
                 hold.grant.claim.unresolved = True
                 hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
                 self.withdraw_grant(hold.grant)
-            waiter = self.queue.vacate(hold.policy.key, hold) if hold.state in states.FINAL else None
+            if waiter is None and hold.state in states.FINAL:
+                waiter = self.queue.vacate(hold.policy.key, hold)
         if waiter is not None:
             waiter.event.set()
 
@@ -184,32 +208,26 @@ class Core:
         self.live.pop(grant, None)
         return None
 
-    def drop_handle(self, hold: Hold) -> None:
-        """A handle is garbage (called by the watchdog): as a release, but the engine is told in the background."""
+    def drop_handle(self, hold: Hold, key: int) -> None:
+        """A handle is garbage (called by the watchdog): as a release, but the engine is asked in the background."""
         with self.lock:
-            hold.handles -= 1
+            hold.handles.discard(key)
+            hold.take_listeners(key)
             if hold.handles:
                 return
-            heir = None
-            if hold.state is states.State.HELD:
-                heir = self._end(hold, self.front.now())
-                if heir is None:
-                    self.withdraw_grant(hold.grant)
-                    hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
-                    heir = self.queue.vacate(hold.policy.key, hold)
-            elif not self.closed:
+            if hold.state is not states.State.HELD and not self.closed:
                 self.withdraw_grant(hold.grant)  # lost (so its slot is vacant already), but perhaps still at the engine
+        self._abandon_release(hold)
         hold.ring()
-        if heir is not None:
-            heir.event.set()
 
-    def pass_on(self, grant: Grant, seeker: Acquisition) -> None:
+    def pass_on(self, grant: Grant, seeker: object) -> None:
         """A local waiter was given this grant but has gone: give it to the next, or to the engine. No I/O."""
         with self.lock:
             heir = self.queue.heir(grant, seeker, self.front.now())
             if heir is None:
                 self.live.pop(grant, None)
-                self.withdraw_grant(grant)
+                if grant.lost is None:
+                    self.withdraw_grant(grant)
                 heir = self.queue.vacate(grant.claim.name, seeker)
         if heir is not None:
             heir.event.set()
@@ -232,7 +250,7 @@ class Core:
         with self.lock:
             waiters: list[LocalWaiter] = []
             if unreachable_for >= self.options.unavailable_after:
-                waiters = self.queue.turn_away(policy.key, self.front.now() - _ALL_THE_TIME * unreachable_for)
+                waiters = self.queue.turn_away(policy.key, self.front.now() - _SHARES_OUTAGE * unreachable_for)
             following = self.queue.vacate(policy.key, seeker)
             if following is not None:
                 waiters.append(following)
@@ -254,7 +272,7 @@ class Core:
     def withdraw_grant(self, grant: Grant) -> None:
         """The same for one that was granted: it may have been renewed to more than was asked for."""
         with self.lock:
-            self.watchdog.withdraw(grant.claim, self.front.now() + grant.ttl)
+            self.watchdog.withdraw(grant.claim, self.front.now() + grant.longest_ttl)
 
     def _forget_caller(self, hold: Hold) -> None:
         place = (hold.policy.key, hold.caller)
@@ -303,15 +321,68 @@ class Core:
                 self.withdraw_grant(hold.grant)  # its session lives on: without this, nobody else would get the lock
             waiter = self.queue.vacate(hold.policy.key, hold)
             hold.grant.hold = None
-            listeners, hold.listeners = hold.listeners, ()
+            listeners = hold.take_listeners()
             scope = hold.scopes[-1] if hold.scopes else None
         if waiter is not None:
             waiter.event.set()
+        self._dispatch(listeners)
         hold.ring()
         if scope is not None:
             scope.on_loss()
-        for tell in listeners:
-            self.front.dispatch(tell)
+
+    def _dispatch(self, listeners: list[Callable[[], Any]]) -> None:
+        for listener in listeners:
+            self.front.dispatch(listener)
+
+    def broken(self, grants: list[Grant]) -> None:
+        """``break_`` of this client has taken these away: known at once, without asking the engine."""
+        for grant in grants:
+            self.lose_grant(grant, "broken")
+
+    def suspect(self, key: str) -> None:
+        """Have the watchdog check whether what is held under this name is still ours."""
+        with self.lock:
+            self.watchdog.suspect(key)
+
+    def grants_on(self, key: str) -> list[Grant]:
+        """What this client holds, or is handing over, under this name."""
+        with self.lock:
+            return [grant for grant in self.live if grant.claim.name == key]
+
+    # -- interrupted callers ---------------------------------------------------------------------------------------
+
+    def repair_slot(self, key: str) -> None:
+        """Give a name's local slot to the next waiter if its occupant is gone, and notify one whose turn has come.
+
+        A signal may end a caller between any two instructions: before it has vacated its slot, or before it has woken
+        the waiter that has the slot now. Called by whoever finds the slot occupied, and by the watchdog.
+        """
+        with self.lock:
+            occupant = self.queue.occupant(key)
+            if isinstance(occupant, Acquisition):
+                waiter = occupant.turned if occupant in self.acquiring else self._take_slot_of(occupant, key)
+            elif isinstance(occupant, Hold) and occupant.state is not states.State.HELD:
+                waiter = None if occupant in self.releasing else self._take_slot_of(occupant, key)
+            else:
+                waiter = None
+        if waiter is not None:
+            waiter.event.set()
+
+    def _take_slot_of(self, occupant: Acquisition | Hold, key: str) -> LocalWaiter | None:
+        if isinstance(occupant, Acquisition) and occupant.gift is not None:
+            self.pass_on(occupant.gift, occupant)
+        elif isinstance(occupant, Hold):
+            self._abandon_release(occupant)
+        else:
+            occupant.withdraw()
+        return self.queue.vacate(key, occupant)
+
+    def repair_slots(self) -> None:
+        """The same for every name that local callers wait for. No I/O."""
+        with self.lock:
+            keys = self.queue.contended()
+        for key in keys:
+            self.repair_slot(key)
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 
@@ -324,9 +395,9 @@ class Core:
         until = self.front.now() + CLOSE_WITHIN
         self._shut()
         try:
-            if self.acquiring:
-                # They see that it is closed and withdraw their claims: before the watchdog ends, who has to do it.
-                await self._idle.wait(until)
+            self.acquisition_left()  # perhaps none is under way
+            # They see that it is closed and withdraw their claims: before the watchdog ends, which has to do it.
+            await self._idle.wait(until)
             self._stop_watchdog()
             if self.watchdog.started:
                 await self.watchdog.stopped.wait(until)
@@ -338,7 +409,7 @@ class Core:
         """Flip all belief, turn all waiters away, and send the watchdog to release what was held. No I/O."""
         self._shut()
         with self.lock:
-            acquiring = list(self.acquiring)
+            acquiring = self.acquiring.all()
         for acquisition in acquiring:  # their threads or their loop will not come to it
             acquisition.withdraw()
         self._stop_watchdog()

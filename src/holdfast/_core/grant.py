@@ -28,15 +28,18 @@ class Grant:
         "claim",
         "deadline",
         "due",
+        "early",
         "failing",
         "hold",
         "last_token",
+        "longest_ttl",
         "lost",
         "next_token",
         "policy",
         "since",
         "slack",
         "ttl",
+        "watched",
     )
 
     def __init__(
@@ -47,6 +50,7 @@ class Grant:
         #: It lives as long as a session of the engine's: it does not end by itself when belief does.
         self.by_session = ttl is not None
         self.ttl = claim.ttl if ttl is None else ttl  #: what the watchdog renews to; lease.renew(ttl=…) may raise it
+        self.longest_ttl = self.ttl  #: what the engine may have been asked for: so long it may keep what is given up
         self.slack = slack
         self.deadline = sent + policy.belief if ttl is None else lease_time.deadline(sent, ttl, slack)
         self.since = sent
@@ -56,6 +60,8 @@ class Grant:
         self.lost: LossReason | None = None
         self.hold: Hold | None = None  #: None while it is on its way from one local waiter to the next
         self.due = self.deadline  #: when the watchdog looks at it next
+        self.early: float | None = None  #: when it is to be renewed, if the next look comes before and is not a renewal
+        self.watched = False  #: the engine was asked to report its loss
 
     def draw_token(self) -> int:
         """The next token of the reserved block: larger than every one handed out before it."""
@@ -68,6 +74,7 @@ class Grant:
     def confirm(self, sent: float, ttl: float) -> None:
         """A lease-setting request, first transmitted after ``sent``, was confirmed."""
         self.failing = False
+        self.watched, self.early = True, None
         self.deadline = max(self.deadline, lease_time.deadline(sent, ttl, self.slack))
 
     def why_expired(self) -> LossReason:

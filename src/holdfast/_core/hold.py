@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast._core import states
 from holdfast._core.grant import Grant
@@ -20,14 +21,15 @@ class Handle(Protocol):
     """A Lease, as far as its hold needs to know it."""
 
     @property
-    def released(self) -> bool: ...
+    def _key(self) -> int:
+        """Tells the handles of this process apart."""
+
+    def _bind(self, hold: Hold) -> None: ...
 
     def _lost_on_release(self, reason: LossReason) -> None: ...
 
 
-def _in_hand(reference: weakref.ref[Handle]) -> bool:
-    lease = reference()
-    return lease is not None and not lease.released
+Callback = Callable[[Any], Any]
 
 
 class Scope(Protocol):
@@ -38,21 +40,20 @@ class Scope(Protocol):
 
 
 class Hold:
-    """What all handles of one thread (or task) on one name share: token, deadline, loss.
+    """What all handles of one caller on one name share: token, deadline, loss.
 
     Reading belief does no I/O: it compares the clock with the deadline. Whoever first sees that the deadline has passed
     flips the state; so a holder that was frozen learns of it with its first look.
     """
 
     __slots__ = (
-        "_leases",
+        "_listeners",
         "_loss",
         "caller",
         "core",
         "ends",
         "grant",
         "handles",
-        "listeners",
         "policy",
         "reason",
         "scopes",
@@ -69,24 +70,36 @@ class Hold:
         self.token = grant.draw_token()
         self.state = states.State.HELD
         self.reason: LossReason | None = None
-        self.handles = 0
+        #: The keys of the handles that were not given back. One atomic step gives one back, so an interrupted release
+        #: has either done it or not.
+        self.handles: set[int] = set()
         self.since = started
         self.ends = None if policy.max_hold is None else started + policy.max_hold
-        self.listeners: Sequence[Callable[[], None]] = ()
         self.scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last
-        self._leases: list[weakref.ref[Handle]] = []
+        self._listeners: dict[int, tuple[weakref.ref[Handle], list[Callback]]] = {}
         self._loss: Event | None = None
 
-    def handed_to(self, lease: Handle) -> None:
-        """One of the ``handles`` has become a Lease in the user's hands. Only ever called by this hold's own caller."""
-        if len(self._leases) > 2 * self.handles + 16:  # a long hold may be re-entered a million times
-            self._leases = [ref for ref in self._leases if _in_hand(ref)]
-        self._leases.append(weakref.ref(lease))
+    def add(self, handle: Handle) -> None:
+        """One more handle. It counts only when it knows its hold: garbage before, it could not be given back."""
+        handle._bind(self)
+        self.handles.add(handle._key)
 
-    def in_use(self) -> bool:
-        """Whether any unreleased Lease exists. An interrupt may strike before the Lease does; nobody would release
-        it."""
-        return any(_in_hand(ref) for ref in self._leases)
+    def listen(self, handle: Handle, callback: Callback) -> bool:
+        """Have ``callback(handle)`` called at the loss; False if it is lost already. Under the core's lock."""
+        if self.reason is not None:
+            return False
+        # Weak: a strong reference would keep the handle, and so the lock, alive for ever.
+        self._listeners.setdefault(handle._key, (weakref.ref(handle), []))[1].append(callback)
+        return True
+
+    def take_listeners(self, key: int | None = None) -> list[Callable[[], Any]]:
+        """The callbacks of one handle, or of all that are in use: each is called once, so they are taken away."""
+        if key is None:
+            taken, self._listeners = list(self._listeners.values()), {}
+        else:
+            taken = [self._listeners.pop(key)] if key in self._listeners else []
+        handles = ((reference(), callbacks) for reference, callbacks in taken)
+        return [partial(callback, handle) for handle, callbacks in handles if handle for callback in callbacks]
 
     @property
     def deadline(self) -> float:
@@ -118,17 +131,19 @@ class Hold:
         return self.grant.why_expired()
 
     def over(self) -> Event:
-        """Set when the hold has ended, by loss or by release. Made on first use."""
-        if self._loss is None:
-            event = self.core.front.event()
-            with self.core.lock:
-                if self._loss is None:
+        """Set when the hold has ended, by loss or by release, or one of its handles was given back."""
+        with self.core.lock:
+            event = self._loss
+            if event is None:
+                event = self.core.front.event()
+                if self.state is states.State.HELD:
                     self._loss = event
-                    if self.state is not states.State.HELD:
-                        event.set()
-        return self._loss
+                else:
+                    event.set()
+        return event
 
     def ring(self) -> None:
-        """Tell those who wait for the end."""
-        if self._loss is not None:
-            self._loss.set()
+        """The hold has ended, or one of its handles was given back: wake those that wait for either."""
+        event, self._loss = self._loss, None
+        if event is not None:
+            event.set()

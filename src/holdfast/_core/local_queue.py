@@ -80,6 +80,15 @@ class LocalQueue:
         """Queue up at an occupied slot."""
         self._queues.setdefault(key, deque()).append(waiter)
 
+    def occupant(self, key: str) -> object | None:
+        """The acquisition or hold that has the slot of this name."""
+        return self._occupants.get(key)
+
+    def contended(self) -> list[str]:
+        """The names that local callers wait for, or have just been given the turn to contend for."""
+        turned = [key for key, occupant in self._occupants.items() if getattr(occupant, "turned", None) is not None]
+        return [*self._queues, *turned]
+
     def waiting(self, key: str) -> int:
         return len(self._queues[key]) if key in self._queues else 0
 

@@ -1,4 +1,4 @@
-"""What people ask an engine: is it there, who holds what, take it away from him."""
+"""What operators ask of an engine: does it serve, who holds what, take a lock away."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ async def locks(core: Core, prefix: str) -> AsyncIterator[LockState]:
 
 async def break_(core: Core, name: str) -> bool:
     key = names.qualify(core.options.namespace, name)
+    own = core.grants_on(key)  # whatever of it is still held when the answer comes was broken, or lost before
 
     async def once(timeout: float) -> bool:
         try:
@@ -44,6 +45,7 @@ async def break_(core: Core, name: str) -> bool:
         except RequestFailed as failure:
             if not failure.may_have_happened:
                 raise
+            core.suspect(key)
             # Asked again, it would take the lock from the next holder too.
             raise OutcomeUnknown(
                 f"lock {name!r}: no answer came, so it is unknown whether it was broken; inspect() tells who holds it",
@@ -52,6 +54,10 @@ async def break_(core: Core, name: str) -> bool:
             ) from failure
 
     held = await _ask(core, once, name)
+    if held:
+        core.broken(own)
+    else:
+        core.suspect(key)  # free: should this client believe to hold it, that is checked
     _log.warning("lock %r was broken by force%s", name, "" if held else "; nobody held it")
     return held
 

@@ -41,7 +41,13 @@ class Policy:
 
     def shares_hold_with(self, other: Policy) -> bool:
         """Whether re-entry under this policy may join a hold made under ``other``."""
-        return self.ttl == other.ttl and self.fair == other.fair and self.replicas == other.replicas
+        return (
+            self.ttl == other.ttl
+            and self.fair == other.fair
+            and self.replicas == other.replicas
+            and self.renew == other.renew
+            and self.max_hold == other.max_hold
+        )
 
     def may_inherit_from(self, other: Policy) -> bool:
         """Whether a hold made under ``other`` may be handed to a waiter with this policy (RULES 5)."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 async def renew(core: Core, hold: Hold, ttl: float) -> None:
     """Make the lease valid for at least ``ttl`` from now, and let the watchdog keep it so. Never shortens."""
     front = core.front
+    hold.grant.longest_ttl = max(hold.grant.longest_ttl, ttl)  # whether or not an answer comes
     since = front.now()
     failures = 0
     while True:

@@ -1,9 +1,11 @@
 """The watchdog: renews what is held, notices what is lost, withdraws what was given up. One per client, off the event
 loop.
 
-It runs on a session of its own, on a thread of its own in both colours, so a blocked event loop does not lose locks and
-a cancelled acquire is withdrawn whatever becomes of the loop. It never re-creates a lock; a failure of one batch or
-errand never touches another; whatever goes wrong in a round, the next round comes.
+It runs on a session of its own, on a thread of its own for sync and async clients alike, so a blocked event loop does
+not lose locks and a cancelled acquire is withdrawn whatever becomes of the loop. It never re-creates a lock; a failure
+of one batch never touches another; whatever goes wrong in a round, the next round comes.
+
+Renewals come first. Withdrawals go in batches, and between two batches whatever has become due is renewed.
 """
 
 from __future__ import annotations
@@ -11,15 +13,15 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, cast
 
-from holdfast._core import backoff, lease_time
+from holdfast._core import lease_time
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Hold
+from holdfast._core.withdrawals import Withdrawal, Withdrawals
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects
+from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects, WatchingSession, Withdrawn
 from holdfast.errors import EngineError
 
 if TYPE_CHECKING:
@@ -32,27 +34,20 @@ _LONGEST_SLEEP: Final = 1.0
 _IDLE: Final = 3600.0
 #: A grant is renewed up to this part of its ttl before it is due.
 _AHEAD: Final = 30
-#: A hold that no Lease has taken over after this part of its ttl never will be.
-_TIME_TO_TAKE: Final = 4
 _ONLY_ASK: Final = 0.001
-#: A failure that took longer was a time-out.
-_SLOW: Final = 0.03
-#: For how long after the client was closed errands are tried also if one has met a silent server: what other servers
-#: have shall be released. Not for ever: the thread would stay for one time-out after the other.
-_LAST_ERRANDS: Final = 3.0
+#: A hold that lives this long is looked at once, where that has its loss pushed from then on. Most are over by then.
+_EARLY: Final = 0.1
+#: Withdrawals that are sent at once: few enough to be done before the next renewals are due.
+_BATCH: Final = 500
+#: While local callers wait, their slots are checked this often: a signal may have ended a caller before it woke them.
+_CHECK_SLOTS: Final = 0.25
+#: For how long after the client was closed withdrawals go on if a server is silent: what other servers have shall be
+#: released. Not for ever: the thread would stay for one time-out after the other.
+_LAST_WITHDRAWALS: Final = 3.0
 _AFTER_A_BUG: Final = 0.05
+_NO_HANDLE: Final = -1
 _NOW: Final = float("-inf")
 _NEVER: Final = float("inf")
-
-
-@dataclass(slots=True)
-class Errand:
-    """A claim to withdraw: tried until ``until``, when the engine has forgotten it by itself."""
-
-    claim: Claim
-    until: float
-    due: float = 0.0
-    failures: int = 0
 
 
 class Watchdog:
@@ -63,8 +58,9 @@ class Watchdog:
         self._runtime = runtime
         self._session = session
         self._bell = runtime.wakeup()
-        self._errands: list[Errand] = []
-        self._abandoned: deque[Hold] = deque()
+        self._withdrawals = Withdrawals()
+        self._abandoned: deque[tuple[Hold, int]] = deque()
+        self._suspects: set[str] = set()
         self._wakes_at = _NOW  # when it will look by itself
         self._last_ttl = 0.0
         self._patient_until = _NOW
@@ -81,6 +77,8 @@ class Watchdog:
         hold = grant.hold
         if hold is not None and hold.ends is not None and hold.ends < due:
             due = hold.ends
+        if self._core.engine.early_watch and not grant.watched and due > grant.since + 2 * _EARLY:
+            grant.early, due = due, grant.since + _EARLY
         grant.due = due
         self._last_ttl = grant.ttl
         if due < self._wakes_at or not self.started:
@@ -90,21 +88,31 @@ class Watchdog:
         """Make sure in the background that ``claim`` holds nothing, now or later."""
         if self.stopping and not self.started:
             return  # the client is closed, perhaps garbage: a finaliser must not start a thread on what is left of it
-        self._errands.append(Errand(claim, until))
+        self._withdrawals.add(claim, until)
         self._look_by(_NOW)
 
-    def abandoned(self, hold: Hold) -> None:
+    def abandoned(self, hold: Hold, key: int) -> None:
         """A handle became garbage unreleased. Called from ``__del__``: no lock, no I/O."""
-        self._abandoned.append(hold)
+        self._abandoned.append((hold, key))
         self.ring()
+
+    def suspect(self, name: str) -> None:
+        """Have it asked whether what is held under ``name`` is still ours."""
+        self._suspects.add(name)
+        if self.started:
+            self._look_by(_NOW)
+
+    def check_slots(self) -> None:
+        """A caller waits in the local queue: look after its slot from now on."""
+        self._look_by(self._runtime.now() + _CHECK_SLOTS)
 
     def ring(self) -> None:
         """Have it look around now. Takes no lock."""
         self._bell.set()
 
     def stop(self) -> None:
-        """Run the errands once more, then end."""
-        self._patient_until = self._runtime.now() + _LAST_ERRANDS
+        """Try each withdrawal once more, then end."""
+        self._patient_until = self._runtime.now() + _LAST_WITHDRAWALS
         self.stopping = True
         if self.started:
             self._look_by(_NOW)
@@ -114,17 +122,17 @@ class Watchdog:
     def _look_by(self, due: float) -> None:
         if not self.started:
             self._runtime.spawn(self.run, "holdfast-watchdog")
-            self.started = True  # not before: if Ctrl-C strikes in between, the next call tries again
+            self.started = True  # not before: if a signal comes in between, the next call tries again
         elif due < self._wakes_at:
             self._bell.set()
-            self._wakes_at = due  # not before: if Ctrl-C strikes in between, the next call rings
+            self._wakes_at = due  # not before: if a signal comes in between, the next call rings
 
     # -- its own thread --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         with self._core.lock:
             if self._running:
-                return  # Ctrl-C struck when the first thread had begun but nobody knew yet
+                return  # the start of the first thread was interrupted before it was noted
             self._running = self.started = True
         try:
             while not self._may_end():
@@ -147,23 +155,32 @@ class Watchdog:
         now = self._runtime.now()
         with self._core.lock:
             wake = min((grant.due for grant in list(self._core.live)), default=_NEVER)
-            wake = min(wake, min((errand.due for errand in self._errands), default=_NEVER))
+            wake = min(wake, self._withdrawals.next_due())
             core = self._core
-            if self.stopping or self._abandoned or (core.orphaned and wake == _NEVER and not core.releasing):
+            unneeded = core.orphaned and wake == _NEVER and not core.releasing
+            if self.stopping or self._abandoned or self._suspects or unneeded:
                 wake = now
-            elif wake == _NEVER:
-                # Nothing is held. Where locks come and go, the next acquire must not have to wake a thread, which costs
-                # more than a lock: so look again by then, once.
-                wake = now + (self._last_ttl / lease_time.RENEWALS_PER_TTL or _IDLE)
-                self._last_ttl = 0.0
             else:
-                wake = min(wake, now + _LONGEST_SLEEP)
+                wake = min(wake, now + self._longest_sleep(wake))
             self._wakes_at = wake
         return wake
 
+    def _longest_sleep(self, wake: float) -> float:
+        longest = _LONGEST_SLEEP if wake < _NEVER else _IDLE
+        if self._core.queue.contended():
+            longest = _CHECK_SLOTS
+        # Where locks come and go, the next acquire must not have to wake a thread, which costs more than a lock: so
+        # look again, once, by when that acquire would be due.
+        if self._last_ttl:
+            longest = min(longest, self._last_ttl / lease_time.RENEWALS_PER_TTL)
+            if self._core.engine.early_watch:
+                longest = min(longest, _EARLY)
+            self._last_ttl = 0.0
+        return longest
+
     def _may_end(self) -> bool:
         with self._core.lock:
-            if self._errands:
+            if self._withdrawals:
                 return False  # also when stopping: each is tried once more
             # A release may be under way by a caller to whom the client is garbage already: it needs the session that
             # ends with this thread.
@@ -172,16 +189,27 @@ class Watchdog:
 
     async def _round(self, suspects: Suspects) -> None:
         while self._abandoned:
-            self._core.drop_handle(self._abandoned.popleft())
+            self._core.drop_handle(*self._abandoned.popleft())
+        self._core.repair_slots()
         now = self._runtime.now()
         with self._core.lock:
             # What is due soon is taken along: ten thousand leases are renewed in a few batches.
-            due = [grant for grant in list(self._core.live) if grant.due <= now + grant.ttl / _AHEAD]
-            suspected = self._suspected(suspects, set(due)) if suspects else []
-        # Renewals first: errands may meet a black hole, and must not cost those who hold.
+            due = [grant for grant in list(self._core.live) if self._is_due(grant, now)]
+            early = [grant for grant in list(self._core.live) if grant.early is not None and grant.due <= now]
+            if suspects != ALL_NAMES:
+                suspects = {*suspects, *self._suspects}
+            self._suspects.clear()
+            suspected = self._suspected(suspects, {*due, *early}) if suspects else []
+        # Renewals first: withdrawals may meet a black hole, and must not cost a lease.
         await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
+        await self._watch_early(self._still_believed(early))
         await self._verify(self._still_believed(suspected))
-        await self._run_errands()
+        await self._withdraw()
+
+    def _is_due(self, grant: Grant, now: float) -> bool:
+        """Whether to renew ``grant`` now; an early look at it is not a renewal."""
+        due = grant.due if grant.early is None else grant.early
+        return due <= now + grant.ttl / _AHEAD
 
     def _suspected(self, suspects: Suspects, due: set[Grant]) -> list[Grant]:
         return [
@@ -207,10 +235,8 @@ class Watchdog:
     def _to_be_renewed(self, grant: Grant) -> bool:
         """Not if nobody can release it any more; nor if it is to end by itself: then look again when it does."""
         hold = grant.hold
-        if hold is not None and not hold.in_use() and self._runtime.now() - hold.since >= grant.ttl / _TIME_TO_TAKE:
-            # A loss, not a release: should its caller only have been frozen for very long, it is told.
-            self._core.lose_grant(grant, "expired")
-            self._core.withdraw_grant(grant)
+        if hold is not None and not hold.handles:
+            self._core.drop_handle(hold, _NO_HANDLE)  # its release was interrupted, and so was what should finish it
             return False
         if grant.policy.renew:
             return True
@@ -223,6 +249,25 @@ class Watchdog:
         ending = [grant for grant in grants if not grant.policy.renew]
         if ending:
             await self._renew_batch(ending, _ONLY_ASK, min(grant.ttl for grant in ending))
+
+    async def _watch_early(self, grants: list[Grant]) -> None:
+        """Look whether they are still ours, and have their loss pushed from now on, long before the first renewal."""
+        if not grants:
+            return
+        timeout = lease_time.request_timeout(self._core.options.request_timeout, self._shortest_ttl())
+        session = cast("WatchingSession", self._session)
+        answers: Sequence[Found | RequestFailed | None]
+        try:
+            answers = await session.watch([grant.claim for grant in grants], timeout)
+        except (RequestFailed, EngineError):
+            answers = [None] * len(grants)
+        now = self._runtime.now()
+        for grant, answer in zip(grants, answers, strict=True):
+            if isinstance(answer, Found) and answer is not Found.OURS:
+                self._core.lose_grant(grant, grant.why_lost(answer, now))
+            else:
+                grant.watched = True  # tried once: the renewals will do it otherwise
+                grant.due, grant.early = grant.early or grant.due, None
 
     async def _renew(self, grants: list[Grant]) -> None:
         batches: dict[float, list[Grant]] = {}
@@ -272,34 +317,51 @@ class Watchdog:
             return
         self._still_believed([grant])
 
-    async def _run_errands(self) -> None:
-        with self._core.lock:
-            errands, self._errands = self._errands, []
-        later = []
-        while errands:
-            errand, now = errands.pop(0), self._runtime.now()
-            if now < errand.due and not self.stopping:
-                later.append(errand)
-            elif not await self._try_errand(errand):
-                failed = self._runtime.now()
-                errand.failures += 1
-                errand.due = failed + backoff.pause(errand.failures, random.random)
-                later.append(errand)
-                if failed - now > _SLOW and failed >= self._patient_until:
-                    for other in errands:  # they too would only wait for their time-outs, one after the other
-                        other.due = max(other.due, errand.due)
-                    break
+    # -- withdrawals -----------------------------------------------------------------------------------------------
+
+    async def _withdraw(self) -> None:
+        """Withdraw what is due, batch after batch, until a renewal is."""
+        while batch := self._next_batch():
+            began = self._runtime.now()
+            failed = await self._withdraw_batch(batch)
+            if failed and self._runtime.now() - began >= self._timeout_for(batch) / 2 and not self.stopping:
+                return  # a server is silent: see first whether anything is to be renewed
+            if self._renewal_is_due():
+                return
+
+    def _next_batch(self) -> list[Withdrawal]:
         now = self._runtime.now()
         with self._core.lock:
-            # Those that failed go last: one that cannot be run (one server of five is dead) must not keep the others.
-            self._errands += [errand for errand in errands + later if now < errand.until and not self.stopping]
+            if self.stopping and now >= self._patient_until:
+                self._withdrawals.clear()
+            return self._withdrawals.due(_NEVER if self.stopping else now, _BATCH)
 
-    async def _try_errand(self, errand: Errand) -> bool:
-        timeout = lease_time.request_timeout(self._core.options.request_timeout, errand.claim.ttl)
+    async def _withdraw_batch(self, batch: list[Withdrawal]) -> bool:
+        """Whether one of them failed."""
+        answers: Sequence[Withdrawn]
         try:
-            (answer,) = await self._session.withdraw([errand.claim], timeout)
-        except RequestFailed:
-            return False
-        if isinstance(answer, EngineError):
-            _log.warning("could not withdraw from lock %r: %s", errand.claim.name, answer)
-        return not isinstance(answer, RequestFailed)
+            answers = await self._session.withdraw([each.claim for each in batch], self._timeout_for(batch))
+        except (RequestFailed, EngineError) as failure:
+            answers = [failure] * len(batch)
+        now = self._runtime.now()
+        failed = False
+        with self._core.lock:
+            for withdrawal, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, RequestFailed) and not self.stopping:
+                    failed = True
+                    self._withdrawals.failed(withdrawal, now, random.random)
+                    continue
+                failed |= isinstance(answer, RequestFailed)
+                self._withdrawals.done(withdrawal)
+                if isinstance(answer, EngineError):
+                    _log.warning("could not withdraw from lock %r: %s", withdrawal.claim.name, answer)
+        return failed
+
+    def _timeout_for(self, batch: list[Withdrawal]) -> float:
+        shortest = min(self._shortest_ttl(), *(withdrawal.claim.ttl for withdrawal in batch))
+        return lease_time.request_timeout(self._core.options.request_timeout, shortest)
+
+    def _renewal_is_due(self) -> bool:
+        now = self._runtime.now()
+        with self._core.lock:
+            return any(self._is_due(grant, now) for grant in list(self._core.live))

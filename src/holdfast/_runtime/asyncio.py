@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import weakref
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, Final
 
-from holdfast._runtime import clock
+from holdfast._runtime import callers, clock
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.description import describe
+from holdfast.errors import UsageError
 
 _log: Final = logging.getLogger("holdfast")
 
@@ -88,15 +88,6 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) 
         _log.debug("the event loop was closed before it could be told")
 
 
-def running_task() -> Hashable:
-    """The running task, weakly: it keeps its result, often a Lease, and one kept alive by us would never be garbage.
-
-    Weak references to live objects are equal when the objects are; to ended ones, only when identical.
-    """
-    task = asyncio.current_task()
-    return None if task is None else weakref.ref(task)
-
-
 class AsyncioRuntime:
     """One event loop, seen from inside it."""
 
@@ -108,7 +99,16 @@ class AsyncioRuntime:
     now = staticmethod(clock.now)
 
     def caller(self) -> Hashable:
-        return running_task()
+        # Outside of any task nothing tells two callers apart: then each call is a caller of its own.
+        task = callers.running_task()
+        return object() if task is None else task
+
+    def at_home(self) -> bool:
+        if asyncio.get_running_loop() is self.loop:
+            return True
+        if not self.loop.is_closed():
+            raise UsageError("this client belongs to another event loop that is still open: connect() once per loop")
+        return False
 
     def description(self) -> bytes:
         return self._description

@@ -43,10 +43,14 @@ class Runtime(Protocol):
         """Seconds on a clock that counts system suspend. The only clock that belief is measured by."""
 
     def caller(self) -> Hashable:
-        """Who is calling: the running thread or task. Never equal to that of one that has ended.
+        """The running caller, see ``callers``. Never equal to one that has ended.
 
         Only *identifies* the caller, for re-entrancy. Ownership is with the handle.
         """
+
+    def at_home(self) -> bool:
+        """Whether the caller may wait here: on asyncio, in the same loop. False if that loop is closed; UsageError if
+        it is another one that is still open."""
 
     def description(self) -> bytes:
         """A JSON object about the caller, for people who look at a held lock: host, pid, thread, program."""

@@ -11,32 +11,32 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
-from holdfast._runtime import clock
+from holdfast._runtime import callers, clock
 from holdfast._runtime.description import describe
+from holdfast._runtime.threads import start_daemon
 
 T = TypeVar("T")
 _log: Final = logging.getLogger("holdfast")
 
 # A wait on CLOCK_MONOTONIC does not notice a suspend: sleep in slices, re-reading the clock of belief.
 _SLICE: Final = 1.0
+#: Callbacks that run at the same time. More have to wait until one of them returns.
+_MOST_CALLBACK_THREADS: Final = 32
+_IDLE_CALLBACK_THREAD: Final = 1.0
 
 
 def _left(until: float | None) -> float:
     return _SLICE if until is None else min(_SLICE, until - clock.now())
 
 
-class _Thread(threading.local):
-    """What belongs to one thread: its description, and a fresh object that identifies it.
-
-    (An ident, or a Thread object, may come back after the thread's end.)
-    """
+class _Description(threading.local):
+    """What is written beside a lock about the thread that holds it."""
 
     def __init__(self) -> None:
-        self.identity = object()
-        self.description = describe()
+        self.text = describe()
 
 
-_thread = _Thread()
+_description = _Description()
 
 
 class _Driver:
@@ -163,34 +163,59 @@ class BlockingWakeup:
 
 
 class _Dispatcher:
-    """One lazy daemon thread for users' callbacks, so that a slow ``on_lost`` never delays a renewal."""
+    """Daemon threads for users' callbacks, so that a slow one delays neither a renewal nor the others.
+
+    A thread starts when a callback finds none idle, and ends when it has been idle for a while.
+    """
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._running = False
+        # Re-entrant: a signal handler, or a finaliser, may dispatch on the thread that is in here.
+        self._lock = threading.RLock()
+        self._threads: set[object] = set()
+        self._idle = 0
 
     def put(self, callback: Callable[[], Any]) -> None:
         self._queue.put(callback)
         with self._lock:
-            if not self._running:
-                threading.Thread(target=self._run, name="holdfast-callbacks", daemon=True).start()
-                self._running = True  # not before: if Ctrl-C strikes in between, the next callback tries again
+            if self._queue.qsize() > self._idle and len(self._threads) < _MOST_CALLBACK_THREADS:
+                self._start()
 
-    def _run(self) -> None:
-        while True:
-            try:
-                callback = self._queue.get(timeout=1.0)
-            except queue.Empty:
-                with self._lock:
-                    if self._queue.empty():
-                        self._running = False
-                        return
-                continue
-            try:
-                callback()
-            except Exception:
-                _log.exception("an on_lost callback raised")
+    def _start(self) -> None:
+        me = object()
+        self._threads.add(me)
+        try:
+            start_daemon(lambda: self._run(me), "holdfast-callbacks")
+        except BaseException:
+            self._threads.discard(me)  # the next callback tries again
+            raise
+
+    def _run(self, me: object) -> None:
+        while self._next(me):
+            pass
+
+    def _next(self, me: object) -> bool:
+        with self._lock:
+            self._idle += 1
+        try:
+            callback = self._queue.get(timeout=_IDLE_CALLBACK_THREAD)
+        except queue.Empty:
+            callback = None
+        with self._lock:
+            self._idle -= 1
+            if callback is None and self._queue.empty():
+                self._threads.discard(me)
+                return False
+        if callback is not None:
+            _call(callback)
+        return True
+
+
+def _call(callback: Callable[[], Any]) -> None:
+    try:
+        callback()
+    except BaseException:  # also SystemExit: it must not end a thread that others wait for
+        _log.exception("an on_lost callback raised")
 
 
 class BlockingRuntime:
@@ -202,10 +227,13 @@ class BlockingRuntime:
     now = staticmethod(clock.now)
 
     def caller(self) -> Hashable:
-        return _thread.identity
+        return callers.current_caller()
+
+    def at_home(self) -> bool:
+        return True
 
     def description(self) -> bytes:
-        return _thread.description
+        return _description.text
 
     async def sleep_until(self, when: float) -> None:
         while (left := _left(when)) > 0:
@@ -229,15 +257,16 @@ class BlockingRuntime:
                 return False
 
     def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        threading.Thread(target=lambda: run(main()), name=name, daemon=True).start()
+        start_daemon(lambda: run(main()), name)
 
     def dispatch(self, callback: Callable[[], Any]) -> None:
         self._dispatcher.put(callback)
 
     def after_fork_in_child(self) -> None:
-        global _thread
-        self._dispatcher = _Dispatcher()  # its thread and its lock stayed in the parent
-        _thread = _Thread()  # another pid
+        global _description
+        self._dispatcher = _Dispatcher()  # its threads and its lock stayed in the parent
+        _description = _Description()  # another pid
+        callers.after_fork_in_child()
 
 
 BLOCKING: Final = BlockingRuntime()

@@ -345,6 +345,9 @@ class SimulatedRuntime:
     def caller(self) -> Hashable:
         return self.simulator.current
 
+    def at_home(self) -> bool:
+        return True
+
     def description(self) -> bytes:
         return b"{}"
 

@@ -188,6 +188,8 @@ Suspects = Collection[str] | Literal["*"]
 class Contender(Protocol):
     """A claim's place in the engine's queue, from the first busy answer to the grant or the giving up."""
 
+    timeout: float  #: bounds each of its requests; the core lowers it when the caller's own time runs out
+
     async def wait(self, until: float) -> None:
         """Arm the wake-up, look again, then sleep. Return when another ``acquire`` is worthwhile, or at ``until``.
 
@@ -196,9 +198,11 @@ class Contender(Protocol):
         Raises RequestFailed when the engine cannot be reached.
         """
 
-    async def leave(self) -> None:
-        """Give up the place, after a time-out. Best effort, bounded by the request timeout, never raises RequestFailed:
-        what cannot be removed has a TTL."""
+    async def leave(self) -> bool:
+        """Give up the place, after a time-out. Never raises RequestFailed.
+
+        False if it is not known whether the place was removed: then the claim is withdrawn.
+        """
 
     def abandon(self) -> None:
         """Drop local resources without I/O. After a grant ``Session.acquire`` has removed the place; after a
@@ -250,6 +254,13 @@ class Session(Protocol):
         """Close all connections. Never raises RequestFailed."""
 
 
+class WatchingSession(Session, Protocol):
+    """A session of an engine with ``early_watch``."""
+
+    async def watch(self, claims: Sequence[Claim], timeout: float) -> Sequence[Found | RequestFailed]:
+        """Look whether all ``claims`` hold, without extending them, and have ``doze`` report changes from now on."""
+
+
 class Engine(Protocol):
     """The settings of one engine: validated, without I/O; shared by the sessions of one client."""
 
@@ -262,6 +273,8 @@ class Engine(Protocol):
     strict_order: bool
     #: ``replicas=n`` can be asked for.
     replicates: bool
+    #: A loss is reported by push only after ``Session.watch`` or a renewal: so the watchdog calls it soon.
+    early_watch: bool
 
     def validate_name(self, name: str) -> None:
         """Raise InvalidName for a name that this engine cannot speak."""

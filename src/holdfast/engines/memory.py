@@ -105,6 +105,7 @@ class _MemoryContender:
     def __init__(self, session: MemorySession, claim: Claim) -> None:
         self._session = session
         self._claim = claim
+        self.timeout = 0.0  # it asks nothing that could take time
         self.bell: Event = session.runtime.event()
 
     async def wait(self, until: float) -> None:
@@ -122,8 +123,9 @@ class _MemoryContender:
                 until = min(until, entry.expires)
         await bell.wait(until)
 
-    async def leave(self) -> None:
+    async def leave(self) -> bool:
         self.abandon()
+        return True
 
     def abandon(self) -> None:
         store = self._session.store
@@ -268,6 +270,7 @@ class MemoryEngine:
     reserves_tokens = True
     strict_order = False
     replicates = False
+    early_watch = False
 
     def __init__(self, name: str) -> None:
         self._name = name

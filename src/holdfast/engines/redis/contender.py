@@ -33,7 +33,7 @@ class RedisContender:
         self._runtime = runtime
         self._claim = claim
         self._keys = keys
-        self._timeout = timeout
+        self.timeout = timeout
         self._front = 1 if claim.fair or claim.polite else 2
         self._stood = False  # in this line, under any id
         self._watch = channel.watch()
@@ -43,7 +43,7 @@ class RedisContender:
         while True:
             ahead = await self._stand_in_line()
             key = keys.name if ahead is None else keys.waiter(ahead)
-            left = await watch.arm(key, keys.channel, self._timeout)
+            left = await watch.arm(key, keys.channel, self.timeout)
             if left != _GONE:
                 wake = now() + _LOOK_AGAIN * random.uniform(0.5, 1.0)
                 if left >= 0:
@@ -54,16 +54,18 @@ class RedisContender:
                 return
             # The one in front has gone, or stirred: see who is in front now.
 
-    async def leave(self) -> None:
-        waiter, self._claim.waiter = self._claim.waiter, None
+    async def leave(self) -> bool:
+        waiter = self._claim.waiter
         self._watch.close()
         if waiter is None:
-            return  # granted: the acquire script has removed it
+            return True  # granted: the acquire script has removed it
         keys = self._keys
         try:
-            await self._channel.run(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,), self._timeout)
+            await self._channel.run(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,), self.timeout)
         except (RequestFailed, EngineRefused):
-            pass  # it is taken for dead when its key runs out
+            return False
+        self._claim.waiter = None
+        return True
 
     def abandon(self) -> None:
         self._watch.close()
@@ -85,4 +87,4 @@ class RedisContender:
     async def _enqueue(self, waiter: str, *, join: bool) -> Any:
         keys = self._keys
         args = (waiter, _WAITER_TTL_MS, _QUEUE_TTL_MS, int(join), self._front)
-        return await self._channel.run(ENQUEUE, (keys.queue, keys.waiter(waiter)), args, self._timeout)
+        return await self._channel.run(ENQUEUE, (keys.queue, keys.waiter(waiter)), args, self.timeout)

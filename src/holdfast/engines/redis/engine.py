@@ -52,6 +52,7 @@ class RedisEngine:
     reserves_tokens = True
     strict_order = False
     replicates = True
+    early_watch = False
 
     def __init__(self, server: settings.Server, token_ttl: float | None, guarantees: Guarantees = _GUARANTEES) -> None:
         self._server = server

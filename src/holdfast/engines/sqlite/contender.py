@@ -33,7 +33,7 @@ class SqliteContender:
     def __init__(self, session: SqliteSession, claim: Claim, timeout: float) -> None:
         self._session = session
         self._claim = claim
-        self._timeout = timeout
+        self.timeout = timeout
         self._store: Store | None = None
         self._bell: Bell | None = None
         self._vigil: Vigil | None = None
@@ -48,8 +48,8 @@ class SqliteContender:
                 self._bell.heard()  # empty it, then look: what rings from now on is about what comes after the look
             now = runtime.now()
             if now >= self._refresh_at:
-                await self._session.patiently(self._timeout, self._take_place)
-            worthwhile, holder = await self._session.patiently(self._timeout, self._look)
+                await self._session.patiently(self.timeout, self._take_place)
+            worthwhile, holder = await self._session.patiently(self.timeout, self._look)
             now = runtime.now()
             if worthwhile or now >= until:
                 return
@@ -102,14 +102,15 @@ class SqliteContender:
         place = (claim.name, claim.owner, store.process, store.boot, expires, bell, claim.name)
         store.write(statements.ENQUEUE, place)
 
-    async def leave(self) -> None:
+    async def leave(self) -> bool:
         self.abandon()
         if self._claim.waiter is not None:
             try:
-                await self._session.patiently(self._timeout, ledger.leave_queue, self._claim)
+                await self._session.patiently(self.timeout, ledger.leave_queue, self._claim)
             except (RequestFailed, EngineRefused):
-                return  # the place ends by itself, two seconds from its last sign of life
+                return False
             self._claim.waiter = None
+        return True
 
     def abandon(self) -> None:
         self._close_vigil()

@@ -18,7 +18,7 @@ class ZooKeeperContender:
         self._asker = asker
         self._line = line
         self._claim = claim
-        self._timeout = timeout
+        self.timeout = timeout
         self._watching: tuple[Place, str, Alarm] | None = None
 
     async def wait(self, until: float) -> None:
@@ -42,7 +42,7 @@ class ZooKeeperContender:
             if watches.add(path, alarm.ring):
                 looked = self._asker.reply()
                 place.connection.watch(path, looked.address)
-                await self._asker.answer(place.connection, looked, self._timeout)
+                await self._asker.answer(place.connection, looked, self.timeout)
         except NoNodeError:
             watches.fire(path)
         except BaseException:
@@ -52,9 +52,10 @@ class ZooKeeperContender:
             raise
         place.asleep, place.arranged = alarm, self._asker.runtime.now()
 
-    async def leave(self) -> None:
+    async def leave(self) -> bool:
         self.abandon()
-        await self._line.leave(self._claim, self._timeout)
+        await self._line.leave(self._claim, self.timeout)
+        return True  # what cannot be removed now, the session removes later
 
     def abandon(self) -> None:
         watching, self._watching = self._watching, None

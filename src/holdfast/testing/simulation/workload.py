@@ -29,7 +29,7 @@ class SimLease(AsyncLease):
 
     def disown(self) -> None:
         """The world ends: no complaint about a lease that was not released."""
-        self._released = True
+        self._hold.handles.discard(self._key)
 
 
 @dataclass
@@ -115,7 +115,9 @@ class User:
         attempt = beliefs.attempt(self._process, policy.name, timeout)
         self._note("acquire", policy.name, timeout)
         try:
-            lease = SimLease(self._core.reenter(policy) or await self._core.acquire(policy, timeout))
+            lease = SimLease()
+            if not self._core.reenter(policy, lease):
+                await self._core.acquire(policy, timeout, lease)
         except AcquireTimeout:
             self._timed_out(attempt)
         except EngineUnavailable as error:

@@ -33,6 +33,7 @@ class ClusterEngine:
     reserves_tokens = True
     strict_order = False
     replicates = True
+    early_watch = False
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class RedlockContender:
         self._servers = servers
         self._runtime = runtime
         self._claim = claim
-        self._timeout = timeout
+        self.timeout = timeout
         self._server: int | None = None
         self._visited: set[int] = set()
         self._line: RedisContender | None = None
@@ -64,7 +64,7 @@ class RedlockContender:
             except RequestFailed as error:
                 failure = error
                 # Most of the time may have been a good wait; what failed is one request.
-                self._servers.failed(server, error, max(began, self._runtime.now() - self._timeout))
+                self._servers.failed(server, error, max(began, self._runtime.now() - self.timeout))
                 if self._runtime.now() >= until:
                     break  # the next one may take as long, and the caller's time is up
         assert failure is not None
@@ -83,17 +83,23 @@ class RedlockContender:
             self._server = server
             self._visited.add(server)
             self._line = RedisContender(
-                self._servers.channels[server], self._runtime, self._claim, keys_of(self._claim.name), self._timeout
+                self._servers.channels[server], self._runtime, self._claim, keys_of(self._claim.name), self.timeout
             )
+        self._line.timeout = self.timeout
         return self._line
 
-    async def leave(self) -> None:
+    async def leave(self) -> bool:
         self.abandon()
-        waiter, self._claim.waiter = self._claim.waiter, None
-        if waiter is not None:
-            keys = keys_of(self._claim.name)
-            call = Call(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,))
-            await self._servers.ask_some(sorted(self._visited), call, self._timeout)
+        waiter = self._claim.waiter
+        if waiter is None:
+            return True
+        keys = keys_of(self._claim.name)
+        call = Call(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,))
+        answers = await self._servers.ask_some(sorted(self._visited), call, self.timeout)
+        if any(isinstance(answer, Exception) for answer in answers):
+            return False
+        self._claim.waiter = None
+        return True
 
     def abandon(self) -> None:
         line, self._line = self._line, None

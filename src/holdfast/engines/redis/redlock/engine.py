@@ -41,6 +41,7 @@ class RedlockEngine:
     reserves_tokens = True
     strict_order = False
     replicates = False
+    early_watch = False
 
     def __init__(self, servers: Sequence[settings.Settings], token_ttl: float | None) -> None:
         self._servers = servers

@@ -1,0 +1,67 @@
+"""Pending withdrawals: claims that must hold nothing, now or later. Pure bookkeeping: no clock, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast._core import backoff
+from holdfast.engines.base import Claim
+
+_NEVER: Final = float("inf")
+
+
+@dataclass(slots=True)
+class Withdrawal:
+    """One claim to withdraw: tried until ``until``, when the engine has forgotten it by itself."""
+
+    claim: Claim
+    until: float
+    due: float = 0.0
+    failures: int = 0
+
+
+class Withdrawals:
+    """The pending withdrawals of one client. Callers hold the core's lock."""
+
+    def __init__(self) -> None:
+        self._pending: dict[Claim, Withdrawal] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, claim: Claim, until: float) -> None:
+        """Withdraw ``claim`` as soon as possible. What is known of earlier attempts stays."""
+        known = self._pending.get(claim)
+        if known is None:
+            self._pending[claim] = Withdrawal(claim, until)
+        else:
+            known.until, known.due = max(known.until, until), 0.0
+
+    def next_due(self) -> float:
+        return min((withdrawal.due for withdrawal in list(self._pending.values())), default=_NEVER)
+
+    def due(self, now: float, most: int) -> list[Withdrawal]:
+        """What is to be tried now, at most so many."""
+        chosen = []
+        for withdrawal in list(self._pending.values()):
+            if withdrawal.due <= now:
+                chosen.append(withdrawal)
+                if len(chosen) == most:
+                    break
+        return chosen
+
+    def done(self, withdrawal: Withdrawal) -> None:
+        self._pending.pop(withdrawal.claim, None)
+
+    def failed(self, withdrawal: Withdrawal, now: float, dice: Callable[[], float]) -> None:
+        """Try it again later, after others: one that cannot be done must not keep them. Or no more, at its time."""
+        self._pending.pop(withdrawal.claim, None)
+        if now < withdrawal.until:
+            withdrawal.failures += 1
+            withdrawal.due = now + backoff.pause(withdrawal.failures, dice)
+            self._pending[withdrawal.claim] = withdrawal
+
+    def clear(self) -> None:
+        self._pending.clear()

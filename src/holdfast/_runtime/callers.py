@@ -1,0 +1,99 @@
+"""Which caller is running: what re-entrancy goes by. Never ownership, which is with the handle.
+
+A caller is the running asyncio task; else the running job of a thread pool; else the context of the running thread.
+A thread alone is not enough: two tasks may share a thread, and so may two jobs of a pool. Treating one as the other
+would let both into one critical section.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Hashable
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any, Final
+
+_POOL_MODULE: Final = "concurrent.futures.thread"
+
+
+def running_task() -> Hashable | None:
+    """The running asyncio task, or None."""
+    asyncio: Any = sys.modules.get("asyncio")  # importing it costs much, and without it nothing of it can run
+    if asyncio is None or asyncio._get_running_loop() is None:
+        return None
+    task = asyncio.current_task()
+    return None if task is None else _identity(task)
+
+
+def current_caller() -> Hashable:
+    """The running caller. Never equal to one that has ended."""
+    caller = running_task()
+    if caller is None:
+        caller = _running_job()
+    return _context_of_thread() if caller is None else caller
+
+
+def _identity(thing: object) -> Hashable:
+    """A key that does not keep ``thing`` alive: a task keeps its result, often a Lease, which could never be garbage.
+
+    Weak references are equal while their objects live, and only to themselves afterwards. The hash must be taken while
+    the object lives.
+    """
+    reference = weakref.ref(thing)
+    hash(reference)
+    return reference
+
+
+class _Thread(threading.local):
+    """A fresh object that identifies a thread. (An ident, or a Thread object, may come back after the thread's end.)"""
+
+    def __init__(self) -> None:
+        self.identity = object()
+        target = getattr(threading.current_thread(), "_target", None)
+        self.is_pool_worker = getattr(target, "__module__", None) == _POOL_MODULE
+
+
+class _Marker:
+    """What a context remembers: the caller that runs in it, on one thread.
+
+    A copy of the context remembers the same. If it runs on another thread, as each job of ``asyncio.to_thread`` or
+    ``anyio.to_thread`` does, it gets a marker of its own.
+    """
+
+    __slots__ = ("thread",)
+
+    def __init__(self, thread: object) -> None:
+        self.thread = thread
+
+
+_thread = _Thread()
+_marker: Final[ContextVar[_Marker | None]] = ContextVar("holdfast-caller", default=None)
+
+
+def _context_of_thread() -> _Marker:
+    marker, thread = _marker.get(), _thread.identity
+    if marker is None or marker.thread is not thread:
+        marker = _Marker(thread)
+        _marker.set(marker)
+    return marker
+
+
+def _running_job() -> Hashable | None:
+    """The running job of a ``concurrent.futures`` thread pool: it has no context of its own, unlike ``to_thread``."""
+    if not _thread.is_pool_worker:
+        return None
+    run = sys.modules[_POOL_MODULE]._WorkItem.run.__code__
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is run:
+            return _identity(frame.f_locals["self"])
+        frame = frame.f_back
+    return None
+
+
+def after_fork_in_child() -> None:
+    """The child's threads are new callers, also those that were copied."""
+    global _thread
+    _thread = _Thread()
