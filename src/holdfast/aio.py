@@ -87,7 +87,9 @@ class AsyncLoss:
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait for the loss: True if lost, False at the timeout or once the lease is released."""
         self._lease._check_loop()
-        return await until_lost(self._lease, timeout)
+        lost = await until_lost(self._lease, timeout)
+        await asyncio.sleep(0)  # the callbacks of on_lost are called first
+        return lost
 
 
 class AsyncLease(BaseLease):

@@ -132,9 +132,10 @@ class BaseLease(NotPortable):
             key, hold = self._key, self._hold
         except AttributeError:
             return  # it was never acquired
-        if key not in hold.handles or (hold.state is not states.State.HELD and hold.reason in ("closed", "forked")):
+        handle = hold.handles.get(key)
+        if handle is None or (hold.state is not states.State.HELD and hold.reason in ("closed", "forked")):
             return
-        hold.core.watchdog.abandoned(hold, key)
+        hold.core.watchdog.abandoned(handle)
         if hold.reason is None:
             warnings.warn(
                 f"a lease on lock {hold.policy.name!r} was dropped without release(); its lock is being released",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast._core.core import Core
 
 #: An acquire with a timeout may take this much longer, for a last look at a busy lock and for leaving its queue.
-_GRACE: Final = 0.1
+_GRACE: Final = 0.09
 #: Of it, what the last look may take.
 _LAST_LOOK: Final = 0.05
 #: A request about a place in the queue gets at least this long.
@@ -87,15 +87,21 @@ class Acquisition:
             self._drop_contender()
 
     @property
-    def turned(self) -> LocalWaiter | None:
-        """Its place in the local queue, if its turn has come: it may have to be notified once more."""
+    def waiter(self) -> LocalWaiter | None:
+        """Its place in the local queue, if it was or is in one."""
+        return self._waiter
+
+    def notify_again(self) -> None:
+        """Wake it if its turn has come: a signal may have ended the caller that should have."""
         waiter = self._waiter
-        return waiter if waiter is not None and waiter.turn is not Turn.WAITING else None
+        if waiter is not None and waiter.turn is not Turn.WAITING:
+            waiter.event.set()
 
     @property
     def gift(self) -> Grant | None:
         """The grant that it was handed and that is in no hold yet."""
-        grant = None if self._waiter is None else self._waiter.gift
+        waiter = self._waiter
+        grant = waiter.gift if waiter is not None and waiter.inherits else None
         return grant if grant is not None and grant.hold is None else None
 
     # -- inside the process ----------------------------------------------------------------------------------------
@@ -135,7 +141,7 @@ class Acquisition:
             raise UsageError("this client was closed while waiting", name=self._policy.name)
         if waiter.turn is Turn.UNREACHABLE:
             raise self._unreachable_ahead()
-        grant = waiter.gift
+        grant = waiter.gift if waiter.inherits else None
         if grant is None or (grant.lost is None and grant.deadline > core.front.now()):
             return grant
         core.let_go(grant)
@@ -213,7 +219,7 @@ class Acquisition:
         """A definite end: nothing is held, unless an attempt is still under way somewhere."""
         claim, contender = self._claim, self._contender
         self._contender = None
-        if claim is not None and claim.unresolved:
+        if claim is not None and (claim.unresolved or self.unanswered_since is not None):
             if contender is not None:
                 contender.abandon()
             self._core.withdraw(claim)
@@ -243,8 +249,8 @@ class Acquisition:
             core.lose_grant(grant, "expired")
             grant.claim.unresolved = True
             core.withdraw_grant(grant)
-        elif waiter is not None and waiter.gift is not None:
-            core.pass_on(waiter.gift, self)
+        elif self.gift is not None:
+            core.pass_on(self.gift, self)
         else:
             self.withdraw()
         core.give_up_slot(self._policy, self, 0.0)

@@ -11,7 +11,7 @@ import random
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from holdfast._core import states
@@ -95,7 +95,7 @@ class Core:
             hold.add(handle)
         return True
 
-    def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Coroutine[Any, Any, None]:
+    async def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> None:
         """A new hold, with ``handle`` as its first one; raises as CONTRACT says.
 
         Cancelled or interrupted, nothing stays behind: either it is undone here, or ``handle`` has the hold, and is
@@ -104,7 +104,11 @@ class Core:
         acquisition = Acquisition(self, policy, timeout)
         coroutine = acquisition.run(handle)
         self.acquiring.begin(acquisition, weakref.ref(coroutine))
-        return coroutine
+        try:
+            await coroutine
+        except BaseException:
+            self.repair_slot(policy.key)  # its own clean-up may have been interrupted
+            raise
 
     def acquisition_left(self) -> None:
         """One less is under way; a client that is closing waits for the last one."""
@@ -135,32 +139,40 @@ class Core:
 
     # -- releasing -------------------------------------------------------------------------------------------------
 
-    def release(self, hold: Hold, handle: Handle) -> Coroutine[Any, Any, None]:
+    async def release(self, hold: Hold, handle: Handle) -> None:
         """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before."""
         itself: list[Running] = []
         coroutine = self._release(hold, handle, itself)
         itself.append(weakref.ref(coroutine))
-        return coroutine
+        try:
+            await coroutine
+        except BaseException:
+            self.repair_slot(hold.policy.key)  # its own clean-up may have been interrupted
+            raise
 
-    async def _release(self, hold: Hold, handle: Handle, itself: list[weakref.ref[Coroutine[Any, Any, None]]]) -> None:
+    async def _release(self, hold: Hold, handle: Handle, itself: list[Running]) -> None:
         now = self.front.now()
         if now >= hold.deadline:
             self.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
-        heir: LocalWaiter | None = None
         listeners: list[Callable[[], Any]] = []
+        heir: LocalWaiter | None = None
         try:
             with self.lock:
                 if handle._key not in hold.handles:
                     return  # another thread was faster
-                listeners = hold.take_listeners(handle._key)
-                hold.handles.discard(handle._key)
-                last = not hold.handles
-                lost = hold.reason
-                if last and lost is None:
-                    self.releasing.begin(hold, itself[0])
-                    heir = self._end(hold, now)
-                elif last and not self.closed:
-                    self.withdraw_grant(hold.grant)  # the engine may still have it
+                try:
+                    hold.handles.pop(handle._key)
+                    listeners = hold.take_listeners(handle._key)
+                    last, lost = not hold.handles, hold.reason
+                    if last and lost is None:
+                        self.releasing.begin(hold, itself[0])
+                        heir = self._end(hold, now)
+                    elif last and not self.closed:
+                        self.withdraw_grant(hold.grant)  # the engine may still have it
+                except BaseException:
+                    # Before the lock is given back: what was half handed over must not be seen, and then withdrawn.
+                    self._abandon_release(hold)
+                    raise
             if lost is not None:
                 raise LockLost(lost, name=hold.policy.name, token=hold.token)
             hold.ring()
@@ -181,11 +193,16 @@ class Core:
                 self.watchdog.ring()  # it may have waited for this before it ends
 
     def _abandon_release(self, hold: Hold) -> None:
+        """Finish a release as far as it got, in the background. Twice does no harm."""
         waiter = None
         with self.lock:
             if hold.state is states.State.HELD and not hold.handles:
                 waiter = self._end(hold, self.front.now())
-            if hold.state is states.State.RELEASING:
+            if hold.state is states.State.RELEASING and hold.grant.handed_on_by(hold):
+                hold.state = states.NEXT[hold.state, states.Event.CONFIRM]
+            elif hold.state is states.State.RELEASING:
+                self.live.pop(hold.grant, None)
+                self._forget_caller(hold)
                 hold.grant.claim.unresolved = True
                 hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
                 self.withdraw_grant(hold.grant)
@@ -211,12 +228,12 @@ class Core:
     def drop_handle(self, hold: Hold, key: int) -> None:
         """A handle is garbage (called by the watchdog): as a release, but the engine is asked in the background."""
         with self.lock:
-            hold.handles.discard(key)
+            known = hold.handles.pop(key, None)
             hold.take_listeners(key)
             if hold.handles:
                 return
-            if hold.state is not states.State.HELD and not self.closed:
-                self.withdraw_grant(hold.grant)  # lost (so its slot is vacant already), but perhaps still at the engine
+            if known is not None and hold.state is states.State.LOST and not self.closed:
+                self.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
         self._abandon_release(hold)
         hold.ring()
 
@@ -355,34 +372,41 @@ class Core:
         """Give a name's local slot to the next waiter if its occupant is gone, and notify one whose turn has come.
 
         A signal may end a caller between any two instructions: before it has vacated its slot, or before it has woken
-        the waiter that has the slot now. Called by whoever finds the slot occupied, and by the watchdog.
+        the waiter that has the slot now. Called when a slot is found occupied, and by the watchdog.
         """
+        waiter: LocalWaiter | None = None
         with self.lock:
             occupant = self.queue.occupant(key)
             if isinstance(occupant, Acquisition):
-                waiter = occupant.turned if occupant in self.acquiring else self._take_slot_of(occupant, key)
-            elif isinstance(occupant, Hold) and occupant.state is not states.State.HELD:
-                waiter = None if occupant in self.releasing else self._take_slot_of(occupant, key)
-            else:
-                waiter = None
+                if occupant not in self.acquiring:
+                    waiter = self._evict(occupant, key)
+                elif (waiter := occupant.waiter) is not None:
+                    self.queue.repair(key, waiter)
+            elif isinstance(occupant, Hold) and self._is_over(occupant):
+                self._abandon_release(occupant)
         if waiter is not None:
             waiter.event.set()
 
-    def _take_slot_of(self, occupant: Acquisition | Hold, key: str) -> LocalWaiter | None:
-        if isinstance(occupant, Acquisition) and occupant.gift is not None:
-            self.pass_on(occupant.gift, occupant)
-        elif isinstance(occupant, Hold):
-            self._abandon_release(occupant)
-        else:
-            occupant.withdraw()
-        return self.queue.vacate(key, occupant)
+    def _is_over(self, hold: Hold) -> bool:
+        return hold not in self.releasing and (hold.state is not states.State.HELD or not hold.handles)
 
-    def repair_slots(self) -> None:
-        """The same for every name that local callers wait for. No I/O."""
+    def _evict(self, acquisition: Acquisition, key: str) -> LocalWaiter | None:
+        if acquisition.gift is not None:
+            self.pass_on(acquisition.gift, acquisition)
+        else:
+            acquisition.withdraw()
+        return self.queue.vacate(key, acquisition)
+
+    def repair_slots(self) -> bool:
+        """The same for every name that local callers wait for. No I/O. Whether there are any."""
         with self.lock:
+            waiting = [acquisition for acquisition in self.acquiring.all() if acquisition.waiter is not None]
             keys = self.queue.contended()
         for key in keys:
             self.repair_slot(key)
+        for acquisition in waiting:
+            acquisition.notify_again()
+        return bool(waiting)
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from holdfast.errors import LossReason
 
 if TYPE_CHECKING:
     from holdfast._core.hold import Hold
+    from holdfast._core.local_queue import LocalWaiter
     from holdfast._core.policy import Policy
 
 
@@ -30,6 +31,7 @@ class Grant:
         "due",
         "early",
         "failing",
+        "handover",
         "hold",
         "last_token",
         "longest_ttl",
@@ -59,6 +61,7 @@ class Grant:
         self.failing = False  #: the last renewal got no answer
         self.lost: LossReason | None = None
         self.hold: Hold | None = None  #: None while it is on its way from one local waiter to the next
+        self.handover: tuple[object, LocalWaiter] | None = None  #: the last one: from whom, to whom
         self.due = self.deadline  #: when the watchdog looks at it next
         self.early: float | None = None  #: when it is to be renewed, if the next look comes before and is not a renewal
         self.watched = False  #: the engine was asked to report its loss
@@ -70,6 +73,10 @@ class Grant:
             raise RuntimeError("internal error in holdfast: the block of fencing tokens is used up")
         self.next_token = token + 1
         return token
+
+    def handed_on_by(self, giver: object) -> bool:
+        """Whether ``giver`` has handed it to a local waiter, as far as that waiter can know of it."""
+        return self.handover is not None and self.handover[0] is giver and self.handover[1].inherits
 
     def confirm(self, sent: float, ttl: float) -> None:
         """A lease-setting request, first transmitted after ``sent``, was confirmed."""

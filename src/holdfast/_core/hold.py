@@ -32,6 +32,18 @@ class Handle(Protocol):
 Callback = Callable[[Any], Any]
 
 
+class HandleRef(weakref.ref[Handle]):
+    """A handle, weakly, and what is to be given back when it is garbage."""
+
+    __slots__ = ("hold", "key")
+    hold: Hold
+    key: int
+
+    def _of(self, hold: Hold, key: int) -> HandleRef:
+        self.hold, self.key = hold, key
+        return self
+
+
 class Scope(Protocol):
     """An open ``async with``: told of the loss so that it can cancel its task."""
 
@@ -47,13 +59,13 @@ class Hold:
     """
 
     __slots__ = (
-        "_listeners",
         "_loss",
         "caller",
         "core",
         "ends",
         "grant",
         "handles",
+        "listeners",
         "policy",
         "reason",
         "scopes",
@@ -70,34 +82,38 @@ class Hold:
         self.token = grant.draw_token()
         self.state = states.State.HELD
         self.reason: LossReason | None = None
-        #: The keys of the handles that were not given back. One atomic step gives one back, so an interrupted release
+        #: The handles that were not given back, by their keys. One atomic step gives one back: an interrupted release
         #: has either done it or not.
-        self.handles: set[int] = set()
+        self.handles: dict[int, HandleRef] = {}
         self.since = started
         self.ends = None if policy.max_hold is None else started + policy.max_hold
         self.scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last
-        self._listeners: dict[int, tuple[weakref.ref[Handle], list[Callback]]] = {}
+        self.listeners: dict[int, tuple[weakref.ref[Handle], list[Callback]]] = {}
         self._loss: Event | None = None
 
     def add(self, handle: Handle) -> None:
-        """One more handle. It counts only when it knows its hold: garbage before, it could not be given back."""
+        """One more handle. It counts only when it knows its hold: garbage before, it could not be given back.
+
+        Its ``__del__`` has the watchdog drop it. A signal may interrupt that too, and Python ignores what a finaliser
+        raises; so the reference is also put on the watchdog's list by a callback that is not written in Python.
+        """
         handle._bind(self)
-        self.handles.add(handle._key)
+        self.handles[handle._key] = HandleRef(handle, self.core.watchdog.dropped.append)._of(self, handle._key)
 
     def listen(self, handle: Handle, callback: Callback) -> bool:
         """Have ``callback(handle)`` called at the loss; False if it is lost already. Under the core's lock."""
         if self.reason is not None:
             return False
         # Weak: a strong reference would keep the handle, and so the lock, alive for ever.
-        self._listeners.setdefault(handle._key, (weakref.ref(handle), []))[1].append(callback)
+        self.listeners.setdefault(handle._key, (weakref.ref(handle), []))[1].append(callback)
         return True
 
     def take_listeners(self, key: int | None = None) -> list[Callable[[], Any]]:
         """The callbacks of one handle, or of all that are in use: each is called once, so they are taken away."""
         if key is None:
-            taken, self._listeners = list(self._listeners.values()), {}
+            taken, self.listeners = list(self.listeners.values()), {}
         else:
-            taken = [self._listeners.pop(key)] if key in self._listeners else []
+            taken = [self.listeners.pop(key)] if key in self.listeners else []
         handles = ((reference(), callbacks) for reference, callbacks in taken)
         return [partial(callback, handle) for handle, callbacks in handles if handle for callback in callbacks]
 

@@ -1,8 +1,8 @@
-"""Who waits inside this process. Pure bookkeeping: no clock, no I/O; callers hold the core's lock.
+"""The waiters inside this process. Pure bookkeeping: no clock, no I/O; callers hold the core's lock.
 
 For each name at most one local contender is known to the engine; the others queue here, first come first served. A slot
-exists while somebody of this process holds the name or contends for it. When it falls vacant, the head of the queue
-either inherits the grant (no round trip) or is told that it is its turn to contend.
+exists while a caller of this process holds the name or contends for it. When it falls vacant, the head of the queue
+either inherits the grant (no round trip) or it is its turn to contend.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ class LocalWaiter:
         self.policy = policy
         self.event = event
         self.turn = Turn.WAITING
-        self.gift: Grant | None = None
+        self.gift: Grant | None = None  #: only valid if its turn is to inherit
+
+    @property
+    def inherits(self) -> bool:
+        return self.turn is Turn.INHERIT
 
 
 def may_hand_on(grant: Grant, receiver: Policy, now: float) -> bool:
@@ -61,11 +65,15 @@ class LocalQueue:
 
     Each slot names its occupant (an acquisition under way, or the hold that came of it), and giving it up takes that
     name: so an interrupted caller may clean up without knowing how far it had come, and twice does no harm.
+
+    A signal may interrupt every method between two steps. The occupant decides: it is changed in one step, before the
+    waiter that it belongs to is taken from the queue and learns of its turn. What is left undone after that step,
+    ``repair`` completes.
     """
 
     def __init__(self) -> None:
         self._occupants: dict[str, object] = {}
-        self._queues: dict[str, deque[LocalWaiter]] = {}  # only of names that somebody waits for
+        self._queues: dict[str, deque[LocalWaiter]] = {}
 
     def occupy(self, key: str, occupant: object) -> bool:
         """Take the slot if it is vacant: then the occupant contends, and must vacate or hand on later."""
@@ -85,60 +93,72 @@ class LocalQueue:
         return self._occupants.get(key)
 
     def contended(self) -> list[str]:
-        """The names that local callers wait for, or have just been given the turn to contend for."""
-        turned = [key for key, occupant in self._occupants.items() if getattr(occupant, "turned", None) is not None]
-        return [*self._queues, *turned]
+        """The names that local callers wait for."""
+        return list(self._queues)
 
     def waiting(self, key: str) -> int:
         return len(self._queues[key]) if key in self._queues else 0
 
     def heir(self, grant: Grant, occupant: object, now: float) -> LocalWaiter | None:
-        """Hand ``grant`` to the head of the queue if the rules allow. The caller rings the heir's event."""
+        """Hand ``grant`` to the head of the queue if the rules allow. The caller sets the heir's event."""
         key = grant.claim.name
-        queue = self._queues.get(key)
-        if queue is None or self._occupants.get(key) is not occupant or not may_hand_on(grant, queue[0].policy, now):
+        head = self._head(key)
+        if head is None or self._occupants.get(key) is not occupant or not may_hand_on(grant, head.policy, now):
             return None
-        waiter = self._next(key)
-        waiter.turn, waiter.gift = Turn.INHERIT, grant
-        return waiter
+        head.gift, grant.handover = grant, (occupant, head)
+        self._occupants[key] = head.caller
+        head.turn = Turn.INHERIT  # from here on it is handed over, and not before: see Grant.handed_on_by
+        self._remove(key, head)
+        return head
 
     def vacate(self, key: str, occupant: object) -> LocalWaiter | None:
-        """``occupant`` is done. The next in line, if any, takes the slot; the caller rings its event."""
+        """``occupant`` is done. The next waiter, if any, takes the slot; the caller sets its event."""
         if self._occupants.get(key) is not occupant:
             return None
-        if key not in self._queues:
+        head = self._head(key)
+        if head is None:
             del self._occupants[key]
             return None
-        waiter = self._next(key)
-        waiter.turn = Turn.CONTEND
-        return waiter
+        self._occupants[key] = head.caller
+        head.turn = Turn.CONTEND
+        self._remove(key, head)
+        return head
 
-    def _next(self, key: str) -> LocalWaiter:
-        waiter = self._queues[key].popleft()
-        self._tidy(key)
-        self._occupants[key] = waiter.caller
-        return waiter
+    def repair(self, key: str, waiter: LocalWaiter) -> None:
+        """``waiter`` has the slot, though the caller that gave it away was interrupted: make sure that it knows."""
+        if waiter.turn is Turn.WAITING:
+            waiter.turn = Turn.CONTEND
+        self._remove(key, waiter)
 
-    def _tidy(self, key: str) -> None:
-        if not self._queues[key]:
-            del self._queues[key]
+    def _head(self, key: str) -> LocalWaiter | None:
+        queue = self._queues.get(key)
+        while queue and queue[0].turn is not Turn.WAITING:
+            queue.popleft()  # it learned of its turn, then the signal came
+        return queue[0] if queue else None
+
+    def _remove(self, key: str, waiter: LocalWaiter) -> None:
+        queue = self._queues.get(key)
+        if queue is not None:
+            if waiter in queue:
+                queue.remove(waiter)
+            if not queue:
+                del self._queues[key]
 
     def leave(self, key: str, waiter: LocalWaiter) -> bool:
         """Give up waiting. False if it was this waiter's turn already: then it is for the waiter to pass it on."""
         if waiter.turn is not Turn.WAITING:
             return False
-        if waiter in self._queues.get(key, ()):
-            self._queues[key].remove(waiter)
-            self._tidy(key)
+        if self._occupants.get(key) is waiter.caller:
+            self.repair(key, waiter)
+            return False
+        self._remove(key, waiter)
         return True
 
     def turn_away(self, key: str, before: float) -> list[LocalWaiter]:
-        """The engine cannot be reached: take those out of the queue who have waited since ``before`` or longer."""
-        queue = self._queues.get(key, ())
-        turned = _turned((waiter for waiter in queue if waiter.since <= before), Turn.UNREACHABLE)
-        if turned:
-            self._queues[key] = deque(waiter for waiter in queue if waiter.since > before)
-            self._tidy(key)
+        """The engine cannot be reached: remove the waiters that have waited since ``before`` or longer."""
+        turned = _turned((waiter for waiter in self._queues.get(key, ()) if waiter.since <= before), Turn.UNREACHABLE)
+        for waiter in turned:
+            self._remove(key, waiter)
         return turned
 
     def close(self) -> list[LocalWaiter]:

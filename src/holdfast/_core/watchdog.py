@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from holdfast._core import lease_time
 from holdfast._core.grant import Grant
-from holdfast._core.hold import Hold
+from holdfast._core.hold import HandleRef
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects, WatchingSession, Withdrawn
@@ -59,8 +59,10 @@ class Watchdog:
         self._session = session
         self._bell = runtime.wakeup()
         self._withdrawals = Withdrawals()
-        self._abandoned: deque[tuple[Hold, int]] = deque()
+        #: Handles that became garbage unreleased, see ``Hold.add``.
+        self.dropped: deque[HandleRef] = deque()
         self._suspects: set[str] = set()
+        self._slots_in_use = False
         self._wakes_at = _NOW  # when it will look by itself
         self._last_ttl = 0.0
         self._patient_until = _NOW
@@ -91,9 +93,9 @@ class Watchdog:
         self._withdrawals.add(claim, until)
         self._look_by(_NOW)
 
-    def abandoned(self, hold: Hold, key: int) -> None:
+    def abandoned(self, handle: HandleRef) -> None:
         """A handle became garbage unreleased. Called from ``__del__``: no lock, no I/O."""
-        self._abandoned.append((hold, key))
+        self.dropped.append(handle)
         self.ring()
 
     def suspect(self, name: str) -> None:
@@ -104,6 +106,7 @@ class Watchdog:
 
     def check_slots(self) -> None:
         """A caller waits in the local queue: look after its slot from now on."""
+        self._slots_in_use = True
         self._look_by(self._runtime.now() + _CHECK_SLOTS)
 
     def ring(self) -> None:
@@ -158,7 +161,7 @@ class Watchdog:
             wake = min(wake, self._withdrawals.next_due())
             core = self._core
             unneeded = core.orphaned and wake == _NEVER and not core.releasing
-            if self.stopping or self._abandoned or self._suspects or unneeded:
+            if self.stopping or self.dropped or self._suspects or unneeded:
                 wake = now
             else:
                 wake = min(wake, now + self._longest_sleep(wake))
@@ -167,7 +170,7 @@ class Watchdog:
 
     def _longest_sleep(self, wake: float) -> float:
         longest = _LONGEST_SLEEP if wake < _NEVER else _IDLE
-        if self._core.queue.contended():
+        if self._slots_in_use:
             longest = _CHECK_SLOTS
         # Where locks come and go, the next acquire must not have to wake a thread, which costs more than a lock: so
         # look again, once, by when that acquire would be due.
@@ -184,13 +187,14 @@ class Watchdog:
                 return False  # also when stopping: each is tried once more
             # A release may be under way by a caller to whom the client is garbage already: it needs the session that
             # ends with this thread.
-            busy = self._abandoned or self._core.live or self._core.releasing
+            busy = self.dropped or self._core.live or self._core.releasing
             return self.stopping or (self._core.orphaned and not busy)
 
     async def _round(self, suspects: Suspects) -> None:
-        while self._abandoned:
-            self._core.drop_handle(*self._abandoned.popleft())
-        self._core.repair_slots()
+        while self.dropped:
+            handle = self.dropped.popleft()
+            self._core.drop_handle(handle.hold, handle.key)
+        self._slots_in_use = self._core.repair_slots()
         now = self._runtime.now()
         with self._core.lock:
             # What is due soon is taken along: ten thousand leases are renewed in a few batches.

@@ -29,7 +29,7 @@ class SimLease(AsyncLease):
 
     def disown(self) -> None:
         """The world ends: no complaint about a lease that was not released."""
-        self._hold.handles.discard(self._key)
+        self._hold.handles.pop(self._key, None)
 
 
 @dataclass
