@@ -66,7 +66,7 @@ sim: setup ## the simulated core, many seeds
 	$(PYTEST) tests/sim $(ARGS)
 
 interop: setup zookeeper ## beside Java programs with Curator; needs a JDK and Maven, which downloads it
-	HOLDFAST_INTEROP=1 $(PYTEST) tests/interop $(ARGS)
+	INTEROP=1 $(PYTEST) tests/interop $(ARGS)
 
 clean: ## remove what make made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
