@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from holdfast.cli.demo.scene import Freeze, Outcome, Race
+from holdfast.cli.output import complain
 
 
 class View(Protocol):
@@ -43,7 +44,7 @@ def choose(*, quiet: bool) -> View:
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
         return Plain()
     if importlib.util.find_spec("rich") is None:
-        print("holdfast demo: for the live picture: pip install 'holdfast[cli]'", file=sys.stderr)
+        complain("for the live picture: pip install 'holdfast[cli]'", command="holdfast demo")
         return Plain()
     from holdfast.cli.demo.live import LiveView
 

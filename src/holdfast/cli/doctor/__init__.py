@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from holdfast.cli.command import USAGE
+from holdfast.cli.output import complain, say
 from holdfast.errors import EngineRefused, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
         target, shown = _target(arguments.url)
         findings = _findings(target)
     except UsageError as error:
-        print(f"holdfast doctor: {error}", file=sys.stderr)
+        complain(str(error), command="holdfast doctor")
         return USAGE
-    print(render.as_json(shown, findings) if arguments.json else render.as_text(shown, findings))
+    say(render.as_json(shown, findings) if arguments.json else render.as_text(shown, findings))
     return EXIT_CODES[worst(findings)]
 
 
