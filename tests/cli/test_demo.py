@@ -228,4 +228,4 @@ def test_without_rich_it_says_how_to_get_it_and_goes_on_in_lines(environment: di
     environment["TERM"] = "xterm"
     done = subprocess.run([sys.executable, "-c", hide], env=environment, capture_output=True, text=True, timeout=30)
     assert done.stdout == "Plain\n"
-    assert done.stderr == "holdfast demo: for the live picture: pip install 'holdfast[cli]'\n"
+    assert done.stderr == "holdfast demo: for the live picture: pip install 'holdfast-locks[cli]'\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from holdfast._version import DISTRIBUTION
 from holdfast.cli.command import USAGE
 from holdfast.cli.output import complain, say
 from holdfast.errors import EngineRefused, EngineUnavailable, UsageError
@@ -64,12 +65,12 @@ def _findings(target: Target) -> list[Finding]:
         try:
             from holdfast.cli.doctor import zookeeper
         except ImportError as missing:
-            raise UsageError("the doctor needs the driver: pip install 'holdfast[zookeeper]'") from missing
+            raise UsageError(f"the doctor needs the driver: pip install '{DISTRIBUTION}[zookeeper]'") from missing
         return zookeeper.examine(target)
     try:
         from holdfast.cli.doctor import checks, topology
     except ImportError as missing:
-        raise UsageError("the doctor needs the driver: pip install 'holdfast[redis]'") from missing
+        raise UsageError(f"the doctor needs the driver: pip install '{DISTRIBUTION}[redis]'") from missing
     facts = topology.gather(target)
     _refuse_silence(facts)
     return checks.judge(facts)
