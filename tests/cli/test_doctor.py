@@ -345,6 +345,18 @@ def test_a_lock_file_in_use_keeps_its_locks_and_gets_no_new_ones(private: Path, 
         assert database.execute("SELECT name FROM lock").fetchall() == [("mine",)]
 
 
+@pytest.mark.parametrize("url, code, said", [("memory:", 0, ""), ("sqlite:x", 2, "this Python has no sqlite3")])
+def test_a_python_without_sqlite3_is_one_sentence(url: str, code: int, said: str) -> None:
+    script = (
+        "import sys; sys.modules['_sqlite3'] = None\n"
+        f"from holdfast.cli.main import main; sys.exit(main(['doctor', {url!r}]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr
+
+
 def test_the_configured_default(start_redis: StartRedis, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     server = start_redis(*DURABLE, password=SECRET)
     monkeypatch.setenv("HOLDFAST_URL", server.url)
