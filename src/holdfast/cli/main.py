@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from holdfast._version import __version__
 from holdfast.cli.command import FAILED, INTERRUPTED, Command, commands
-from holdfast.cli.output import OutputLost, abandon, complain, flush
+from holdfast.cli.output import OutputLost, discard, flush, write_error
 from holdfast.cli.stopping import unwinding
 from holdfast.errors import LockError
 
@@ -16,7 +16,7 @@ from holdfast.errors import LockError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand. Errors are one line on stderr; the exit code says the rest."""
     if sys.stdout is None:
-        complain("stdout is closed: there is nowhere to write to")
+        write_error("stdout is closed: there is nowhere to write to")
         return FAILED
     with unwinding() as received:
         code = _run(argv)
@@ -37,20 +37,20 @@ def _run(argv: Sequence[str] | None) -> int:
     except OutputLost as lost:
         _report_lost(lost)
     except BrokenPipeError:  # as OutputLost, of a command that writes in its own way
-        abandon(sys.stdout)
+        discard(sys.stdout)
     except LockError as error:
-        complain(str(error))
+        write_error(str(error))
     except OSError as error:
-        complain(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
+        write_error(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
     return FAILED
 
 
 def _report_lost(lost: OutputLost) -> None:
-    abandon(sys.stdout)
+    discard(sys.stdout)
     cause = lost.__cause__
     assert isinstance(cause, OSError)
     if not isinstance(cause, BrokenPipeError):  # that a reader has read enough (| head) is in order
-        complain(f"cannot write to stdout: {cause.strerror}")
+        write_error(f"cannot write to stdout: {cause.strerror}")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ class OutputLost(Exception):
     """Raised when stdout does not take the result. ``__cause__`` is the OSError that says why."""
 
 
-def say(text: str) -> None:
+def write_result(text: str) -> None:
     """Write a result to stdout, at once."""
     try:
         print(text, flush=True)
@@ -27,18 +27,18 @@ def flush() -> None:
         raise OutputLost from error
 
 
-def complain(text: str, *, command: str = "holdfast") -> None:
-    """One line to stderr. If that is lost too, the exit code has to do."""
+def write_error(text: str, *, command: str = "holdfast") -> None:
+    """Write one line to stderr, if that is possible: the exit code reports the failure too."""
     if sys.stderr is None:
         return  # print() would write to stdout instead
     try:
         print(f"{command}: {text}", file=sys.stderr, flush=True)
     except OSError:
-        abandon(sys.stderr)
+        discard(sys.stderr)
 
 
-def abandon(stream: TextIO) -> None:
-    """Discard what ``stream`` still holds. Python would try to write it at exit, complain, and exit with 120."""
+def discard(stream: TextIO) -> None:
+    """Drop what ``stream`` still buffers. Python would write it at exit, fail, and replace the exit code by 120."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

@@ -13,10 +13,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def unwinding() -> Iterator[list[int]]:
-    """Have the first of these signals raise SystemExit, and ignore those after it. Yields the signal once it came.
+    """Have the first of these signals raise SystemExit, and ignore those after it. Yields a list that will contain it.
 
-    Later ones would interrupt the cleaning up: a closed terminal often sends SIGHUP and SIGTERM, and an impatient user
-    more than one Ctrl-C. One that was ignored from the start stays so (nohup, background jobs).
+    Later ones would interrupt the cleanup: when a session ends, SIGHUP and SIGTERM often arrive together, and users
+    press Ctrl-C more than once. A signal that was ignored from the start stays ignored (nohup, background jobs).
     """
     received: list[int] = []
     before: dict[int, Any] = {}

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from holdfast._version import DISTRIBUTION
 from holdfast.cli.demo.scene import Freeze, Outcome, Race
-from holdfast.cli.output import complain
+from holdfast.cli.output import write_error
 
 
 class View(Protocol):
@@ -45,7 +45,7 @@ def choose(*, quiet: bool) -> View:
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
         return Plain()
     if importlib.util.find_spec("rich") is None:
-        complain(f"for the live picture: pip install '{DISTRIBUTION}[cli]'", command="holdfast demo")
+        write_error(f"for the live picture: pip install '{DISTRIBUTION}[cli]'", command="holdfast demo")
         return Plain()
     from holdfast.cli.demo.live import LiveView
 

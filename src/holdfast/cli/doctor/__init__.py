@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._version import DISTRIBUTION
 from holdfast.cli.command import USAGE
-from holdfast.cli.output import complain, say
+from holdfast.cli.output import write_error, write_result
 from holdfast.errors import EngineRefused, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
         target, shown = _target(arguments.url)
         findings = _findings(target)
     except UsageError as error:
-        complain(str(error), command="holdfast doctor")
+        write_error(str(error), command="holdfast doctor")
         return USAGE
-    say(render.as_json(shown, findings) if arguments.json else render.as_text(shown, findings))
+    write_result(render.as_json(shown, findings) if arguments.json else render.as_text(shown, findings))
     return EXIT_CODES[worst(findings)]
 
 
