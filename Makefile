@@ -56,7 +56,7 @@ types: setup ## mypy, strict
 
 check: lint types test ## lint, types and test
 
-wheel: $(DONE)/wheel ## dist/holdfast-*.whl
+wheel: $(DONE)/wheel ## dist/holdfast_locks-*.whl
 	@ls dist/*.whl
 
 bench: setup redis zookeeper ## measure; needs an otherwise idle machine
@@ -66,7 +66,7 @@ sim: setup ## the simulated core, many seeds
 	$(PYTEST) tests/sim $(ARGS)
 
 interop: setup zookeeper ## beside Java programs with Curator; needs a JDK and Maven, which downloads it
-	HOLDFAST_INTEROP=1 $(PYTEST) tests/interop $(ARGS)
+	INTEROP=1 $(PYTEST) tests/interop $(ARGS)
 
 clean: ## remove what make made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -93,6 +93,8 @@ $(DONE)/dev: $(DONE)/venv pyproject.toml
 $(DONE)/wheel: $(DONE)/build pyproject.toml LICENSE README.md $(SOURCES)
 	rm -f dist/*.whl
 	$(BIN)/hatchling build -t wheel -d dist
+	@# The distribution was called holdfast once. Installed beside it, both would own the same files.
+	@$(PIP) uninstall --yes holdfast 2>/dev/null
 	@[ $(DONE)/dependencies -nt pyproject.toml ] || { set -x; $(PIP) install "$$(ls dist/*.whl)[all]"; }
 	$(PIP) install --no-deps --force-reinstall dist/*.whl
 	@touch $(DONE)/dependencies $@

@@ -104,7 +104,7 @@ def option_from_text(name: str, text: str, *, where: str) -> Any:
                 raise ValueError("renew is neither true nor false")
             return parameters.BOOLS[lowered]
         if name == "replicas":
-            if not (lowered.isascii() and lowered.isdigit()):
+            if not (lowered.isascii() and lowered.isdigit() and len(lowered) < 10):
                 raise ValueError("replicas is not a whole number")
             return int(lowered)
         if name == "token_ttl" and lowered == "none":

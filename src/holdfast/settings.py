@@ -8,13 +8,15 @@ The first of these that names a URL wins:
 3. the TOML file named by ``HOLDFAST_CONFIG``; ``HOLDFAST_PROFILE`` (or its key ``profile``) chooses a profile;
 4. the embedded engine, to which the HOLDFAST_* options of 2 apply as well.
 
-Keywords of a ``configure`` without a URL are laid over 2, 3 or 4. HOLDFAST_* options beside a file are refused, not
-ignored. Files are never looked for: two hosts must not end up on different engines by accident.
+Keywords of a ``configure`` without a URL are laid over 2, 3 or 4. Refused, not ignored: HOLDFAST_* options beside a
+file, a variable that is set but empty, a HOLDFAST_* that is not in this list. Files are never looked for. Each of these
+could put two hosts on different engines by accident.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
@@ -36,6 +38,14 @@ class Default(NamedTuple):
     def __repr__(self) -> str:  # the URL and the keywords may hold a password
         return f"Default(source={self.source!r}, keywords={sorted(self.keywords)})"
 
+
+_PREFIX: Final = "HOLDFAST_"
+#: The variables that are read, without the prefix.
+_VARIABLES: Final = frozenset({"URL", "CONFIG", "PROFILE"} | {name.upper() for name in parameters.OWN})
+#: Part of the contract, not of this version.
+_PLANNED: Final = frozenset({"URL_FILE"})
+#: Kubernetes sets variables by this name in each pod beside a service "holdfast" or "holdfast-…". They are no options.
+_SERVICE_HOST: Final = re.compile(r"(HOLDFAST(?:_[A-Z0-9_]+)?)_SERVICE_HOST")
 
 _lock: Final = threading.Lock()
 _configured: tuple[Any, dict[str, Any]] = (None, {})
@@ -66,19 +76,16 @@ def resolve_default(environment: Mapping[str, str] = os.environ) -> Default:
 
 
 def _from_environment(environment: Mapping[str, str]) -> Default:
-    url = environment.get("HOLDFAST_URL") or None
-    path = environment.get("HOLDFAST_CONFIG") or None
-    profile = environment.get("HOLDFAST_PROFILE") or None
-    keywords = {}
-    for name in sorted(parameters.OWN):
-        variable = f"HOLDFAST_{name.upper()}"
-        if text := environment.get(variable):
-            keywords[name] = option_from_text(name, text, where=variable)
+    given = _variables(environment)
+    url, path, profile = (given.pop(name, None) for name in ("URL", "CONFIG", "PROFILE"))
+    keywords = {
+        name.lower(): option_from_text(name.lower(), text, where=_PREFIX + name) for name, text in sorted(given.items())
+    }
     if url is not None:
         return Default(url, _checked(url, keywords, "HOLDFAST_URL"), "environment")
     if path is not None:
         if keywords:
-            variables = ", ".join(f"HOLDFAST_{name.upper()}" for name in keywords)
+            variables = ", ".join(_PREFIX + name for name in sorted(given))
             raise UsageError(
                 f"{variables} and HOLDFAST_CONFIG are both set: the options belong in the file, or set HOLDFAST_URL"
             )
@@ -86,6 +93,37 @@ def _from_environment(environment: Mapping[str, str]) -> Default:
     if profile is not None:
         raise UsageError("HOLDFAST_PROFILE is set, but HOLDFAST_CONFIG does not name the file that defines it")
     return Default(None, _checked(None, keywords, "HOLDFAST_*"), "embedded")
+
+
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The HOLDFAST_* variables, without their prefix; UsageError for one that is unknown or empty.
+
+    A misspelt HOLDFAST_URL, or one that a deployment left empty (``HOLDFAST_URL=$UNSET``), would mean the embedded
+    engine: each host would then lock by itself, and no program would notice.
+    """
+    services = [found[1] for variable in environment if (found := _SERVICE_HOST.fullmatch(variable))]
+    links = tuple(service + suffix for service in services for suffix in ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT"))
+    given = {}
+    for variable, text in sorted(environment.items()):
+        if not variable.startswith(_PREFIX) or variable.startswith(links):
+            continue
+        name = variable.removeprefix(_PREFIX)
+        if name not in _VARIABLES:
+            raise UsageError(_unknown(name))
+        if not text.strip():
+            raise UsageError(f"{variable} is set but empty; give it a value, or unset it")
+        given[name] = text
+    return given
+
+
+def _unknown(name: str) -> str:
+    """The sentence about a variable that is not read, with the nearest that is."""
+    if name in _PLANNED:
+        return f"{_PREFIX}{name} is not yet read by this version of holdfast; unset it, and set HOLDFAST_URL"
+    guess = parameters.nearest(name, [known.lower() for known in _VARIABLES])
+    every = ", ".join(_PREFIX + known for known in sorted(_VARIABLES))
+    hint = f"did you mean {_PREFIX}{guess.upper()}?" if guess else f"known: {every}"
+    return f"unknown environment variable {_PREFIX + name!r}; {hint}"
 
 
 def _from_file(path: str, profile: str | None) -> Default:

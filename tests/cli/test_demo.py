@@ -26,8 +26,13 @@ COMMAND = [sys.executable, "-W", "error", "-m", "holdfast.cli", "demo"]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Temporary files where we can look for leftovers, and a mark by which we find the demo's processes."""
-    return {**os.environ, "TMPDIR": str(tmp_path), "DEMO_UNDER_TEST": str(tmp_path)}
+    """Temporary files where we can look for leftovers, and a mark by which we find the demo's processes.
+
+    The name of the directory has in it what means something in a URL, and a byte that is not UTF-8.
+    """
+    temporary = os.fsdecode(os.fsencode(tmp_path) + b"/a #b?c=d&e%41\xff")
+    os.mkdir(temporary)
+    return {**os.environ, "TMPDIR": temporary, "DEMO_UNDER_TEST": str(tmp_path)}
 
 
 def processes(environment: Mapping[str, str]) -> list[int]:
@@ -109,10 +114,16 @@ class Terminal:
         while text not in self.seen:
             assert self.read(), self.seen
 
+    def hang_up(self) -> None:
+        """As when the window is closed, or the line breaks: nothing can be written any more."""
+        ours, self._ours = self._ours, -1
+        if ours >= 0:
+            os.close(ours)
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._ours)
+        self.hang_up()
 
 
 @contextmanager
@@ -142,16 +153,29 @@ def assert_cursor_is_back(seen: str) -> None:
     assert -1 < seen.rfind("\x1b[?25l") < seen.rfind("\x1b[?25h")
 
 
-def test_ctrl_c_leaves_nothing(environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_gives_the_cursor_back_and_leaves_nothing(environment: dict[str, str], number: signal.Signals) -> None:
     with terminal(environment) as screen:
         screen.read_until("updates done 1")
         assert len(processes(environment)) == 5
-        screen.process.send_signal(signal.SIGINT)  # the workers are in sessions of their own: Ctrl-C is for the demo
+        screen.process.send_signal(number)  # the workers are in sessions of their own: Ctrl-C is for the demo
         while screen.read():
             pass
-        assert screen.process.wait(10) == 130
+        assert screen.process.wait(10) == 128 + number
     assert "Traceback" not in screen.seen
     assert_cursor_is_back(screen.seen)
+    assert_nothing_left(environment)
+
+
+def test_a_terminal_that_is_gone_leaves_nothing(environment: dict[str, str]) -> None:
+    with terminal(environment) as screen:
+        screen.read_until("updates done 1")
+        screen.process.send_signal(signal.SIGSTOP)  # or it might notice by itself, and end with another code
+        os.waitpid(screen.process.pid, os.WUNTRACED)
+        screen.hang_up()
+        screen.process.send_signal(signal.SIGHUP)
+        screen.process.send_signal(signal.SIGCONT)
+        assert screen.process.wait(10) == 128 + signal.SIGHUP
     assert_nothing_left(environment)
 
 
@@ -204,4 +228,4 @@ def test_without_rich_it_says_how_to_get_it_and_goes_on_in_lines(environment: di
     environment["TERM"] = "xterm"
     done = subprocess.run([sys.executable, "-c", hide], env=environment, capture_output=True, text=True, timeout=30)
     assert done.stdout == "Plain\n"
-    assert done.stderr == "holdfast demo: for the live picture: pip install 'holdfast[cli]'\n"
+    assert done.stderr == "holdfast demo: for the live picture: pip install 'holdfast-locks[cli]'\n"

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+import holdfast
 from holdfast.cli.doctor import examine
 from holdfast.cli.doctor.line import Line, Refused
 from holdfast.cli.doctor.rights import needs
@@ -259,6 +262,99 @@ def test_memory_and_files(doctor: Doctor, tmp_path: Path) -> None:
     assert doctor(f"sqlite:{file}").level("file") == "problem"
     file.chmod(0o600)
     assert doctor(f"sqlite:{file}").level("file") == "ok"
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """Everything in it: files with their contents, directories."""
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(directory.rglob("*"))}
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    directory = tmp_path / "private"
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+def make(kind: str, private: Path) -> Path:
+    """A place for a lock file at which every lock is refused."""
+    file = private / "locks.db"
+    if kind == "directory that others may write to":
+        private.chmod(0o777)
+    elif kind == "text":
+        file.write_text("not a database\n")
+    elif kind == "database of another program":
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("CREATE TABLE theirs (x)")
+            database.commit()
+    elif kind == "empty file that others may write to":
+        file.touch()
+        file.chmod(0o666)
+        return file
+    elif kind == "link":
+        file.symlink_to("elsewhere")
+    elif kind == "directory":
+        file.mkdir()
+    elif kind == "below a file":
+        file.write_text("")
+        return file / "deeper" / "locks.db"
+    if file.is_file():
+        file.chmod(0o600)
+    return file
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "directory that others may write to", "text", "database of another program",
+        "empty file that others may write to", "link", "directory", "below a file",
+    ],
+)  # fmt: skip
+def test_where_every_lock_is_refused_it_says_so_and_leaves_nothing(kind: str, private: Path, doctor: Doctor) -> None:
+    file = make(kind, private)
+    before = tree(private)
+    found = doctor(f"sqlite:{file}")
+    assert (found.code, found.level("file")) == (4, "problem")
+    assert "holdfast-doctor" not in found.out, "it must name the file that was asked for"
+    assert tree(private) == before
+    with holdfast.connect(f"sqlite:{file}") as locks, pytest.raises(holdfast.EngineRefused):
+        locks.lock("x").acquire(timeout=0)
+
+
+@pytest.mark.parametrize("name", ["locks.db", "not/there/yet/locks.db", "empty.db", "x" * 200])
+def test_where_a_lock_file_can_be_made_none_is(name: str, private: Path, doctor: Doctor) -> None:
+    (private / "empty.db").touch(0o600)
+    before = tree(private)
+    file = private / name
+    found = doctor(f"sqlite:{file}")
+    assert (found.code, found.level("file")) == (0, "ok")
+    assert tree(private) == before
+    with holdfast.connect(f"sqlite:{file}") as locks:
+        locks.lock("x").acquire(timeout=0).release()
+
+
+def test_a_lock_file_in_use_keeps_its_locks_and_gets_no_new_ones(private: Path, doctor: Doctor) -> None:
+    url = f"sqlite:{private / 'locks.db'}"
+    with holdfast.connect(url) as locks, locks.lock("mine") as lease:
+        # From another process, as a user does.
+        done = subprocess.run([sys.executable, "-m", "holdfast.cli", "doctor", url], capture_output=True, timeout=30)
+        assert (done.returncode, done.stderr) == (0, b"")
+        lease.renew()
+        assert [state.name for state in locks.locks()] == ["mine"]
+    with closing(sqlite3.connect(private / "locks.db")) as database:
+        assert database.execute("SELECT name FROM lock").fetchall() == [("mine",)]
+
+
+@pytest.mark.parametrize("url, code, said", [("memory:", 0, ""), ("sqlite:x", 2, "this Python has no sqlite3")])
+def test_a_python_without_sqlite3_is_one_sentence(url: str, code: int, said: str) -> None:
+    script = (
+        "import sys; sys.modules['_sqlite3'] = None\n"
+        f"from holdfast.cli.main import main; sys.exit(main(['doctor', {url!r}]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr
 
 
 def test_the_configured_default(start_redis: StartRedis, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from holdfast.cli.demo.live import LiveView
 from holdfast.cli.demo.scene import Freeze, Line, Outcome, Race, Span
@@ -54,3 +55,20 @@ def test_an_ascii_terminal_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     text = drawn(monkeypatch, width=80, encoding="ascii")
     assert text.isascii()
     assert re.search(r"\.X", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text))
+
+
+def test_the_cursor_comes_back_after_a_signal_while_the_picture_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    file = io.StringIO()
+
+    def interrupted(self: Live) -> None:
+        self._started = False  # what stop() does first; from then on it does nothing
+        raise SystemExit
+
+    with LiveView(Console(file=file, force_terminal=True)) as view:
+        view.race(_RACE)
+        with monkeypatch.context() as patch:
+            patch.setattr(Live, "stop", interrupted)
+            with pytest.raises(SystemExit):
+                view.end_race(_RACE)
+    assert file.getvalue().rfind("\x1b[?25h") > file.getvalue().rfind("\x1b[?25l") > -1

@@ -14,6 +14,7 @@ import pytest
 import holdfast
 from holdfast import aio, errors, fencing
 from holdfast._core import parameters, urls
+from holdfast.engines import base
 from holdfast.engines.redis import keys
 from holdfast.testing.proxy import FaultProxy
 from tests.docs.markdown import ROOT, tables
@@ -115,6 +116,17 @@ def test_reserved_prefixes_of_redis() -> None:
     text = (REFERENCE / "redis-wire-format.md").read_text("utf-8")
     for prefix in keys._RESERVED:
         assert f"`{prefix}`" in text
+
+
+def test_the_engine_port_is_described_as_it_is() -> None:
+    text = (ROOT / "docs" / "how-to" / "write-an-engine.md").read_text("utf-8")
+    claims = text.partition("## Claims")[2].partition("| `Granted")[0]
+    mentioned = set(re.findall(r"`(?:claim\.)?(\w+)", claims))
+    assert set(base.Claim.__slots__) <= mentioned
+    assert set(re.findall(r"^\* `(\w+)`", claims, re.MULTILINE)) <= set(base.Claim.__slots__)
+    (table,) = [rows for rows in tables(ROOT / "docs" / "how-to" / "write-an-engine.md") if rows[0][0] == "`Session`"]
+    described = {name for row in table[1:] for name in re.findall(r"`(\w+)\(", row[0])}
+    assert described == {name for name in vars(base.Session) if not name.startswith("_")}
 
 
 def test_faults_of_the_proxy() -> None:

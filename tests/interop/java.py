@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 
 PROJECT: Final = Path(__file__).parent / "curator"
 #: Another one to test with, such as 5.4.0; else the one in pom.xml.
-CURATOR: Final = os.environ.get("HOLDFAST_CURATOR")
+CURATOR: Final = os.environ.get("CURATOR_VERSION")
 
 _PATIENCE: Final = 20.0
 _DOWNLOAD_DEADLINE: Final = 300.0

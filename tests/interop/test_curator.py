@@ -22,8 +22,8 @@ from tests.faults.waiting import eventually
 from tests.interop.java import Java, classpath
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 
-if not os.environ.get("HOLDFAST_INTEROP"):
-    pytest.skip("HOLDFAST_INTEROP is not set", allow_module_level=True)
+if not os.environ.get("INTEROP"):
+    pytest.skip("INTEROP is not set", allow_module_level=True)
 
 pytestmark = pytest.mark.timeout(400)  # the first run has to download
 

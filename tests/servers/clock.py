@@ -39,7 +39,7 @@ class Clock:
         with path.open("r+b") as file:
             self._offset = mmap.mmap(file.fileno(), _OFFSET.size)
         #: What the process that lives by this clock needs in its environment.
-        self.environment = {"LD_PRELOAD": str(shim), "HOLDFAST_CLOCK": str(path)}
+        self.environment = {"LD_PRELOAD": str(shim), "CLOCK_FILE": str(path)}
 
     def move(self, seconds: float) -> None:
         """Put the clock forward by so much, from where it is; negative: back."""

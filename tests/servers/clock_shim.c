@@ -1,6 +1,6 @@
 /* The wall clock of one process, moved while it runs. Loaded by LD_PRELOAD; see clock.py.
 
-   The file named by HOLDFAST_CLOCK holds one 64-bit number: nanoseconds to add. It is mapped, so that whoever maps it
+   The file named by CLOCK_FILE holds one 64-bit number: nanoseconds to add. It is mapped, so that whoever maps it
    too can move the clock at any moment. Only the wall clock: the monotonic clock is nobody's to set.
 
    The kernel is asked directly. Finding the C library's own functions (dlsym) allocates memory, and the allocator of
@@ -23,7 +23,7 @@ static const int64_t *offset = &none;
 
 __attribute__((constructor)) static void map_offset(void)
 {
-    const char *path = getenv("HOLDFAST_CLOCK");
+    const char *path = getenv("CLOCK_FILE");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     void *page = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *offset, PROT_READ, MAP_SHARED, file, 0);
     if (page == MAP_FAILED)

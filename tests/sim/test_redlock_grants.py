@@ -9,8 +9,8 @@ import pytest
 from holdfast.testing.simulation.redlock.grants import GRANTS, GrantsWorld
 from holdfast.testing.simulation.runner import run_seeds
 
-#: 50 seeds of 2000 grants; HOLDFAST_SEEDS=30000 for ten million.
-SEEDS = int(os.environ.get("HOLDFAST_SEEDS", "300")) // 6
+#: 50 seeds of 2000 grants; SIM_SEEDS=30000 for ten million.
+SEEDS = int(os.environ.get("SIM_SEEDS", "300")) // 6
 PARTS = 10
 
 

@@ -17,8 +17,8 @@ from holdfast.testing.simulation.redlock.mutants import REDLOCK_MUTANTS
 from holdfast.testing.simulation.redlock.world import RedlockWorld
 from holdfast.testing.simulation.runner import MakeWorld, first_noticed, run_seeds
 
-#: HOLDFAST_SEEDS=100000 for a long night. Five servers take some five times as long as one.
-SEEDS = int(os.environ.get("HOLDFAST_SEEDS", "300")) // 6
+#: SIM_SEEDS=100000 for a long night. Five servers take some five times as long as one.
+SEEDS = int(os.environ.get("SIM_SEEDS", "300")) // 6
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from holdfast.testing.simulation.mutants import MUTANTS
 from holdfast.testing.simulation.runner import SeedFailed, first_noticed, run_seeds
 from holdfast.testing.simulation.world import World
 
-#: HOLDFAST_SEEDS=100000 for a long night.
-SEEDS = int(os.environ.get("HOLDFAST_SEEDS", "300"))
+#: SIM_SEEDS=100000 for a long night.
+SEEDS = int(os.environ.get("SIM_SEEDS", "300"))
 
 
 @pytest.mark.slow

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import holdfast
+from holdfast.fencing import MemoryFence
 from holdfast.options import check_timeout, check_ttl, parse_duration
 
 seconds = st.floats(min_value=0, max_value=1e12, allow_nan=False)
@@ -90,18 +94,52 @@ def test_ttl_out_of_bounds(ttl: object) -> None:
         check_ttl(ttl)
 
 
-@pytest.mark.parametrize("timeout, expected", [(None, None), (0, 0.0), (2.5, 2.5), (timedelta(minutes=1), 60.0)])
+@pytest.mark.parametrize(
+    "timeout, expected",
+    [(None, None), (0, 0.0), (2.5, 2.5), (timedelta(minutes=1), 60.0), ("5", 5.0), ("500ms", 0.5), ("0", 0.0)],
+)
 def test_timeout(timeout: object, expected: float | None) -> None:
     assert check_timeout(timeout) == expected
 
 
-@pytest.mark.parametrize("timeout", [-1, -0.1, math.nan, True, False, math.inf, -math.inf])
+@pytest.mark.parametrize("timeout", [-1, -0.1, math.nan, True, False, math.inf, -math.inf, "", "soon", "-1s"])
 def test_timeout_with_a_wrong_value(timeout: object) -> None:
     with pytest.raises(ValueError, match="timeout"):
         check_timeout(timeout)
 
 
-@pytest.mark.parametrize("timeout", ["5", b"5", [], object()])
+@pytest.mark.parametrize("timeout", [b"5", [], object()])
 def test_timeout_of_a_wrong_type(timeout: object) -> None:
     with pytest.raises(TypeError, match="timeout"):
         check_timeout(timeout)
+
+
+@pytest.mark.parametrize("one, two", [(1.0, 2.0), ("1s", "2000ms"), (timedelta(seconds=1), timedelta(seconds=2))])
+def test_every_duration_of_a_user_may_be_a_number_a_text_or_a_timedelta(one: Any, two: Any) -> None:
+    with holdfast.connect("memory:durations", ttl=one, request_timeout=one, unavailable_after=two) as locks:
+        with locks.lock("a") as lease:
+            assert lease.ttl == 1.0
+            lease.renew(ttl=two)
+            assert lease.ttl == 2.0
+            with MemoryFence().guard("r", lease, timeout=one):
+                pass
+        with locks.lock("b", ttl=two, timeout=one, max_hold=two) as lease:
+            assert lease.ttl == 2.0
+        locks.lock("c").acquire(timeout=one).release()
+        held = locks.lock("c").try_acquire(timeout=one)
+        assert held is not None
+        held.release()
+
+
+@pytest.mark.parametrize("one, two", [("1s", "2000ms"), (timedelta(seconds=1), timedelta(seconds=2))])
+def test_async_durations_too(one: Any, two: Any) -> None:
+    async def use() -> None:
+        async with holdfast.aio.connect("memory:durations", ttl=one) as locks:
+            async with locks.lock("a", ttl=two, timeout=one, max_hold=two) as lease:
+                assert lease.ttl == 2.0
+            lease = await locks.lock("c").acquire(timeout=one)
+            await lease.renew(ttl=two)
+            assert lease.ttl == 2.0
+            await lease.release()
+
+    asyncio.run(use())

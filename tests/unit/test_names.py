@@ -38,9 +38,10 @@ def test_the_limit_is_in_bytes_not_characters(name: str) -> None:
         ("a" * 513, "513"),
         ("ä" * 257, "514"),
         ("a\ud800", "surrogate"),
-        (b"bytes", "bytes"),
+        (b"bytes", r"not bytes; use its \.decode\(\)"),
+        (bytearray(b"bytes"), r"use its \.decode\(\)"),
         (None, "NoneType"),
-        (7, "int"),
+        (7, r"not int; use str\(\)"),
     ],
 )
 def test_refused_with_a_sentence(bad: object, says: str) -> None:
@@ -50,6 +51,14 @@ def test_refused_with_a_sentence(bad: object, says: str) -> None:
     # Every error can be logged and pickled, also the one about a name that cannot be encoded.
     str(caught.value).encode()
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [b"x", bytearray(b"x"), memoryview(b"x"), None, True, object()])
+def test_str_is_not_the_remedy_where_it_makes_another_name(bad: object) -> None:
+    """``str(b"x")`` is "b'x'", ``str(None)`` is "None", and that of an object has its address in it."""
+    with pytest.raises(InvalidName) as caught:
+        names.validate(bad)
+    assert "str()" not in str(caught.value)
 
 
 def test_512_bytes_are_accepted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import os
 import subprocess
 import sys
 import traceback
@@ -88,6 +89,7 @@ def test_wrong_values(keywords: dict[str, Any], error: type[Exception]) -> None:
         ("sqlite:////var/locks.db", "sqlite", "/var/locks.db"),
         ("sqlite:rel/path.db", "sqlite", "rel/path.db"),
         ("sqlite:with%20space%3F.db", "sqlite", "with space?.db"),
+        ("sqlite:/tmp/%FF.db", "sqlite", os.fsdecode(b"/tmp/\xff.db")),
         ("SQLite:rel.db", "sqlite", "rel.db"),
         ("memory:", "memory", ""),
         ("memory:orders", "memory", "orders"),

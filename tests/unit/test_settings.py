@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.errors import InvalidName, UsageError
 from holdfast.settings import configure, resolve_default
 
@@ -149,7 +150,74 @@ def test_all_variables() -> None:
 
 
 def test_options_apply_to_the_embedded_engine_too() -> None:
-    assert resolve_default({"HOLDFAST_TTL": "5", "HOLDFAST_URL": ""}) == (None, {"ttl": 5.0}, "embedded")
+    assert resolve_default({"HOLDFAST_TTL": "5"}) == (None, {"ttl": 5.0}, "embedded")
+
+
+VARIABLES = [
+    *("URL", "CONFIG", "PROFILE", "TTL", "NAMESPACE", "RENEW", "REQUEST_TIMEOUT", "UNAVAILABLE_AFTER", "REPLICAS"),
+    "TOKEN_TTL",
+]
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.parametrize("empty", ["", " "])
+def test_a_variable_that_is_set_but_empty_is_refused(name: str, empty: str, tmp_path: Path) -> None:
+    """``HOLDFAST_URL=$UNSET`` in a deployment would mean the embedded engine: every host would lock by itself."""
+    for others in ({}, {"HOLDFAST_URL": "memory:"}, write(tmp_path, "url = 'memory:'")):
+        with pytest.raises(UsageError, match=f"HOLDFAST_{name} is set but empty"):
+            resolve_default(others | {f"HOLDFAST_{name}": empty})
+
+
+@pytest.mark.parametrize(
+    "variable, says",
+    [
+        ("HOLDFAST_TLL", "did you mean HOLDFAST_TTL?"),
+        ("HOLDFAST_URI", "did you mean HOLDFAST_URL?"),
+        ("HOLDFAST_Url", "did you mean HOLDFAST_URL?"),
+        ("HOLDFAST_NAMESPCE", "did you mean HOLDFAST_NAMESPACE?"),
+        ("HOLDFAST_COLOUR", "known: HOLDFAST_CONFIG, HOLDFAST_NAMESPACE, "),
+        ("HOLDFAST_", "known: HOLDFAST_CONFIG, "),
+        ("HOLDFAST_URL_FILE", "not yet read by this version"),
+        ("HOLDFAST_PORT", "unknown environment variable 'HOLDFAST_PORT'"),
+    ],
+)
+def test_a_variable_that_is_not_read_is_refused(variable: str, says: str, tmp_path: Path) -> None:
+    for others in ({}, {"HOLDFAST_URL": "memory:"}, write(tmp_path, "url = 'memory:'")):
+        with pytest.raises(UsageError) as caught:
+            resolve_default(others | {variable: "s3cr3t"})
+        assert variable in str(caught.value)
+        assert says in str(caught.value)
+        assert "s3cr3t" not in str(caught.value)
+
+
+def test_the_environment_is_not_looked_at_where_the_program_names_the_url() -> None:
+    configure("memory:x")
+    assert resolve_default({"HOLDFAST_URL": "", "HOLDFAST_TLL": "5"}).source == "configure"
+
+
+def test_connect_with_a_url_does_not_look_at_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "")
+    monkeypatch.setenv("HOLDFAST_TLL", "5")
+    holdfast.connect("memory:").close()
+    for connect in (holdfast.connect, holdfast.aio.connect):
+        with pytest.raises(UsageError, match="HOLDFAST_TLL"):
+            connect()
+
+
+def test_service_variables_of_kubernetes_are_not_taken_for_options() -> None:
+    """Each pod beside a service named "holdfast" or "holdfast-redis" has them, whatever its author wrote."""
+    service = {
+        "HOLDFAST_SERVICE_HOST": "10.0.0.1",
+        "HOLDFAST_SERVICE_PORT": "6379",
+        "HOLDFAST_SERVICE_PORT_REDIS": "6379",
+        "HOLDFAST_PORT": "tcp://10.0.0.1:6379",
+        "HOLDFAST_PORT_6379_TCP": "tcp://10.0.0.1:6379",
+        "HOLDFAST_PORT_6379_TCP_ADDR": "10.0.0.1",
+    }
+    other = {name.replace("HOLDFAST", "HOLDFAST_REDIS", 1): text for name, text in service.items()}
+    assert resolve_default(service | other | {"HOLDFAST_URL": "memory:"}).url == "memory:"
+    with pytest.raises(UsageError, match="HOLDFAST_REDIS_PORT"):
+        resolve_default(service | {"HOLDFAST_REDIS_PORT": "6379"})
 
 
 @pytest.mark.parametrize(
@@ -161,6 +229,7 @@ def test_options_apply_to_the_embedded_engine_too() -> None:
         ({"HOLDFAST_TTL": "8d"}, "HOLDFAST_TTL"),
         ({"HOLDFAST_RENEW": "perhaps"}, "HOLDFAST_RENEW"),
         ({"HOLDFAST_REPLICAS": "two"}, "HOLDFAST_REPLICAS"),
+        ({"HOLDFAST_REPLICAS": "9" * 5000}, "HOLDFAST_REPLICAS: replicas is not a whole number"),
         ({"HOLDFAST_REQUEST_TIMEOUT": "0"}, "request_timeout"),
         ({"HOLDFAST_TOKEN_TTL": "1s"}, "token_ttl"),
         ({"HOLDFAST_PROFILE": "x"}, "HOLDFAST_CONFIG"),

@@ -170,7 +170,7 @@ def test_a_missing_driver_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "kazoo", None)  # as if it were not installed
     for name in [name for name in sys.modules if name.startswith("kazoo.")]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError, match=r"pip install 'holdfast\[zookeeper\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'holdfast-locks\[zookeeper\]'"):
         registry.make_engine(parse_target("zookeeper://h", {}))
 
 

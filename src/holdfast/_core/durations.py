@@ -67,11 +67,9 @@ def check_ttl(ttl: object, *, what: str = "ttl") -> float:
 
 
 def check_timeout(timeout: object, *, what: str = "timeout") -> float | None:
-    """Seconds to wait, or None: for ever. Negative, NaN, infinite or bool: ValueError. Other types: TypeError."""
+    """Seconds to wait, or None: for ever. Negative, NaN, infinite, bool, other texts: ValueError; else TypeError."""
     if timeout is None:
         return None
-    if isinstance(timeout, str):
-        raise TypeError(f"{what} is a str: give seconds, or None to wait for ever")
     if isinstance(timeout, float) and math.isinf(timeout) and timeout > 0:
         raise ValueError(f"{what} is infinite: give None to wait for ever")
     return parse_duration(timeout, what=what)

@@ -16,7 +16,7 @@ def validate(name: object, *, what: str = "lock name") -> str:
     Says nothing about what one engine can speak: see ``Engine.validate_name``.
     """
     if not isinstance(name, str):
-        raise InvalidName(f"a {what} is a str, not {type(name).__name__}; convert it first, for example with str()")
+        raise InvalidName(f"a {what} is a str, not {type(name).__name__}; {_remedy(name)}")
     if not name:
         raise InvalidName(f"a {what} may not be empty: every user of an empty name would share one lock", name=name)
     try:
@@ -35,6 +35,16 @@ def validate(name: object, *, what: str = "lock name") -> str:
             name=name,
         )
     return name
+
+
+def _remedy(value: object) -> str:
+    """How to make a name of ``value``. ``str()`` would make "b'x'" of bytes, and of most objects a text that is another
+    one in each process: a lock that excludes nothing."""
+    if isinstance(value, (bytes, bytearray)):
+        return "use its .decode()"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "use str()"
+    return "give a text that is the same in every process"
 
 
 def qualify(namespace: str, name: str) -> str:

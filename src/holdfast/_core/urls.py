@@ -62,7 +62,7 @@ def _known(url: str) -> Parts:
 
 
 def _sqlite_path(path: str) -> str | None:
-    decoded = unquote(path)
+    decoded = unquote(path, errors="surrogateescape")  # as os.fsdecode: a path is bytes, and need not be UTF-8
     if decoded == ":memory:":
         raise UsageError("sqlite::memory: could not be shared by anybody; for locks inside one process use memory:")
     if "\0" in decoded:

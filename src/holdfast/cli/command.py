@@ -23,7 +23,10 @@ class Command(Protocol):
         """Add the subcommand's arguments."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do it, and return the exit code. Results go to stdout, everything else to stderr; a LockError may pass."""
+        """Do it, and return the exit code. Results go to stdout, everything else to stderr (see ``output``).
+
+        LockError, OSError and OutputLost may pass. SIGINT, SIGTERM and SIGHUP arrive as an exception.
+        """
 
 
 _MODULES: Final[Mapping[str, str]] = {

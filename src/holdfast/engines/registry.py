@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Final
 
+from holdfast._version import DISTRIBUTION
 from holdfast.engines.base import Engine, EngineFactory
 from holdfast.errors import UsageError
 from holdfast.options import Target
@@ -34,7 +35,9 @@ def make_engine(target: Target) -> Engine:
         extra = _DRIVERS.get((missing.name or "").partition(".")[0])
         if extra is None:
             raise
-        raise UsageError(f"the {target.engine} engine needs its driver: pip install 'holdfast[{extra}]'") from missing
+        raise UsageError(
+            f"the {target.engine} engine needs its driver: pip install '{DISTRIBUTION}[{extra}]'"
+        ) from missing
     options = {**target.engine_options, "token_ttl": target.options.token_ttl}
     if target.engine in _REPLICATED:
         options["replicas"] = target.options.replicas

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from holdfast.cli.command import FAILED, OK
+from holdfast.cli.output import write_error, write_result
 
 SUMMARY = "watch real processes lose updates, keep them with holdfast, and have a late write refused (15 s, no server)"
 
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         outcome = play(choose(quiet=arguments.json))
     except WorkerFailed as error:
-        print(f"holdfast demo: {error}", file=sys.stderr)
+        write_error(str(error), command="holdfast demo")
         return FAILED
-    print(outcome.json())
+    write_result(outcome.json())
     return OK if outcome.as_promised else FAILED

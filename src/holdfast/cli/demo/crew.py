@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -131,6 +132,7 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._selector.close()
-        for worker in self._workers:
-            worker.end()
+        with ExitStack() as stack:  # a signal during one of these must not leave out the others
+            stack.callback(self._selector.close)
+            for worker in self._workers:
+                stack.callback(worker.end)

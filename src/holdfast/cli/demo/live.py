@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -68,8 +69,10 @@ class LiveView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._live is not None:
-            self._live.stop()  # gives the cursor back
+        with suppress(OSError):  # the terminal may be gone (SIGHUP)
+            if self._live is not None:
+                self._live.stop()
+            self._console.show_cursor()  # a signal inside stop() leaves it hidden, and stop() does nothing twice
 
     def _draw(self, picture: RenderableType) -> None:
         if self._live is None:

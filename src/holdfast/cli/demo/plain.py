@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from holdfast.cli.demo.scene import Freeze, Outcome, Race
+from holdfast.cli.output import write_result
 
 
 class Silent:
@@ -48,26 +49,24 @@ class Plain(Silent):
     def race(self, race: Race) -> None:
         if race is not self._race:
             self._race, self._quarters = race, 0
-            _print(f"{race.title}: {len(race.pids)} processes add 1 to the number in a file, {race.times} times each")
+            write_result(
+                f"{race.title}: {len(race.pids)} processes add 1 to the number in a file, {race.times} times each"
+            )
         while 4 * race.done > (self._quarters + 1) * race.expected:
             self._quarters += 1
-            _print(f"  {race.done} of {race.expected} updates done, the file says {race.found}")
+            write_result(f"  {race.done} of {race.expected} updates done, the file says {race.found}")
 
     def end_race(self, race: Race) -> None:
-        _print(f"  all {race.done} updates done, the file says {race.found}: {race.lost} lost")
+        write_result(f"  all {race.done} updates done, the file says {race.found}: {race.lost} lost")
 
     def freeze(self, act: Freeze) -> None:
         if len(act.lines) == 1:
-            _print(f"{act.title}:")
+            write_result(f"{act.title}:")
         line = act.lines[-1]
-        _print(f"  {line.seconds:5.2f} s  {line.actor} {line.text}")
+        write_result(f"  {line.seconds:5.2f} s  {line.actor} {line.text}")
 
     def close(self, outcome: Outcome) -> None:
-        _print(f"{'':16}{'updates':>9}{'in the file':>13}{'lost':>6}{'at once':>9}")
+        write_result(f"{'':16}{'updates':>9}{'in the file':>13}{'lost':>6}{'at once':>9}")
         for race in (outcome.unlocked, outcome.locked):
-            _print(f"{race.title:16}{race.done:9}{race.found:13}{race.lost:6}{race.most_at_once():9}")
-        _print(f"late write of the frozen holder: {outcome.stale_write}")
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)
+            write_result(f"{race.title:16}{race.done:9}{race.found:13}{race.lost:6}{race.most_at_once():9}")
+        write_result(f"late write of the frozen holder: {outcome.stale_write}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
+from urllib.parse import quote
 
 from holdfast.cli.demo import counter
 from holdfast.cli.demo.crew import Crew, Worker, WorkerFailed
@@ -26,9 +25,10 @@ _BEAT: Final = 0.7
 
 def play(view: View) -> Outcome:
     """Both acts, in a fresh directory that is gone afterwards."""
-    with _terminable(), tempfile.TemporaryDirectory(prefix="holdfast-demo-") as name, view:
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as name, view:
         directory = Path(name)
-        url = f"sqlite:{directory / 'locks.db'}"
+        # TMPDIR may contain anything: '#', '?', '%41', bytes that are no UTF-8.
+        url = f"sqlite:{quote(os.fsencode(directory / 'locks.db'))}"
         unlocked = _race("without a lock", directory, None, view)
         locked = _race("with holdfast", directory, url, view)
         loss_reason, landed = _freeze(directory, url, view)
@@ -125,17 +125,3 @@ def _write_late(crew: Crew, late: Worker, path: Path, kept: int, tell: _Narrator
     else:
         tell("A", f"writes late all the same: StaleToken, the file still says {found}", "good")
     return reason, landed
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM unwinds, as Ctrl-C does, so that neither processes nor files are left."""
-
-    def stop(number: int, frame: object) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

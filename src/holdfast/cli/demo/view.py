@@ -8,7 +8,9 @@ import sys
 from types import TracebackType
 from typing import Protocol, Self
 
+from holdfast._version import DISTRIBUTION
 from holdfast.cli.demo.scene import Freeze, Outcome, Race
+from holdfast.cli.output import write_error
 
 
 class View(Protocol):
@@ -43,7 +45,7 @@ def choose(*, quiet: bool) -> View:
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
         return Plain()
     if importlib.util.find_spec("rich") is None:
-        print("holdfast demo: for the live picture: pip install 'holdfast[cli]'", file=sys.stderr)
+        write_error(f"for the live picture: pip install '{DISTRIBUTION}[cli]'", command="holdfast demo")
         return Plain()
     from holdfast.cli.demo.live import LiveView
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
+from holdfast._version import DISTRIBUTION
 from holdfast.cli.command import USAGE
+from holdfast.cli.output import write_error, write_result
 from holdfast.errors import EngineRefused, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
         target, shown = _target(arguments.url)
         findings = _findings(target)
     except UsageError as error:
-        print(f"holdfast doctor: {error}", file=sys.stderr)
+        write_error(str(error), command="holdfast doctor")
         return USAGE
-    print(render.as_json(shown, findings) if arguments.json else render.as_text(shown, findings))
+    write_result(render.as_json(shown, findings) if arguments.json else render.as_text(shown, findings))
     return EXIT_CODES[worst(findings)]
 
 
@@ -64,12 +65,12 @@ def _findings(target: Target) -> list[Finding]:
         try:
             from holdfast.cli.doctor import zookeeper
         except ImportError as missing:
-            raise UsageError("the doctor needs the driver: pip install 'holdfast[zookeeper]'") from missing
+            raise UsageError(f"the doctor needs the driver: pip install '{DISTRIBUTION}[zookeeper]'") from missing
         return zookeeper.examine(target)
     try:
         from holdfast.cli.doctor import checks, topology
     except ImportError as missing:
-        raise UsageError("the doctor needs the driver: pip install 'holdfast[redis]'") from missing
+        raise UsageError(f"the doctor needs the driver: pip install '{DISTRIBUTION}[redis]'") from missing
     facts = topology.gather(target)
     _refuse_silence(facts)
     return checks.judge(facts)

@@ -1,0 +1,134 @@
+"""The file of the embedded engine. What the doctor says of it is the engine's own judgement: it is asked."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from holdfast.cli.doctor.finding import Finding, notice, ok, problem
+from holdfast.client import Client
+from holdfast.engines.sqlite import filesystem, paths
+from holdfast.errors import EngineUnavailable, LockError
+from holdfast.options import Target
+
+#: Looked up in an existing lock file, never acquired there: a name that was acquired is remembered for ``token_ttl``.
+_PROBE: Final = "holdfast-doctor"
+
+
+def examine(target: Target) -> Iterator[Finding]:
+    """Findings about ``sqlite:``. Whatever the engine makes for this is removed again."""
+    path = paths.resolve(target.target or paths.default_path())
+    yield notice("scope", path, "locks in a file: this host and this user only", "use a server for several hosts")
+    kind = filesystem.magic(_nearest_directory(path))
+    if kind in filesystem.REFUSED:
+        name = filesystem.REFUSED[kind]
+        yield problem(
+            "file system", path, f"it is on {name}, which other hosts may share", "name a file on a local disk"
+        )
+        return
+    yield _file(target, path)
+    if kind is None:
+        yield notice("file system", path, "this system does not tell what its file system is", "use a local disk")
+    else:
+        yield ok("file system", path, "it is on a file system of this host")
+
+
+def _nearest_directory(path: str) -> str:
+    directory = os.path.dirname(path)
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    return directory
+
+
+def _file(target: Target, path: str) -> Finding:
+    stand_in = _stand_in(path)
+    try:
+        if _is_new(path):
+            _try_new(target, stand_in)
+            return ok("file", path, "the first lock makes the file, and the engine can use it there")
+        _try_existing(target, path)
+        return ok("file", path, "the engine can use the file")
+    except LockError as error:
+        said = str(error).replace(stand_in.made, stand_in.meant)
+        if isinstance(error, EngineUnavailable):
+            return problem("file", path, f"the file cannot be used now: {said}", "try again; see what keeps it busy")
+        return problem("file", path, f"the file is refused: {said}", "name a file in a directory of your own")
+
+
+def _is_new(path: str) -> bool:
+    """Not there, or empty, as a first use leaves it that was interrupted. The rights of an empty one still count."""
+    if not os.path.lexists(path):
+        return True
+    if os.path.isfile(path) and os.path.getsize(path):
+        return False
+    paths.secure_file(path)
+    return True
+
+
+def _try_existing(target: Target, path: str) -> None:
+    """Open the file as a lock would, write to it and read it. LockError if that fails."""
+    beside = f"{path}.d"
+    was_there = os.path.lexists(beside)
+    try:
+        with Client(target._replace(target=path)) as locks:
+            locks.ping()
+            locks.inspect(_PROBE)
+    except LockError:
+        if not was_there:
+            _remove_made(beside)
+        raise
+
+
+def _remove_made(beside: str) -> None:
+    """Remove the directory that the engine made beside a file before it refused that file. Nothing else is in it."""
+    with suppress(OSError):
+        os.unlink(os.path.join(beside, "opening"))
+    with suppress(OSError):
+        os.rmdir(beside)
+
+
+class _StandIn(NamedTuple):
+    """A path at which the engine can be tried in place of one where nothing is yet."""
+
+    path: str
+    made: str  #: the part of it that the engine makes first
+    meant: str  #: what that part stands for
+
+
+def _stand_in(path: str) -> _StandIn:
+    """``path`` with the first part that is missing replaced by an unused name.
+
+    So the engine judges the directories, their rights and the file system, and makes what is missing. The name is not
+    shorter than the one that it replaces: there is a longest path.
+    """
+    meant = path
+    while not os.path.lexists(os.path.dirname(meant)):
+        meant = os.path.dirname(meant)
+    directory, name = os.path.split(meant)
+    unused = f".{_PROBE}-{secrets.token_hex(8)}".ljust(len(os.fsencode(name)), "_")
+    made = os.path.join(directory, unused)
+    return _StandIn(made + path[len(meant) :], made, meant)
+
+
+def _try_new(target: Target, stand_in: _StandIn) -> None:
+    """Acquire and release a lock in a new file, and remove the file. LockError if that fails."""
+    try:
+        with Client(target._replace(target=stand_in.path)) as locks:
+            locks.lock(_PROBE).acquire(timeout=0).release()
+    finally:
+        directory, unused = os.path.split(stand_in.made)
+        with suppress(OSError):
+            for name in os.listdir(directory):
+                if name.startswith(unused):  # the file, and what the engine puts beside it
+                    _remove(os.path.join(directory, name))
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        os.unlink(path)
