@@ -54,6 +54,7 @@ class Core:
         self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
         self.acquiring: Operations[Acquisition] = Operations()  #: a client that closes waits for them to leave
         self.releasing: Operations[Hold] = Operations()  #: by callers to whom the client may be garbage already
+        self._given_up: list[Grant] = []  # held when the client was closed: to be withdrawn
         self._idle = front.event()
         self.watchdog = Watchdog(self, back, engine.session(back))
 
@@ -444,19 +445,19 @@ class Core:
                 self.watchdog.stop()
 
     def _shut(self) -> None:
+        """Every step may be interrupted, and is done again by the next call."""
         with self.lock:
-            if self.closed:
-                return
             self.closed = True
-            grants = list(self.live)
-            waiters = self.queue.close()
-        for grant in grants:
+            self._given_up += self.live
+            self.queue.close()
+            acquiring = self.acquiring.all()
+        while self._given_up:
+            grant = self._given_up[-1]
             self.lose_grant(grant, "closed")
-        with self.lock:
-            for grant in grants:
-                self.withdraw_grant(grant)
-        for waiter in waiters:
-            waiter.event.set()
+            self.withdraw_grant(grant)
+            self._given_up.pop()
+        for acquisition in acquiring:
+            acquisition.notify_again()
 
     def orphan(self) -> None:
         """The client object is garbage: let the watchdog end once nothing is held. Called from ``__del__``: no lock."""

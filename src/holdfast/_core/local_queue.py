@@ -161,11 +161,12 @@ class LocalQueue:
             self._remove(key, waiter)
         return turned
 
-    def close(self) -> list[LocalWaiter]:
-        """Turn everybody away."""
-        queues, self._queues = self._queues, {}
-        self._occupants = {}
-        return [waiter for queue in queues.values() for waiter in _turned(queue, Turn.CLOSED)]
+    def close(self) -> None:
+        """Turn all waiters away. The caller sets their events."""
+        for queue in list(self._queues.values()):
+            _turned(queue, Turn.CLOSED)
+        self._queues.clear()
+        self._occupants.clear()
 
 
 def _turned(queue: Iterable[LocalWaiter], turn: Turn) -> list[LocalWaiter]:

@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.testing.conformance.cases.acquiring import AcquiringCases
 from holdfast.testing.conformance.cases.bodies import AsyncBodyCases
 from holdfast.testing.conformance.cases.breaking import BreakingCases
+from holdfast.testing.conformance.cases.callers import CallerCases
 from holdfast.testing.conformance.cases.cancelling import CancellingCases
 from holdfast.testing.conformance.cases.closing import ClosingCases
 from holdfast.testing.conformance.cases.dying import DyingCases, InterruptedCases
@@ -25,6 +26,7 @@ ALL: Final = (
     AcquiringCases,
     ExclusionCases,
     ReentryCases,
+    CallerCases,
     LifetimeCases,
     RenewingCases,
     LosingCases,

@@ -1,0 +1,196 @@
+"""A ``with lock:`` block ends its own lease, wherever it ends, and no other caller's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.faults.waiting import eventually
+
+
+def elsewhere(call: Callable[[], Any]) -> Any:
+    """Run ``call`` on a thread of its own."""
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    thread.join(10)
+    return results[0]
+
+
+@pytest.fixture
+def client() -> Iterator[holdfast.Client]:
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}") as client:
+        yield client
+
+
+def dependency(lock: holdfast.client.Lock) -> Iterator[holdfast.Lease]:
+    with lock as lease:
+        yield lease
+
+
+def lost_dependency(client: holdfast.Client, lock: holdfast.client.Lock) -> Iterator[holdfast.Lease]:
+    """Entered on another thread; its lease is lost."""
+    block = dependency(lock)
+    lease = elsewhere(lambda: next(block))
+    client.break_(lock.name)
+    assert lease.lost
+    return block
+
+
+def test_a_block_closed_by_another_thread_does_not_end_the_lease_of_the_present_holder(
+    client: holdfast.Client,
+) -> None:
+    lock = client.lock("a")
+    block = lost_dependency(client, lock)
+    with lock as mine:
+        elsewhere(block.close)  # type: ignore[attr-defined]
+        assert mine.held
+        assert elsewhere(client.lock("a").try_acquire) is None
+
+
+def test_a_block_ended_by_the_collector_does_not_end_the_lease_of_the_present_holder(client: holdfast.Client) -> None:
+    lock = client.lock("a")
+    blocks = [lost_dependency(client, lock)]
+    with lock as mine:
+        blocks.clear()
+        gc.collect()
+        assert mine.held
+        assert elsewhere(client.lock("a").try_acquire) is None
+
+
+def test_a_block_left_on_another_thread_is_released(client: holdfast.Client) -> None:
+    block = dependency(client.lock("a"))
+    lease = elsewhere(lambda: next(block))
+    assert lease.held
+    elsewhere(block.close)  # type: ignore[attr-defined]
+    assert lease.released
+    client.lock("a").acquire(timeout=5).release()
+
+
+def test_a_block_that_is_never_ended_is_released_with_its_frame(client: holdfast.Client) -> None:
+    """A shared Lock kept the lease of a block whose frame was gone: it was renewed for ever."""
+    lock = client.lock("a")
+
+    def enter_and_forget() -> None:
+        block = lock.__exit__  # what ``with`` keeps on the stack of its frame
+        lock.__enter__()
+        assert block.lease.held  # type: ignore[attr-defined]
+
+    with pytest.warns(ResourceWarning):
+        enter_and_forget()
+    eventually(lambda: elsewhere(free(client)))
+
+
+def free(client: holdfast.Client) -> Callable[[], bool]:
+    def attempt() -> bool:
+        lease = client.lock("a").try_acquire()
+        if lease is not None:
+            lease.release()
+        return lease is not None
+
+    return attempt
+
+
+def test_looking_at_exit_is_not_entering(client: holdfast.Client) -> None:
+    lock = client.lock("a")
+    assert hasattr(lock, "__exit__")
+    lease = lock.__enter__()
+    gc.collect()
+    assert lease.held
+    lock.__exit__(None, None, None)
+    assert lease.released
+
+
+def test_an_exit_stack_ends_the_block_of_its_caller(client: holdfast.Client) -> None:
+    lock = client.lock("a")
+    with contextlib.ExitStack() as stack:
+        outer = stack.enter_context(lock)
+        with lock as inner:
+            assert inner.token == outer.token
+        assert outer.held
+    assert outer.released
+    assert elsewhere(free(client))
+
+
+def test_an_exit_stack_closed_by_another_thread_ends_its_block(client: holdfast.Client) -> None:
+    stack = contextlib.ExitStack()
+    lease = stack.enter_context(client.lock("a"))
+    elsewhere(stack.close)
+    assert lease.released
+
+
+def test_if_it_is_unclear_which_block_has_ended_none_is_released(
+    client: holdfast.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock = client.lock("a")
+    one, two = contextlib.ExitStack(), contextlib.ExitStack()
+    leases = [one.enter_context(lock), two.enter_context(lock)]
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        elsewhere(one.close)
+    assert "unclear" in caplog.text
+    assert all(lease.held for lease in leases)
+    two.close()
+    leases[0].release()
+
+
+async def test_two_tasks_in_blocks_of_one_lease_leave_their_own() -> None:
+    """Each got the other's block: the second task ended cancelled instead of with LockLost."""
+    async with holdfast.aio.connect(f"memory:{uuid.uuid4().hex}") as locks:
+        lease = await locks.lock("a").acquire()
+        entered = [asyncio.Event(), asyncio.Event()]
+
+        async def work(number: int) -> None:
+            async with lease:
+                entered[number].set()
+                try:
+                    await asyncio.sleep(60 * number)  # the first one ends first, though it entered first
+                    await lease.lost.wait(5)
+                except asyncio.CancelledError:
+                    await asyncio.sleep(0.01)  # the body takes a moment to clean up
+                    raise
+
+        tasks = [asyncio.create_task(work(number)) for number in range(2)]
+        for event in entered:
+            await event.wait()
+        await locks.break_("a")
+        done, _ = await asyncio.wait(tasks, timeout=5)
+        assert [type(task.exception()) for task in tasks if task in done] == [holdfast.LockLost] * 2
+
+
+async def test_an_async_exit_stack_ends_the_block_of_its_task() -> None:
+    async with holdfast.aio.connect(f"memory:{uuid.uuid4().hex}") as locks:
+        lock = locks.lock("a")
+        async with contextlib.AsyncExitStack() as stack:
+            lease = await stack.enter_async_context(lock)
+            assert lease.held
+        assert lease.released
+
+
+async def test_an_async_generator_left_in_another_task_releases() -> None:
+    async with holdfast.aio.connect(f"memory:{uuid.uuid4().hex}") as locks:
+        lock = locks.lock("a")
+
+        async def dependency() -> AsyncIterator[Any]:
+            async with lock as lease:
+                yield lease
+
+        block: Any = dependency()
+
+        async def enter() -> Any:
+            return await anext(block)
+
+        async def leave() -> None:
+            await block.aclose()
+
+        lease = await asyncio.create_task(enter())
+        await asyncio.create_task(leave())
+        assert lease.released

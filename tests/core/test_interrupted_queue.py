@@ -1,0 +1,180 @@
+"""One signal at every place of an acquire, a release, a block or a close, while other callers of the process wait for
+the same lock: it may delay them, but never block them.
+
+Found by the second review: a lock that was renewed for no caller, by a client that none could wake.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import holdfast
+from holdfast._core import local_queue
+from tests.faults.striker import Strike, Striker
+from tests.faults.waiting import eventually
+
+#: For a waiter that nothing but the watchdog's check of the slots wakes.
+SOON = 10.0
+
+
+@pytest.fixture(autouse=True)
+def _dropped_handles_and_coroutines_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+        gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _tracing_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_queue, "MAX_CHAIN_SECONDS", 30.0)  # so hand-overs are among what is interrupted
+
+
+class Stage:
+    """A client, some of whose threads wait for the lock without a time-out, and another client at the same store."""
+
+    def __init__(self, number: int) -> None:
+        store = f"memory:{uuid.uuid4().hex}"
+        self.striker = Striker(number)
+        self.client = holdfast.connect(store)
+        self.other = holdfast.connect(store)
+        self.client.ping()
+        self.lock = self.client.lock("a")
+        self.served = threading.Semaphore(0)
+        self._waiters: list[threading.Thread] = []
+
+    @property
+    def queue(self) -> local_queue.LocalQueue:
+        assert self.client._opened is not None
+        return self.client._opened.queue
+
+    def wait_in_threads(self, number: int) -> None:
+        """Called while the lock is held: that many callers queue up in this process."""
+        before = self.queue.waiting("a")
+        for _ in range(number):
+            self._waiters.append(threading.Thread(target=self._serve, daemon=True))
+            self._waiters[-1].start()
+        eventually(lambda: self.queue.waiting("a") == before + number)
+
+    def _serve(self) -> None:
+        with contextlib.suppress(holdfast.UsageError), self.lock:  # UsageError: the client was closed
+            pass
+        self.served.release()
+
+    def play(self, interrupted: Callable[[], object]) -> None:
+        try:
+            with self.striker:
+                interrupted()
+        except (Strike, holdfast.AcquireTimeout):
+            gc.collect(0)
+
+    def check(self) -> None:
+        """All waiters are served; then every caller can have the lock."""
+        place = self.striker.struck_at
+        for _ in self._waiters:
+            assert self.served.acquire(timeout=SOON), f"a waiter was left waiting by a signal at {place}"
+        if self.client._opened is not None and not self.client._opened.closed:
+            again = self.lock.try_acquire(timeout=SOON)
+            assert again is not None, f"this caller is locked out by a signal at {place}"
+            again.release()
+            assert self.queue.waiting("a") == 0
+        elsewhere = self.other.lock("a").try_acquire(timeout=SOON)
+        assert elsewhere is not None, f"left held by a signal at {place}"
+        elsewhere.release()
+
+    def close(self) -> None:
+        self.client.close()
+        self.other.close()
+
+
+def everywhere(play: Callable[[Stage], None]) -> int:
+    """Play it with a signal at its first place, its second, …, until it goes through."""
+    number = 0
+    while True:
+        stage = Stage(number)
+        try:
+            play(stage)
+            stage.check()
+        finally:
+            stage.close()
+        if not stage.striker.struck_at:
+            return number
+        number += 1
+
+
+def test_a_release_with_waiters() -> None:
+    def play(stage: Stage) -> None:
+        lease = stage.lock.acquire()
+        stage.wait_in_threads(2)
+        stage.play(lease.release)
+        del lease
+
+    assert everywhere(play) > 20
+
+
+def test_a_block_of_a_shared_lock_with_waiters() -> None:
+    def play(stage: Stage) -> None:
+        def block() -> None:
+            with stage.lock:
+                stage.striker.__exit__()
+                stage.wait_in_threads(1)
+                stage.striker.__enter__()
+
+        stage.play(block)
+
+    assert everywhere(play) > 60
+
+
+def test_an_acquire_that_waits_for_its_turn() -> None:
+    def play(stage: Stage) -> None:
+        held, go = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with stage.lock:
+                held.set()
+                go.wait(SOON)
+
+        holder = threading.Thread(target=hold, daemon=True)
+        holder.start()
+        held.wait(SOON)
+        threading.Timer(0.01, go.set).start()
+        stage.play(lambda: stage.lock.acquire(timeout=SOON).release())
+        go.set()
+        holder.join(SOON)
+
+    assert everywhere(play) > 60
+
+
+@pytest.mark.parametrize("place", ["at the engine", "in the process"])
+def test_an_acquire_that_times_out(place: str) -> None:
+    """The slot of the name stayed occupied by a call that had ended: the process was locked out until close()."""
+
+    def play(stage: Stage) -> None:
+        holder = stage.other if place == "at the engine" else stage.client
+        leases: list[holdfast.Lease] = []
+        thread = threading.Thread(target=lambda: leases.append(holder.lock("a").acquire()))
+        thread.start()
+        thread.join(SOON)
+        stage.play(lambda: stage.lock.acquire(timeout=0.01))
+        leases[0].release()
+
+    assert everywhere(play) > 40
+
+
+def test_close_with_waiters() -> None:
+    def play(stage: Stage) -> None:
+        lease = stage.lock.acquire()
+        stage.wait_in_threads(1)
+        stage.play(stage.client.close)
+        stage.client.close()
+        assert not lease.held
+
+    assert everywhere(play) > 20
