@@ -139,7 +139,12 @@ class AsyncioRuntime:
                 self.loop.remove_reader(fileno)
 
     def spawn(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        _call_soon(self.loop, lambda: self._keep(self.loop.create_task(main(), name=name)))
+        _call_soon(self.loop, lambda: self._start(main, name))
+
+    def _start(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        task: Any = self.loop.create_task(main(), name=name)
+        task._log_destroy_pending = False  # a program may end its loop before: that is no error of the program's
+        self._keep(task)
 
     def dispatch(self, callback: Callable[[], Any]) -> None:
         _call_soon(self.loop, lambda: self._run(callback))
