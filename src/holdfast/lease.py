@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -31,12 +31,13 @@ class NotPortable:
 class BaseLease(NotPortable):
     """What sync and async leases have in common: everything that does no I/O."""
 
-    __slots__ = ("__weakref__", "_hold", "_key", "_reason")
+    __slots__ = ("__weakref__", "_caller", "_hold", "_key", "_reason")
     _remedy = "pass the URL and acquire there; handing over a held lock by detach() is not in this version yet"
     _hold: Hold
 
     def __init__(self) -> None:
         self._key: Final = next(_keys)  #: tells it from the other handles of this process
+        self._caller: Hashable = None
         self._reason: LossReason | None = None
 
     def _bind(self, hold: Hold) -> None:

@@ -54,35 +54,35 @@ class Acquisition:
     async def run(self, handle: Handle) -> None:
         core, policy = self._core, self._policy
         try:
-            grant = None
-            polite = False
-            # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
-            if not (policy.fair or core.engine.strict_order) and not self._occupy():
-                grant = await self._await_turn()
-                # This process has had its turn: it may not overtake those that wait at the engine.
-                polite = True
-            inherited = grant is not None
-            if grant is None:
-                self._claim = claim = core.new_claim(policy, polite=polite)
-                grant = await self._until_granted(claim)
-            self._grant = grant
-            core.begin_hold(grant, policy, self, handle, watched=inherited)
-        except LockError as error:
             try:
-                await self._clean_up()
-            except BaseException:
-                self.withdraw()  # cancelled or interrupted in the middle of it: done in the background
+                grant = None
+                polite = False
+                # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
+                if not (policy.fair or core.engine.strict_order) and not self._occupy():
+                    grant = await self._await_turn()
+                    # This process has had its turn: it may not overtake those that wait at the engine.
+                    polite = True
+                inherited = grant is not None
+                if grant is None:
+                    self._claim = claim = core.new_claim(policy, polite=polite)
+                    grant = await self._until_granted(claim)
+                self._grant = grant
+                core.begin_hold(grant, policy, self, handle, watched=inherited)
+            except LockError as error:
+                try:
+                    await self._clean_up()
+                finally:  # also if the clean-up is cancelled
+                    core.give_up_slot(policy, self, self._unreachable_for(error))
                 raise
-            finally:  # also if the clean-up is cancelled
-                core.give_up_slot(policy, self, self._unreachable_for(error))
+            finally:
+                core.acquiring.end(self)
+                if core.closed:
+                    core.acquisition_left()
+        except LockError:
             raise
         except BaseException:
-            self._undo()
+            self._undo()  # cancelled or interrupted, perhaps in the middle of its clean-up
             raise
-        finally:
-            core.acquiring.end(self)
-            if core.closed:
-                core.acquisition_left()
         if self._contender is not None:
             self._drop_contender()
 

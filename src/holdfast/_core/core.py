@@ -11,7 +11,7 @@ import random
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Final
 
 from holdfast._core import states
@@ -80,7 +80,8 @@ class Core:
         """Make ``handle`` one more handle of the caller's own live hold on this name, if there is one. No I/O."""
         if not policy.reentrant:
             return False
-        hold = self._holds.get((policy.key, self.front.caller()))
+        handle._caller = caller = self.front.caller()
+        hold = self._holds.get((policy.key, caller))
         if hold is None or not hold.held:
             return False
         if not policy.shares_hold_with(hold.policy):
@@ -96,7 +97,7 @@ class Core:
             hold.add(handle)
         return True
 
-    async def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> None:
+    def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Coroutine[Any, Any, None]:
         """A new hold, with ``handle`` as its first one; raises as CONTRACT says.
 
         Cancelled or interrupted, nothing stays behind: either it is undone here, or ``handle`` has the hold, and is
@@ -105,11 +106,7 @@ class Core:
         acquisition = Acquisition(self, policy, timeout)
         coroutine = acquisition.run(handle)
         self.acquiring.begin(acquisition, weakref.ref(coroutine))
-        try:
-            await coroutine
-        except BaseException:
-            self.repair_slot(policy.key)  # its own clean-up may have been interrupted
-            raise
+        return coroutine
 
     def acquisition_left(self) -> None:
         """One less is under way; a client that is closing waits for the last one."""
@@ -119,9 +116,8 @@ class Core:
 
     def begin_hold(self, grant: Grant, policy: Policy, seeker: Acquisition, handle: Handle, *, watched: bool) -> None:
         """Make a grant into the caller's hold, with one handle. The local slot passes from ``seeker`` to it."""
-        caller = self.front.caller()
-        now = self.front.now()
-        hold = Hold(self, grant, policy, caller, now)
+        caller = handle._caller
+        hold = Hold(self, grant, policy, caller, self.front.now())
         with self.lock:
             if self.closed:
                 grant.claim.unresolved = True  # granted, but too late to be held: have it withdrawn
@@ -140,16 +136,12 @@ class Core:
 
     # -- releasing -------------------------------------------------------------------------------------------------
 
-    async def release(self, hold: Hold, handle: Handle) -> None:
+    def release(self, hold: Hold, handle: Handle) -> Coroutine[Any, Any, None]:
         """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before."""
         itself: list[Running] = []
         coroutine = self._release(hold, handle, itself)
         itself.append(weakref.ref(coroutine))
-        try:
-            await coroutine
-        except BaseException:
-            self.repair_slot(hold.policy.key)  # its own clean-up may have been interrupted
-            raise
+        return coroutine
 
     async def _release(self, hold: Hold, handle: Handle, itself: list[Running]) -> None:
         now = self.front.now()
@@ -158,40 +150,42 @@ class Core:
         listeners: list[Callable[[], Any]] = []
         heir: LocalWaiter | None = None
         try:
-            with self.lock:
-                if handle._key not in hold.handles:
-                    return  # another thread was faster
-                try:
-                    hold.handles.pop(handle._key)
-                    listeners = hold.take_listeners(handle._key)
-                    last, lost = not hold.handles, hold.reason
-                    if last and lost is None:
-                        self.releasing.begin(hold, itself[0])
-                        heir = self._end(hold, now)
-                    elif last and not self.closed:
-                        self.withdraw_grant(hold.grant)  # the engine may still have it
-                except BaseException:
-                    # Before the lock is given back: what was half handed over must not be seen, and then withdrawn.
-                    self._abandon_release(hold)
-                    raise
-            if lost is not None:
-                raise LockLost(lost, name=hold.policy.name, token=hold.token)
-            hold.ring()
-            if last and heir is None:
-                await release_at_engine(self, hold)
+            try:
+                with self.lock:
+                    if handle._key not in hold.handles:
+                        return  # another thread was faster
+                    try:
+                        hold.handles.pop(handle._key)
+                        listeners = hold.take_listeners(handle._key)
+                        last, lost = not hold.handles, hold.reason
+                        if last and lost is None:
+                            self.releasing.begin(hold, itself[0])
+                            heir = self._end(hold, now)
+                        elif last and not self.closed:
+                            self.withdraw_grant(hold.grant)  # the engine may still have it
+                    except BaseException:
+                        # Before the lock is given back: what was half handed over must not be seen, then withdrawn.
+                        self._abandon_release(hold)
+                        raise
+                if lost is not None:
+                    raise LockLost(lost, name=hold.policy.name, token=hold.token)
+                hold.ring()
+                if last and heir is None:
+                    await release_at_engine(self, hold)
+            finally:
+                if heir is not None:
+                    heir.event.set()
+                self.releasing.end(hold)
+                if self.orphaned:
+                    self.watchdog.ring()  # it may have waited for this before it ends
         except BaseException as error:
+            # Perhaps interrupted between two steps, or in the clean-up: what was left undone is done in the background.
+            self._abandon_release(hold)
+            self.repair_slot(hold.policy.key)
             if isinstance(error, LockLost):
                 handle._lost_on_release(error.reason)
                 self._dispatch(listeners)
-            # Perhaps interrupted between two steps: what was left undone is done in the background.
-            self._abandon_release(hold)
             raise
-        finally:
-            if heir is not None:
-                heir.event.set()
-            self.releasing.end(hold)
-            if self.orphaned:
-                self.watchdog.ring()  # it may have waited for this before it ends
 
     def _abandon_release(self, hold: Hold) -> None:
         """Finish a release as far as it got, in the background. Twice does no harm."""

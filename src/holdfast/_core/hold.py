@@ -24,6 +24,8 @@ class Handle(Protocol):
     def _key(self) -> int:
         """Tells the handles of this process apart."""
 
+    _caller: Hashable  #: of a handle that may be re-entered
+
     def _bind(self, hold: Hold) -> None: ...
 
     def _lost_on_release(self, reason: LossReason) -> None: ...
@@ -38,10 +40,6 @@ class HandleRef(weakref.ref[Handle]):
     __slots__ = ("hold", "key")
     hold: Hold
     key: int
-
-    def _of(self, hold: Hold, key: int) -> HandleRef:
-        self.hold, self.key = hold, key
-        return self
 
 
 class Scope(Protocol):
@@ -98,7 +96,9 @@ class Hold:
         raises; so the reference is also put on the watchdog's list by a callback that is not written in Python.
         """
         handle._bind(self)
-        self.handles[handle._key] = HandleRef(handle, self.core.watchdog.dropped.append)._of(self, handle._key)
+        reference = HandleRef(handle, self.core.watchdog.dropped.append)
+        reference.hold, reference.key = self, handle._key
+        self.handles[handle._key] = reference
 
     def listen(self, handle: Handle, callback: Callback) -> bool:
         """Have ``callback(handle)`` called at the loss; False if it is lost already. Under the core's lock."""
@@ -110,6 +110,8 @@ class Hold:
 
     def take_listeners(self, key: int | None = None) -> list[Callable[[], Any]]:
         """The callbacks of one handle, or of all that are in use: each is called once, so they are taken away."""
+        if not self.listeners:
+            return []
         if key is None:
             taken, self.listeners = list(self.listeners.values()), {}
         else:
@@ -160,6 +162,6 @@ class Hold:
 
     def ring(self) -> None:
         """The hold has ended, or one of its handles was given back: wake those that wait for either."""
-        event, self._loss = self._loss, None
-        if event is not None:
+        if self._loss is not None:
+            event, self._loss = self._loss, None
             event.set()
