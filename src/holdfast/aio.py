@@ -18,7 +18,7 @@ from holdfast.client import _DEFAULT, BaseClient, find_target
 from holdfast.engines.base import LockState
 from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
 from holdfast.lease import BaseLease, NotPortable, until_lost
-from holdfast.options import check_timeout
+from holdfast.options import Duration, check_timeout
 
 __all__ = ["AsyncClient", "AsyncLease", "AsyncLock", "connect"]
 
@@ -109,7 +109,7 @@ class AsyncLease(BaseLease):
         """The loss as an event: ``is_set()``, ``await wait(timeout)``, ``bool()``."""
         return AsyncLoss(self)
 
-    async def renew(self, ttl: float | None = None) -> None:
+    async def renew(self, ttl: Duration | None = None) -> None:
         """Make the lease valid for at least ``ttl`` seconds from now, and keep it so from then on. Never shortens."""
         self._check_loop()
         await renewing.renew(self._hold.core, *self._for_renewal(ttl))
@@ -184,18 +184,18 @@ class AsyncLock(NotPortable):
         """The lock's name, without the namespace."""
         return self._policy.name
 
-    async def acquire(self, *, timeout: float | None = None) -> AsyncLease:
+    async def acquire(self, *, timeout: Duration | None = None) -> AsyncLease:
         """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new handle.
 
         Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
         OutcomeUnknown. Cancelled: nothing stays behind, whatever becomes of the event loop.
         """
-        core, timeout, lease = self._client._open(), check_timeout(timeout), AsyncLease()
+        core, seconds, lease = self._client._open(), check_timeout(timeout), AsyncLease()
         if not core.reenter(self._policy, lease):
-            await core.acquire(self._policy, timeout, lease)
+            await core.acquire(self._policy, seconds, lease)
         return lease._ready(self._policy.on_lost)
 
-    async def try_acquire(self, *, timeout: float | None = 0) -> AsyncLease | None:
+    async def try_acquire(self, *, timeout: Duration | None = 0) -> AsyncLease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
         try:
             return await self.acquire(timeout=timeout)
@@ -235,12 +235,12 @@ class AsyncClient(BaseClient):
         self,
         name: str,
         *,
-        ttl: float = _DEFAULT,
+        ttl: Duration = _DEFAULT,
         renew: bool = _DEFAULT,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         fair: bool = False,
         reentrant: bool = True,
-        max_hold: float | None = None,
+        max_hold: Duration | None = None,
         replicas: int = _DEFAULT,
         on_lost: Callable[[AsyncLease], Any] | None = None,
         require: Collection[str] = (),

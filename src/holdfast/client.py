@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from holdfast._core import lifecycle, names, operators
 from holdfast._core.blocks import Blocks, exit_of_block
 from holdfast._core.core import Core
-from holdfast._core.policy import Policy, check_replicas
+from holdfast._core.policy import Policy, check_flag, check_replicas
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Engine, Guarantees, LockState
 from holdfast.engines.registry import make_engine
 from holdfast.errors import AcquireTimeout, UsageError
 from holdfast.lease import Lease, NotPortable
-from holdfast.options import ClientOptions, Target, check_timeout, check_ttl, parse_duration, parse_target
+from holdfast.options import ClientOptions, Duration, Target, check_timeout, check_ttl, parse_duration, parse_target
 from holdfast.settings import resolve_default
 
 _log: Final = logging.getLogger("holdfast")
@@ -70,10 +70,10 @@ class BaseClient(NotPortable):
             name=name,
             key=key,
             ttl=self._options.ttl if settings["ttl"] is _DEFAULT else check_ttl(settings["ttl"]),
-            renew=self._options.renew if settings["renew"] is _DEFAULT else bool(settings["renew"]),
+            renew=self._options.renew if settings["renew"] is _DEFAULT else check_flag(settings["renew"], "renew"),
             timeout=check_timeout(settings["timeout"]),
-            fair=settings["fair"],
-            reentrant=settings["reentrant"],
+            fair=check_flag(settings["fair"], "fair"),
+            reentrant=check_flag(settings["reentrant"], "reentrant"),
             max_hold=None if settings["max_hold"] is None else parse_duration(settings["max_hold"], what="max_hold"),
             replicas=self._replicas(settings["replicas"]),
             on_lost=settings["on_lost"],
@@ -117,18 +117,18 @@ class Lock(NotPortable):
         """The lock's name, without the namespace."""
         return self._policy.name
 
-    def acquire(self, *, timeout: float | None = None) -> Lease:
+    def acquire(self, *, timeout: Duration | None = None) -> Lease:
         """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new handle.
 
         Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
         OutcomeUnknown. Afterwards the lock is renewed until the last handle is released, or garbage.
         """
-        core, timeout, lease = self._client._open(), check_timeout(timeout), Lease()
+        core, seconds, lease = self._client._open(), check_timeout(timeout), Lease()
         if not core.reenter(self._policy, lease):
-            run(core.acquire(self._policy, timeout, lease))
+            run(core.acquire(self._policy, seconds, lease))
         return lease._ready(self._policy.on_lost)
 
-    def try_acquire(self, *, timeout: float | None = 0) -> Lease | None:
+    def try_acquire(self, *, timeout: Duration | None = 0) -> Lease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
         try:
             return self.acquire(timeout=timeout)
@@ -166,12 +166,12 @@ class Client(BaseClient):
         self,
         name: str,
         *,
-        ttl: float = _DEFAULT,
+        ttl: Duration = _DEFAULT,
         renew: bool = _DEFAULT,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         fair: bool = False,
         reentrant: bool = True,
-        max_hold: float | None = None,
+        max_hold: Duration | None = None,
         replicas: int = _DEFAULT,
         on_lost: Callable[[Lease], Any] | None = None,
         require: Collection[str] = (),

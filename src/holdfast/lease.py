@@ -13,7 +13,7 @@ from holdfast._core import renewing, states
 from holdfast._core.hold import Hold
 from holdfast._runtime.blocking import run
 from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
-from holdfast.options import check_ttl
+from holdfast.options import Duration, check_ttl
 
 _keys: Final = itertools.count()
 
@@ -119,7 +119,7 @@ class BaseLease(NotPortable):
         """The release found that it had been lost; told to this handle, which is no longer on the hold's list."""
         self._reason = reason
 
-    def _for_renewal(self, ttl: float | None) -> tuple[Hold, float]:
+    def _for_renewal(self, ttl: Duration | None) -> tuple[Hold, float]:
         self.check()
         return self._hold, self._hold.grant.ttl if ttl is None else check_ttl(ttl)
 
@@ -194,7 +194,7 @@ class Lease(BaseLease):
         """The loss as an event: ``is_set()``, ``wait(timeout)``, ``bool()``."""
         return Loss(self)
 
-    def renew(self, ttl: float | None = None) -> None:
+    def renew(self, ttl: Duration | None = None) -> None:
         """Make the lease valid for at least ``ttl`` seconds from now, and keep it so from then on. Never shortens."""
         run(renewing.renew(self._hold.core, *self._for_renewal(ttl)))
 

@@ -18,6 +18,13 @@ def check_replicas(replicas: int) -> int:
     return replicas
 
 
+def check_flag(value: bool, what: str) -> bool:
+    """A bool, or the error that says what is wrong: ``renew="no"`` would count as True."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} is a {type(value).__name__}: give True or False")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A name and a policy. ``name`` is the user's; ``key`` is the engine's, with the namespace."""
