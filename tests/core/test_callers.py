@@ -8,6 +8,7 @@ import gc
 import threading
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 
 from holdfast._runtime.callers import current_caller
 
@@ -58,6 +59,14 @@ async def test_each_job_of_to_thread_is_a_caller_also_if_its_parent_is_one() -> 
 def test_each_job_of_a_thread_pool_is_a_caller() -> None:
     with ThreadPoolExecutor(1) as pool:
         first, second = (pool.submit(lambda: (current_caller(), current_caller())).result() for _ in range(2))
+    assert first[0] == first[1]
+    assert second[0] == second[1]
+    assert first[0] != second[0]
+
+
+def test_each_job_of_a_multiprocessing_thread_pool_is_a_caller() -> None:
+    with ThreadPool(1) as pool:
+        first, second = (pool.apply(lambda: (current_caller(), current_caller())) for _ in range(2))
     assert first[0] == first[1]
     assert second[0] == second[1]
     assert first[0] != second[0]

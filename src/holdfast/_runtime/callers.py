@@ -10,12 +10,10 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final
-
-_POOL_MODULE: Final = "concurrent.futures.thread"
 
 
 def running_task() -> Hashable | None:
@@ -52,7 +50,8 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.identity = object()
         target = getattr(threading.current_thread(), "_target", None)
-        self.is_pool_worker = getattr(target, "__module__", None) == _POOL_MODULE
+        module = getattr(target, "__module__", None)
+        self.pool: str | None = module if module in _POOLS else None  #: whose jobs it runs
 
 
 class _Marker:
@@ -68,7 +67,6 @@ class _Marker:
         self.thread = thread
 
 
-_thread = _Thread()
 _marker: Final[ContextVar[_Marker | None]] = ContextVar("holdfast-caller", default=None)
 
 
@@ -81,16 +79,34 @@ def _context_of_thread() -> _Marker:
 
 
 def _running_job() -> Hashable | None:
-    """The running job of a ``concurrent.futures`` thread pool: it has no context of its own, unlike ``to_thread``."""
-    if not _thread.is_pool_worker:
+    """The running job of a thread pool of the standard library: it has no context of its own, unlike ``to_thread``."""
+    pool = _thread.pool
+    if pool is None:
         return None
-    run = sys.modules[_POOL_MODULE]._WorkItem.run.__code__
+    code, job = _POOLS[pool]
+    run = code(sys.modules[pool])
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is run:
-            return _identity(frame.f_locals["self"])
+            return job(frame.f_locals)
         frame = frame.f_back
     return None
+
+
+#: Which function of a pool runs one job, and what in it identifies the job, by the module whose threads these are.
+_POOLS: Final[Mapping[str, tuple[Callable[[Any], CodeType], Callable[[Mapping[str, Any]], Hashable]]]] = {
+    "concurrent.futures.thread": (
+        lambda module: module._WorkItem.run.__code__,
+        lambda variables: _identity(variables["self"]),
+    ),
+    "multiprocessing.pool": (
+        lambda module: module.worker.__code__,
+        lambda variables: (_thread.identity, variables["job"], variables["i"]),
+    ),
+}
+
+
+_thread: _Thread = _Thread()
 
 
 def after_fork_in_child() -> None:
