@@ -42,6 +42,7 @@ NOTICED_BY = {
     "release-without-owner-check": {"I2"},
     "renew-recreates": {"I13"},
     "renew-without-owner-check": {"I7", "I13"},
+    "slots-are-not-repaired": {"I6"},
     "store-only-guard": {"I3"},
     "token-without-time": {"I5"},
     "wake-without-re-poll": {"I6", "I10"},

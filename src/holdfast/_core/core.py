@@ -199,8 +199,8 @@ class Core:
                 self.live.pop(hold.grant, None)
                 self._forget_caller(hold)
                 hold.grant.claim.unresolved = True
-                hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
                 self.withdraw_grant(hold.grant)
+                hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
             if waiter is None and hold.state in states.FINAL:
                 waiter = self.queue.vacate(hold.policy.key, hold)
         if waiter is not None:

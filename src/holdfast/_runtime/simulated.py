@@ -46,7 +46,18 @@ def _suspend(until: float | None) -> Generator[float | None, bool, bool]:
 class Task:
     """One coroutine of a process."""
 
-    __slots__ = ("_failure", "_generation", "_parked", "coroutine", "daemon", "done", "name", "process", "until")
+    __slots__ = (
+        "_failure",
+        "_generation",
+        "_parked",
+        "coroutine",
+        "daemon",
+        "done",
+        "name",
+        "process",
+        "signal_in",
+        "until",
+    )
 
     def __init__(self, process: Process, coroutine: Coroutine[Any, Any, Any], name: str, daemon: bool) -> None:
         self.process = process
@@ -55,6 +66,7 @@ class Task:
         self.daemon = daemon
         self.done = Signal(process)
         self.until: float | None = None  #: simulated time at which the present wait ends by itself
+        self.signal_in: int | None = None  #: a signal handler raises at this call of the runtime, from now on
         self._parked = False
         self._generation = 0  # tells a timer whether the wait that it was set for is over
         self._failure: BaseException | None = None
@@ -63,7 +75,16 @@ class Task:
         """Throw :class:`Cancelled` in at the present await."""
         if not self.done.is_set() and self is not self.process.simulator.current:
             self._failure = Cancelled()
+            self.signal_in = None  # one at a time: its clean-up is not interrupted
             self.wake()
+
+    def calls_runtime(self) -> None:
+        """Raise :class:`Cancelled` if its signal is due: not at an await, but between two steps of what it does."""
+        if self.signal_in is not None:
+            self.signal_in -= 1
+            if self.signal_in < 0:
+                self.signal_in = None
+                raise Cancelled
 
     def wake(self) -> None:
         """Let the task go on; without effect if it can already."""
@@ -108,6 +129,16 @@ class Signal:
 
     def close(self) -> None:
         self._waiters.clear()
+
+
+class _Event(Signal):
+    """An event of the runtime: setting it is a place where a signal may come."""
+
+    __slots__ = ()
+
+    def set(self) -> None:
+        self._process.simulator.calls_runtime()
+        super().set()
 
 
 class Process:
@@ -227,6 +258,11 @@ class Simulator:
     def call_later(self, delay: float, callback: Callable[[], None]) -> None:
         self.call_at(self.time + delay, callback)
 
+    def calls_runtime(self) -> None:
+        """The running task may have a signal due here."""
+        if self.current is not None:
+            self.current.calls_runtime()
+
     def stop(self) -> None:
         """Make :meth:`run` return after the present step."""
         self._stopped = True
@@ -340,6 +376,7 @@ class SimulatedRuntime:
         self.simulator = process.simulator
 
     def now(self) -> float:
+        self.simulator.calls_runtime()
         return self.process.now()
 
     def caller(self) -> Hashable:
@@ -355,7 +392,7 @@ class SimulatedRuntime:
         await self.process.wait_any((), when)
 
     def event(self) -> Signal:
-        return Signal(self.process)
+        return _Event(self.process)
 
     def wakeup(self) -> Signal:
         return Signal(self.process)

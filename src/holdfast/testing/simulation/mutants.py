@@ -116,6 +116,16 @@ def acquire_not_idempotent(world: Stage) -> Iterator[None]:
 
 
 @_mutant
+def slots_are_not_repaired(world: Stage) -> Iterator[None]:
+    """A signal ends a caller before it has vacated its slot, or woken the waiter that has it now; it stays so."""
+    with (
+        mock.patch.object(Core, "repair_slot", lambda self, key: None),
+        mock.patch.object(Core, "repair_slots", lambda self: False),
+    ):
+        yield
+
+
+@_mutant
 def nothing_is_withdrawn(world: Stage) -> Iterator[None]:
     """What a cancelled or failed acquire may have got stays there."""
     with mock.patch.object(Core, "withdraw"):

@@ -12,7 +12,7 @@ from holdfast._core import operators
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast._core.states import State
-from holdfast._runtime.simulated import Process
+from holdfast._runtime.simulated import Process, Task
 from holdfast.aio import AsyncLease
 from holdfast.errors import AcquireTimeout, EngineUnavailable, LockLost, OutcomeUnknown
 from holdfast.testing.simulation.beliefs import Attempt, Belief, Beliefs
@@ -87,10 +87,15 @@ class User:
         else:
             self._note("forget", lease.belief)
             self._shared.beliefs.releases(lease.belief)
-            forgotten = weakref.ref(lease)
-            del lease
-            if forgotten() is not None:
-                gc.collect()  # an exception on the way may have left a cycle of our own frames around it
+        dropped = None if lease.released else weakref.ref(lease)
+        del lease
+        if dropped is not None and dropped() is not None:
+            gc.collect()  # an exception on the way may have left a cycle of our own frames around it
+
+    def _may_interrupt(self, task: Task) -> None:
+        """Perhaps with a signal, somewhere between two steps of the call."""
+        if self._dice.random() < 0.5 and not self._shared.faults.healed:
+            task.signal_in = self._dice.randint(0, 15)
 
     # -- acquiring -----------------------------------------------------------------------------------------------------
 
@@ -101,6 +106,7 @@ class User:
             await self._attempt(policy, timeout, results)
         else:
             task = self._process.spawn(self._attempt(policy, timeout, results), f"{self._name}-acquire")
+            self._may_interrupt(task)
             # Some while the first request is under way, some while waiting.
             limit = self._process.now() + self._dice.choice((0.002, policy.ttl)) * self._dice.expovariate(1.0)
             healed = self._shared.faults.healed
@@ -207,10 +213,11 @@ class User:
     # -- releasing -----------------------------------------------------------------------------------------------------
 
     async def _release(self, lease: SimLease) -> None:
-        if self._dice.random() < 0.95:
+        if self._dice.random() < 0.9:
             await self._give_back(lease)
             return
         task = self._process.spawn(self._give_back(lease), f"{self._name}-release")
+        self._may_interrupt(task)
         if not await task.done.wait(self._process.now() + self._dice.expovariate(500.0)):
             task.cancel()
             await task.done.wait()
