@@ -39,6 +39,8 @@ _ONLY_ASK: Final = 0.001
 _EARLY: Final = 0.1
 #: Withdrawals that are sent at once: few enough to be done before the next renewals are due.
 _BATCH: Final = 500
+#: Of the time that a request may take, what a batch of withdrawals gets at least.
+_LEAST_PART: Final = 0.25
 #: While local callers wait, their slots are checked this often: a signal may have ended a caller before it woke them.
 _CHECK_SLOTS: Final = 0.25
 #: For how long after the client was closed withdrawals go on if a server is silent: what other servers have shall be
@@ -326,11 +328,8 @@ class Watchdog:
     async def _withdraw(self) -> None:
         """Withdraw what is due, batch after batch, until a renewal is."""
         while batch := self._next_batch():
-            began = self._runtime.now()
-            failed = await self._withdraw_batch(batch)
-            if failed and self._runtime.now() - began >= self._timeout_for(batch) / 2 and not self.stopping:
-                return  # a server is silent: see first whether anything is to be renewed
-            if self._renewal_is_due():
+            await self._withdraw_batch(batch)
+            if self._next_due() <= self._runtime.now():
                 return
 
     def _next_batch(self) -> list[Withdrawal]:
@@ -340,32 +339,28 @@ class Watchdog:
                 self._withdrawals.clear()
             return self._withdrawals.due(_NEVER if self.stopping else now, _BATCH)
 
-    async def _withdraw_batch(self, batch: list[Withdrawal]) -> bool:
-        """Whether one of them failed."""
+    async def _withdraw_batch(self, batch: list[Withdrawal]) -> None:
         answers: Sequence[Withdrawn]
         try:
             answers = await self._session.withdraw([each.claim for each in batch], self._timeout_for(batch))
         except (RequestFailed, EngineError) as failure:
             answers = [failure] * len(batch)
         now = self._runtime.now()
-        failed = False
         with self._core.lock:
             for withdrawal, answer in zip(batch, answers, strict=True):
                 if isinstance(answer, RequestFailed) and not self.stopping:
-                    failed = True
                     self._withdrawals.failed(withdrawal, now, random.random)
                     continue
-                failed |= isinstance(answer, RequestFailed)
                 self._withdrawals.done(withdrawal)
                 if isinstance(answer, EngineError):
                     _log.warning("could not withdraw from lock %r: %s", withdrawal.claim.name, answer)
-        return failed
 
     def _timeout_for(self, batch: list[Withdrawal]) -> float:
+        """No longer than until a lease is to be looked at, but long enough to be answered."""
         shortest = min(self._shortest_ttl(), *(withdrawal.claim.ttl for withdrawal in batch))
-        return lease_time.request_timeout(self._core.options.request_timeout, shortest)
+        timeout = lease_time.request_timeout(self._core.options.request_timeout, shortest)
+        return min(timeout, max(self._next_due() - self._runtime.now(), timeout * _LEAST_PART))
 
-    def _renewal_is_due(self) -> bool:
-        now = self._runtime.now()
+    def _next_due(self) -> float:
         with self._core.lock:
-            return any(self._is_due(grant, now) for grant in list(self._core.live))
+            return min((grant.due for grant in list(self._core.live)), default=_NEVER)

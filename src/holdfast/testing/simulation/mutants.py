@@ -119,8 +119,8 @@ def acquire_not_idempotent(world: Stage) -> Iterator[None]:
 def slots_are_not_repaired(world: Stage) -> Iterator[None]:
     """A signal ends a caller before it has vacated its slot, or woken the waiter that has it now; it stays so."""
     with (
-        mock.patch.object(Core, "repair_slot", lambda self, key: None),
-        mock.patch.object(Core, "repair_slots", lambda self: False),
+        mock.patch.object(Core, "repair_slot", return_value=None),
+        mock.patch.object(Core, "repair_slots", return_value=False),
     ):
         yield
 
