@@ -41,7 +41,6 @@ class Anchor:
         except BaseException:
             self.close()
             raise
-        self.log_size = os.stat(path + "-wal").st_size  #: when it was opened
 
     def _pin(self, path: str, where: tuple[int, int]) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -58,6 +57,13 @@ class Anchor:
     def inodes(self) -> tuple[int, ...]:
         """Of database, log and index."""
         return tuple(inode for _, inode in self._identities[:3])
+
+    def log_size(self) -> int:
+        """Of what the path leads to, in bytes."""
+        try:
+            return os.stat(self._paths[1]).st_size
+        except OSError:
+            return 0
 
     def let_go(self) -> None:
         """Before SQLite closes files that are in place: the last process to close them may tidy up."""

@@ -32,10 +32,12 @@ _CHECKED_PAGES: Final = 8192
 #: What a watchdog cannot decode makes it ask about everything that it holds.
 ABOUT_ALL: Final = b"\xff"
 
+Opened = tuple[sqlite3.Connection, Anchor]
+
 
 def open_files(
     path: str, directory: PrivateDirectory, boot: str, identity: str, former: Collection[str], *, suspect: bool
-) -> tuple[sqlite3.Connection, Anchor]:
+) -> Opened:
     """Open the lock file; create it if there is none.
 
     A damaged one is put aside and replaced by an empty one, if no process but ours (``identity``, or ``former`` ones)
@@ -44,22 +46,38 @@ def open_files(
     displacement, and if it is ``suspect``.
     """
     with _sole_opener(directory) as record:
-        belonging = _recorded(record)
-        displaced = _remove_strangers(path, belonging, directory, identity)
         try:
-            opened = _open_checked(path, directory, boot, thorough=suspect, check=displaced or suspect)
-        except sqlite3.DatabaseError as error:
-            known = displaced or (belonging[0] != _NONE and os.stat(path).st_ino == belonging[0])
-            if not _is_damage(error, known) or not (displaced or _alone(directory, {identity, *former})):
-                raise
-            _end_others(directory, identity)
-            _put_aside(path)
-            displaced = True
-            opened = _open_checked(path, directory, boot, thorough=False, check=False)
-        _write_record(record, opened[1].inodes())
+            opened, displaced = _open_recorded(path, directory, boot, identity, former, record, suspect)
+        except (FileNotFoundError, FileExistsError) as error:
+            raise Displaced(path) from error  # removed or replaced while we opened them: once more
     if displaced:
         notify_all(directory)
     return opened
+
+
+def _open_recorded(
+    path: str,
+    directory: PrivateDirectory,
+    boot: str,
+    identity: str,
+    former: Collection[str],
+    record: int,
+    suspect: bool,
+) -> tuple[Opened, bool]:
+    belonging = _recorded(record)
+    displaced = _remove_strangers(path, belonging, directory, identity)
+    try:
+        opened = _open_checked(path, directory, boot, thorough=suspect, check=displaced or suspect)
+    except sqlite3.DatabaseError as error:
+        known = displaced or (belonging[0] != _NONE and os.stat(path).st_ino == belonging[0])
+        if not _is_damage(error, known) or not (displaced or _alone(directory, {identity, *former})):
+            raise
+        _end_others(directory, identity)
+        _put_aside(path)
+        displaced = True
+        opened = _open_checked(path, directory, boot, thorough=False, check=False)
+    _write_record(record, opened[1].inodes())
+    return opened, displaced
 
 
 def open_again(path: str, directory: PrivateDirectory, anchor: Anchor) -> sqlite3.Connection:
@@ -109,9 +127,7 @@ def _end_others(directory: PrivateDirectory, identity: str) -> None:
             liveness.remove(directory.fileno, other)
 
 
-def _open_checked(
-    path: str, directory: PrivateDirectory, boot: str, *, thorough: bool, check: bool
-) -> tuple[sqlite3.Connection, Anchor]:
+def _open_checked(path: str, directory: PrivateDirectory, boot: str, *, thorough: bool, check: bool) -> Opened:
     connection = schema.open_connection(path)
     try:
         rebooted = schema.recall(connection, _CHECKED) != boot

@@ -21,7 +21,7 @@ from holdfast.engines.base import (
 from holdfast.engines.sqlite import ledger, statements
 from holdfast.engines.sqlite.bell import Bell
 from holdfast.engines.sqlite.contender import SqliteContender
-from holdfast.engines.sqlite.faults import Contended
+from holdfast.engines.sqlite.faults import Contended, Displaced
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.stores import close_store, open_store, opening
 from holdfast.errors import EngineError, EngineRefused
@@ -82,8 +82,7 @@ class SqliteSession:
                 return operation(self.store(now), int(now * ledger.SECOND), *args, **kwargs)
             except Contended as contended:
                 if now >= deadline:
-                    message = f"lock file {self._path}: another process was in a transaction for {timeout:g} s"
-                    raise RequestFailed(message, may_have_happened=False) from contended
+                    raise _failed(self._path, timeout, contended) from contended
             await self.runtime.sleep_until(min(deadline, now + pause * random.uniform(0.5, 1.5)))
             pause = min(pause * 2, _LONGEST_PAUSE)
             now = self.runtime.now()
@@ -190,6 +189,12 @@ class SqliteSession:
             store, self._store = self._store, None
             if store is not None:
                 close_store(store)
+
+
+def _failed(path: str, timeout: float, contended: Contended) -> RequestFailed:
+    displaced = isinstance(contended, Displaced)
+    why = "its files were removed or replaced again and again" if displaced else "another process was in a transaction"
+    return RequestFailed(f"lock file {path}: {why} for {timeout:g} s", may_have_happened=False)
 
 
 def _batches(claims: Sequence[Claim]) -> Iterator[Sequence[Claim]]:

@@ -238,10 +238,10 @@ class Store:
             self.abandon()
             raise
         self._connection = connection
-        if self.abandoned:  # a signal handler has forked meanwhile, and this is the child: the connection is not ours
+        if self.directory.fileno < 0:  # a signal handler has forked meanwhile, and this is the child
             self._close_files()
             raise faults.Displaced(self.path)
-        if self._anchor.log_size > schema.LOG_LIMIT:
+        if self._anchor.log_size() > schema.LOG_LIMIT:
             self._checkpoint()  # many processes with few writes each: none of them would come to it
         return connection
 
