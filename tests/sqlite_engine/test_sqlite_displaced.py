@@ -28,7 +28,7 @@ StartWorker = Callable[[], Worker]
 TTL = 1.5
 
 come_and_go = [sys.executable, "-c", "import holdfast, sys; holdfast.connect('sqlite:' + sys.argv[1]).ping()"]
-linux_only = pytest.mark.skipif(anchor._SET_LOCK is None, reason="without locks of open files it is only noticed")
+linux_only = pytest.mark.skipif(not anchor._LINUX, reason="without locks of open files it is only noticed")
 
 
 def remove(*suffixes: str) -> Callable[[str], None]:

@@ -168,7 +168,7 @@ def test_opening_does_not_grow_with_the_number_of_names(
 
     monkeypatch.setattr(schema, "open_connection", counted)
     run(make_session().ping(TIMEOUT))
-    assert steps[0] < 200_000, "instructions of SQLite's machine"
+    assert steps[0] < 150_000, "instructions of SQLite's machine"
     assert many_names
     assert not [statement for statement in many_names if "_check(" in statement]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import sys
 from typing import Final
 
 from holdfast.engines.sqlite.paths import PrivateDirectory
@@ -22,7 +23,8 @@ from holdfast.engines.sqlite.paths import PrivateDirectory
 # truncating the index takes one on the byte of its "dead man's switch".
 _SHARED_RANGE: Final = (0x40000000 + 2, 510)
 _DEAD_MAN_SWITCH: Final = (128, 1)
-_SET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)  # Linux; elsewhere displacement is only noticed
+# Elsewhere struct flock looks different, and displacement is only noticed.
+_LINUX: Final = sys.platform.startswith("linux")
 
 
 class Anchor:
@@ -79,6 +81,8 @@ class Anchor:
 
 def is_open(path: str) -> bool:
     """Does any other process have the database open? Only asked while this one has not."""
+    if not _LINUX:
+        return False
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -103,9 +107,9 @@ def _flock(kind: int, where: tuple[int, int]) -> bytes:
 
 
 def _lock(descriptor: int, kind: int, where: tuple[int, int]) -> None:
-    if _SET_LOCK is None:
+    if not _LINUX:
         return
     try:
-        fcntl.fcntl(descriptor, _SET_LOCK, _flock(kind, where))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(kind, where))
     except OSError:
         pass  # a file system without such locks: displacement is noticed all the same

@@ -123,7 +123,7 @@ _FORGOTTEN: Final = """
 """
 SLICE: Final = f"""
     SELECT count(*), max(rowid), total({_FOREIGN}), total({_FORGOTTEN})
-    FROM (SELECT rowid, * FROM lock WHERE rowid > :after ORDER BY rowid LIMIT :rows)
+    FROM (SELECT rowid, owner, boot, expires, since FROM lock WHERE rowid > :after ORDER BY rowid LIMIT :rows)
 """  # noqa: S608  (constants only)
 ADOPT_SLICE: Final = f"""
     UPDATE lock SET boot = :adopted, expires = :now + ttl WHERE rowid > :after AND rowid <= :end AND {_FOREIGN}
