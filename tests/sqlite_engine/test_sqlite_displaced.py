@@ -21,6 +21,7 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import ALL_NAMES, Busy, Found, Granted
 from holdfast.engines.sqlite import anchor
 from holdfast.engines.sqlite.session import SqliteSession
+from holdfast.errors import EngineRefused
 from tests.sqlite_engine.conftest import TIMEOUT, MakeSession, Worker
 from tests.sqlite_engine.worker import make_claim
 
@@ -313,3 +314,20 @@ def test_a_file_emptied_in_place_is_begun_anew(make_session: MakeSession, path: 
     assert rival.ask(do="acquire", name="job", timeout=10.0)["token"] is not None
     assert run(session.renew([claim], 30.0, TIMEOUT)) in ([Found.GONE], [Found.STOLEN])
     assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Busy)
+
+
+def test_something_else_put_in_the_place_of_the_file_is_refused_and_left_alone(
+    make_session: MakeSession, path: str
+) -> None:
+    session = make_session()
+    run(session.acquire(make_claim("job"), TIMEOUT))
+    session.store(clock.now()).look_at = 0.0
+    text = b"not a database, but the only copy of something " * 100
+    Path(path + ".other").write_bytes(text)
+    os.chmod(path + ".other", 0o600)
+    os.replace(path + ".other", path)
+    with pytest.raises(EngineRefused, match="not an SQLite database"):
+        run(session.acquire(make_claim("other"), TIMEOUT))
+    assert Path(path).read_bytes() == text
+    os.unlink(path)
+    assert isinstance(run(session.acquire(make_claim("other"), TIMEOUT)), Granted)

@@ -209,6 +209,15 @@ def test_a_sweep_leaves_alone_what_was_made_a_moment_ago(make_session: MakeSessi
     assert (Path(path + ".d") / ("0" * 32)).exists()
 
 
+def test_sockets_of_displaced_processes_are_swept(make_session: MakeSession, path: str) -> None:
+    session = make_session()
+    run(session.ping(TIMEOUT))
+    (Path(path + ".d") / ("0" * 32 + ".pulse")).touch(0o600)
+    session.store(clock.now())._sweep_directory()
+    assert not (Path(path + ".d") / ("0" * 32 + ".pulse")).exists()
+    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Granted)
+
+
 def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_who_waits(session: SqliteSession, path: str) -> None:
     held = [make_claim(f"name {number}") for number in range(300)]
     for claim in held:

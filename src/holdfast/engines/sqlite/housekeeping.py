@@ -64,6 +64,10 @@ def sweep_directory(directory: int, ours: str, forget_places: Callable[[str], ob
         left.setdefault(name.partition(".")[0], []).append(name)
     others = [identity for identity in left if liveness.is_identity(identity) and identity != ours]
     for identity in random.sample(others, min(len(others), _LOOKED_AT)):
+        if identity not in left[identity]:  # displaced; if it lives, it polls
+            for name in left[identity]:
+                liveness.remove(directory, name)
+            continue
         with liveness.proof(directory, identity) as found:
             if found is None:
                 continue

@@ -69,14 +69,18 @@ def _open_recorded(
     try:
         opened = _open_checked(path, directory, boot, thorough=suspect, check=displaced or suspect)
     except sqlite3.DatabaseError as error:
-        known = displaced or (belonging[0] != _NONE and os.stat(path).st_ino == belonging[0])
+        known = os.stat(path).st_ino == belonging[0]
         if not _is_damage(error, known) or not (displaced or _alone(directory, {identity, *former})):
             raise
         _end_others(directory, identity)
         _put_aside(path)
         displaced = True
         opened = _open_checked(path, directory, boot, thorough=False, check=False)
-    _write_record(record, opened[1].inodes())
+    try:
+        _write_record(record, opened[1].inodes())
+    except BaseException:
+        close(*opened)
+        raise
     return opened, displaced
 
 
@@ -85,7 +89,17 @@ def open_again(path: str, directory: PrivateDirectory, anchor: Anchor) -> sqlite
     with _sole_opener(directory):
         if not anchor.in_place():
             raise Displaced(path)
-        return schema.open_connection(path)
+        connection = schema.open_connection(path)
+        if not anchor.in_place():  # an operator was between the look and the opening
+            connection.close()
+            raise Displaced(path)
+        return connection
+
+
+def close(connection: sqlite3.Connection, anchor: Anchor) -> None:
+    """Close files without tidying up: SQLite cannot, as long as the anchor holds them."""
+    connection.close()
+    anchor.close()
 
 
 def notify_all(directory: PrivateDirectory) -> None:
@@ -99,7 +113,7 @@ def notify_all(directory: PrivateDirectory) -> None:
 def _remove_strangers(path: str, belonging: tuple[int, ...], directory: PrivateDirectory, identity: str) -> bool:
     """Leave nothing beside the database that is not its own; create it if it is missing. True if others that have
     files open are displaced thereby, or were before."""
-    found = tuple(_inode(path + suffix) for suffix in ("", "-wal", "-shm"))
+    found = _inodes(path)
     empty = found[0] != _NONE and os.path.getsize(path) == 0
     if found[0] != _NONE and not empty:
         if _NONE == found[1] == found[2]:
@@ -128,8 +142,11 @@ def _end_others(directory: PrivateDirectory, identity: str) -> None:
 
 
 def _open_checked(path: str, directory: PrivateDirectory, boot: str, *, thorough: bool, check: bool) -> Opened:
+    expected = _inodes(path)
     connection = schema.open_connection(path)
     try:
+        if any(there not in (_NONE, now) for there, now in zip(expected, _inodes(path), strict=True)):
+            raise FileNotFoundError(path)  # an operator was between the look and the opening
         rebooted = schema.recall(connection, _CHECKED) != boot
         if (check or rebooted) and not schema.is_sound(connection, None if thorough else _CHECKED_PAGES):
             damaged = sqlite3.DatabaseError("the file does not pass its check")
@@ -195,6 +212,10 @@ def _write_record(record: int, inodes: tuple[int, ...]) -> None:
         text = " ".join(map(str, inodes)).encode()
         os.ftruncate(record, 0)  # interrupted after this: it says nothing, which is no lie
         os.pwrite(record, text, 0)
+
+
+def _inodes(path: str) -> tuple[int, ...]:
+    return tuple(_inode(path + suffix) for suffix in ("", "-wal", "-shm"))
 
 
 def _inode(path: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import urllib.parse
 from typing import Final
 
 from holdfast.engines.sqlite import statements
@@ -39,7 +41,11 @@ COMMIT;
 
 def open_connection(path: str) -> sqlite3.Connection:
     """A connection in autocommit mode, for use by any thread (one at a time). Raises sqlite3.Error as it comes."""
-    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64)
+    # Not created by SQLite: it would be beside the log of a file that was removed a moment ago.
+    address = f"file:{urllib.parse.quote(os.fsencode(path))}?mode=rw"
+    connection = sqlite3.connect(
+        address, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64, uri=True
+    )
     try:
         _prepare(connection, path)
     except BaseException:

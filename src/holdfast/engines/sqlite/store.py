@@ -238,6 +238,7 @@ class Store:
             self.abandon()
             raise
         self._connection = connection
+        self.suspect = False  # it has been checked
         if self.directory.fileno < 0:  # a signal handler has forked meanwhile, and this is the child
             self._close_files()
             raise faults.Displaced(self.path)
