@@ -267,7 +267,7 @@ def test_a_watchdog_asks_about_everything_once_its_store_was_displaced(make_sess
         wakeup.close()
 
 
-def test_whoever_displaces_tells_the_watchdogs_of_others(
+def test_the_opener_that_displaces_notifies_all_watchdogs(
     make_session: MakeSession, path: str, start_worker: StartWorker
 ) -> None:
     session, wakeup = make_session(), BLOCKING.wakeup()

@@ -444,7 +444,7 @@ assert 0 < served < 16, served
     assert {boot for (boot,) in store.read("SELECT boot FROM lock", ())} == {store.boot}
 
 
-def test_a_python_without_sqlite_is_told_what_is_missing() -> None:
+def test_a_python_without_sqlite_gets_an_error_that_says_so() -> None:
     code = """
 import sys
 sys.modules["_sqlite3"] = None

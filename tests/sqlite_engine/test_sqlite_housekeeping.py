@@ -201,7 +201,7 @@ def test_a_starting_process_cannot_lock_a_file_that_is_being_swept(
     assert locked == [False]
 
 
-def test_a_sweep_leaves_alone_what_was_made_a_moment_ago(make_session: MakeSession, path: str) -> None:
+def test_a_sweep_keeps_a_file_that_was_made_a_moment_ago(make_session: MakeSession, path: str) -> None:
     session = make_session()
     run(session.ping(TIMEOUT))
     (Path(path + ".d") / ("0" * 32)).touch(0o600)
@@ -218,7 +218,7 @@ def test_sockets_of_displaced_processes_are_swept(make_session: MakeSession, pat
     assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Granted)
 
 
-def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_who_waits(session: SqliteSession, path: str) -> None:
+def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_waiters(session: SqliteSession, path: str) -> None:
     held = [make_claim(f"name {number}") for number in range(300)]
     for claim in held:
         run(session.acquire(claim, TIMEOUT))

@@ -264,7 +264,7 @@ def _adopt_seen(store: Store, now: int, name: str, row: Row) -> Row:
     try:
         _adopt(store, now, name, row)
     except (Contended, RequestFailed, EngineRefused):
-        pass  # whoever looks next
+        pass  # the next look does it
     return row._replace(expires=now + row.ttl)
 
 

@@ -3,8 +3,8 @@
 The lock is ``flock`` on ``<lock file>.d/opening``. That file also says which database, log and index belong together
 (their inodes), as the last opener left them. A new database beside the log of a removed one would be read through that
 log: so log and index that belong to something else are removed before SQLite looks at them. Processes that still have
-them open are displaced. They notice with their next write, for whoever displaces them removes their liveness files
-before any lock can be granted in the new files.
+them open are displaced. They notice with their next write, for the opener removes their liveness files before any
+lock can be granted in the new files.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _remove_strangers(path: str, belonging: tuple[int, ...], directory: PrivateD
             # The last process to close it has tidied up. If one has it open, it was an operator instead.
             intact = belonging[0] in (_NONE, found[0]) and not is_open(path)
         else:
-            # As it was left; or the record went with its directory, and SQLite will join those who have it open.
+            # As it was left; or the record went with its directory, and SQLite will join the processes that have it open.
             intact = found == belonging or (belonging[0] == _NONE and _NONE not in found)
         if intact:
             return False
@@ -128,7 +128,7 @@ def _remove_strangers(path: str, belonging: tuple[int, ...], directory: PrivateD
     for suffix in ("-shm", "-wal"):
         _remove(path + suffix)
     if empty:
-        _remove(path)  # emptied in place: whoever has it open must not write into the new one
+        _remove(path)  # emptied in place: processes that have it open must not write into the new one
     if empty or found[0] == _NONE:
         create_file(path)
     return True

@@ -112,8 +112,8 @@ AWAITED: Final = f"""
     WHERE lock.name = given.name AND lock.owner IS NULL AND lock.waiting
 """  # noqa: S608  (constants only)
 
-# Housekeeping. All of it is short: no transaction and no opening may grow with the table, for it stalls everybody. So
-# it goes over the table in slices of so many rows.
+# Housekeeping. All of it is short: no transaction and no opening may grow with the table, for it stalls every name.
+# So it goes over the table in slices of so many rows.
 BURY_EVERYWHERE: Final = "DELETE FROM queue WHERE process = ?"
 FORGET_QUEUES: Final = "DELETE FROM queue WHERE boot <> ?"
 LAST_ROW: Final = "SELECT coalesce(max(rowid), 0) FROM lock"

@@ -184,7 +184,7 @@ class Store:
     def is_displaced(self, now: float) -> bool:
         """Were the files deleted or replaced under us ("rm the stuck lock")? Then others lock in other ones.
 
-        Asked when ``look_at`` has come, a few times a second: for those who only read, and wait.
+        Asked when ``look_at`` has come, a few times a second: for callers that only read, and wait.
         """
         self.look_at = now + _LOOK_EVERY
         anchor = self._anchor
