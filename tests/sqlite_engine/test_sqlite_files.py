@@ -22,7 +22,7 @@ from holdfast.engines.sqlite import connect, default_path, filesystem, kernel, l
 from holdfast.engines.sqlite.liveness import Liveness
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused
-from tests.sqlite_engine.conftest import MakeSession, Worker
+from tests.sqlite_engine.conftest import TIMEOUT, MakeSession, Worker
 from tests.sqlite_engine.worker import make_claim
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="statfs magic is Linux")
@@ -187,6 +187,73 @@ def test_a_file_torn_by_a_power_cut_is_set_aside(
     assert "damaged" in caplog.text
 
 
+def zero(path: str, first: int, last: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(first)
+        file.write(bytes(last - first))
+
+
+def garble(path: str) -> None:
+    with open(path, "r+b") as file:
+        file.write(os.urandom(1024))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: zero(path, 0, os.path.getsize(path)),
+        lambda path: zero(path, 0, 1024),
+        lambda path: zero(path, 2048, 4096),
+        lambda path: os.truncate(path, 1500),
+        lambda path: os.truncate(path, 100),
+        garble,
+    ],
+    ids=[
+        "all zeros",
+        "first page zeros",
+        "inner pages zeros",
+        "cut in a page",
+        "cut in the header",
+        "first page garbled",
+    ],
+)
+def test_a_file_whose_first_page_was_lost_is_set_aside_too(
+    make_session: MakeSession, path: str, damage: Callable[[str], None]
+) -> None:
+    """Before: "not an SQLite database", until an operator deleted it."""
+    token = before_reboot(make_session(), path)
+    damage(path)
+    granted = run(make_session().acquire(make_claim("job"), TIMEOUT))
+    assert isinstance(granted, Granted)
+    assert granted.token > token
+    assert os.path.exists(path + ".damaged")
+
+
+def test_damage_that_is_met_later_is_repaired_once_no_other_process_uses_the_file(
+    make_session: MakeSession, path: str
+) -> None:
+    """A large file is not checked as a whole when it is opened. No text tells the user to delete it."""
+
+    def acquire_all() -> None:
+        for number in range(100):
+            assert isinstance(run(session.acquire(make_claim(f"name {number}" * 10), TIMEOUT)), Granted)
+
+    session = make_session()
+    acquire_all()
+    run(session.close())
+    zero(path, 6 * 1024, os.path.getsize(path))
+    directory = os.open(path + ".d", os.O_RDONLY)
+    other = Liveness(directory)
+    session = make_session()
+    with pytest.raises(EngineRefused, match="as soon as no other process uses it") as refused:
+        acquire_all()
+    assert "delete" not in str(refused.value)
+    other.close(unlink=True)
+    os.close(directory)
+    acquire_all()
+    assert os.path.exists(path + ".damaged")
+
+
 def test_a_torn_file_that_somebody_may_be_using_is_refused(make_session: MakeSession, path: str) -> None:
     before_reboot(make_session(), path)
     tear(path)
@@ -301,6 +368,170 @@ def test_a_path_too_long_for_a_socket_address_still_wakes(tmp_path: Path) -> Non
     store.close_ear(bell)
     assert not ring(store.directory, bell.name)
     run(session.close())
+
+
+@pytest.mark.parametrize("length", [505, 900])
+def test_a_path_too_long_for_sqlite_is_refused_with_its_length(tmp_path: Path, length: int) -> None:
+    """Before: "too many open files?", and tried again and again."""
+    from holdfast._runtime.blocking import BLOCKING
+
+    path = str(tmp_path)
+    while len(path) < length - 100:
+        path += "/" + "d" * 80
+    path += "/" + "f" * (length - len(path) - 1)
+    assert f"its path has {length} bytes" in refusal(connect(path, {}).session(BLOCKING))
+
+
+@pytest.mark.parametrize("length", [247, 248, 255, 300])
+def test_a_file_name_too_long_for_the_files_beside_it_is_refused(tmp_path: Path, length: int) -> None:
+    from holdfast._runtime.blocking import BLOCKING
+
+    session = connect(f"{tmp_path}/{'f' * length}", {}).session(BLOCKING)
+    if length <= 247:
+        run(session.ping(TIMEOUT))
+        run(session.close())
+    else:
+        assert f"its file name has {length} bytes" in refusal(session)
+
+
+def test_the_longest_path_works(tmp_path: Path) -> None:
+    from holdfast._runtime.blocking import BLOCKING
+
+    path = str(tmp_path)
+    while len(path) < 404:
+        path += "/" + "d" * 80
+    path += "/" + "f" * (503 - len(path))
+    session = connect(path, {}).session(BLOCKING)
+    run(session.ping(TIMEOUT))
+    run(session.close())
+
+
+@linux_only
+def test_no_descriptor_left_is_a_failed_request_that_says_so(make_session: MakeSession, path: str) -> None:
+    """Every number of spare descriptors, from none to enough: never a raw error, never another kernel's identity."""
+    code = f"""
+import os, resource
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.sqlite import connect
+from tests.sqlite_engine.worker import make_claim
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+served = 0
+for spare in range(16):
+    hog = []
+    try:
+        while True:
+            hog.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        pass
+    for _ in range(spare):
+        os.close(hog.pop())
+    session = connect({path!r}, {{}}).session(BLOCKING)
+    try:
+        run(session.acquire(make_claim("job", 0.1), 0.01))
+        served += 1
+    except RequestFailed as failure:
+        assert "oo many open files" in str(failure), failure
+    for fd in hog:
+        os.close(fd)
+    run(session.close())
+assert 0 < served < 16, served
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+    session = make_session()
+    run(session.ping(TIMEOUT))
+    store = session.store(clock.now())
+    assert {boot for (boot,) in store.read("SELECT boot FROM lock", ())} == {store.boot}
+
+
+def test_a_python_without_sqlite_gets_an_error_that_says_so() -> None:
+    code = """
+import sys
+sys.modules["_sqlite3"] = None
+import holdfast
+for url in (None, "sqlite:"):
+    try:
+        holdfast.connect(url)
+    except holdfast.UsageError as error:
+        assert "sqlite3 module" in str(error), error
+    else:
+        raise AssertionError
+holdfast.connect("memory:").lock("job").acquire().release()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "HOME": "/nowhere"})
+
+
+@linux_only
+@pytest.mark.parametrize("mounted", ["locks.db", "locks.db.d"])
+def test_what_is_mounted_alone_is_refused(make_session: MakeSession, path: str, tmp_path: Path, mounted: str) -> None:
+    """In a container with the lock *file* as a volume, log, index and liveness files are others than outside."""
+    session = make_session()
+    run(session.ping(TIMEOUT))
+    inside = tmp_path / "container"
+    inside.mkdir(0o700)
+    if mounted == "locks.db":
+        (inside / mounted).touch(0o600)
+    else:
+        (inside / mounted).mkdir(0o700)
+    code = f"""
+import holdfast
+try:
+    holdfast.connect("sqlite:{inside}/locks.db").ping()
+except holdfast.EngineRefused as error:
+    assert "mount point" in str(error) and "{mounted}" in str(error), error
+    print("refused")
+"""
+    shell = f'mount --bind {os.path.dirname(path)}/{mounted} {inside}/{mounted} && exec "$@"'
+    unshared = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", shell, "-", sys.executable, "-c", code],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "unshare" in unshared.stderr or "mount:" in unshared.stderr:
+        pytest.skip("no namespaces for this user")
+    assert unshared.stdout.strip() == "refused", unshared.stderr
+
+
+@linux_only
+def test_a_directory_that_is_mounted_as_a_whole_is_shared(path: str, tmp_path: Path, session: SqliteSession) -> None:
+    run(session.acquire(make_claim("job"), TIMEOUT))
+    inside = tmp_path / "container"
+    inside.mkdir(0o700)
+    code = f"import holdfast; print(holdfast.connect('sqlite:{inside}/locks.db').lock('job').try_acquire())"
+    shell = f'mount --bind {os.path.dirname(path)} {inside} && exec "$@"'
+    unshared = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", shell, "-", sys.executable, "-c", code],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "unshare" in unshared.stderr or "mount:" in unshared.stderr:
+        pytest.skip("no namespaces for this user")
+    assert unshared.stdout.strip() == "None", unshared.stderr
+
+
+@linux_only
+def test_a_child_in_another_time_namespace_does_not_take_what_the_parents_kernel_holds(
+    session: SqliteSession, path: str
+) -> None:
+    """Before: the boot id was cached over the fork, and the child's clock said that every lease had expired."""
+    run(session.acquire(make_claim("job", 600.0), TIMEOUT))
+    code = f"""
+import ctypes, os, sys
+import holdfast
+locks = holdfast.connect("sqlite:{path}")
+locks.ping()
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x80):
+    sys.exit("unshare: not allowed")
+with open("/proc/self/timens_offsets", "w") as offsets:
+    offsets.write("boottime 86400 0\\n")
+if os.fork() == 0:
+    print(locks.lock("job").try_acquire(), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    unshared = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if "unshare" in unshared.stderr:
+        pytest.skip("no namespaces for this user")
+    assert unshared.stdout.strip() == "None", unshared.stderr
 
 
 def test_the_boot_id_is_one_for_all_processes() -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -113,6 +114,51 @@ def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, pa
 
     assert exit_code(in_child(work)) == 0
     run(contender.leave())
+
+
+class ForksInBetween:
+    """A connection on which each statement is interrupted by a signal handler that forks, before its rows are read."""
+
+    def __init__(self, real: sqlite3.Connection) -> None:
+        self._real = real
+
+    def execute(self, *statement: Any) -> sqlite3.Cursor:
+        cursor = self._real.execute(*statement)
+        assert exit_code(in_child(lambda: None)) == 0
+        return cursor
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def test_a_fork_in_a_signal_handler_in_the_middle_of_a_read(session: SqliteSession) -> None:
+    """Before: "Cannot operate on a closed database"."""
+    claim = make_claim("job")
+    run(session.acquire(claim, TIMEOUT))
+    store = session.store(clock.now())
+
+    def interrupt() -> None:
+        assert store._connection is not None
+        store._connection = ForksInBetween(store._connection)  # type: ignore[assignment]
+
+    interrupt()
+    assert run(session.inspect("job", TIMEOUT)).holders != ()
+    run(session.ping(TIMEOUT))
+    interrupt()
+    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
+    run(session.ping(TIMEOUT))
+    interrupt()
+    assert isinstance(run(session.acquire(make_claim("other"), TIMEOUT)), Granted)
+
+
+def test_a_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> None:
+    """The connection is closed before it, but not as if this were the end of the last process."""
+    claim = make_claim("job")
+    run(session.acquire(claim, TIMEOUT))
+    log = os.stat(path + "-wal").st_ino
+    assert exit_code(in_child(lambda: None)) == 0
+    assert os.stat(path + "-wal").st_ino == log
+    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
 
 
 @pytest.mark.timeout(120)

@@ -130,9 +130,8 @@ def test_tokens_grow_over_a_sweep_of_the_row(make_session: MakeSession) -> None:
 
 def test_a_held_row_survives_the_sweep(make_session: MakeSession) -> None:
     session = make_session(token_ttl=0.0)
-    claim = make_claim("job")
-    token = token_of(run(session.acquire(claim, 1.0)))
-    assert store_write(session, statements.FORGET, 0, 2**62, 2**62) == 0
+    token = token_of(run(session.acquire(make_claim("job", 600.0), 1.0)))
+    session.store(clock.now()).tidy(clock.now() + 60.0)
     assert run(session.inspect("job", 1.0)).token == token
 
 

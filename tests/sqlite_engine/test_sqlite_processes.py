@@ -278,21 +278,28 @@ def test_break_tells_every_client_of_the_holders_process(make_session: MakeSessi
         bell.close()
 
 
-def test_what_the_dead_left_is_swept_at_the_next_opening(
+def test_what_the_dead_left_is_swept_and_the_proof_of_death_is_kept_as_long_as_its_rows_count(
     make_session: MakeSession, start_worker: StartWorker, path: str
 ) -> None:
     worker = start_worker()
     worker.ask(do="acquire", name="job", ttl=600.0)
     worker.kill()
-    assert len(os.listdir(path + ".d")) > 1
     session = make_session()
     run(session.ping(TIMEOUT))
-    mine = session.store(clock.now()).process
-    left = [name for name in os.listdir(path + ".d") if not name.startswith(mine)]
-    assert left == ["opening"]
     row = ledger.look(session.store(clock.now()), "job")
     assert row is not None
-    assert row.owner is None, "its rows were freed before the proof of its death was removed"
+
+    def left(session: SqliteSession) -> set[str]:
+        mine = session.store(clock.now()).process
+        return {name for name in os.listdir(path + ".d") if not name.startswith(mine)}
+
+    assert left(session) == {"opening", row.process}, "its sockets are gone"
+    assert os.stat(f"{path}.d/{row.process}").st_mtime > time.time() + 600.0
+    run(session.close())
+    os.utime(f"{path}.d/{row.process}", (0.0, 0.0))  # as if all of its rows had expired
+    session = make_session()
+    run(session.ping(TIMEOUT))
+    assert left(session) == {"opening"}
 
 
 def test_a_close_with_locks_still_held_frees_them_for_others(

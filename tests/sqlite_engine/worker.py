@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Claim, Granted, Session
+from holdfast.engines.base import Claim, Found, Granted, RequestFailed, Session
 from holdfast.engines.sqlite import connect, contender
 
 #: Between two looks of a waiter that is to be woken.
@@ -56,6 +56,23 @@ def count(session: Session, name: str, file: Path, times: int) -> None:
         run(session.release(claim, 5.0))
 
 
+def hammer(session: Session, name: str, seconds: float) -> dict[str, Any]:
+    """Take and give back, again and again: how often, and the errors that a caller would have seen."""
+    grants, errors = 0, []
+    until = clock.now() + seconds
+    while clock.now() < until:
+        claim = make_claim(name, 1.0)
+        try:
+            if run(obtain(session, claim, clock.now() + 10.0)) is not None:
+                grants += 1
+                run(session.release(claim, 5.0))
+        except RequestFailed:
+            pass  # the core tries again
+        except Exception as error:
+            errors.append(f"{type(error).__name__}: {error}")
+    return {"grants": grants, "errors": errors}
+
+
 def main() -> None:
     session = connect(sys.argv[1], {}).session(BLOCKING)
     claims: dict[str, Claim] = {}
@@ -70,6 +87,11 @@ def main() -> None:
                 answer = {"token": got.token if got is not None else None}
             case "release":
                 answer = {"found": run(session.release(claims[name], 5.0)).name}
+            case "renew":
+                (found,) = run(session.renew([claims[name]], order.get("ttl", 30.0), 5.0))
+                answer = {"found": found.name if isinstance(found, Found) else str(found)}
+            case "hammer":
+                answer = hammer(session, name, order["seconds"])
             case "count":
                 count(session, name, Path(order["file"]), order["times"])
             case "do not poll":

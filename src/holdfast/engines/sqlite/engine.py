@@ -23,7 +23,8 @@ _GUARANTEES: Final = Guarantees(
     survives_restart=False,
     survives_failover=False,
     needs_clocks="this host's boot clock (CLOCK_BOOTTIME); the wall clock only for the first token of a forgotten name",
-    loss_bound="none on one host: holder and file share one clock; a process frozen inside a transaction stalls others",
+    loss_bound="about a second after the lock file was removed or replaced; else none: holder and file share one "
+    "clock, and a process frozen inside a transaction stalls others",
 )
 _OLDEST: Final = (3, 24, 0)  # INSERT … ON CONFLICT DO UPDATE
 _TOKEN_TTL: Final = 30 * 86400.0

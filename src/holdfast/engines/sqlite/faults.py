@@ -14,16 +14,21 @@ class Contended(Exception):
     """Another process is inside its own transaction at this very moment. Nothing was done; worth another try soon."""
 
 
+class Displaced(Contended):
+    """The files that are open are not those that the path leads to. What was done in them counts for nothing: do it
+    again in a store that is opened anew."""
+
+
 # The primary codes of SQLite: an extended code has further bits above the low eight.
 _CONTENDED: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _PASSING: Final = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_NOMEM: "out of memory",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened (too many open files?)",
+    sqlite3.SQLITE_CANTOPEN: "SQLite cannot open it or its log (too many open files, or its directory is gone)",
 }
 _REFUSED: Final = {
     sqlite3.SQLITE_NOTADB: "it is not an SQLite database; name another file",
-    sqlite3.SQLITE_CORRUPT: "it is damaged; end all processes that use it, then delete it",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; a new one is begun as soon as no other process uses it",
     sqlite3.SQLITE_READONLY: "it, or its directory, is read-only",
     sqlite3.SQLITE_PERM: "permission denied",
     sqlite3.SQLITE_AUTH: "permission denied",
@@ -37,6 +42,11 @@ def primary_code(error: sqlite3.Error) -> int:
     """The primary result code of ``error``; -1 for an error that Python raised without asking SQLite."""
     code: int = getattr(error, "sqlite_errorcode", -1)
     return code & 0xFF if code >= 0 else -1
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Did SQLite find something in the file that it cannot have written?"""
+    return primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def of_sqlite(error: sqlite3.Error, path: str) -> Exception:

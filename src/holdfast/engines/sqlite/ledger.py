@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from holdfast.engines.base import Busy, Claim, Found, Granted, Holder, LockState, RequestFailed
@@ -58,6 +59,8 @@ def _try(store: Store, now: int, claim: Claim, wall: int, first: int, victim: st
     ttl = int(claim.ttl * SECOND)
     ahead = claim.tokens - 1
     until, last = now + ttl, first + ahead
+    if until > store.vouched_until:
+        store.vouch(until, now)
     row = (claim.name, claim.owner, store.process, store.boot, until, ttl, last, wall, claim.description)
     if claim.fair or claim.polite:
         turn = (claim.name, store.boot, now, claim.name, claim.owner)
@@ -121,11 +124,32 @@ def extend(store: Store, now: int, claim: Claim, ttl: float) -> Found:
     """Move the expiry of a held claim to ``ttl`` from ``now`` or later; never creates anything."""
     micro = int(ttl * SECOND)
     expires = now + micro
+    if expires > store.vouched_until:
+        store.vouch(expires, now)
     changed = store.write(
         statements.EXTEND,
         (store.boot, expires, expires, store.boot, micro, claim.name, claim.owner, store.process),
     )
     return Found.OURS if changed else _found_instead(store, claim)
+
+
+def extend_all(store: Store, now: int, claims: Sequence[Claim], ttl: float) -> list[Found]:
+    """The same for at most a batch of claims, in one statement if all of them are there."""
+    micro = int(ttl * SECOND)
+    expires = now + micro
+    if expires > store.vouched_until:
+        store.vouch(expires, now)
+    setting = (store.boot, expires, expires, store.boot, micro, store.process)
+    if store.write(statements.EXTEND_ALL, (*_given(claims), *setting)) == len(claims):
+        return [Found.OURS] * len(claims)
+    return [extend(store, now, claim, ttl) for claim in claims]
+
+
+def _given(claims: Sequence[Claim]) -> list[str]:
+    """The names and owners of a batch, filled up."""
+    padding = statements.BATCH - len(claims)
+    filled = [*claims, *[claims[-1]] * padding]
+    return [word for claim in filled for word in (claim.name, claim.owner)]
 
 
 def give_up(store: Store, now: int, claim: Claim) -> Found:
@@ -144,6 +168,10 @@ def give_up(store: Store, now: int, claim: Claim) -> Found:
 def _found_instead(store: Store, claim: Claim) -> Found:
     store.held.discard(claim.owner)
     row = look(store, claim.name)
+    if row is not None and row.owner == claim.owner and row.process in store.former:
+        # Ours, from before the files were displaced. It was lost then: others may have been granted it meanwhile.
+        store.write(statements.RELEASE, (time.time_ns() // 1000, claim.name, claim.owner, row.process))
+        return Found.GONE
     return Found.GONE if row is None or row.owner is None else Found.STOLEN
 
 
@@ -170,6 +198,28 @@ def withdraw(store: Store, now: int, claim: Claim) -> Found:
     if claim.waiter is not None:
         leave_queue(store, now, claim)
     return give_up(store, now, claim)
+
+
+def withdraw_all(store: Store, now: int, claims: Sequence[Claim]) -> list[Found]:
+    """The same for at most a batch of claims; those that are held are released in one statement."""
+    for claim in claims:
+        if claim.waiter is not None:
+            leave_queue(store, now, claim)
+    given = _given(claims)
+    ours = {owner for (owner,) in store.read(statements.COUNT_OURS, (*given, store.process))}
+    if ours:
+        store.write(statements.RELEASE_ALL, (*given, time.time_ns() // 1000, store.process))
+        store.held -= ours
+        _wake_awaited(store, now, given)
+    return [Found.OURS if claim.owner in ours else _found_instead(store, claim) for claim in claims]
+
+
+def _wake_awaited(store: Store, now: int, given: Sequence[str]) -> None:
+    try:
+        for (name,) in store.read(statements.AWAITED, given):
+            wake_first(store, now, name)
+    except (Contended, RequestFailed, EngineRefused):
+        pass  # waiters re-poll
 
 
 def leave_queue(store: Store, now: int, claim: Claim) -> None:
@@ -202,10 +252,20 @@ def inspect(store: Store, now: int, name: str) -> LockState:
     row, (since, description, waiters) = Row._make(rows[0][:6]), rows[0][6:]
     if row.owner is None or judge(row, now, store.boot, store.is_dead) is Verdict.LAPSED:
         return LockState(name, (), waiters, row.token)
-    foreign = row.boot not in (store.boot, adopted(store.boot))
-    remaining = (row.ttl if foreign else row.expires - now) / SECOND
+    if row.boot not in (store.boot, adopted(store.boot)):
+        row = _adopt_seen(store, now, name, row)
+    remaining = (row.expires - now) / SECOND
     holder = _holder(row, since, description, time.time() + remaining)
     return LockState(name, (holder,), waiters, row.token, remaining)
+
+
+def _adopt_seen(store: Store, now: int, name: str, row: Row) -> Row:
+    """Start the clock of a row that is only looked at, so that it is not shown as held for ever. Best effort."""
+    try:
+        _adopt(store, now, name, row)
+    except (Contended, RequestFailed, EngineRefused):
+        pass  # the next look does it
+    return row._replace(expires=now + row.ttl)
 
 
 def _holder(row: Row, since: int, description: bytes, until: float) -> Holder:
@@ -238,8 +298,14 @@ def page_of_names(store: Store, now: int, prefix: str, after: str | None) -> lis
         rows = store.read(statements.NAMES_FROM, (prefix, _end_of(prefix)))
     else:
         rows = store.read(statements.NAMES_AFTER, (after, _end_of(prefix)))
-    held = (Verdict.HELD, Verdict.FOREIGN)
-    return [(name, judge(Row._make(row), now, store.boot, store.is_dead) in held) for name, *row in rows]
+    return [(name, _is_held(store, now, name, Row._make(row))) for name, *row in rows]
+
+
+def _is_held(store: Store, now: int, name: str, row: Row) -> bool:
+    verdict = judge(row, now, store.boot, store.is_dead)
+    if verdict is Verdict.FOREIGN:
+        _adopt_seen(store, now, name, row)
+    return verdict in (Verdict.HELD, Verdict.FOREIGN)
 
 
 def _end_of(prefix: str) -> str | bytes:

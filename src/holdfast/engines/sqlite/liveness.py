@@ -9,10 +9,12 @@ A pid would not do: it is reused, and means something else in another pid namesp
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import uuid
+from collections.abc import Iterator
 from typing import Final
 
 _IDENTITY: Final = re.compile(r"[0-9a-f]{32}")
@@ -44,6 +46,10 @@ class Liveness:
             return False
         return os.path.samestat(there, os.fstat(self.fileno))
 
+    def keep_until(self, epoch: float) -> None:
+        """Rows of this process count until then: its file is the proof of its death for that long, if it dies."""
+        os.utime(self.fileno, (epoch, epoch))
+
     def close(self, *, unlink: bool) -> None:
         """End this identity. With ``unlink=False`` the file stays as the proof of death, for rows that name it."""
         if unlink:
@@ -59,34 +65,45 @@ class Liveness:
 
 
 def is_dead(directory: int, identity: str) -> bool:
-    """True only if the process has certainly ended. No file proves nothing: somebody may have tidied up."""
-    if not _IDENTITY.fullmatch(identity):
-        return False
+    """True only if the process has certainly ended. No file proves nothing: it may have been tidied up."""
+    with proof(directory, identity) as found:
+        return found is not None
+
+
+@contextlib.contextmanager
+def proof(directory: int, identity: str) -> Iterator[os.stat_result | None]:
+    """The file of a process that has certainly ended, else None. The file stays locked inside the block.
+
+    A process that starts has made its file but not locked it yet: it looks dead. As long as we have the lock it cannot
+    get it, and takes another identity; without the lock, what is done to its file and rows would hit a live process.
+    """
+    if not is_identity(identity):
+        yield None
+        return
     try:
         fileno = os.open(identity, os.O_RDONLY | _OPEN, dir_fd=directory)
     except OSError:
-        return False
+        yield None
+        return
     try:
-        # Shared: two processes that test at once must not take each other for the living owner.
-        fcntl.flock(fileno, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False
+        try:
+            # Shared: two processes that test at once must not take each other for the living owner.
+            fcntl.flock(fileno, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            yield None
+            return
+        yield os.fstat(fileno)
     finally:
         os.close(fileno)
-    return True
+
+
+def is_identity(name: str) -> bool:
+    return _IDENTITY.fullmatch(name) is not None
 
 
 def identities(directory: int) -> list[str]:
     """Every process that has left a file, dead or alive."""
-    return [name for name in os.listdir(directory) if _IDENTITY.fullmatch(name)]
-
-
-def bury(directory: int, identity: str) -> None:
-    """Remove what a dead process left in the directory: its sockets, and last the proof of its death."""
-    for name in os.listdir(directory):
-        if name.startswith(f"{identity}."):
-            remove(directory, name)
-    remove(directory, identity)
+    return [name for name in os.listdir(directory) if is_identity(name)]
 
 
 def remove(directory: int, name: str) -> None:

@@ -11,7 +11,11 @@ from holdfast.engines.sqlite import faults
 from holdfast.engines.sqlite.filesystem import refuse_shared
 from holdfast.errors import EngineRefused
 
+_O_PATH: Final[int | None] = getattr(os, "O_PATH", None)  # Linux
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+# SQLite refuses longer paths: 512 bytes with "-journal". A longer name leaves no room for ".damaged" in 255 bytes.
+_LONGEST_PATH: Final = 504
+_LONGEST_NAME: Final = 247
 # sun_path holds 108 bytes on Linux and 104 on the BSDs, with the final NUL.
 _LONGEST_ADDRESS: Final = 103
 
@@ -53,6 +57,13 @@ class PrivateDirectory:
             return plain
         return f"/proc/self/fd/{self.fileno}/{name}"
 
+    def in_place(self) -> bool:
+        """Does its path still lead to it? Other processes would make another one."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self.fileno))
+        except OSError:
+            return False
+
     def close(self) -> None:
         fileno, self.fileno = self.fileno, -1
         if fileno >= 0:
@@ -60,24 +71,43 @@ class PrivateDirectory:
 
 
 def secure(path: str) -> PrivateDirectory:
-    """Make the lock file and its two directories ready, or raise; returns the private one.
+    """Make the two directories of the lock file ready, and look at the file if there is one; returns the private one.
 
     The directory of the file must belong to us and be writable by us alone: then no other user can have planted a
     link, a file or a socket there, now or later. ``path + ".d"`` holds liveness files and sockets.
     """
+    _refuse_long(path)
     directory = os.path.dirname(path)
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
-        os.close(_open_private(directory))
-        refuse_shared(directory)
-        secure_file(path)
+        parent = _open_private(directory)
         try:
-            os.mkdir(path + ".d", 0o700)
-        except FileExistsError:
-            pass
-        return PrivateDirectory(path + ".d")
+            refuse_shared(directory)
+            refuse_unfit_file(path, parent)
+            try:
+                os.mkdir(path + ".d", 0o700)
+            except FileExistsError:
+                pass
+            private = PrivateDirectory(path + ".d")
+            try:
+                _refuse_mount_point(path + ".d", private.fileno, parent)
+            except BaseException:
+                private.close()
+                raise
+            return private
+        finally:
+            os.close(parent)
     except OSError as error:
         raise faults.of_system(error, path) from error
+
+
+def _refuse_long(path: str) -> None:
+    for length, limit, what in (
+        (len(os.fsencode(path)), _LONGEST_PATH, "path"),
+        (len(os.fsencode(os.path.basename(path))), _LONGEST_NAME, "file name"),
+    ):
+        if length > limit:
+            raise EngineRefused(f"lock file {path}: its {what} has {length} bytes; at most {limit} are possible")
 
 
 def _open_private(directory: str) -> int:
@@ -90,21 +120,50 @@ def _open_private(directory: str) -> int:
     return fileno
 
 
-def secure_file(path: str) -> None:
-    """Create the lock file if there is none, and refuse one that somebody else may have made."""
+def create_file(path: str) -> None:
+    """Create an empty lock file. FileExistsError if there is one: an existing file is never opened here, for closing
+    any descriptor of a file drops all POSIX locks of this process on it, those of SQLite included."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def refuse_unfit_file(path: str, parent: int) -> None:
+    """Refuse a lock file that another user may have made, or that has another name with another log beside it."""
     try:
-        # Only a file that was not there is ever opened by us: closing *any* descriptor of a file drops all POSIX
-        # locks of this process on it, those of SQLite included.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        pass
-    found = os.lstat(path)
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
     if not stat.S_ISREG(found.st_mode):
         raise EngineRefused(f"lock file {path}: it is not a regular file (a symbolic link is not followed)")
-    if found.st_nlink != 1:
+    if found.st_nlink > 1:
         # SQLite names its log after the path: two names for one file would be two logs.
         raise EngineRefused(f"lock file {path}: it has {found.st_nlink} names (hard links); it must have one")
     _refuse_unless_ours(found, path)
+    if _O_PATH is not None:
+        file = os.open(path, _O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # closing this kind drops no POSIX locks
+        try:
+            _refuse_mount_point(path, file, parent)
+        finally:
+            os.close(file)
+
+
+def _refuse_mount_point(path: str, file: int, parent: int) -> None:
+    """A file or directory that is mounted alone (``docker run -v /srv/locks.db:/data/locks.db``) has another log, or
+    another private directory, on the other side."""
+    mounts = {_mount(file), _mount(parent)}
+    if len(mounts) > 1 and None not in mounts:
+        raise EngineRefused(
+            f"lock file {path}: it is a mount point, so its log would not be shared with processes that use the original; "
+            "mount its whole directory instead"
+        )
+
+
+def _mount(file: int) -> str | None:
+    """On which mount an open file is; None where the system does not tell."""
+    try:
+        with open(f"/proc/self/fdinfo/{file}", encoding="ascii") as facts:
+            return next((line for line in facts if line.startswith("mnt_id:")), None)
+    except FileNotFoundError:
+        return None
 
 
 def _refuse_unless_ours(found: os.stat_result, path: str) -> None:

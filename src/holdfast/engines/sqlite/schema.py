@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import urllib.parse
 from typing import Final
 
 from holdfast.engines.sqlite import statements
@@ -10,6 +12,8 @@ from holdfast.errors import EngineRefused
 
 _APPLICATION: Final = 1752132708  # "hold" in ASCII, in the header of the file
 _VERSION: Final = 1
+#: To which the log shrinks again after it has grown (behind a process that was frozen while it read), in bytes.
+LOG_LIMIT: Final = 1 << 19
 
 # A free lock keeps its row for the token's sake (owner IS NULL). Only the name is indexed: taking and freeing rewrite
 # one page, and pages are small because the whole page goes through the checksum of the log.
@@ -37,7 +41,11 @@ COMMIT;
 
 def open_connection(path: str) -> sqlite3.Connection:
     """A connection in autocommit mode, for use by any thread (one at a time). Raises sqlite3.Error as it comes."""
-    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64)
+    # Not created by SQLite: it would be beside the log of a file that was removed a moment ago.
+    address = f"file:{urllib.parse.quote(os.fsencode(path))}?mode=rw"
+    connection = sqlite3.connect(
+        address, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64, uri=True
+    )
     try:
         _prepare(connection, path)
     except BaseException:
@@ -60,8 +68,10 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
     # No fsync, ever. A crash of processes loses nothing; a power cut may tear the file, but it also ends every lease in
     # it, and the first opening after a boot checks the file (repair.py).
     connection.execute("PRAGMA synchronous = off")
-    # A short log is a warm log: measured faster than the default of 1000 pages.
-    connection.execute("PRAGMA wal_autocheckpoint = 200")
+    # The store copies the log into the file itself, for it must first see that both are still in place: otherwise old
+    # pages would be written into a file that others have begun anew.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
     if fresh:
         connection.executescript(_CREATE)
 
@@ -71,10 +81,14 @@ def _pragma(connection: sqlite3.Connection, text: str) -> object:
     return value
 
 
-def is_sound(connection: sqlite3.Connection) -> bool:
-    """Does the file pass SQLite's own check?"""
+def is_sound(connection: sqlite3.Connection, most_pages: int | None) -> bool:
+    """Does the file pass SQLite's own check? The quick one, and a file of more than ``most_pages`` is not checked; with
+    None, the whole one."""
     try:
-        return _pragma(connection, "quick_check(1)") == "ok"
+        pages = _pragma(connection, "page_count")
+        if most_pages is not None and isinstance(pages, int) and pages > most_pages:
+            return True
+        return _pragma(connection, "quick_check(1)" if most_pages else "integrity_check(1)") == "ok"
     except sqlite3.DatabaseError:
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from holdfast._runtime.base import Runtime, Wakeup
@@ -17,15 +17,14 @@ from holdfast.engines.base import (
     RequestFailed,
     Suspects,
     Withdrawn,
-    withdraw_each,
 )
 from holdfast.engines.sqlite import ledger, statements
 from holdfast.engines.sqlite.bell import Bell
 from holdfast.engines.sqlite.contender import SqliteContender
-from holdfast.engines.sqlite.faults import Contended
+from holdfast.engines.sqlite.faults import Contended, Displaced
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.stores import close_store, open_store, opening
-from holdfast.errors import EngineRefused
+from holdfast.errors import EngineError, EngineRefused
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,6 +33,7 @@ T = TypeVar("T")
 # would block the thread, and with it an event loop.
 _SHORTEST_PAUSE: Final = 0.000_05
 _LONGEST_PAUSE: Final = 0.005
+_FEW: Final = 8
 
 
 class SqliteSession:
@@ -82,8 +82,7 @@ class SqliteSession:
                 return operation(self.store(now), int(now * ledger.SECOND), *args, **kwargs)
             except Contended as contended:
                 if now >= deadline:
-                    message = f"lock file {self._path}: another process was in a transaction for {timeout:g} s"
-                    raise RequestFailed(message, may_have_happened=False) from contended
+                    raise _failed(self._path, timeout, contended) from contended
             await self.runtime.sleep_until(min(deadline, now + pause * random.uniform(0.5, 1.5)))
             pause = min(pause * 2, _LONGEST_PAUSE)
             now = self.runtime.now()
@@ -101,11 +100,15 @@ class SqliteSession:
     async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
         deadline = self.runtime.now() + timeout
         answers: list[Found | RequestFailed] = []
-        for claim in claims:
+        for batch in _batches(claims):
+            left = max(0.0, deadline - self.runtime.now())
             try:
-                answers.append(await self.patiently(max(0.0, deadline - self.runtime.now()), ledger.extend, claim, ttl))
+                if len(batch) == 1:
+                    answers.append(await self.patiently(left, ledger.extend, batch[0], ttl))
+                else:
+                    answers += await self.patiently(left, ledger.extend_all, batch, ttl)
             except RequestFailed as failure:
-                answers.append(failure)
+                answers += [failure] * len(batch)
         return answers
 
     async def release(self, claim: Claim, timeout: float) -> Found:
@@ -116,10 +119,18 @@ class SqliteSession:
             return await self.patiently(timeout, ledger.give_up, claim)
 
     async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
-        return await withdraw_each(self._withdraw_one, claims, timeout)
-
-    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
-        return await self.patiently(timeout, ledger.withdraw, claim)
+        deadline = self.runtime.now() + timeout
+        answers: list[Withdrawn] = []
+        for batch in _batches(claims):
+            left = max(0.0, deadline - self.runtime.now())
+            try:
+                if len(batch) == 1:
+                    answers.append(await self.patiently(left, ledger.withdraw, batch[0]))
+                else:
+                    answers += await self.patiently(left, ledger.withdraw_all, batch)
+            except (RequestFailed, EngineError) as failure:
+                answers += [failure] * len(batch)
+        return answers
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         return await self.patiently(timeout, ledger.inspect, name)
@@ -139,10 +150,13 @@ class SqliteSession:
         await self.patiently(timeout, _ping)
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+        before = self._bell
         bell = self._doze_bell()
         if bell is None:
             await wakeup.wait(until)
             return ()
+        if before is not None and before is not self._bell:
+            return ALL_NAMES  # the store was displaced, and what was held in it is lost
         # Only a watchdog dozes, and it is a thread: its wakeup is the blocking runtime's, made of a pipe.
         pipe: Any = wakeup
         await self.runtime.readable((pipe.fileno(), bell.fileno()), until)
@@ -175,6 +189,19 @@ class SqliteSession:
             store, self._store = self._store, None
             if store is not None:
                 close_store(store)
+
+
+def _failed(path: str, timeout: float, contended: Contended) -> RequestFailed:
+    displaced = isinstance(contended, Displaced)
+    why = "its files were removed or replaced again and again" if displaced else "another process was in a transaction"
+    return RequestFailed(f"lock file {path}: {why} for {timeout:g} s", may_have_happened=False)
+
+
+def _batches(claims: Sequence[Claim]) -> Iterator[Sequence[Claim]]:
+    """As many at a time as one statement takes; of a few, one at a time: that is faster."""
+    step = statements.BATCH if len(claims) > _FEW else 1
+    for start in range(0, len(claims), step):
+        yield claims[start : start + step]
 
 
 def _ping(store: Store, now: int) -> None:

@@ -88,14 +88,49 @@ BURY: Final = "DELETE FROM queue WHERE name = ? AND process = ?"
 # Takes the write lock and changes nothing.
 PING: Final = "UPDATE lock SET owner = owner WHERE name IS NULL"
 
-# Housekeeping. All that writes is short: no transaction may grow with the table, for it stalls everybody.
-HELD: Final = "SELECT name, process FROM lock WHERE owner IS NOT NULL AND boot = ?"
-FREE_DEAD: Final = "UPDATE lock SET owner = NULL WHERE name = ? AND process = ?"
+# Batches, each one statement. A shorter batch is filled up by repeating its last claim.
+BATCH: Final = 128
+_GIVEN: Final = f"WITH given (name, owner) AS (VALUES {', '.join(['(?, ?)'] * BATCH)})"
+_OURS: Final = """
+    SELECT lock.rowid FROM given CROSS JOIN lock
+    WHERE lock.name = given.name AND lock.owner = given.owner AND lock.process = ?
+"""
+COUNT_OURS: Final = f"{_GIVEN} SELECT owner FROM lock WHERE rowid IN ({_OURS})"  # noqa: S608  (constants only)
+EXTEND_ALL: Final = f"""
+    {_GIVEN}
+    UPDATE lock SET expires = CASE boot WHEN ? THEN max(expires, ?) ELSE ? END, boot = ?, ttl = max(ttl, ?)
+    WHERE rowid IN ({_OURS})
+"""  # noqa: S608  (constants only)
+RELEASE_ALL: Final = f"""
+    {_GIVEN}
+    UPDATE lock SET owner = NULL, since = ?, waiting = EXISTS (SELECT 1 FROM queue WHERE name = lock.name)
+    WHERE rowid IN ({_OURS})
+"""  # noqa: S608  (constants only)
+AWAITED: Final = f"""
+    {_GIVEN}
+    SELECT DISTINCT lock.name FROM given CROSS JOIN lock
+    WHERE lock.name = given.name AND lock.owner IS NULL AND lock.waiting
+"""  # noqa: S608  (constants only)
+
+# Housekeeping. All of it is short: no transaction and no opening may grow with the table, for it stalls every name.
+# So it goes over the table in slices of so many rows.
 BURY_EVERYWHERE: Final = "DELETE FROM queue WHERE process = ?"
 FORGET_QUEUES: Final = "DELETE FROM queue WHERE boot <> ?"
-TIDIED: Final = """
-    SELECT coalesce((SELECT value FROM meta WHERE key = 'tidied'), 0), coalesce((SELECT max(rowid) FROM lock), 0)
+LAST_ROW: Final = "SELECT coalesce(max(rowid), 0) FROM lock"
+_FOREIGN: Final = "owner IS NOT NULL AND boot <> :boot AND boot <> :adopted"
+_FORGOTTEN: Final = """
+    since < :before AND (owner IS NULL OR ((boot = :boot OR boot = :adopted) AND expires < :now))
 """
-FORGET: Final = "DELETE FROM lock WHERE rowid > ? AND rowid <= ? AND owner IS NULL AND since < ?"
+SLICE: Final = f"""
+    SELECT count(*), max(rowid), total({_FOREIGN}), total({_FORGOTTEN})
+    FROM (SELECT rowid, owner, boot, expires, since FROM lock WHERE rowid > :after ORDER BY rowid LIMIT :rows)
+"""  # noqa: S608  (constants only)
+ADOPT_SLICE: Final = f"""
+    UPDATE lock SET boot = :adopted, expires = :now + ttl WHERE rowid > :after AND rowid <= :end AND {_FOREIGN}
+"""  # noqa: S608  (constants only)
+FORGET_SLICE: Final = f"""
+    DELETE FROM lock WHERE rowid > :after AND rowid <= :end AND {_FORGOTTEN}
+"""  # noqa: S608  (constants only)
+CHECKPOINT: Final = "PRAGMA wal_checkpoint(PASSIVE)"
 REMEMBERED: Final = "SELECT value FROM meta WHERE key = ?"
 REMEMBER: Final = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"

@@ -14,6 +14,7 @@ from holdfast.engines.sqlite.store import Store
 # Re-entrant for the same reason as a store's own lock. Order: this one, then a store's.
 _lock = threading.RLock()
 _current: Final[dict[str, Store]] = {}  # by resolved path
+_former: Final[set[str]] = set()  # identities that this process had in stores that were displaced
 _open: Final[set[Store]] = set()  # these, and displaced ones that still have users
 
 
@@ -26,12 +27,15 @@ def open_store(path: str, token_ttl: float | None) -> Store:
     """The store for ``path``; opened if this is its first user. Each call wants one :func:`close_store`."""
     resolved = paths.resolve(path)
     with _lock:
-        store = _current.get(resolved)
+        store, suspect = _current.get(resolved), False
         if store is not None and store.is_displaced(clock.now()):
-            store.abandoned = True
+            # It has closed its files. Before that, no other connection to one of them may be opened in this process:
+            # SQLite would share the old index between them.
+            _former.add(store.process)
+            suspect = store.suspect
             store = None
         if store is None:
-            store = _current[resolved] = Store(resolved, token_ttl)
+            store = _current[resolved] = Store(resolved, token_ttl, _former, suspect=suspect)
             _open.add(store)
         store.users += 1
         return store
@@ -88,6 +92,7 @@ def _after_fork_in_child() -> None:
         store.disown()
     _quiesced.clear()
     _current.clear()
+    _former.clear()
     _open.clear()
 
 

@@ -1,0 +1,79 @@
+"""What keeps file and directory from growing: a little at a time, so that neither opening nor any lock has to wait."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from holdfast.engines.sqlite import liveness, statements
+from holdfast.engines.sqlite.judgement import adopted
+
+#: Of processes that left a file, how many are looked at when a store is opened.
+_LOOKED_AT: Final = 256
+#: The proof of a death is kept this much longer than the rows count that need it. Seconds.
+_GRACE: Final = 60.0
+
+Run = Callable[[str, Any], Any]
+
+
+class Sweep:
+    """Goes round the table of locks, from a place of its own: many short-lived processes shall not all begin with the
+    same rows."""
+
+    def __init__(self, boot: str, token_ttl: float | None) -> None:
+        self._boot = boot
+        self._token_ttl = token_ttl
+        self._after = -1  # not begun
+
+    def go_on(self, run: Run, now: float, rows: int) -> None:
+        """Look at the next ``rows`` rows: start the clock of those from another boot, and forget names that have been
+        free for ``token_ttl``."""
+        if self._after < 0:
+            ((last,),) = run(statements.LAST_ROW, ())
+            self._after = random.randrange(last + 1)
+        begun = self._after
+        seen = self._slice(run, now, rows)
+        if seen < rows:  # this was the end of the table
+            self._after = 0
+            if begun:
+                self._slice(run, now, rows - seen)
+
+    def _slice(self, run: Run, now: float, rows: int) -> int:
+        before = 0 if self._token_ttl is None else int((time.time() - self._token_ttl) * 1_000_000)
+        facts = {
+            "after": self._after, "rows": rows, "end": 0, "now": int(now * 1_000_000), "before": before,
+            "boot": self._boot, "adopted": adopted(self._boot),
+        }  # fmt: skip
+        ((seen, end, foreign, forgotten),) = run(statements.SLICE, facts)
+        facts["end"] = end
+        if foreign:
+            run(statements.ADOPT_SLICE, facts)
+        if forgotten:
+            run(statements.FORGET_SLICE, facts)
+        self._after = end or self._after
+        return int(seen)
+
+
+def sweep_directory(directory: int, ours: str, forget_places: Callable[[str], object]) -> None:
+    """Remove what dead processes left: their sockets at once, the proof of death when no row can need it any more."""
+    left: dict[str, list[str]] = {}
+    for name in os.listdir(directory):
+        left.setdefault(name.partition(".")[0], []).append(name)
+    others = [identity for identity in left if liveness.is_identity(identity) and identity != ours]
+    for identity in random.sample(others, min(len(others), _LOOKED_AT)):
+        if identity not in left[identity]:  # displaced; if it lives, it polls
+            for name in left[identity]:
+                liveness.remove(directory, name)
+            continue
+        with liveness.proof(directory, identity) as found:
+            if found is None:
+                continue
+            for name in left[identity]:
+                if name != identity:
+                    liveness.remove(directory, name)
+            if found.st_mtime + _GRACE < time.time():
+                forget_places(identity)
+                liveness.remove(directory, identity)
