@@ -23,7 +23,7 @@ from holdfast.engines.redis import metadata
 from holdfast.engines.redis.channel import Answer, Argument, Channel, Publish
 from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import is_side_key, keys_of, names_of, pattern
-from holdfast.engines.redis.replies import WaitRefused, WrongType
+from holdfast.engines.redis.replies import NotALock, WaitRefused, WrongType
 from holdfast.engines.redis.requests import Arguments, Call, Closing, unacknowledged
 from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, PING, RELEASE, RENEW
 from holdfast.errors import EngineRefused
@@ -66,7 +66,7 @@ class RedisSession:
             else:
                 reply = await self._channel.run(ACQUIRE, names, args, timeout)
         except WrongType as error:
-            raise await self._foreign(claim.name, timeout) from error
+            raise await self._foreign(claim.name, error, timeout) from error
         except WaitRefused as refusal:
             if refusal.reply.__class__ is not int:
                 await self._unreplicated(claim, 0, timeout)  # granted: leave nothing behind
@@ -126,10 +126,7 @@ class RedisSession:
     async def release(self, claim: Claim, timeout: float) -> Found:
         keys, how = keys_of(claim.name), self._channel.publish
         closing = Closing.of(keys.channel, how, tombstone_ms(claim)) if claim.unresolved else keys.published(how)
-        try:
-            return FOUND[await self._channel.run(RELEASE, keys.release, Arguments(claim.owner, closing), timeout)]
-        except WrongType as error:
-            raise await self._foreign(claim.name, timeout) from error
+        return FOUND[await self._channel.run(RELEASE, keys.release, Arguments(claim.owner, closing), timeout)]
 
     async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
         return await withdraw_each(self._withdraw_one, claims, timeout)
@@ -143,16 +140,13 @@ class RedisSession:
 
     async def _withdraw(self, claim: Claim, owner: str, timeout: float) -> Found:
         names, args = withdrawal(claim, owner, self._channel.publish)
-        try:
-            return FOUND[await self._channel.run(RELEASE, names, args, timeout)]
-        except WrongType as error:
-            raise await self._foreign(claim.name, timeout) from error
+        return FOUND[await self._channel.run(RELEASE, names, args, timeout)]
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         try:
             reply = await self._channel.run(INSPECT, keys_of(name).inspect, (), timeout)
         except WrongType as error:
-            raise await self._foreign(name, timeout) from error
+            raise await self._foreign(name, error, timeout) from error
         return metadata.lock_state(name, reply)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
@@ -163,8 +157,15 @@ class RedisSession:
             async for name in scan(server, prefix, timeout):
                 if name not in seen:
                     seen.add(name)
-                    if await self._channel.command(("EXISTS", name), timeout):
+                    if await self._is_held(name, timeout):
                         yield name
+
+    async def _is_held(self, name: str, timeout: float) -> bool:
+        """Whether ``name`` is a lock. Metadata may outlive it, and is also that of ``x`` if it is that of ``{x}``."""
+        try:
+            return bool((await self._channel.run(INSPECT, keys_of(name).inspect, (), timeout))[0])
+        except WrongType:
+            return False
 
     async def break_(self, name: str, timeout: float) -> bool:
         keys = keys_of(name)
@@ -173,7 +174,7 @@ class RedisSession:
                 BREAK, keys.raise_, (keys.channel, self._channel.publish, self._token_ttl), timeout
             )
         except WrongType as error:
-            raise await self._foreign(name, timeout) from error
+            raise await self._foreign(name, error, timeout) from error
         return bool(held)
 
     async def ping(self, timeout: float) -> None:
@@ -186,8 +187,10 @@ class RedisSession:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _foreign(self, name: str, timeout: float) -> EngineRefused:
+    async def _foreign(self, name: str, error: WrongType, timeout: float) -> EngineRefused:
         """The sentence about a key of another type: a string is redis-py's lock, most often."""
+        if isinstance(error, NotALock):
+            return EngineRefused(f"{name!r} is not a lock: {error}", name=name)
         try:
             kind = (await self._channel.command(("TYPE", name), timeout)).decode()
         except EngineRefused:

@@ -1,12 +1,11 @@
--- Put before the scripts that issue fencing tokens.
+-- Put before the scripts that issue fencing tokens, after counter.lua.
 --
 -- raise_counter(key, tokens, keep, proposal) reserves a block of tokens. Returns its last as text, and the server's time
 -- as text; or nil and an error reply, before anything was written.
 -- counter := max(last + 1, server TIME in microseconds) + tokens - 1; with a proposal (not '0') that in place of the
 -- time: where several servers number one lock, all must be given the same. The time lets the counter survive its own loss
 -- (FLUSHALL, DEL, expiry, a restart without disk): what comes after is still larger than what came before.
--- keep: ttl in ms, as text; '0' for none. A counter without a ttl is Java's and never gets one: once it had run out, Java's
--- INCR would start again at 1.
+-- keep: see write_counter.
 -- The number is written by %.0f: Lua's own conversion would write 1.79e+15, which no INCR could read.
 local function raise_counter(key, tokens, keep, proposal)
     local last = redis.call('GET', key)
@@ -22,14 +21,12 @@ local function raise_counter(key, tokens, keep, proposal)
         return nil, redis.error_reply('HOLDFAST the fencing counter is not a number, or has reached 2^53')
     end
     token = string.format('%.0f', token)
-    if not last then
-        if keep == '0' then redis.call('SET', key, token) else redis.call('SET', key, token, 'PX', keep) end
-    else
-        redis.call('SET', key, token, 'KEEPTTL')
+    write_counter(key, last, token, keep)
+    if last and keep ~= '0' then
         -- The counter says when it was last raised: so the first grant in each thirtieth of its ttl refreshes that, and
         -- the others need not look.
         local part = keep * 1000 / 30
-        if keep ~= '0' and math.floor(last / part) ~= math.floor(now / part) then
+        if math.floor(last / part) ~= math.floor(now / part) then
             local left = redis.call('PTTL', key)
             if left >= 0 and left < tonumber(keep) then redis.call('PEXPIRE', key, keep) end
         end
