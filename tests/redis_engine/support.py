@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import pytest
 
@@ -85,7 +85,7 @@ class Other:
         self.engine: RedisEngine = connect(url, options)
         self.session = self.engine.session(BLOCKING)
 
-    def __enter__(self) -> Other:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

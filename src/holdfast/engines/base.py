@@ -180,6 +180,11 @@ async def withdraw_each(
     return answers
 
 
+async def no_watch(session: object, claims: Sequence[Claim], timeout: float) -> Sequence[Found | RequestFailed]:
+    """``Session.watch`` of an engine without ``early_watch``."""
+    raise NotImplementedError("this engine reports losses without being asked to, or by renewals alone")
+
+
 ALL_NAMES: Literal["*"] = "*"
 #: What a push made suspicious: some names, or every one of them (connection lost, FLUSHALL).
 Suspects = Collection[str] | Literal["*"]
@@ -216,6 +221,10 @@ class Session(Protocol):
 
     async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
         """Extend all ``claims`` to at least ``ttl`` from now: one answer for each, failures isolated."""
+
+    async def watch(self, claims: Sequence[Claim], timeout: float) -> Sequence[Found | RequestFailed]:
+        """Look whether all ``claims`` still hold, without extending them, and have their loss reported by ``doze`` from
+        now on: one answer for each, failures isolated. Only where the engine has ``early_watch``."""
 
     async def release(self, claim: Claim, timeout: float) -> Found:
         """Give the name up if ``claim`` holds it, and wake the next waiter."""
@@ -262,6 +271,8 @@ class Engine(Protocol):
     strict_order: bool
     #: ``replicas=n`` can be asked for.
     replicates: bool
+    #: ``Session.watch`` makes a loss known at once, also before the first renewal.
+    early_watch: bool
 
     def validate_name(self, name: str) -> None:
         """Raise InvalidName for a name that this engine cannot speak."""

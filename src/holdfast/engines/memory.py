@@ -28,6 +28,7 @@ from holdfast.engines.base import (
     LockState,
     Suspects,
     Withdrawn,
+    no_watch,
     withdraw_each,
 )
 
@@ -186,6 +187,8 @@ class MemorySession:
             return Found.GONE, None
         return (Found.OURS, entry) if entry.owner == claim.owner else (Found.STOLEN, entry)
 
+    watch = no_watch
+
     async def release(self, claim: Claim, timeout: float) -> Found:
         with self.store.lock:
             found, _ = self._find(claim, self.runtime.now())
@@ -268,6 +271,7 @@ class MemoryEngine:
     reserves_tokens = True
     strict_order = False
     replicates = False
+    early_watch = False
 
     def __init__(self, name: str) -> None:
         self._name = name

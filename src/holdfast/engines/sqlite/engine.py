@@ -37,6 +37,7 @@ class SqliteEngine:
     reserves_tokens = True
     strict_order = False
     replicates = False
+    early_watch = False
 
     def __init__(self, path: str, *, token_ttl: float | None = _TOKEN_TTL) -> None:
         self.path = path

@@ -17,6 +17,7 @@ from holdfast.engines.base import (
     RequestFailed,
     Suspects,
     Withdrawn,
+    no_watch,
     withdraw_each,
 )
 from holdfast.engines.sqlite import ledger, statements
@@ -107,6 +108,8 @@ class SqliteSession:
             except RequestFailed as failure:
                 answers.append(failure)
         return answers
+
+    watch = no_watch
 
     async def release(self, claim: Claim, timeout: float) -> Found:
         now = self.runtime.now()

@@ -36,6 +36,7 @@ class ZooKeeperEngine:
     reserves_tokens = False
     strict_order = True
     replicates = False
+    early_watch = False
 
     def __init__(self, target: ZooKeeperTarget, ttl: float, tick: float, keywords: dict[str, Any]) -> None:
         self._target = target

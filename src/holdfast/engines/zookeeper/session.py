@@ -19,6 +19,7 @@ from holdfast.engines.base import (
     RequestFailed,
     Suspects,
     Withdrawn,
+    no_watch,
     withdraw_each,
 )
 from holdfast.engines.zookeeper import order
@@ -89,6 +90,8 @@ class ZooKeeperSession:
 
     async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
         return await Renewal(self._asker, timeout).run(claims, ttl)
+
+    watch = no_watch
 
     async def release(self, claim: Claim, timeout: float) -> Found:
         place = self._hub.place(claim)

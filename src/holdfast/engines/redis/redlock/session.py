@@ -21,6 +21,7 @@ from holdfast.engines.base import (
     RequestFailed,
     Suspects,
     Withdrawn,
+    no_watch,
     withdraw_each,
 )
 from holdfast.engines.redis import metadata
@@ -231,6 +232,8 @@ class RedlockSession(Generic[C]):
             args += (claim.owner, token, claim.tokens, claim.description)
         names = [key for claim, _ in held for key in keys_of(claim.name).join]
         return Call(JOIN, names, args, watched=[claim.name for claim, _ in held]) if held else None
+
+    watch = no_watch
 
     async def release(self, claim: Claim, timeout: float) -> Found:
         claim.token = None

@@ -15,6 +15,7 @@ def _together(*names: str) -> Script:
 ACQUIRE: Final = _together("counter", "token", "take", "acquire")
 BREAK: Final = _together("counter", "token", "publish", "owners", "break")
 ENQUEUE: Final = Script.load("enqueue")
+HELD: Final = _together("owners", "held")
 INSPECT: Final = _together("owners", "inspect")
 JOIN: Final = _together("counter", "take", "join")
 LEAVE: Final = Script.load("leave")

@@ -21,6 +21,7 @@ class SimRedlockEngine:
     reserves_tokens = True
     strict_order = False
     replicates = False
+    early_watch = False
     guarantees = Guarantees(
         cross_process=True,
         cross_host=True,
