@@ -16,8 +16,7 @@ from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed
 from holdfast.engines.redis.cluster.session import ClusterSession
 from tests.cluster.support import RUNTIMES, SLACK, engine_for, half_moved, move, names_at, on
 from tests.faults.waiting import eventually, renewed
-from tests.redis_engine.support import TIMEOUT, make_claim
-from tests.redis_engine.test_redis_batches import calls, full
+from tests.redis_engine.support import TIMEOUT, calls, full, make_claim
 from tests.servers.cluster import RedisCluster
 
 pytestmark = pytest.mark.needs_redis

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -23,7 +21,7 @@ from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from holdfast.testing.proxy import FaultProxy
 from tests.faults.waiting import eventually, renewed, until
-from tests.redis_engine.support import LATE, TIMEOUT, Later, Other, both_colours, command, make_claim
+from tests.redis_engine.support import LATE, TIMEOUT, Later, Other, both_colours, calls, command, full, make_claim
 from tests.servers.redis import RedisServer
 
 
@@ -188,16 +186,6 @@ async def test_a_refused_withdrawal_is_not_tried_again(session: RedisSession, se
 # ---- watching from early on
 
 
-#: What the question itself is made of.
-ASIDE: Final = frozenset({"cmdstat_config|resetstat", "cmdstat_hello", "cmdstat_info"})
-
-
-def calls(server: RedisServer) -> dict[str, int]:
-    """How often each command was run since the last CONFIG RESETSTAT, the question itself excepted."""
-    counted: Any = server.client().info("commandstats")
-    return {name.removeprefix("cmdstat_"): row["calls"] for name, row in counted.items() if name not in ASIDE}
-
-
 def test_a_look_costs_one_command_for_each_hold_and_extends_nothing(redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog:
         first = watchdog.hold("first")
@@ -268,19 +256,6 @@ def test_a_user_who_must_not_track_is_answered_all_the_same(right: str, redis_se
 
 
 # ---- no way in
-
-
-@contextmanager
-def full(server: RedisServer) -> Iterator[None]:
-    """Nobody is let in any more; those who are in are served."""
-    server.client().ping()
-    with ExitStack() as closing:
-        while True:
-            other = closing.enter_context(socket.create_connection((server.host, server.port)))
-            other.sendall(b"PING\r\n")
-            if other.recv(100).startswith(b"-ERR max number of clients"):
-                break
-        yield
 
 
 def test_a_lease_outlives_a_server_that_lets_nobody_in(start_redis: Callable[..., RedisServer]) -> None:

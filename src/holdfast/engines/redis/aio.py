@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import inspect
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -190,6 +191,8 @@ class AsyncioChannel:
             return lent.result(timeout)
         except (TimeoutError, concurrent.futures.CancelledError):
             lent.cancel()
+            if inspect.getcoroutinestate(running) == inspect.CORO_CREATED and not pipe.loop.is_running():
+                running.close()  # the loop was stopped before it came to this: asyncio would complain
             return None
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
