@@ -12,14 +12,14 @@ def _together(*names: str) -> Script:
     return Script(names[-1], "".join(Script.load(name).source for name in names))
 
 
-ACQUIRE: Final = _together("counter", "token", "take", "acquire")
-BREAK: Final = _together("counter", "token", "publish", "owners", "break")
+ACQUIRE: Final = _together("token", "take", "acquire")
+BREAK: Final = _together("token", "publish", "owners", "break")
 ENQUEUE: Final = Script.load("enqueue")
 HELD: Final = _together("owners", "held")
 INSPECT: Final = _together("owners", "inspect")
-JOIN: Final = _together("counter", "take", "join")
+JOIN: Final = _together("raise_to", "take", "join")
 LEAVE: Final = Script.load("leave")
 PING: Final = Script.load("ping")
-RAISE: Final = _together("counter", "raise")
+RAISE: Final = _together("raise_to", "raise")
 RELEASE: Final = _together("publish", "holds", "release")
 RENEW: Final = _together("holds", "renew")

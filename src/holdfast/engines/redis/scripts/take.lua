@@ -4,13 +4,14 @@
 -- A refusal between two commands (an ACL without PEXPIRE) would leave a lock without a TTL, which nothing ever frees. So
 -- what was written is removed; by SET, which has just written the counter, if DEL is refused too.
 local function take(lock, owner, ttl, metadata, about)
+    local pcall = redis.pcall
     redis.call('HSET', lock, owner, '1')
-    local reply = redis.pcall('PEXPIRE', lock, ttl)
+    local reply = pcall('PEXPIRE', lock, ttl)
     if reply == 1 then
-        reply = redis.pcall('SET', metadata, about, 'PX', ttl)
+        reply = pcall('SET', metadata, about, 'PX', ttl)
         if reply.ok then return nil end
     end
-    if type(redis.pcall('DEL', lock)) ~= 'number' then redis.pcall('SET', lock, '', 'PX', '1') end
+    if type(pcall('DEL', lock)) ~= 'number' then pcall('SET', lock, '', 'PX', '1') end
     return reply
 end
 
