@@ -279,6 +279,18 @@ async def test_a_lease_outlives_a_server_that_lets_nobody_in_async(start_redis: 
         await lease.release()
 
 
+def test_a_lease_outlives_a_new_password(start_redis: Callable[..., RedisServer]) -> None:
+    """Connections that are there stay authenticated; the watchdog's, if it comes later, is refused."""
+    server = start_redis()
+    with holdfast.connect(f"{server.url}?username=locker&password=old", ttl=1.5) as locks:
+        command(server, "ACL", "SETUSER", "locker", "on", ">old", "~*", "&*", "+@all")
+        lease = locks.lock("job").acquire()
+        command(server, "ACL", "SETUSER", "locker", "resetpass", ">new")
+        for _ in range(2):
+            eventually(renewed(lease))
+        lease.release()
+
+
 def test_only_a_connection_that_is_there_is_borrowed(start_redis: Callable[..., RedisServer]) -> None:
     """A server that is out of reach is not waited for twice."""
     server = start_redis()
