@@ -146,6 +146,25 @@ def test_a_key_of_another_type_is_explained(redis_server: RedisServer) -> None:
         assert lease.name == "taken"
 
 
+@pytest.mark.parametrize("operation", ["release", "renew"])
+def test_a_lock_replaced_by_another_library_is_lost(operation: str, redis_server: RedisServer) -> None:
+    with holdfast.connect(redis_server.url) as locks:
+        lease = locks.lock("taken").acquire()
+        redis_server.client().set("taken", "redis-py's token", px=60_000)
+        with pytest.raises(holdfast.LockLost):
+            getattr(lease, operation)()
+        assert lease.lost_reason == "stolen"
+        assert redis_server.client().get("taken") == b"redis-py's token"
+
+
+def test_a_hash_that_is_not_a_lock_is_not_broken(redis_server: RedisServer) -> None:
+    redis_server.client().hset("user:42", "name", "Ann")
+    with holdfast.connect(redis_server.url) as locks:
+        with pytest.raises(holdfast.EngineRefused, match="'user:42' is not a lock"):
+            locks.break_("user:42")
+        assert redis_server.client().hgetall("user:42") == {b"name": b"Ann"}
+
+
 def test_a_closed_client_says_so(redis_url: str) -> None:
     locks = holdfast.connect(redis_url)
     lock = locks.lock("a")

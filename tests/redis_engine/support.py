@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
+import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import pytest
 
@@ -85,7 +87,7 @@ class Other:
         self.engine: RedisEngine = connect(url, options)
         self.session = self.engine.session(BLOCKING)
 
-    def __enter__(self) -> Other:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -115,6 +117,29 @@ def connections(server: RedisServer, name: str) -> Callable[[], int]:
     """How many connections called ``name`` (URL parameter client_name) the server has."""
     client = server.client()
     return lambda: sum(entry["name"] == name for entry in client.client_list())
+
+
+#: What the question itself is made of.
+_ASIDE: Final = frozenset({"cmdstat_config|resetstat", "cmdstat_hello", "cmdstat_info"})
+
+
+def calls(server: RedisServer) -> dict[str, int]:
+    """How often each command was run since the last CONFIG RESETSTAT, the question itself excepted."""
+    counted: Any = server.client().info("commandstats")
+    return {name.removeprefix("cmdstat_"): row["calls"] for name, row in counted.items() if name not in _ASIDE}
+
+
+@contextmanager
+def full(server: RedisServer) -> Iterator[None]:
+    """Nobody is let in any more; those who are in are served."""
+    server.client().ping()
+    with ExitStack() as closing:
+        while True:
+            other = closing.enter_context(socket.create_connection((server.host, server.port)))
+            other.sendall(b"PING\r\n")
+            if other.recv(100).startswith(b"-ERR max number of clients"):
+                break
+        yield
 
 
 class Later:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from holdfast._runtime.blocking import run
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
 from holdfast.engines.redis.aio import AsyncioChannel
 from holdfast.engines.redis.blocking import BlockingChannel
@@ -242,6 +243,10 @@ def test_after_close_nothing_is_left_open(colour: str, redis_server: RedisServer
 
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
+        if colour == "blocking":  # as a watchdog: its renewals have a connection of their own
+            bell = BLOCKING.wakeup()
+            await session.doze(clock.now(), bell)
+            bell.close()
         await session.renew([make_claim("job")], 30.0, TIMEOUT)
         assert count() == (2 if colour == "blocking" else 1)
         await session.close()

@@ -10,7 +10,9 @@ import pytest
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
 from holdfast.engines.redis import requests
+from holdfast.engines.redis.channel import Argument, Script
 from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.scripts import JOIN, RAISE
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from tests.redis_engine.support import TIMEOUT, Other, both_colours, in_colour, make_claim
@@ -179,6 +181,38 @@ def test_token_ttl_none_means_for_ever(colour: str, redis_server: RedisServer) -
     assert redis_server.client().ttl("redisson_lock_token:{job}") == -1
 
 
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(colour: str, redis_server: RedisServer) -> None:
+    """Left there, the counter expires while it is in use, and Java's INCR starts again at 1."""
+    counter = "redisson_lock_token:{job}"
+
+    async def body(session: RedisSession) -> None:
+        claim = make_claim("job")
+        await token_of(session, claim)
+        await session.release(claim, TIMEOUT)
+
+    for token_ttl, lasts in ((60.0, False), (None, True), (60.0, True)):
+        in_colour(colour, redis_server.url, body, token_ttl=token_ttl)
+        assert (redis_server.client().ttl(counter) == -1) is lasts, "a counter without a TTL never gets one"
+
+
+@pytest.mark.parametrize("last", [1, 2**52])
+@pytest.mark.parametrize("script", [JOIN, RAISE], ids=["join", "raise"])
+def test_a_server_among_several_removes_the_ttl_too(script: Script, last: int, redis_server: RedisServer) -> None:
+    claim, counter = make_claim("job"), "redisson_lock_token:{job}"
+    client, keys = redis_server.client(), keys_of("job")
+    args: tuple[Argument, ...] = (claim.owner, 2**51, 0)
+    if script is JOIN:
+        args = (30_000, 0, claim.owner, 2**51, 1, b"{}")
+    else:
+        client.hset("job", claim.owner, 1)
+    client.set(counter, last, ex=60)
+    with Other(redis_server.url) as other:
+        run(other.session._channel.run(script, keys.join if script is JOIN else keys.raise_, args, TIMEOUT))
+    assert client.ttl(counter) == -1
+    assert int(client.get(counter) or 0) == max(last, 2**51)
+
+
 @both_colours
 async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -> None:
     held, waits, over = make_claim("a"), make_claim("a"), make_claim("b")
@@ -207,6 +241,94 @@ async def test_a_key_of_another_type_is_refused_with_the_remedy(session: RedisSe
     with pytest.raises(EngineRefused, match="a key beside 'beside' holds"):
         await session.acquire(make_claim("beside"), TIMEOUT)
     assert client.exists("beside") == 0
+
+
+@both_colours
+async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSession, server: RedisServer) -> None:
+    """A hold that is gone is a loss, whatever has taken its place; only a new acquire is refused because of it."""
+    claim = make_claim("job")
+    await token_of(session, claim)
+    server.client().set("job", "token-of-redis-py")
+    assert await session.renew([claim], 30.0, TIMEOUT) == [Found.STOLEN]
+    assert await session.release(claim, TIMEOUT) is Found.STOLEN
+    assert await session.withdraw([claim], TIMEOUT) == [Found.STOLEN]
+    assert server.client().get("job") == b"token-of-redis-py"
+
+
+@both_colours
+async def test_a_foreign_value_in_place_of_the_queue_does_not_keep_the_lock(
+    session: RedisSession, server: RedisServer
+) -> None:
+    claim = make_claim("job")
+    await token_of(session, claim)
+    claim.waiter = "0123456789abcdef"
+    server.client().set("holdfast_queue:{job}", "something else")
+    assert await session.withdraw([claim], TIMEOUT) == [Found.OURS]
+    assert not server.client().exists("job")
+
+
+@both_colours
+@pytest.mark.parametrize("field", ["name", "mode", "12:30", "aa:bb:cc:dd:ee:ff:00:11:22:33", "0123456789abcdef:x"])
+async def test_a_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
+    session: RedisSession, server: RedisServer, field: str
+) -> None:
+    client = server.client()
+    client.hset("user:42", mapping={field: "100", make_claim("user:42").owner: "1"})
+    before = client.hgetall("user:42")
+    for operation in (session.break_("user:42", TIMEOUT), session.inspect("user:42", TIMEOUT)):
+        with pytest.raises(EngineRefused, match="'user:42' is not a lock"):
+            await operation
+    assert client.hgetall("user:42") == before
+    assert not client.exists("redisson_lock_token:{user:42}")
+
+
+@both_colours
+async def test_a_huge_hash_is_refused_unread(session: RedisSession, server: RedisServer) -> None:
+    client = server.client()
+    client.hset("big", mapping={make_claim("big").owner: 1 for _ in range(10_001)})
+    client.config_resetstat()
+    with pytest.raises(EngineRefused, match="'big' is not a lock"):
+        await session.break_("big", TIMEOUT)
+    assert "cmdstat_hgetall" not in client.info("commandstats")
+
+
+@both_colours
+async def test_locks_of_redisson_can_be_broken(session: RedisSession, server: RedisServer) -> None:
+    client, owner = server.client(), "8743c9c0-0795-4907-87fd-6c719a6b4586"
+    client.hset("plain", f"{owner}:1", 2)
+    client.hset("reactive", f"{owner}:-4611686018427387904", 1)
+    client.hset("read-write", mapping={"mode": "write", f"{owner}:1:write": 1, f"{owner}:1": 1})
+    for name in ("plain", "reactive", "read-write"):
+        assert await session.break_(name, TIMEOUT) is True
+        assert not client.exists(name)
+
+
+@both_colours
+async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
+    session: RedisSession, server: RedisServer
+) -> None:
+    """By Redisson's rule for side keys. Exclusion and tokens are not affected; what inspect shows is."""
+    plain, braced = make_claim("x"), make_claim("{x}")
+    first = await token_of(session, plain)
+    second = await token_of(session, braced)
+    assert second > first
+    assert await session.renew([plain, braced], 30.0, TIMEOUT) == [Found.OURS, Found.OURS]
+    assert [holder.owner for holder in (await session.inspect("x", TIMEOUT)).holders] == [plain.owner]
+    assert {name async for name in session.names("", TIMEOUT)} == {"x", "{x}"}
+    assert await session.release(braced, TIMEOUT) is Found.OURS
+    assert isinstance(await session.acquire(make_claim("x"), TIMEOUT), Busy)
+    repeated = await token_of(session, plain)  # its metadata went with the other's: a newer token, never an older one
+    assert repeated > second
+    assert await session.release(plain, TIMEOUT) is Found.OURS
+
+
+@both_colours
+async def test_a_foreign_hash_beside_a_lock_of_almost_that_name_is_not_listed(
+    session: RedisSession, server: RedisServer
+) -> None:
+    await token_of(session, make_claim("x"))
+    server.client().hset("{x}", "name", "Ann")
+    assert {name async for name in session.names("", TIMEOUT)} == {"x"}
 
 
 @both_colours

@@ -13,11 +13,11 @@ import redis
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, BlockingWakeup, run
 from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
-from holdfast.engines.redis.engine import connect
+from holdfast.engines.redis.blocking import BlockingChannel
 from holdfast.engines.redis.session import RedisSession
 from tests.faults.waiting import eventually
 from tests.redis_engine.sentinel_support import StartRedis
-from tests.redis_engine.support import LATE, TIMEOUT, Later, Other, both_colours, command, make_claim
+from tests.redis_engine.support import LATE, TIMEOUT, Later, Other, both_colours, command, connections, make_claim
 from tests.servers.redis import RedisServer
 
 
@@ -109,6 +109,7 @@ class Watchdog:
         self.other = Other(url, **options)
         self.session = self.other.session
         self.bell: BlockingWakeup = BLOCKING.wakeup()
+        self.doze(0.0)  # as the watchdog does before all else: who does not doze is not told of losses
 
     def doze(self, seconds: float = 5.0) -> Suspects:
         return run(self.session.doze(clock.now() + seconds, self.bell))
@@ -136,6 +137,21 @@ def test_a_deleted_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisS
     # Told once for each renewal: what is renewed again is watched again.
     redis_server.client().delete("a")
     assert watchdog.doze() == {"a"}
+
+
+def test_who_does_not_doze_has_no_connection_of_its_own_and_keeps_nothing(redis_server: RedisServer) -> None:
+    """A caller that renews by hand: pushes that nothing ever takes would pile up, one for each name."""
+    client = redis_server.client()
+    with Other(f"{redis_server.url}?client_name=front") as other:
+        for number in range(20):
+            claim = other.hold(f"job-{number}")
+            assert run(other.session.renew([claim], 60.0, TIMEOUT)) == [Found.OURS]
+            other.release(claim)
+        assert connections(redis_server, "front")() == 1
+        assert client.info("stats")["tracking_total_keys"] == 0
+        channel = other.session._channel
+        assert isinstance(channel, BlockingChannel)
+        assert channel.guard.news() == frozenset()
 
 
 def test_a_renewal_reads_last(redis_server: RedisServer) -> None:
@@ -245,8 +261,8 @@ def is_busy(server: RedisServer) -> bool:
 def test_a_server_that_is_busy_when_the_guard_comes_is_asked_to_track_later(start_redis: StartRedis) -> None:
     """BUSY is no refusal. Taken for one, losses would not be told by push for as long as the connection lasts."""
     server = start_redis("busy-reply-threshold 1")
-    session, claim = connect(server.url, {}).session(BLOCKING), make_claim("job")
-    run(session.acquire(claim, TIMEOUT))
+    watchdog = Watchdog(server.url)
+    session, claim = watchdog.session, watchdog.other.hold("job")
 
     def keep_busy() -> None:
         with pytest.raises(redis.ResponseError):  # killed
@@ -261,4 +277,4 @@ def test_a_server_that_is_busy_when_the_guard_comes_is_asked_to_track_later(star
     endless.join(TIMEOUT)
     assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
     assert server.ask("INFO", "clients")["tracking_clients"] == 1
-    run(session.close())
+    watchdog.close()

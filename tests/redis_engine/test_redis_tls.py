@@ -80,6 +80,7 @@ def test_a_loss_is_told_over_tls(tls_server: RedisServer) -> None:
     bell = BLOCKING.wakeup()
     with Other(tls_server.url) as other:
         claim = other.hold("job")
+        run(other.session.doze(clock.now(), bell))
         run(other.session.renew([claim], 30.0, TIMEOUT))
         tls_server.client().delete("job")
         assert run(other.session.doze(clock.now() + 5, bell)) == {"job"}

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import settings
@@ -121,6 +122,9 @@ def test_a_connection_that_comes_after_the_end_is_closed(five_masters: Masters, 
     """The session is closed while a renewal is connecting: the closing has not seen these connections."""
     engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
     session, claim = engine.session(BLOCKING), make_claim("it")
+    bell = BLOCKING.wakeup()
+    run(session.doze(clock.now(), bell))  # only who dozes has a connection that tracks
+    bell.close()
     late = [proxy.on("CLIENT", containing="TRACKING").delay(side="request") for proxy in proxies]
     renewing = threading.Thread(target=lambda: run(session.renew([claim], 5.0, 10.0)))
     renewing.start()

@@ -16,6 +16,7 @@ import holdfast
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.conformance.world import ends
 from tests.faults.waiting import eventually
+from tests.redis_engine.support import make_claim
 from tests.redlock.support import MENDED, PATIENT, on, owners
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
@@ -57,9 +58,10 @@ async def test_operators_see_and_break_locks_with_a_minority_dead(
         assert state.remaining == pytest.approx(4.5, abs=1.5)
         assert [found.name for found in await world.list_locks(other, "se")] == ["seen"]
         # An attempt on two servers is nobody's lock.
+        somebody = make_claim("attempt").owner
         for server in masters.servers[1:3]:
-            server.ask("HSET", "attempt", "somebody:1", 1)
-            server.ask("SET", "holdfast_owner:{attempt}", "7 1 1.000000 somebody:1 {}")
+            server.ask("HSET", "attempt", somebody, 1)
+            server.ask("SET", "holdfast_owner:{attempt}", f"7 1 1.000000 {somebody} {{}}")
         assert (await world.inspect(other, "attempt")).holders == ()
         assert await world.list_locks(other, "att") == []
 

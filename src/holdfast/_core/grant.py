@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast._core.policy import Policy
 
 
+_NEVER: Final = float("inf")
 _LOST: Final[Mapping[Found, LossReason]] = {Found.GONE: "broken", Found.STOLEN: "stolen", Found.ENDED: "session"}
 
 
@@ -29,12 +30,12 @@ class Grant:
         "claim",
         "deadline",
         "due",
-        "early",
         "failing",
         "handover",
         "hold",
         "last_token",
         "longest_ttl",
+        "look",
         "lost",
         "next_token",
         "policy",
@@ -63,8 +64,8 @@ class Grant:
         self.hold: Hold | None = None  #: None while it is on its way from one local waiter to the next
         self.handover: tuple[object, LocalWaiter] | None = None  #: the last one: from whom, to whom
         self.due = self.deadline  #: when the watchdog looks at it next
-        self.early: float | None = None  #: when it is to be renewed, if the next look comes before and is not a renewal
-        self.watched = False  #: the engine was asked to report its loss
+        self.look = _NEVER  #: when the watchdog has the engine report its loss, if no renewal does before
+        self.watched = False  #: the engine reports its loss
 
     def draw_token(self) -> int:
         """The next token of the reserved block: larger than every one handed out before it."""
@@ -81,7 +82,6 @@ class Grant:
     def confirm(self, sent: float, ttl: float) -> None:
         """A lease-setting request, first transmitted after ``sent``, was confirmed."""
         self.failing = False
-        self.watched, self.early = True, None
         self.deadline = max(self.deadline, lease_time.deadline(sent, ttl, self.slack))
 
     def why_expired(self) -> LossReason:

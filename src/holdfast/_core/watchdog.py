@@ -81,9 +81,10 @@ class Watchdog:
         hold = grant.hold
         if hold is not None and hold.ends is not None and hold.ends < due:
             due = hold.ends
-        if self._core.engine.early_watch and not grant.watched and due > grant.since + 2 * _EARLY:
-            grant.early, due = due, grant.since + _EARLY
         grant.due = due
+        if self._core.engine.early_watch and not grant.watched:
+            grant.look = grant.since + _EARLY
+            due = min(due, grant.look)
         self._last_ttl = grant.ttl
         if due < self._wakes_at or not self.started:
             self._look_by(due)
@@ -159,7 +160,7 @@ class Watchdog:
     def _plan_sleep(self) -> float:
         now = self._runtime.now()
         with self._core.lock:
-            wake = min((grant.due for grant in list(self._core.live)), default=_NEVER)
+            wake = min((min(grant.due, grant.look) for grant in list(self._core.live)), default=_NEVER)
             wake = min(wake, self._withdrawals.next_due())
             core = self._core
             unneeded = core.orphaned and wake == _NEVER and not core.releasing
@@ -200,29 +201,24 @@ class Watchdog:
         now = self._runtime.now()
         with self._core.lock:
             # What is due soon is taken along: ten thousand leases are renewed in a few batches.
-            due = [grant for grant in list(self._core.live) if self._is_due(grant, now)]
-            early = [grant for grant in list(self._core.live) if grant.early is not None and grant.due <= now]
-            if suspects != ALL_NAMES:
-                suspects = {*suspects, *self._suspects}
+            live = list(self._core.live)
+            due = {grant: None for grant in live if grant.due <= now + grant.ttl / _AHEAD}
+            young = [grant for grant in live if grant.look <= now and grant not in due]
+            suspected = [grant for grant in live if grant not in due and self._is_suspect(grant, suspects)]
             self._suspects.clear()
-            suspected = self._suspected(suspects, {*due, *early}) if suspects else []
         # Renewals first: withdrawals may meet a black hole, and must not cost a lease.
         await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
-        await self._watch_early(self._still_believed(early))
         await self._verify(self._still_believed(suspected))
+        await self._watch_early(self._still_believed(young))
         await self._withdraw()
 
-    def _is_due(self, grant: Grant, now: float) -> bool:
-        """Whether to renew ``grant`` now; an early look at it is not a renewal."""
-        due = grant.due if grant.early is None else grant.early
-        return due <= now + grant.ttl / _AHEAD
-
-    def _suspected(self, suspects: Suspects, due: set[Grant]) -> list[Grant]:
-        return [
-            grant
-            for grant in list(self._core.live)
-            if grant not in due and (suspects == ALL_NAMES or grant.claim.name in suspects)
-        ]
+    def _is_suspect(self, grant: Grant, hinted: Suspects) -> bool:
+        """A hint at a name does not count if the engine does not report this grant's loss yet: then it reported the end
+        of an earlier hold of that name."""
+        name = grant.claim.name
+        if hinted == ALL_NAMES or name in self._suspects:
+            return True
+        return name in hinted and (grant.watched or not self._core.engine.early_watch)
 
     def _still_believed(self, grants: Iterable[Grant]) -> list[Grant]:
         """Tell the loss of those whose time is over; the rest is to be renewed."""
@@ -257,23 +253,23 @@ class Watchdog:
             await self._renew_batch(ending, _ONLY_ASK, min(grant.ttl for grant in ending))
 
     async def _watch_early(self, grants: list[Grant]) -> None:
-        """Look whether they are still ours, and have their loss pushed from now on, long before the first renewal."""
+        """Have the loss of ``grants`` reported from now on. Tried once: a renewal does the same, later."""
         if not grants:
             return
+        for grant in grants:
+            grant.look = _NEVER
         timeout = lease_time.request_timeout(self._core.options.request_timeout, self._shortest_ttl())
         session = cast("WatchingSession", self._session)
-        answers: Sequence[Found | RequestFailed | None]
+        answers: Iterable[Found | Exception]
         try:
             answers = await session.watch([grant.claim for grant in grants], timeout)
-        except (RequestFailed, EngineError):
-            answers = [None] * len(grants)
-        now = self._runtime.now()
+        except (RequestFailed, EngineError) as failure:
+            answers = [failure] * len(grants)
         for grant, answer in zip(grants, answers, strict=True):
-            if isinstance(answer, Found) and answer is not Found.OURS:
-                self._core.lose_grant(grant, grant.why_lost(answer, now))
-            else:
-                grant.watched = True  # tried once: the renewals will do it otherwise
-                grant.due, grant.early = grant.early or grant.due, None
+            if answer is Found.OURS:
+                grant.watched = True
+            elif isinstance(answer, Found):
+                self._core.lose_grant(grant, grant.why_lost(answer, self._runtime.now()))
 
     async def _renew(self, grants: list[Grant]) -> None:
         batches: dict[float, list[Grant]] = {}
@@ -307,6 +303,7 @@ class Watchdog:
                 # A renewal confirmed after belief had ended must not bring it back: somebody may have looked meanwhile.
                 if grant.lost is None and now < grant.deadline:
                     grant.confirm(sent, ttl)
+                    grant.watched, grant.look = True, _NEVER
                     if self._core.tracks(grant):
                         self.watch(grant, sent)
                     return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import inspect
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -164,6 +166,34 @@ class AsyncioChannel:
             else:
                 answers.append(reply if count >= replicas else unacknowledged(count, replicas))
         return answers
+
+    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
+        return await asyncio.gather(*(self._answer(call, timeout) for call in calls))
+
+    async def _answer(self, call: Call, timeout: float) -> Answer:
+        try:
+            return (await self.run_acknowledged(call, 0, timeout))[0]
+        except (RequestFailed, EngineRefused) as failure:
+            return failure
+
+    def lend(self, address: str, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer] | None:
+        """See :class:`holdfast.engines.redis.blocking.Lender`. The loop may be blocked: then nothing comes back."""
+        pipe = self._pipe
+        if address != self._settings.address or pipe is None or pipe.lost or not pipe.loop.is_running():
+            return None
+        running = self.run_guarded(calls, replicas, timeout)
+        try:
+            lent = asyncio.run_coroutine_threadsafe(running, pipe.loop)
+        except RuntimeError:  # closed in this moment
+            running.close()
+            return None
+        try:
+            return lent.result(timeout)
+        except (TimeoutError, concurrent.futures.CancelledError):
+            lent.cancel()
+            if inspect.getcoroutinestate(running) == inspect.CORO_CREATED and not pipe.loop.is_running():
+                running.close()  # the loop was stopped before it came to this: asyncio would complain
+            return None
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         raise NotImplementedError("the watchdog runs on a thread, with a blocking channel")

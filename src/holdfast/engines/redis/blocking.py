@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from hiredis import PushNotification, ReplyError
 
@@ -13,7 +13,7 @@ from holdfast._runtime import clock
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.blocking import BLOCKING
 from holdfast.engines.base import RequestFailed, Suspects
-from holdfast.engines.redis import guard, pushes
+from holdfast.engines.redis import flight, guard, pushes
 from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
 from holdfast.engines.redis.handshake import open_socket
 from holdfast.engines.redis.packing import pack
@@ -27,7 +27,7 @@ from holdfast.engines.redis.requests import (
     explained,
     is_demotion,
     is_unknown_script,
-    unacknowledged,
+    out_of_time,
 )
 from holdfast.engines.redis.settings import Server
 from holdfast.engines.redis.watch import BaseWatch, Way
@@ -43,19 +43,31 @@ _SLICE: Final = 1.0
 
 
 class GuardedFlight(NamedTuple):
-    """Calls on their way to the connection that guards: sent, or failed already, or neither (it was in use)."""
+    """Calls on their way: sent by the connection that guards or, ``guarded`` being false, by one of the pool; or failed
+    already, because there is no connection. ``until``: when their time is over."""
 
     calls: Sequence[Call]
     replicas: int
-    sent: guard.Flight | None
+    sent: flight.Flight | None
+    guarded: bool
     failure: RequestFailed | EngineRefused | None
+    until: float
+
+
+class Lender(Protocol):
+    """A channel of the same engine that may run calls for a watchdog which cannot connect."""
+
+    def lend(self, address: str, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer] | None:
+        """Run ``calls`` at the server at ``address`` on a connection that is there already; None: there is none. Called
+        from the watchdog's thread."""
 
 
 class BlockingChannel:
     """Thread-safe: each request in flight has a connection of its own, the one used last is used first."""
 
-    def __init__(self, settings: Server) -> None:
+    def __init__(self, settings: Server, lenders: Collection[Lender] = ()) -> None:
         self._settings = settings
+        self._lenders = lenders
         self._idle: list[Wire] = []  # append and pop are atomic: no lock on the hot path
         self._wires: weakref.WeakSet[Wire] = weakref.WeakSet()
         self.closed = False
@@ -108,44 +120,120 @@ class BlockingChannel:
                 return answers + [answer[0]] * (len(calls) - at - 1)
         return answers
 
+    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
+        deadline = time.monotonic() + timeout
+        answers: list[Answer] = []
+        for start in range(0, len(calls), flight.AT_ONCE):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return answers + [out_of_time()] * (len(calls) - start)
+            batch = calls[start : start + flight.AT_ONCE]
+            answer = await self.end_guarded(self.begin_guarded(batch, 0, left), deadline)
+            answers += answer
+            if all(isinstance(each, RequestFailed) for each in answer):
+                return answers + [answer[-1]] * (len(calls) - len(answers))
+        return answers
+
+    def to_be_connected(self) -> Callable[[float], None] | None:
+        """What to call, with a time-out, to have a connection ready for ``begin_guarded``; None: there is one."""
+        if self.guard.listening:
+            return self.guard.warm if self.guard.fileno() is None else None
+        return None if self._idle else self.warm
+
     def begin_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> GuardedFlight:
         """The first half of ``run_guarded``, all calls in one buffer. Be sure to call ``end_guarded``."""
-        if not self.guard.enter():
-            # Two threads at once: the second is no watchdog, and needs no guard.
-            return GuardedFlight(calls, replicas, None, None)
+        until = time.monotonic() + timeout
+        # Only who dozes needs the guard. Nor is it for two threads at once: the second is no watchdog.
+        guarded = self.guard.listening and self.guard.enter()
+        sent, failure = None, None
         try:
-            return GuardedFlight(calls, replicas, self.guard.begin(calls, replicas, timeout), None)
-        except (RequestFailed, EngineRefused) as failure:
-            self.guard.leave()
-            return GuardedFlight(calls, replicas, None, failure)
+            if guarded:
+                sent = self.guard.begin(calls, replicas, timeout)
+            else:
+                sent = self._launch(self.take(timeout), calls, replicas, until)
+        except (RequestFailed, EngineRefused) as error:
+            failure = error
+            if guarded:
+                self.guard.leave()
         except BaseException:
-            self.guard.give_up()
+            if guarded:
+                self.guard.give_up()
             raise
+        return GuardedFlight(calls, replicas, sent, guarded, failure, until)
 
-    async def end_guarded(self, flight: GuardedFlight, deadline: float) -> list[Answer]:
+    async def end_guarded(self, under_way: GuardedFlight, deadline: float) -> Sequence[Answer]:
         """The second half: one answer for each call."""
-        if flight.failure is not None:
-            return [flight.failure] * len(flight.calls)
-        if flight.sent is None:
-            return [await self._run_unguarded(call, flight.replicas, deadline) for call in flight.calls]
+        calls, replicas, sent, guarded, failure, until = under_way
+        if sent is None:
+            answers = self._borrow(calls, replicas, until) if self.guard.listening else None
+            return answers or [failure] * len(calls)
+        if not guarded:
+            return self._land(sent, deadline)
         try:
-            return self.guard.end(flight.sent, deadline)
-        except (RequestFailed, EngineRefused) as failure:
-            return [failure] * len(flight.calls)
+            return self.guard.end(sent, deadline)
+        except (RequestFailed, EngineRefused) as error:
+            return [error] * len(calls)
         finally:
             self.guard.leave()
 
-    def give_up_guarded(self, flight: GuardedFlight) -> None:
+    def give_up_guarded(self, under_way: GuardedFlight) -> None:
         """In place of ``end_guarded``: nobody wants the answers any more."""
-        if flight.sent is not None:
+        if under_way.sent is None:
+            return
+        if under_way.guarded:
             self.guard.give_up()
+        else:
+            self.discard(under_way.sent.wire)
 
-    async def _run_unguarded(self, call: Call, replicas: int, deadline: float) -> Answer:
+    def _launch(self, wire: Wire, calls: Sequence[Call], replicas: int, until: float) -> flight.Flight:
+        """Send ``calls`` on a connection of the pool."""
         try:
-            reply, count = await self.run_acknowledged(call, replicas, max(deadline - time.monotonic(), 0.001))
+            return flight.send(wire, calls, replicas, max(until - time.monotonic(), 0.001), tracked=False)
+        except BaseException:
+            self.discard(wire)
+            raise
+
+    def _land(self, sent: flight.Flight, deadline: float) -> Sequence[Answer]:
+        """The answers to what was launched."""
+        try:
+            answers = flight.receive(sent, deadline)
         except (RequestFailed, EngineRefused) as failure:
-            return failure
-        return reply if count >= replicas else unacknowledged(count, replicas)
+            self.discard(sent.wire)
+            return [failure] * len(sent.calls)
+        except BaseException:
+            self.discard(sent.wire)
+            raise
+        self.give_back(sent.wire)
+        for answer in answers:
+            self.look_for_demotion(answer)
+        return [explained(answer) for answer in answers]
+
+    # -- when the watchdog cannot connect --------------------------------------------------------------------------
+
+    def _borrow(self, calls: Sequence[Call], replicas: int, until: float) -> Sequence[Answer] | None:
+        """Have another channel run ``calls``. The server may let nobody in any more (maxclients, another password)
+        while those who are in are served."""
+        try:
+            lenders = list(self._lenders)
+        except RuntimeError:
+            return None  # another thread opens a session in this moment: the next attempt will find it
+        for lender in lenders:
+            left = until - time.monotonic()
+            if left > 0 and lender is not self:
+                answers = lender.lend(self._settings.address, calls, replicas, left)
+                if answers is not None:
+                    return answers
+        return None
+
+    def lend(self, address: str, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer] | None:
+        until = time.monotonic() + timeout
+        wire = self.take_idle() if address == self._settings.address else None
+        if wire is None:
+            return None
+        try:
+            return self._land(self._launch(wire, calls, replicas, until), until)
+        except RequestFailed as failure:
+            return [failure] * len(calls)
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         return await guard.doze((self.guard,), until, wakeup)

@@ -34,6 +34,7 @@ class BlockingFleet:
 
     def __init__(self) -> None:
         self._attempts: list[BlockingChannel] = []  # to connect, under way; append and remove are atomic
+        self._listening = False  # somebody dozes: servers that are met later are listened to as well
 
     async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
         packed = call.packed
@@ -78,14 +79,19 @@ class BlockingFleet:
     async def ask_each(
         self, requests: Sequence[tuple[BlockingChannel, Sequence[Call]]], replicas: int, timeout: float
     ) -> list[Sequence[Answer]]:
-        missing = {channel: channel.guard.warm for channel, _ in requests if channel.guard.fileno() is None}
+        until = time.monotonic() + timeout
+        missing = dict[BlockingChannel, Attempt]()
+        for channel, _ in requests:
+            channel.guard.listening |= self._listening
+            if attempt := channel.to_be_connected():
+                missing[channel] = attempt
         failures = self._connect(missing, timeout) if missing else {}
         flights = deque[tuple[BlockingChannel, GuardedFlight]]()
         answers = list[Sequence[Answer]]()
         try:
             for channel, calls in requests:
                 failure = failures.get(channel)
-                flight = GuardedFlight(calls, replicas, None, failure) if failure else None
+                flight = GuardedFlight(calls, replicas, None, False, failure, until) if failure else None
                 flights.append((channel, flight or channel.begin_guarded(calls, replicas, timeout)))
             deadline = time.monotonic() + timeout
             while flights:
@@ -98,6 +104,7 @@ class BlockingFleet:
             raise
 
     async def doze(self, channels: Sequence[BlockingChannel], until: float, wakeup: Wakeup) -> Suspects:
+        self._listening = True
         return await guard.doze([channel.guard for channel in channels], until, wakeup)
 
     # -- connecting ------------------------------------------------------------------------------------------------

@@ -84,8 +84,13 @@ class Channel(Protocol):
         """A new watch for one waiter. No I/O before the first ``arm``."""
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
-        """Run several scripts on the renewals' own connection, which afterwards tracks the keys that each call names
-        (but not for changes that it makes itself). Where fewer than ``replicas`` acknowledge, all have failed."""
+        """Run several scripts; where fewer than ``replicas`` acknowledge, all have failed. On a channel that dozes, by
+        the renewals' own connection, which afterwards tracks the keys that each call names (but not for changes that it
+        makes itself)."""
+
+    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
+        """Run many small calls in few round trips; ``timeout`` bounds all of them together. On the renewals' own
+        connection where there is one: it then tracks what plain commands name."""
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         """Sleep until ``until``, the bell, or a push for keys that ``run_guarded`` watched: those keys, or ALL_NAMES if

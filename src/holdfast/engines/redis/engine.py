@@ -52,7 +52,7 @@ class RedisEngine:
     reserves_tokens = True
     strict_order = False
     replicates = True
-    early_watch = False
+    early_watch = True
 
     def __init__(self, server: settings.Server, token_ttl: float | None, guarantees: Guarantees = _GUARANTEES) -> None:
         self._server = server
@@ -65,7 +65,7 @@ class RedisEngine:
 
     def session(self, runtime: Runtime) -> RedisSession:
         blocking = isinstance(runtime, BlockingRuntime)
-        channel = BlockingChannel(self._server) if blocking else AsyncioChannel(self._server)
+        channel = BlockingChannel(self._server, self._channels) if blocking else AsyncioChannel(self._server)
         self._channels.add(channel)
         return RedisSession(channel, runtime, self._token_ttl)
 

@@ -1,48 +1,32 @@
-"""The watchdog's ear: a connection that tracks every lock it has renewed, and hears at once when one is taken."""
+"""The watchdog's connection: it tracks every lock that it has renewed or looked at, so losses are pushed to it."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from hiredis import PushNotification, ReplyError
+from hiredis import PushNotification
 
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.blocking import BLOCKING, BlockingWakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis import pushes
+from holdfast.engines.redis import flight, pushes
 from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.requests import (
-    Call,
-    checked,
-    explained,
-    is_demotion,
-    is_unknown_script,
-    unacknowledged,
-    wait_for_replicas,
-)
+from holdfast.engines.redis.requests import Call, explained, is_demotion
 from holdfast.engines.redis.wire import Wire
 from holdfast.errors import EngineRefused
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.blocking import BlockingChannel
 
-#: NOLOOP: our own renewals are no news. OPTIN: were every read tracked, each one inside a script would track all KEYS
-#: of that script anew, and renewing 200 locks would cost the server 200 times 600 keys.
-_TRACK: Final = pack(("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"))
-_CACHE: Final = pack(("CLIENT", "CACHING", "YES"))
+#: NOLOOP: our own renewals are no news. OPTOUT: a lock is tracked by the one command that looks at it. Scripts are
+#: excepted by CACHING NO, which is tried here: refused by an ACL, renewing 200 locks would track 200 times 600 keys. It
+#: counts for the next command, which is TIME.
+_TRACK: Final = (("CLIENT", "TRACKING", "ON", "OPTOUT", "NOLOOP"), ("CLIENT", "CACHING", "NO"), ("TIME",))
+_DO_NOT_TRACK: Final = (("CLIENT", "TRACKING", "OFF"),)
 _AT_ONCE: Final = float("-inf")
-
-
-class Flight(NamedTuple):
-    """Scripts that were sent, whose answers are still to be read."""
-
-    wire: Wire
-    calls: Sequence[Call]
-    replicas: int
 
 
 class Guard:
@@ -55,6 +39,8 @@ class Guard:
         self._keys: set[str] = set()
         self._all = False
         self._forgetful = False  # a connection was lost with all that it tracked, and nobody was told
+        #: Somebody dozes here. Without, nothing would ever take what is pushed, and it would pile up.
+        self.listening = False
 
     def enter(self) -> bool:
         return self._mutex.acquire(blocking=False)
@@ -73,64 +59,30 @@ class Guard:
             finally:
                 self.leave()
 
-    def begin(self, calls: Sequence[Call], replicas: int, timeout: float) -> Flight:
-        """Send scripts on the tracking connection, which is opened if there is none; each is followed by the tracking
-        of its keys, and all of them by the question how many replicas have acknowledged.
-
-        Tracking last, because a write would end it; one command for all keys of a call, and nothing between it and
-        CACHING.
-        """
+    def begin(self, calls: Sequence[Call], replicas: int, timeout: float) -> flight.Flight:
+        """Send calls on the tracking connection, which is opened if there is none."""
         wire = self._wire
         if wire is not None and (wire.owed or not self._channel.leads_there(wire)):
             self.drop(wire)
             wire = None
         if wire is None:
             wire = self._wire = self._open(timeout)
-        return self._send(wire, [(call, call.packed) for call in calls], replicas, timeout)
-
-    def end(self, flight: Flight, deadline: float) -> list[Answer]:
-        """The answers to what ``begin`` sent. A script that the server did not know is sent once more."""
         try:
-            answers = self._receive(flight, deadline)
-            unknown = [at for at, answer in enumerate(answers) if is_unknown_script(answer)]
-            if unknown:
-                calls = [(flight.calls[at], flight.calls[at].by_source()) for at in unknown]
-                again = self._send(flight.wire, calls, flight.replicas, max(deadline - time.monotonic(), 0.001))
-                for at, answer in zip(unknown, self._receive(again, deadline), strict=True):
-                    answers[at] = answer
-        except BaseException:
-            self.drop(flight.wire)
-            raise
-        if any(is_demotion(answer) for answer in answers):
-            self.drop(flight.wire)
-        return [explained(answer) for answer in answers]
-
-    def _send(self, wire: Wire, calls: Sequence[tuple[Call, bytes]], replicas: int, timeout: float) -> Flight:
-        parts = []
-        for call, packed in calls:
-            parts += [packed, _CACHE, pack(("EXISTS", *call.watched))] if wire.tracking and call.watched else [packed]
-        if replicas:
-            parts.append(wait_for_replicas(replicas, timeout))
-        try:
-            wire.send(b"".join(parts), timeout, len(parts))
+            return flight.send(wire, calls, replicas, timeout, tracked=wire.tracking)
         except BaseException:
             self.drop(wire)
             raise
-        return Flight(wire, [call for call, _ in calls], replicas)
 
-    def _receive(self, flight: Flight, deadline: float) -> list[Any]:
-        wire, answers = flight.wire, []
-        for call in flight.calls:
-            answers.append(wire.late_reply(deadline))
-            if wire.tracking and call.watched:
-                wire.late_reply(deadline)
-                wire.late_reply(deadline)
-        if flight.replicas:
-            acknowledged = checked(wire.late_reply(deadline))
-            if acknowledged < flight.replicas:
-                failure = unacknowledged(acknowledged, flight.replicas)
-                return [answer if answer.__class__ is ReplyError else failure for answer in answers]
-        return answers
+    def end(self, sent: flight.Flight, deadline: float) -> list[Answer]:
+        """The answers to what ``begin`` sent."""
+        try:
+            answers = flight.receive(sent, deadline)
+        except BaseException:
+            self.drop(sent.wire)
+            raise
+        if any(is_demotion(answer) for answer in answers):
+            self.drop(sent.wire)
+        return [explained(answer) for answer in answers]
 
     def fileno(self) -> int | None:
         """What becomes readable when there is news; None: no connection."""
@@ -169,11 +121,7 @@ class Guard:
         deadline = time.monotonic() + timeout
         wire = self._channel.connect(timeout)
         try:
-            answer = explained(wire.call(_TRACK, max(deadline - time.monotonic(), 0.001)))
-            if isinstance(answer, RequestFailed):
-                raise answer  # for the moment (BUSY): taken for a refusal, it would be one for as long as this lasts
-            # Refused: then losses are found by the renewals alone.
-            wire.tracking = not isinstance(answer, EngineRefused)
+            wire.tracking = self._track(wire, deadline)
         except BaseException:
             wire.abort()
             raise
@@ -183,6 +131,17 @@ class Guard:
             # while the server is away, it would send the watchdog round in circles.
             self._forgetful, self._all = False, True
         return wire
+
+    def _track(self, wire: Wire, deadline: float) -> bool:
+        """Have ``wire`` track what it reads. Refused: then losses are found by the renewals alone."""
+        answers = [explained(reply) for reply in wire.ask(_TRACK, max(deadline - time.monotonic(), 0.001))]
+        for answer in answers:
+            if isinstance(answer, RequestFailed):
+                raise answer  # for the moment (BUSY): taken for a refusal, it would be one for as long as this lasts
+        refused = any(isinstance(answer, EngineRefused) for answer in answers[:2])
+        if refused:
+            wire.ask(_DO_NOT_TRACK, max(deadline - time.monotonic(), 0.001))
+        return not refused
 
     def _on_push(self, push: PushNotification) -> None:
         words = pushes.words(push)
@@ -200,6 +159,8 @@ class Guard:
 async def doze(guards: Sequence[Guard], until: float, wakeup: Wakeup) -> Suspects:
     """Sleep until ``until``, the bell, or news of one of the guards. See ``Channel.doze``."""
     assert isinstance(wakeup, BlockingWakeup), "the watchdog runs on the blocking runtime"
+    for guard in guards:
+        guard.listening = True
     while True:
         suspects: set[str] = set()
         for guard in guards:

@@ -18,7 +18,7 @@ _HINTS: Final = {
     "MOVED": "this server is a node of a Redis Cluster; connect with redis+cluster://",
     "NOAUTH": "give a user name and password",
     "READONLY": "this server is a replica; locks are taken at its master, which redis+sentinel:// finds by itself",
-    "NOPERM": "its ACL must allow this user the lock's commands and keys",
+    "NOPERM": "its ACL must allow this user the lock's commands and keys; `holdfast doctor` names what is missing",
     "WRONGPASS": "check the user name and password",
 }
 #: What a server that is no master any more says: to a write, to a WAIT that it broke off, and to a new WAIT.
@@ -26,6 +26,10 @@ _DEMOTED: Final = frozenset({"READONLY", "UNBLOCKED"})
 _NO_WAIT: Final = "ERR WAIT cannot be used with replica"
 #: Before Redis 7 an error inside a script is wrapped: "ERR Error running script (…): @user_script:9: -OOM command …"
 _IN_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
+#: An ACL let the script run, but not one of its commands. Redis 7.0 does not say which.
+_DENIED_IN_SCRIPT: Final = re.compile(r"The user executing the script can't run this command|ACL failure in script")
+#: How the scripts say that a hash is not a lock.
+_NOT_A_LOCK: Final = "HOLDFAST NOTALOCK"
 _CODE: Final = re.compile(r"[A-Z]+(?= )")
 _REDIRECTION: Final = re.compile(r"(MOVED|ASK) (\d+) (\S*):(\d+)")
 #: A key that the script made up is not here any more (or not yet): its slot is being moved. Our scripts check the keys
@@ -63,6 +67,10 @@ class WrongType(EngineRefused):
     """Raised when a key of the lock holds a value of another type. The session finds out which, and says so."""
 
 
+class NotALock(WrongType):
+    """Raised when the key of the lock is a hash of something else."""
+
+
 def code(text: str) -> str:
     """The machine-readable first word of an error reply: ERR, OOM, WRONGTYPE …"""
     inner = _IN_SCRIPT.search(text)
@@ -88,6 +96,10 @@ def error(text: str) -> RequestFailed | EngineRefused:
     text = shown(text)
     if kind == "TRYAGAIN" or _HALF_MOVED.search(text):
         return TryAgain(f"Redis cannot serve at present: {text}", may_have_happened=kind != "TRYAGAIN")
+    if _NOT_A_LOCK in text:
+        return NotALock("the key holds a hash whose fields are not owners of a lock; it was not touched")
+    if _DENIED_IN_SCRIPT.search(text):
+        kind = "NOPERM"
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
     if kind in _UNAVAILABLE or text.startswith(("ERR max number of clients", _NO_WAIT)):
         return RequestFailed(f"Redis cannot serve at present: {text}{hint}", may_have_happened=False)

@@ -8,7 +8,7 @@ What is new in each request is the claim's owner, in between.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, overload
+from typing import Any, ClassVar, Final, overload
 
 import hiredis
 
@@ -82,6 +82,9 @@ class Call:
 
     __slots__ = ("args", "keys", "packed", "script", "watched")
 
+    #: One command that is no script. It reads, and so tracks, what it names.
+    plain: ClassVar[bool] = False
+
     def __init__(
         self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str] = ()
     ) -> None:
@@ -93,6 +96,19 @@ class Call:
 
     def by_source(self) -> bytes:
         return call_by_source(self.script, self.keys, self.args)
+
+
+class Plain(Call):
+    """One plain command, whose key is its second word, in the place of a script: followed and announced like one."""
+
+    __slots__ = ()
+
+    plain = True
+
+    def __init__(self, *words: Argument) -> None:
+        self.args = words
+        self.keys = self.watched = (str(words[1]),)
+        self.packed = pack(words)
 
 
 def wait_for_replicas(replicas: int, timeout: float) -> bytes:
@@ -126,6 +142,11 @@ def unacknowledged(found: int, needed: int) -> RequestFailed:
         f"only {found} of {needed} replicas acknowledged in time; see replicas= and the replication link",
         may_have_happened=True,
     )
+
+
+def out_of_time() -> RequestFailed:
+    """Of a batch that took longer than it may: this part of it was not sent."""
+    return RequestFailed("not sent: the time for all of the batch is over", may_have_happened=False)
 
 
 def call_by_digest(script: Script, keys: Sequence[str], args: Sequence[Argument]) -> bytes:

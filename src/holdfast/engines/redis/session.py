@@ -17,15 +17,14 @@ from holdfast.engines.base import (
     RequestFailed,
     Suspects,
     Withdrawn,
-    withdraw_each,
 )
 from holdfast.engines.redis import metadata
 from holdfast.engines.redis.channel import Answer, Argument, Channel, Publish
 from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import is_side_key, keys_of, names_of, pattern
-from holdfast.engines.redis.replies import WaitRefused, WrongType
-from holdfast.engines.redis.requests import Arguments, Call, Closing, unacknowledged
-from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, PING, RELEASE, RENEW
+from holdfast.engines.redis.replies import NotALock, WaitRefused, WrongType
+from holdfast.engines.redis.requests import Arguments, Call, Closing, Plain, unacknowledged
+from holdfast.engines.redis.scripts import ACQUIRE, BREAK, HELD, INSPECT, PING, RELEASE, RENEW
 from holdfast.errors import EngineRefused
 
 #: Renewed by one script: a longer one would keep the server from everybody else for too long.
@@ -34,6 +33,9 @@ _SCAN_COUNT: Final = 500
 _CLOSINGS_CAP: Final = 256
 #: A tombstone outlives any duplicate of its claim, and the claim's own lease.
 _TOMBSTONE: Final = 60.0
+
+#: A ttl in seconds that never extends a lease.
+_ONLY_ASK: Final = 0.001
 
 FOUND: Final = {1: Found.OURS, 0: Found.GONE, -1: Found.STOLEN}
 
@@ -66,7 +68,7 @@ class RedisSession:
             else:
                 reply = await self._channel.run(ACQUIRE, names, args, timeout)
         except WrongType as error:
-            raise await self._foreign(claim.name, timeout) from error
+            raise await self._foreign(claim.name, error, timeout) from error
         except WaitRefused as refusal:
             if refusal.reply.__class__ is not int:
                 await self._unreplicated(claim, 0, timeout)  # granted: leave nothing behind
@@ -126,33 +128,44 @@ class RedisSession:
     async def release(self, claim: Claim, timeout: float) -> Found:
         keys, how = keys_of(claim.name), self._channel.publish
         closing = Closing.of(keys.channel, how, tombstone_ms(claim)) if claim.unresolved else keys.published(how)
-        try:
-            return FOUND[await self._channel.run(RELEASE, keys.release, Arguments(claim.owner, closing), timeout)]
-        except WrongType as error:
-            raise await self._foreign(claim.name, timeout) from error
+        return FOUND[await self._channel.run(RELEASE, keys.release, Arguments(claim.owner, closing), timeout)]
+
+    async def watch(self, claims: Sequence[Claim], timeout: float) -> Sequence[Found | RequestFailed]:
+        """One command for each claim: it looks, and the connection tracks what it has looked at."""
+        looks = [Plain("HEXISTS", claim.name, claim.owner) for claim in claims]
+        answers = [_seen(reply) for reply in await self._channel.run_together(looks, timeout)]
+        gone = [at for at, answer in enumerate(answers) if answer is Found.GONE]
+        if gone:  # or stolen: a renewal to next to nothing tells them apart, and changes nothing
+            told = await self.renew([claims[at] for at in gone], _ONLY_ASK, timeout)
+            for at, answer in zip(gone, told, strict=True):
+                answers[at] = answer
+        return answers
 
     async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
-        return await withdraw_each(self._withdraw_one, claims, timeout)
+        owners = [(claim, owner) for claim in claims for owner in (claim.owner, *claim.remains)]
+        publish = self._channel.publish
+        calls = [Call(RELEASE, *withdrawal(claim, owner, publish)) for claim, owner in owners]
+        answers: dict[Claim, Withdrawn] = {}
+        for (claim, owner), reply in zip(owners, await self._channel.run_together(calls, timeout), strict=True):
+            answer: Withdrawn = reply if isinstance(reply, RequestFailed | EngineRefused) else FOUND[reply]
+            if owner == claim.owner:
+                answers[claim] = answer
+            elif isinstance(answer, RequestFailed):
+                answers[claim] = answer  # what is left of an earlier attempt: to be tried again with all of it
+            else:
+                claim.remains = tuple(each for each in claim.remains if each != owner)
+        return [answers[claim] for claim in claims]
 
-    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
-        found = await self._withdraw(claim, claim.owner, timeout)
-        while claim.remains:
-            await self._withdraw(claim, claim.remains[0], timeout)
-            claim.remains = claim.remains[1:]
-        return found
-
-    async def _withdraw(self, claim: Claim, owner: str, timeout: float) -> Found:
-        names, args = withdrawal(claim, owner, self._channel.publish)
-        try:
-            return FOUND[await self._channel.run(RELEASE, names, args, timeout)]
-        except WrongType as error:
-            raise await self._foreign(claim.name, timeout) from error
+    async def _withdraw_one(self, claim: Claim, timeout: float) -> None:
+        (answer,) = await self.withdraw([claim], timeout)
+        if isinstance(answer, Exception):
+            raise answer
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         try:
             reply = await self._channel.run(INSPECT, keys_of(name).inspect, (), timeout)
         except WrongType as error:
-            raise await self._foreign(name, timeout) from error
+            raise await self._foreign(name, error, timeout) from error
         return metadata.lock_state(name, reply)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
@@ -163,8 +176,15 @@ class RedisSession:
             async for name in scan(server, prefix, timeout):
                 if name not in seen:
                     seen.add(name)
-                    if await self._channel.command(("EXISTS", name), timeout):
+                    if await self._is_held(name, timeout):
                         yield name
+
+    async def _is_held(self, name: str, timeout: float) -> bool:
+        """Whether ``name`` is a lock. Metadata may outlive it, and is also that of ``x`` if it is that of ``{x}``."""
+        try:
+            return bool(await self._channel.run(HELD, (name,), (), timeout))
+        except WrongType:
+            return False
 
     async def break_(self, name: str, timeout: float) -> bool:
         keys = keys_of(name)
@@ -173,7 +193,7 @@ class RedisSession:
                 BREAK, keys.raise_, (keys.channel, self._channel.publish, self._token_ttl), timeout
             )
         except WrongType as error:
-            raise await self._foreign(name, timeout) from error
+            raise await self._foreign(name, error, timeout) from error
         return bool(held)
 
     async def ping(self, timeout: float) -> None:
@@ -186,8 +206,10 @@ class RedisSession:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _foreign(self, name: str, timeout: float) -> EngineRefused:
+    async def _foreign(self, name: str, error: WrongType, timeout: float) -> EngineRefused:
         """The sentence about a key of another type: a string is redis-py's lock, most often."""
+        if isinstance(error, NotALock):
+            return EngineRefused(f"{name!r} is not a lock: {error}", name=name)
         try:
             kind = (await self._channel.command(("TYPE", name), timeout)).decode()
         except EngineRefused:
@@ -225,6 +247,16 @@ def withdrawal(claim: Claim, owner: str, publish: Publish) -> tuple[tuple[str, .
 
 def tombstone_ms(claim: Claim) -> int:
     return math.ceil(max(2 * claim.ttl, _TOMBSTONE) * 1000)
+
+
+def _seen(reply: Answer) -> Found | RequestFailed:
+    """What HEXISTS says of a claim. A key of another type has replaced the lock."""
+    if isinstance(reply, WrongType):
+        return Found.STOLEN
+    if isinstance(reply, Exception):
+        (failure,) = each(reply, 1)
+        return failure
+    return Found.OURS if reply else Found.GONE
 
 
 def each(reply: Answer, count: int) -> Sequence[Found | RequestFailed]:

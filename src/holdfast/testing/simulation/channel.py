@@ -10,7 +10,7 @@ from holdfast._runtime.simulated import Signal, SimulatedRuntime
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
 from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
 from holdfast.engines.redis.replies import error as error_of_reply
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.requests import Call, out_of_time
 from holdfast.errors import EngineRefused
 from holdfast.testing.simulation.keyspace import ReplyError
 from holdfast.testing.simulation.network import Network
@@ -79,7 +79,8 @@ class SimChannel:
         self._tracking = tracking
         self._shared = Wire(runtime, network) if multiplexed else None
         self._idle: list[Wire] = []
-        greeting = ["CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"] if tracking else []
+        greeting = ["CLIENT", "TRACKING", "ON", "OPTOUT", "NOLOOP"] if tracking else []
+        self._untracked: Sequence[Sequence[Argument]] = [["CLIENT", "CACHING", "NO"]] if tracking else []
         self._guard = Wire(runtime, network, greeting, self._guard_pushed)
         self._forgetful = False
         self.suspicion = Signal(runtime.process)  #: set while there are suspects
@@ -144,9 +145,12 @@ class SimChannel:
     async def _run_guarded(self, call: Call, timeout: float) -> Any:
         try:
             until = self._runtime.now() + timeout
-            reply = await run(self._guard, call.script, call.keys, call.args, until)
-            if self._tracking:
-                await self._guard.call(["CLIENT", "CACHING", "YES"], ["EXISTS", *call.watched], until=until)
+            if call.plain:
+                reply = await self._look(call, until)
+            else:
+                reply = await run(self._guard, call.script, call.keys, call.args, until, self._untracked)
+                if self._tracking and call.watched:
+                    await self._guard.call(["EXISTS", *call.watched], until=until)
         except RequestFailed:
             self._forgetful = True  # what the connection tracked is tracked no more
             raise
@@ -154,6 +158,20 @@ class SimChannel:
             self._forgetful = False
             self._guard_pushed(None)
         return reply
+
+    async def _look(self, call: Call, until: float) -> Any:
+        try:
+            return await self._guard.call(call.args, until=until)
+        except ReplyError as error:
+            raise error_of_reply(str(error)) from error
+
+    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
+        until = self._runtime.now() + timeout
+        answers: list[Answer] = []
+        for call in calls:
+            left = until - self._runtime.now()
+            answers += [out_of_time()] if left <= 0 else await self.run_guarded([call], 0, left)
+        return answers
 
     def _guard_pushed(self, push: Push | None) -> None:
         if push is None or push[1] is None:

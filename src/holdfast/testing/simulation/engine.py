@@ -18,7 +18,7 @@ class SimEngine:
     reserves_tokens = True
     strict_order = False
     replicates = False
-    early_watch = False
+    early_watch = True
     guarantees = Guarantees(
         cross_process=True,
         cross_host=True,

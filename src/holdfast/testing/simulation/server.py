@@ -17,23 +17,29 @@ _NO_SCRIPT: Final = "NOSCRIPT No matching script. Please use EVAL."
 class ServerConnection:
     """One client's connection, as the server sees it."""
 
-    __slots__ = ("caching", "channels", "noloop", "optin", "push", "tracking")
+    __slots__ = ("caching", "channels", "noloop", "optin", "optout", "push", "tracking")
 
     def __init__(self, push: Callable[[Push], None]) -> None:
         self.push = push
         self.tracking = False
         self.optin = False
+        self.optout = False
         self.noloop = False
-        self.caching = False
+        self.caching = False  #: the next command is an exception: tracked with OPTIN, not tracked with OPTOUT
         self.channels: set[bytes] = set()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what the present command reads is tracked."""
+        return self.caching if self.optin else not (self.optout and self.caching)
 
 
 class RedisModel:
     """Executes commands, one at a time. ``microseconds`` is its clock, which looks like wall time.
 
     Client tracking is that of Redis 7: keys *read* by a tracking connection (with OPTIN: by the one command after
-    CACHING YES), also inside scripts, are remembered once; any change pushes and forgets them, without a push to the
-    connection that made the change itself if that has NOLOOP.
+    CACHING YES; with OPTOUT: not by the one after CACHING NO), also inside scripts, are remembered once; any change
+    pushes and forgets them, without a push to the connection that made the change itself if that has NOLOOP.
     """
 
     def __init__(self, microseconds: Callable[[], int]) -> None:
@@ -116,7 +122,7 @@ class RedisModel:
 
     def _remember(self, keys: Sequence[bytes]) -> None:
         reader = self._current
-        if reader is not None and reader.tracking and (reader.caching or not reader.optin):
+        if reader is not None and reader.tracking and reader.remembers:
             for key in keys:
                 self._tracked.setdefault(key, {})[reader] = None
 
@@ -160,13 +166,18 @@ class RedisModel:
 
     def _client(self, connection: ServerConnection, words: Words) -> Any:
         match [word.upper() for word in words]:
-            case [b"TRACKING", b"ON", *options] if {*options} <= {b"OPTIN", b"NOLOOP"}:
+            case [b"TRACKING", b"ON", *options] if {*options} <= {b"OPTIN", b"OPTOUT", b"NOLOOP"}:
                 connection.tracking = True
                 connection.optin = b"OPTIN" in options
+                connection.optout = b"OPTOUT" in options
                 connection.noloop = b"NOLOOP" in options
             case [b"CACHING", b"YES"]:
                 if not connection.optin:
                     raise ReplyError("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
+                connection.caching = True
+            case [b"CACHING", b"NO"]:
+                if not connection.optout:
+                    raise ReplyError("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
                 connection.caching = True
             case _:
                 raise NotImplementedError(f"the Redis model does not know CLIENT {words!r}")

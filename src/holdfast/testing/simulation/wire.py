@@ -103,16 +103,23 @@ def is_unknown_script(error: ReplyError) -> bool:
     return str(error).startswith("NOSCRIPT")
 
 
-async def run(wire: Wire, script: Script, keys: Sequence[str], args: Sequence[Argument], until: float) -> Any:
-    """Run a script by its digest, or by its text if the server does not know it."""
+async def run(
+    wire: Wire,
+    script: Script,
+    keys: Sequence[str],
+    args: Sequence[Argument],
+    until: float,
+    before: Sequence[Sequence[Argument]] = (),
+) -> Any:
+    """Run a script by its digest, or by its text if the server does not know it. ``before``: commands right before."""
     script = wire.network.script(script)
     tail = [len(keys), *keys, *args]
     try:
         try:
-            return await wire.call(["EVALSHA", script.sha, *tail], until=until)
+            return await wire.call(*before, ["EVALSHA", script.sha, *tail], until=until)
         except ReplyError as error:
             if not is_unknown_script(error):
                 raise
-        return await wire.call(["EVAL", script.source, *tail], until=until)
+        return await wire.call(*before, ["EVAL", script.source, *tail], until=until)
     except ReplyError as error:
         raise error_of_reply(str(error)) from error

@@ -21,9 +21,8 @@ from holdfast.engines.redis.cluster.silence import Silence
 from holdfast.engines.redis.cluster.slots import HOPS, UNKNOWN, Place, Table, astray, parse, slot_of, unserved
 from holdfast.engines.redis.cluster.watch import ClusterWatch
 from holdfast.engines.redis.fleet import Fleet
-from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.replies import Redirected, TryAgain
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.requests import Call, Plain
 from holdfast.errors import EngineRefused
 
 #: Of the candidates for the table, one in a black hole must leave time for another.
@@ -72,7 +71,7 @@ class ClusterChannel(Generic[N]):
         return await self._follow(call, replicas, time.monotonic() + timeout)
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        return (await self._follow(_Plain(args), 0, time.monotonic() + timeout))[0]
+        return (await self._follow(Plain(*args), 0, time.monotonic() + timeout))[0]
 
     async def _follow(
         self, call: Call, replicas: int, deadline: float, place: Place | None = None, *, asking: bool = False
@@ -121,6 +120,16 @@ class ClusterChannel(Generic[N]):
                 return [failure] * len(calls)
         await self._close_those_that_left()
         return await Renewal(self, self._fleet, calls, replicas, timeout).run()
+
+    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
+        deadline = time.monotonic() + timeout
+        if self._table.stale:
+            try:
+                await self.refresh(timeout)
+            except (RequestFailed, EngineRefused) as failure:
+                return [failure] * len(calls)
+        await self._close_those_that_left()
+        return await Renewal(self, self._fleet, calls, 0, timeout, deadline).run()
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         self._silence = self._silence or Silence()
@@ -228,16 +237,6 @@ class ClusterChannel(Generic[N]):
         self._closed = True
         for node in list(self._nodes.values()):
             await node.close()
-
-
-class _Plain(Call):
-    """A plain command in the place of a script, so that it is followed and announced like one."""
-
-    __slots__ = ()
-
-    def __init__(self, args: Sequence[Argument]) -> None:
-        self.keys = (str(args[1]),)
-        self.packed = pack(tuple(args))
 
 
 async def _how_to_publish(node: Node, timeout: float) -> Publish:

@@ -33,7 +33,7 @@ class ClusterEngine:
     reserves_tokens = True
     strict_order = False
     replicates = True
-    early_watch = False
+    early_watch = True
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ClusterEngine:
         return ClusterSession(channel, runtime, self._token_ttl)
 
     def _open_blocking(self, place: Place) -> BlockingChannel:
-        channel = BlockingChannel(self._seeds[0].at(*place))
+        channel = BlockingChannel(self._seeds[0].at(*place), self._channels)
         self._channels.add(channel)
         return channel
 

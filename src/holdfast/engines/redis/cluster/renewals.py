@@ -1,7 +1,8 @@
-"""Renewals in a cluster: all servers at once, and nobody waits for one that does not answer."""
+"""Batches in a cluster (renewals, withdrawals): all servers at once, and nobody waits for one that does not answer."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final, Generic
@@ -12,7 +13,7 @@ from holdfast.engines.redis.cluster.node import N, Nodes
 from holdfast.engines.redis.cluster.slots import HOPS, Place, astray, slot_of, unserved
 from holdfast.engines.redis.fleet import Fleet
 from holdfast.engines.redis.replies import Redirected, TryAgain
-from holdfast.engines.redis.requests import Call, unacknowledged
+from holdfast.engines.redis.requests import Call, out_of_time, unacknowledged
 from holdfast.errors import EngineRefused
 
 #: Calls in one buffer to one server: more would keep it from everybody else for too long.
@@ -21,14 +22,23 @@ _AT_ONCE: Final = 200
 
 class Renewal(Generic[N]):
     """One set of calls, each on its way to the server that has its slot. A server that fails costs its own calls and
-    nobody else's."""
+    nobody else's. ``timeout`` bounds each round trip, ``deadline`` (on time.monotonic()) all of them together."""
 
-    def __init__(self, nodes: Nodes[N], fleet: Fleet[N], calls: Sequence[Call], replicas: int, timeout: float) -> None:
+    def __init__(
+        self,
+        nodes: Nodes[N],
+        fleet: Fleet[N],
+        calls: Sequence[Call],
+        replicas: int,
+        timeout: float,
+        deadline: float = math.inf,
+    ) -> None:
         self._nodes = nodes
         self._fleet = fleet
         self._calls = calls
         self._replicas = replicas
         self._timeout = timeout
+        self._deadline = deadline
         self._answers: list[Answer] = [None] * len(calls)
 
     async def run(self) -> Sequence[Answer]:
@@ -65,7 +75,12 @@ class Renewal(Generic[N]):
                 (self._nodes.node(place), [self._calls[at] for at in numbers]) for place, numbers in now.items()
             ]
             began = time.monotonic()
-            replies = await self._fleet.ask_each(requests, self._replicas, self._timeout)
+            left = self._left()
+            if left <= 0:
+                for at in (each for numbers in waiting.values() for each in numbers):
+                    self._answers[at] = out_of_time()
+                break
+            replies = await self._fleet.ask_each(requests, self._replicas, left)
             for (place, numbers), given in zip(now.items(), replies, strict=True):
                 for at, answer in zip(numbers, given, strict=True):
                     self._answers[at] = answer
@@ -81,7 +96,8 @@ class Renewal(Generic[N]):
                     waiting[place] = rest
         for at, place in on_the_move:
             self._answers[at] = await self._announce(self._calls[at], place)
-            self._nodes.untracked(self._calls[at].watched)
+            if self._calls[at].watched:
+                self._nodes.untracked(self._calls[at].watched)
         return moved
 
     async def _announce(self, call: Call, place: Place) -> Answer:
@@ -91,7 +107,7 @@ class Renewal(Generic[N]):
         began = time.monotonic()
         try:
             reply, acknowledged = await self._nodes.node(place).run_acknowledged(
-                call, self._replicas, self._timeout, asking=True
+                call, self._replicas, max(self._left(), 0.001), asking=True
             )
         except RequestFailed as error:
             self._nodes.blame(place, error, self._replicas, late=self._is_late(began))
@@ -99,6 +115,9 @@ class Renewal(Generic[N]):
         except EngineRefused as refusal:  # redirected once more: the next renewal will find it
             return refusal
         return reply if acknowledged >= self._replicas else unacknowledged(acknowledged, self._replicas)
+
+    def _left(self) -> float:
+        return min(self._timeout, self._deadline - time.monotonic())
 
     def _is_late(self, began: float) -> bool:
         return time.monotonic() - began >= self._timeout / 2

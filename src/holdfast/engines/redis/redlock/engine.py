@@ -54,7 +54,7 @@ class RedlockEngine:
     def session(self, runtime: Runtime) -> Session:
         labels = [server.address for server in self._servers]
         if isinstance(runtime, BlockingRuntime):
-            blocking = [BlockingChannel(server) for server in self._servers]
+            blocking = [BlockingChannel(server, self._channels) for server in self._servers]
             self._channels.update(blocking)
             return RedlockSession(BlockingFleet(), blocking, labels, runtime, self._token_ttl)
         awaited = [AsyncioChannel(server) for server in self._servers]

@@ -50,7 +50,5 @@ end
 local token, time = raise_counter(KEYS[2], ARGV[3], ARGV[5], ARGV[7])
 if not token then return time end
 leave_queue()
-call('HSET', lock, owner, '1')
-call('PEXPIRE', lock, ttl)
-call('SET', KEYS[3], token .. ' ' .. ARGV[3] .. ' ' .. time .. ' ' .. owner .. ' ' .. ARGV[4], 'PX', ttl)
-return token
+local about = token .. ' ' .. ARGV[3] .. ' ' .. time .. ' ' .. owner .. ' ' .. ARGV[4]
+return take(lock, owner, ttl, KEYS[3], about) or token

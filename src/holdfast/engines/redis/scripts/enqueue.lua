@@ -10,6 +10,15 @@
 -- some at a time. An id never joins twice: a waiter must not end up watching one that re-queued behind it.
 -- The key is refreshed rarely: each refresh is a write, and wakes whoever watches it.
 local queue, me = KEYS[1], ARGV[1]
+
+-- The ttl is set before, too: a refusal (an ACL without PEXPIRE) must not leave a queue without one.
+local function append()
+    local refreshed = redis.call('PEXPIRE', queue, ARGV[3])
+    local length = redis.call('RPUSH', queue, me)
+    if refreshed == 0 then redis.call('PEXPIRE', queue, ARGV[3]) end
+    return length
+end
+
 local left = redis.call('PTTL', KEYS[2])
 if left == -2 then
     if ARGV[4] ~= '1' then
@@ -17,8 +26,7 @@ if left == -2 then
         return -1
     end
     redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
-    redis.call('RPUSH', queue, me)
-    redis.call('PEXPIRE', queue, ARGV[3])
+    append()
 elseif left < tonumber(ARGV[2]) / 2 then
     redis.call('PEXPIRE', KEYS[2], ARGV[2])
     redis.call('PEXPIRE', queue, ARGV[3])
@@ -27,8 +35,7 @@ end
 local place = redis.call('LPOS', queue, me)
 if not place then
     -- The queue was deleted under its waiters: they all stand at its end again.
-    place = redis.call('RPUSH', queue, me) - 1
-    redis.call('PEXPIRE', queue, ARGV[3])
+    place = append() - 1
 end
 local front, ahead = tonumber(ARGV[5])
 for _ = 1, 100 do

@@ -8,21 +8,16 @@
 -- Idempotent. Never takes a lock from anybody, never brings back a claim that was released: that left a tombstone.
 local call, joined = redis.call, {}
 local time = call('TIME')
+local since = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
 for i = 1, #KEYS / 4 do
     local lock, counter, metadata = KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1]
     local owner, token, tokens, description = ARGV[4 * i - 1], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
     joined[i] = 0
     if call('EXISTS', lock, KEYS[4 * i] .. ':gone:' .. owner) == 0 then
-        call('HSET', lock, owner, '1')
-        call('PEXPIRE', lock, ARGV[1])
-        local since = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
-        call('SET', metadata, token .. ' ' .. tokens .. ' ' .. since .. ' ' .. owner .. ' ' .. description, 'PX', ARGV[1])
-        local last = call('GET', counter)
-        if not last and ARGV[2] ~= '0' then
-            call('SET', counter, token, 'PX', ARGV[2])
-        elseif (tonumber(last or '') or 0) < tonumber(token) then
-            call('SET', counter, token, 'KEEPTTL')
-        end
+        raise_to(counter, token, ARGV[2])
+        local about = token .. ' ' .. tokens .. ' ' .. since .. ' ' .. owner .. ' ' .. description
+        local problem = take(lock, owner, ARGV[1], metadata, about)
+        if problem then return problem end
         joined[i] = 1
     elseif redis.pcall('HEXISTS', lock, owner) == 1 then
         joined[i] = 1

@@ -4,15 +4,9 @@
 -- ARGV     1 owner  2 token  3 ttl of the counter, ms (0: none)
 -- Returns  1 if this claim still holds the lock here, and the counter is at least the token; 0 if it does not.
 --
--- Idempotent. Sets no ttl but keeps those that are there, so no lease is moved by it.
-local token = tonumber(ARGV[2])
+-- Idempotent. Sets no ttl of a lease but keeps those that are there, so no lease is moved by it.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
-local last = redis.call('GET', KEYS[2])
-if not last and ARGV[3] ~= '0' then
-    redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-elseif (tonumber(last or '') or 0) < token then
-    redis.call('SET', KEYS[2], ARGV[2], 'KEEPTTL')
-end
+raise_to(KEYS[2], ARGV[2], ARGV[3])
 local metadata = redis.call('GET', KEYS[3])
 if metadata then redis.call('SET', KEYS[3], (string.gsub(metadata, '^%d+', ARGV[2])), 'KEEPTTL') end
 return 1

@@ -2,7 +2,7 @@
 --
 -- KEYS     for each claim: lock, holder's metadata, fencing counter
 -- ARGV     1 ttl ms  2 ttl of the counters, ms (0: leave them)  3 '1': write in any case  4… owner of each claim
--- Returns  for each claim: 1 extended; 0 nobody holds the lock; -1 somebody else does, or the key is of another type.
+-- Returns  for each claim: 1 extended; 0 nobody holds the lock; -1 another owner does, or the key is of another type.
 --
 -- "In any case": replicas acknowledge writes. Were there none, they would be asked about an older one, which a replica
 -- that is cut off since may well have acknowledged.
@@ -11,7 +11,7 @@ local ttl, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 local found = {}
 for i = 1, #ARGV - 3 do
     local lock, metadata, counter = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
-    local held = redis.pcall('HEXISTS', lock, ARGV[i + 3])
+    local held = holds(lock, ARGV[i + 3])
     if held == 1 then
         local left = redis.call('PTTL', lock)
         if left < ttl then
@@ -24,13 +24,9 @@ for i = 1, #ARGV - 3 do
             local left = redis.call('PTTL', counter)
             if left >= 0 and left < keep then redis.call('PEXPIRE', counter, ARGV[2]) end
         end
-        found[i] = 1
-    elseif held == 0 then
-        found[i] = -redis.call('EXISTS', lock)
-    elseif string.find(held.err, 'WRONGTYPE', 1, true) then
-        found[i] = -1
-    else
+    elseif type(held) == 'table' then
         return held
     end
+    found[i] = held
 end
 return found

@@ -5,12 +5,14 @@
 -- counter := max(last + 1, server TIME in microseconds) + tokens - 1; with a proposal (not '0') that in place of the
 -- time: where several servers number one lock, all must be given the same. The time lets the counter survive its own loss
 -- (FLUSHALL, DEL, expiry, a restart without disk): what comes after is still larger than what came before.
--- keep: ttl in ms, as text; '0' for none. A counter without a ttl is Java's and never gets one: once it had run out, Java's
--- INCR would start again at 1.
+-- keep: ttl in ms, as text; '0' for none. Then the ttl that an earlier setting left is removed: the counter would expire
+-- while in use, and Java's INCR would start again at 1. For the same reason a counter without a ttl, which is Java's,
+-- never gets one.
 -- The number is written by %.0f: Lua's own conversion would write 1.79e+15, which no INCR could read.
 local function raise_counter(key, tokens, keep, proposal)
-    local last = redis.call('GET', key)
-    local time = redis.call('TIME')
+    local call = redis.call
+    local last = call('GET', key)
+    local time = call('TIME')
     local now = time[1] * 1000000 + time[2]
     local token = proposal == '0' and now or tonumber(proposal)
     if last then
@@ -22,16 +24,18 @@ local function raise_counter(key, tokens, keep, proposal)
         return nil, redis.error_reply('HOLDFAST the fencing counter is not a number, or has reached 2^53')
     end
     token = string.format('%.0f', token)
-    if not last then
-        if keep == '0' then redis.call('SET', key, token) else redis.call('SET', key, token, 'PX', keep) end
+    if keep == '0' then
+        call('SET', key, token)
+    elseif not last then
+        call('SET', key, token, 'PX', keep)
     else
-        redis.call('SET', key, token, 'KEEPTTL')
+        call('SET', key, token, 'KEEPTTL')
         -- The counter says when it was last raised: so the first grant in each thirtieth of its ttl refreshes that, and
         -- the others need not look.
         local part = keep * 1000 / 30
-        if keep ~= '0' and math.floor(last / part) ~= math.floor(now / part) then
-            local left = redis.call('PTTL', key)
-            if left >= 0 and left < tonumber(keep) then redis.call('PEXPIRE', key, keep) end
+        if math.floor(last / part) ~= math.floor(now / part) then
+            local left = call('PTTL', key)
+            if left >= 0 and left < tonumber(keep) then call('PEXPIRE', key, keep) end
         end
     end
     return token, time[1] .. '.' .. string.sub('00000' .. time[2], -6)
