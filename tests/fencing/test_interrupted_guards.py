@@ -17,6 +17,7 @@ from holdfast.errors import StaleToken
 from holdfast.fencing import Fence, FileFence, Guard, MemoryFence
 from holdfast.fencing.file_gate import FileGate
 from holdfast.fencing.rule import Bearer
+from tests.faults.handling import Handling
 from tests.faults.striker import SOURCE, Strike, Striker
 from tests.fencing.processes import Program, programs
 
@@ -224,19 +225,7 @@ def test_a_signal_handler_may_use_a_fence_while_the_thread_that_it_interrupts_do
         handler = Handling(number, lambda: fence.check("other", 1, OWNER))
         with handler:
             fence.check("r", 1, OWNER)
-        if not handler.struck_at:
+        if not handler.handled:
             break
         number += 1
     assert number > 20
-
-
-class Handling(Striker):
-    """A signal handler that returns: it calls ``handle`` instead of raising."""
-
-    def __init__(self, first: int, handle: Callable[[], None]) -> None:
-        super().__init__(first, None, (SOURCE,))
-        self._handle = handle
-
-    def _strike(self, frame: object) -> None:
-        self.struck_at.append("here")
-        self._handle()

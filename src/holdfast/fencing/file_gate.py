@@ -141,7 +141,7 @@ def _after_fork_in_child() -> None:
         gate.after_fork_in_child()
 
 
-# No Python code around the RLock: interrupted there, a fork would leave it locked for ever. Its owner is the thread that
-# forks, and this is the same one in the child.
+# No Python code around the RLock: interrupted there, a fork would leave it locked for ever. Its owner is the thread
+# that forks, which is the same one in the child.
 os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
 os.register_at_fork(after_in_child=_after_fork_in_child)
