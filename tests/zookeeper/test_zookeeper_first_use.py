@@ -17,8 +17,9 @@ from holdfast._core.local_queue import LocalQueue
 from tests.faults.striker import SOURCE, Strike, Striker
 from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
-from tests.zookeeper.support import PATIENT, nodes
+from tests.zookeeper.support import LASTING, PATIENT, nodes
 
+ENGINE = f"{SOURCE}/engines"
 KAZOO = kazoo.__path__[0]
 
 # Interrupted inside somebody's __init__: its finaliser finds less than it expects.
@@ -68,29 +69,23 @@ def test_interrupted_between_the_sessions_of_callers_and_watchdog(
 def first_use(url: str, number: int, places: tuple[str, ...], plain: KazooClient) -> bool:
     """Whether a signal came at place ``number`` of it."""
     striker = Striker(number, None, places)
-    with holdfast.connect(url, request_timeout=PATIENT, unavailable_after=PATIENT) as locks:
+    # A hold that was interrupted before its caller had a lease is given up after a part of its ttl.
+    with holdfast.connect(url, ttl=LASTING, request_timeout=PATIENT, unavailable_after=PATIENT) as locks:
         try:
             with striker:
                 lease = locks.lock("a").acquire(timeout=PATIENT)
             lease.release()
         except Strike:
             gc.collect(0)
-        eventually(lambda: not nodes(plain, "a"))
+        except RuntimeError as error:  # of Python's own, from Thread.start, in place of the interruption
+            assert str(error) == "release unlocked lock"  # noqa: PT017
+        eventually(lambda: not nodes(plain, "a"), 2 * LASTING)
         is_usable(locks, plain)
     return bool(striker.struck_at)
 
 
+@pytest.mark.parametrize("place", [ENGINE, KAZOO, threading.__file__], ids=["engine", "kazoo", "threading"])
 def test_one_signal_at_each_instruction_of_the_first_use_leaves_the_client_usable(
-    zookeeper_server: ZooKeeperServer, plain: KazooClient
-) -> None:
-    number = 0
-    while first_use(zookeeper_server.url, number, (SOURCE,), plain):
-        number += 1
-    assert number > 100
-
-
-@pytest.mark.parametrize("place", [KAZOO, threading.__file__], ids=["kazoo", "threading"])
-def test_one_signal_elsewhere_during_the_first_use_leaves_the_client_usable(
     zookeeper_server: ZooKeeperServer, plain: KazooClient, place: str
 ) -> None:
     number = 0
