@@ -47,7 +47,7 @@ class Hub:
         self._tick = tick
         self.closed = False
         self.leftovers = Leftovers()
-        self.users: set[int] = set()  #: ids of the sessions that share it
+        self._users: tuple[int, ...] = ()
         self._connect = connect
         # Re-entrant: a task that never came to its end (its event loop was closed) gives up its place as garbage, on
         # whatever thread the collector runs; perhaps on one that is in here.
@@ -57,6 +57,20 @@ class Hub:
         self._fresh: dict[Place, float] = {}  # held since when, and not watched yet
         self._awaited: set[Address] = set()
         self._hints: dict[Wakeup, set[str]] = {}  # for each watchdog, what may have been lost
+
+    # -- its users -------------------------------------------------------------------------------------------------
+
+    def join(self, user: int) -> None:
+        """The last two that have joined are the callers and the watchdog of the client as it is open now. Others may
+        have been left by an opening that was interrupted, or by an event loop that has ended."""
+        self._users = (*self._users[-1:], user)
+
+    def leave(self, user: int) -> tuple[int, ...] | None:
+        """Which of the last two are left; None if ``user`` was not one of them."""
+        if user not in self._users:
+            return None
+        self._users = tuple(each for each in self._users if each != user)
+        return self._users
 
     # -- sessions --------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class ZooKeeperSession:
         self._closed = False
         self._wakeup: Wakeup | None = None
         self._hub = hub
-        self._hub.users.add(id(self))
+        self._hub.join(id(self))
         self._current = current
         self._runtime = runtime
         self._asker = Asker(hub, runtime)
@@ -56,7 +56,7 @@ class ZooKeeperSession:
         """Sessions of one engine always share a hub: what one of them has created, another one renews."""
         if self._hub.closed and not self._closed and self._current is not None:
             self._hub = self._asker.hub = self._current()
-            self._hub.users.add(id(self))
+            self._hub.join(id(self))
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
@@ -152,23 +152,21 @@ class ZooKeeperSession:
 
     async def close(self) -> None:
         """The other session of this client is closed with it: the core has no more use for either."""
-        if not self._leave(others=1):
-            return  # another client of this engine is open, such as one that was opened anew on another event loop
+        if self._leave() is None:
+            return  # the client was opened anew, on another event loop: what is shared goes on
         connections = self._hub.close()
         if not await self._asker.until_over(connections, self._runtime.now() + _GOODBYE):
             for connection in connections:
                 connection.hang_up()
             await self._asker.until_over(connections, self._runtime.now() + _THREADS)
 
-    def _leave(self, others: int) -> bool:
-        """Whether no more than that many still use the hub."""
+    def _leave(self) -> tuple[int, ...] | None:
         self._closed = True
         if self._wakeup is not None:
             self._hub.no_more_hints(self._wakeup)
-        self._hub.users.discard(id(self))
-        return len(self._hub.users) <= others
+        return self._hub.leave(id(self))
 
     def __del__(self) -> None:
         # A client that was not closed, and that held nothing: kazoo's threads would go on for ever.
-        if hasattr(self, "_hub") and self._leave(others=0):
+        if hasattr(self, "_hub") and self._leave() == ():
             self._hub.close()
