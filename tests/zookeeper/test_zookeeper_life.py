@@ -310,3 +310,30 @@ def test_the_log_is_quiet_and_knows_no_secret(
     assert "s3cr3t" not in caplog.text
     assert password not in caplog.text
     assert "s3cr3t" not in repr(locks)
+
+
+def test_a_client_that_is_used_on_one_event_loop_after_another_leaves_nothing(
+    zookeeper_server: ZooKeeperServer, plain: KazooClient
+) -> None:
+    """Its openings share their sessions: the end of an earlier one does not end what a later one holds."""
+    before = open_here()
+    locks = holdfast.aio.connect(zookeeper_server.url)
+    leases: list[holdfast.aio.AsyncLease] = []  # and with them their clients as they were open then
+
+    async def use() -> None:
+        leases.append(await locks.lock("a").acquire(timeout=SOON))
+        assert leases[-1].held
+        assert len(nodes(plain, "a")) == 1
+
+    for _ in range(3):
+        asyncio.run(use())
+    assert [lease.lost_reason for lease in leases] == ["closed", "closed", None]
+
+    async def close() -> None:
+        async with locks.lock("b") as lease:
+            assert lease.held
+        await locks.close()
+
+    asyncio.run(close())
+    eventually(lambda: open_here() <= before)
+    assert nodes(plain, "a") == []

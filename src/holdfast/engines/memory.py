@@ -11,10 +11,9 @@ import json
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from holdfast._runtime.base import Event, Runtime, Wakeup
 from holdfast.engines.base import (
@@ -28,7 +27,6 @@ from holdfast.engines.base import (
     LockState,
     Suspects,
     Withdrawn,
-    withdraw_each,
 )
 
 _GUARANTEES: Final = Guarantees(
@@ -43,8 +41,15 @@ _GUARANTEES: Final = Guarantees(
 )
 
 
+#: A waiter whose turn it is, and that does not come for it in this time (its event loop was closed, or is blocked), is
+#: overtaken. In seconds.
+_PATIENCE: Final = 1.0
+
+
 @dataclass(slots=True)
 class _Entry:
+    """What is held. Only ``expires`` ever changes."""
+
     owner: str
     expires: float
     token: int
@@ -52,53 +57,106 @@ class _Entry:
     since: float
 
 
-@dataclass(slots=True)
-class _Name:
-    """All that a store knows of one name."""
+@dataclass(slots=True, eq=False)
+class _Place:
+    """A claim's place in the queue of a name. It must not keep its waiter alive: a task whose event loop was closed
+    leaves the queue when it is collected."""
 
-    token: int = 0
-    entry: _Entry | None = None
-    queue: deque[_MemoryContender] = field(default_factory=deque)
+    owner: str
+    contender: weakref.ref[_MemoryContender]
+    called: float | None = None  #: when it was notified that it is its turn, if it has not come since
+
+    def call(self, now: float) -> None:
+        contender = self.contender()
+        if contender is not None:
+            if self.called is None:
+                self.called = now
+            contender.bell.set()
+
+
+class _Name(NamedTuple):
+    """All that a store knows of one name. It is replaced, never changed."""
+
+    token: int
+    entry: _Entry | None
+    queue: tuple[_Place, ...]
 
     def live(self, now: float) -> _Entry | None:
-        if self.entry is not None and self.entry.expires <= now:
-            self.entry = None
-        return self.entry
+        return None if self.entry is None or self.entry.expires <= now else self.entry
 
-    def raise_token(self, by: int) -> int:
-        self.token = max(self.token + 1, time.time_ns() // 1000) + by - 1
-        return self.token
+    def head(self, now: float) -> _Place | None:
+        """The first in the queue that is there and comes when it is called."""
+        for place in self.queue:
+            if place.contender() is not None and (place.called is None or now < place.called + _PATIENCE):
+                return place
+        return None
 
-    def wake_head(self) -> None:
-        if self.queue:
-            self.queue[0].bell.set()
+    def call_head(self, now: float) -> None:
+        head = self.head(now) if self.queue else None
+        if head is not None:
+            head.call(now)
+
+    def queue_without(self, owner: str) -> tuple[_Place, ...]:
+        return tuple(place for place in self.queue if place.owner != owner and place.contender() is not None)
 
 
 class Store:
-    """The locks of one process, or of one NAME in it."""
+    """The locks of one process, or of one NAME in it.
+
+    Each operation looks at a name, decides, and has the record replaced if it is still the one it has seen; else it
+    looks again. No lock is held while anything is called. Python runs signal handlers and finalisers where a call
+    returns, on the same thread: with a lock held there, one that uses a lock of this store would wait for itself; and
+    one that waits for a lock would keep all other threads from releasing it.
+    """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
         self.names: dict[str, _Name] = {}
-        self.sessions: weakref.WeakSet[MemorySession] = weakref.WeakSet()
-        self._forgotten = 0  # the largest token of any name that was dropped
+        self.sessions: set[weakref.ref[MemorySession]] = set()
+        self.forgotten = 0  #: the largest token of any name that was dropped
+        self.lock = threading.RLock()
 
-    def name(self, name: str) -> _Name:
-        state = self.names.get(name)
-        if state is None:
-            state = self.names[name] = _Name(token=self._forgotten)
-        return state
+    def replace(self, name: str, seen: _Name | None, forgotten: int, record: _Name) -> bool:
+        """Put ``record`` in the place of ``seen``; False if that is not what is there any more.
 
-    def forget_idle(self, name: str) -> None:
-        """Free names are dropped; what they knew of tokens stays, also if the wall clock is set back."""
-        state = self.names.get(name)
-        if state is not None and state.entry is None and not state.queue:
-            self._forgotten = max(self._forgotten, state.token)
-            del self.names[name]
+        Free names are dropped. What they knew of tokens stays, also if the wall clock is set back: ``forgotten`` as it
+        was when the token in ``record`` was chosen.
+        """
+        names, idle = self.names, record.entry is None and not record.queue
+        with self.lock:  # and no call in here
+            if seen is not (names[name] if name in names else None):  # noqa: SIM401 (get() is a call)
+                return False
+            if seen is None and forgotten != self.forgotten:
+                return False
+            if not idle:
+                names[name] = record
+            elif seen is not None:
+                del names[name]
+            if idle and self.forgotten < record.token:
+                self.forgotten = record.token
+            return True
+
+    def extend(self, name: str, entry: _Entry, expires: float) -> bool:
+        """Never shortens. False if ``entry`` does not hold ``name`` any more."""
+        names = self.names
+        with self.lock:  # and no call in here
+            if name not in names or names[name].entry is not entry:
+                return False
+            if entry.expires < expires:
+                entry.expires = expires
+            return True
+
+    def leave(self, name: str, owner: str, now: float) -> None:
+        """Remove the owner's place, and notify the next waiter if the name is free: it may not have been yet."""
+        while (record := self.names.get(name)) is not None:
+            free = record.live(now) is None
+            left = _Name(record.token, None if free else record.entry, record.queue_without(owner))
+            if (not free and left.queue == record.queue) or self.replace(name, record, 0, left):
+                if free:
+                    left.call_head(now)
+                return
 
 
 _stores: dict[str, Store] = {}
-_stores_lock = threading.Lock()
 
 
 class _MemoryContender:
@@ -107,36 +165,45 @@ class _MemoryContender:
         self._claim = claim
         self.timeout = 0.0  # it asks nothing that could take time
         self.bell: Event = session.runtime.event()
+        self._place = _Place(claim.owner, weakref.ref(self))
 
     async def wait(self, until: float) -> None:
-        store, runtime = self._session.store, self._session.runtime
-        with store.lock:
-            state = store.name(self._claim.name)
-            if self._claim.waiter is None:
-                self._claim.waiter = self._claim.owner
-                state.queue.append(self)
-            self.bell = bell = runtime.event()
-            entry = state.live(runtime.now())
-            if entry is None and state.queue[0] is self:
-                return
-            if entry is not None:
-                until = min(until, entry.expires)
+        now = self._session.runtime.now()
+        self.bell = bell = self._session.runtime.event()  # before the look: a later change sets this one
+        self._place.called = None
+        record = self._queued(now)
+        entry, head = record.live(now), record.head(now)
+        if entry is not None:
+            until = min(until, entry.expires)
+        elif head is None or head is self._place:
+            return
+        else:
+            head.call(now)
+            until = min(until, (head.called or now) + _PATIENCE)
         await bell.wait(until)
+
+    def _queued(self, now: float) -> _Name:
+        """Take a place in the queue, if it has none."""
+        store, name, place = self._session.store, self._claim.name, self._place
+        self._claim.waiter = place.owner
+        while True:
+            forgotten, record = store.forgotten, store.names.get(name)
+            if record is None:
+                queued = _Name(forgotten, None, (place,))
+            elif place in record.queue:
+                return record
+            else:
+                queued = _Name(record.token, record.entry, (*record.queue_without(place.owner), place))
+            if store.replace(name, record, forgotten, queued):
+                return queued
 
     async def leave(self) -> bool:
         self.abandon()
         return True
 
     def abandon(self) -> None:
-        store = self._session.store
-        with store.lock:
-            state = store.names.get(self._claim.name)
-            if state is not None and self in state.queue:
-                was_head = state.queue[0] is self
-                state.queue.remove(self)
-                if was_head:
-                    state.wake_head()  # the wake-up may have been for us: pass it on
-                store.forget_idle(self._claim.name)
+        # If it was the head, the wake-up may have been for it: it is passed on.
+        self._session.store.leave(self._claim.name, self._claim.owner, self._session.runtime.now())
 
 
 class MemorySession:
@@ -147,98 +214,108 @@ class MemorySession:
         self.runtime = runtime
         self._suspects: set[str] = set()
         self._sleeper: Wakeup | None = None
-        store.sessions.add(self)
+        self._reference = weakref.ref(self, store.sessions.discard)
+        store.sessions.add(self._reference)
 
     async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
-        now = self.runtime.now()
-        with self.store.lock:
-            state = self.store.name(claim.name)
-            entry = state.live(now)
-            if entry is not None and entry.owner == claim.owner:
-                entry.expires = max(entry.expires, now + claim.ttl)
-                return Granted(entry.token)
+        now, store, name = self.runtime.now(), self.store, claim.name
+        while True:
+            forgotten, record = store.forgotten, store.names.get(name)
+            entry = None if record is None else record.live(now)
             if entry is not None:
-                return Busy(entry.expires - now)
-            if (claim.fair or claim.polite) and state.queue and state.queue[0]._claim is not claim:
-                return Busy(None)
-            token = state.raise_token(claim.tokens)
-            state.entry = _Entry(claim.owner, now + claim.ttl, token, claim.description, time.time())
-            if claim.waiter is not None:
-                state.queue = deque(contender for contender in state.queue if contender._claim is not claim)
-            return Granted(token)
+                if entry.owner != claim.owner:
+                    return Busy(entry.expires - now)
+                if store.extend(name, entry, now + claim.ttl):
+                    return Granted(entry.token)
+                continue
+            queue: tuple[_Place, ...] = ()
+            last = forgotten
+            if record is not None:
+                last = record.token
+                if record.queue:
+                    head = record.head(now)
+                    if (claim.fair or claim.polite) and head is not None and head.owner != claim.owner:
+                        head.call(now)
+                        return Busy(None)
+                    queue = record.queue_without(claim.owner)
+            token = max(last + 1, time.time_ns() // 1000) + claim.tokens - 1
+            entry = _Entry(claim.owner, now + claim.ttl, token, claim.description, time.time())
+            if store.replace(name, record, forgotten, _Name(token, entry, queue)):
+                return Granted(token)
 
     def contender(self, claim: Claim, timeout: float) -> _MemoryContender:
         return _MemoryContender(self, claim)
 
     async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found]:
         now = self.runtime.now()
-        answers = []
-        with self.store.lock:
-            for claim in claims:
-                found, entry = self._find(claim, now)
-                if found is Found.OURS and entry is not None:
-                    entry.expires = max(entry.expires, now + ttl)
-                answers.append(found)
-        return answers
+        return [self._renewed(claim, now, now + ttl) for claim in claims]
 
-    def _find(self, claim: Claim, now: float) -> tuple[Found, _Entry | None]:
-        state = self.store.names.get(claim.name)
-        entry = None if state is None else state.live(now)
+    def _renewed(self, claim: Claim, now: float, expires: float) -> Found:
+        while True:
+            found, record = self._find(claim, now)
+            if found is not Found.OURS or (record.entry and self.store.extend(claim.name, record.entry, expires)):
+                return found
+
+    def _find(self, claim: Claim, now: float) -> tuple[Found, _Name]:
+        record = self.store.names.get(claim.name, _NOTHING)
+        entry = record.live(now)
         if entry is None:
-            return Found.GONE, None
-        return (Found.OURS, entry) if entry.owner == claim.owner else (Found.STOLEN, entry)
+            return Found.GONE, record
+        return (Found.OURS if entry.owner == claim.owner else Found.STOLEN), record
 
     async def release(self, claim: Claim, timeout: float) -> Found:
-        with self.store.lock:
-            found, _ = self._find(claim, self.runtime.now())
-            if found is Found.OURS:
-                state = self.store.names[claim.name]
-                state.entry = None
-                state.wake_head()
-                self.store.forget_idle(claim.name)
-            return found
+        return self._free(claim, self.runtime.now())
+
+    def _free(self, claim: Claim, now: float) -> Found:
+        while True:
+            found, record = self._find(claim, now)
+            if found is not Found.OURS:
+                return found
+            free = _Name(record.token, None, record.queue)
+            if self.store.replace(claim.name, record, 0, free):
+                free.call_head(now)
+                return found
 
     async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
-        return await withdraw_each(self._withdraw_one, claims, timeout)
-
-    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
-        # Nothing can arrive late: an attempt is over when its call returns. The queue entry went with its contender.
-        return await self.release(claim, timeout)
+        # Nothing can arrive late: an attempt is over when its call returns.
+        now = self.runtime.now()
+        answers: list[Withdrawn] = []
+        for claim in claims:
+            answers.append(self._free(claim, now))
+            # Its contender may have been interrupted before it left, and a release before it notified the next waiter.
+            self.store.leave(claim.name, claim.owner, now)
+        return answers
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         now = self.runtime.now()
-        with self.store.lock:
-            state = self.store.names.get(name)
-            entry = None if state is None else state.live(now)
-            waiters = 0 if state is None else len(state.queue)
-            token = None if state is None else state.token or None
-            if entry is None:
-                return LockState(name, (), waiters, token, None)
-            left = entry.expires - now
-            facts: dict[str, Any] = json.loads(entry.description)
-            holder = Holder(
-                entry.owner, **facts, since=entry.since, until=time.time() + left, token=entry.token, count=1
-            )
-            return LockState(name, (holder,), waiters, entry.token, left)
+        record = self.store.names.get(name, _NOTHING)
+        entry = record.live(now)
+        waiters = sum(place.contender() is not None for place in record.queue)
+        if entry is None:
+            return LockState(name, (), waiters, record.token or None, None)
+        left = entry.expires - now
+        facts: dict[str, Any] = json.loads(entry.description)
+        holder = Holder(entry.owner, **facts, since=entry.since, until=time.time() + left, token=entry.token, count=1)
+        return LockState(name, (holder,), waiters, entry.token, left)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         now = self.runtime.now()
-        with self.store.lock:
-            held = [name for name, state in self.store.names.items() if name.startswith(prefix) and state.live(now)]
-        for name in held:
-            yield name
+        for name, record in list(self.store.names.items()):
+            if name.startswith(prefix) and record.live(now):
+                yield name
 
     async def break_(self, name: str, timeout: float) -> bool:
-        with self.store.lock:
-            state = self.store.names.get(name)
-            if state is None or state.live(self.runtime.now()) is None:
-                return False
-            state.raise_token(1)
-            state.entry = None
-            state.wake_head()
-            for session in self.store.sessions:
-                session._suspect(name)
-            return True
+        now, store = self.runtime.now(), self.store
+        while (record := store.names.get(name)) is not None and record.live(now) is not None:
+            broken = _Name(max(record.token + 1, time.time_ns() // 1000), None, record.queue)
+            if store.replace(name, record, 0, broken):
+                broken.call_head(now)
+                for reference in tuple(store.sessions):  # a copy, in one step: sessions come and go on other threads
+                    session = reference()
+                    if session is not None:
+                        session._suspect(name)
+                return True
+        return False
 
     def _suspect(self, name: str) -> None:
         if self._sleeper is not None:
@@ -249,17 +326,21 @@ class MemorySession:
         pass
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        with self.store.lock:
-            first, self._sleeper = self._sleeper is None, wakeup
+        first, self._sleeper = self._sleeper is None, wakeup
         if first:
-            return ALL_NAMES  # what was broken before this moment has been told to nobody
+            return ALL_NAMES  # what was broken before this moment was not reported
         await wakeup.wait(until)
-        with self.store.lock:
-            suspects, self._suspects = self._suspects, set()
+        suspects = set()
+        while self._suspects:  # others add to it meanwhile
+            suspects.add(self._suspects.pop())
         return suspects
 
     async def close(self) -> None:
-        self.store.sessions.discard(self)
+        self.store.sessions.discard(self._reference)
+
+
+#: A name that was never used.
+_NOTHING: Final = _Name(0, None, ())
 
 
 class MemoryEngine:
@@ -279,13 +360,11 @@ class MemoryEngine:
         pass
 
     def session(self, runtime: Runtime) -> MemorySession:
-        with _stores_lock:
-            store = _stores.setdefault(self._name, Store())
-        return MemorySession(store, runtime)
+        return MemorySession(_stores.setdefault(self._name, Store()), runtime)
 
     def after_fork_in_child(self) -> None:
-        global _stores_lock
-        _stores_lock = threading.Lock()
+        for store in list(_stores.values()):  # what was made of it before may still leave its queues
+            store.lock = threading.RLock()
         _stores.clear()
 
     def __repr__(self) -> str:

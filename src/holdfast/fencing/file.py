@@ -7,7 +7,8 @@ import os
 
 from holdfast.errors import EngineRefused
 from holdfast.fencing.base import Fence
-from holdfast.fencing.file_gate import DirectoryId, FileGate, open_directory
+from holdfast.fencing.descriptors import Descriptors
+from holdfast.fencing.file_gate import DIRECTORY, DirectoryId, FileGate
 
 
 class FileFence(Fence):
@@ -36,11 +37,11 @@ class FileFence(Fence):
             os.mkdir(self._path, 0o700)
         except FileExistsError:
             pass
-        descriptor = open_directory(self._path)
+        files = Descriptors()
         try:
-            self._id = _trusted(self._path, os.fstat(descriptor))
+            self._id = _trusted(self._path, os.fstat(files.open(self._path, DIRECTORY)))
         finally:
-            os.close(descriptor)
+            files.close()
 
     def _gate(self, resource: str) -> FileGate:
         name = hashlib.sha256(resource.encode()).hexdigest()  # never a path made of the caller's text

@@ -13,11 +13,13 @@ from typing import Final, NamedTuple
 
 from holdfast.errors import EngineRefused
 from holdfast.fencing import record
+from holdfast.fencing.descriptors import Descriptors
 from holdfast.fencing.rule import Bearer
 from holdfast.fencing.turns import Turns, Visitor
 
 # A link in place of a file of ours was put there by somebody, to make us write elsewhere. Never follow one.
-_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAGS: Final = os.O_NOFOLLOW
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | _FLAGS
 
 # One for the process, not for each FileFence: two of them may share a directory, and flock by itself cannot tell
 # "somebody else is inside" from "I am inside already", which would wait for ever.
@@ -31,14 +33,10 @@ class DirectoryId(NamedTuple):
     inode: int
 
 
-def open_directory(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
-
-
 class FileGate:
     """Opens its own descriptors when it locks, and closes them when it unlocks."""
 
-    __slots__ = ("_directory", "_directory_id", "_durable", "_lock", "_name", "_path", "_resource")
+    __slots__ = ("_directory_id", "_durable", "_files", "_name", "_path", "_resource")
 
     slow = True
 
@@ -48,7 +46,7 @@ class FileGate:
         self._name = name
         self._resource = resource
         self._durable = durable
-        self._directory = self._lock = -1  # descriptors
+        self._files = Descriptors()  # the directory, the file that is locked, and one that is being read or written
 
     def try_lock(self, visitor: Visitor) -> bool:
         if not _turns.take((self._directory_id, self._name), visitor):
@@ -59,26 +57,25 @@ class FileGate:
             locked = self._flock()
         finally:
             if not locked:
-                self.unlock()
+                self.unlock(visitor)
         return locked
 
-    def unlock(self) -> None:
-        if self._lock >= 0:
-            # Said explicitly: the lock belongs to all copies of the descriptor, and a child that was forked a moment
-            # ago by another thread, and has not yet come to exec, still has one.
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-        self._close()
-        _turns.give((self._directory_id, self._name))
+    def unlock(self, visitor: Visitor) -> None:
+        if _turns.has((self._directory_id, self._name), visitor):
+            if len(self._files) > 1:
+                # Explicitly: the lock belongs to all copies of the descriptor, and a child that was forked a moment
+                # ago by another thread, and has not yet come to exec, still has one.
+                fcntl.flock(self._files[1], fcntl.LOCK_UN)
+            self._close()
+            _turns.give((self._directory_id, self._name), visitor)
 
     def load(self) -> Bearer | None:
         try:
-            descriptor = os.open(self._name + ".seen", os.O_RDONLY | _FLAGS, dir_fd=self._directory)
+            descriptor = self._files.open(self._name + ".seen", os.O_RDONLY | _FLAGS, dir_fd=self._files[0])
         except FileNotFoundError:
             return None
-        try:
-            content = os.read(descriptor, record.LONGEST + 1)
-        finally:
-            os.close(descriptor)
+        content = os.read(descriptor, record.LONGEST + 1)
+        self._files.close_last()
         try:
             return record.decode(self._resource, content)
         except ValueError as error:
@@ -90,47 +87,41 @@ class FileGate:
 
     def store(self, seen: Bearer) -> None:
         # A ".new" left by a process that was killed here is overwritten: only the holder of the lock touches it.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS
-        descriptor = os.open(self._name + ".new", flags, 0o600, dir_fd=self._directory)
-        try:
-            content = record.encode(self._resource, seen)
-            if os.write(descriptor, content) != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
-            if self._durable:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.rename(self._name + ".new", self._name + ".seen", src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        directory, flags = self._files[0], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS
+        descriptor = self._files.open(self._name + ".new", flags, dir_fd=directory)
+        content = record.encode(self._resource, seen)
+        if os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
         if self._durable:
-            os.fsync(self._directory)
+            os.fsync(descriptor)
+        self._files.close_last()
+        os.rename(self._name + ".new", self._name + ".seen", src_dir_fd=directory, dst_dir_fd=directory)
+        if self._durable:
+            os.fsync(directory)
 
     def _open(self) -> None:
         with _opening:
             _open_gates.add(self)
-            self._directory = open_directory(self._path)
-            flags = os.O_RDWR | os.O_CREAT | _FLAGS
-            status = os.fstat(self._directory)
+            directory = self._files.open(self._path, DIRECTORY)
+            status = os.fstat(directory)
             if (status.st_dev, status.st_ino) != self._directory_id:
                 raise EngineRefused(
                     f"{self._path!r} is not the directory it was when this FileFence was made, so what the fence has "
                     "seen is gone. Put it back; or make a new FileFence once no earlier holder is left"
                 )
-            self._lock = os.open(self._name + ".lock", flags, 0o600, dir_fd=self._directory)
+            self._files.open(self._name + ".lock", os.O_RDWR | os.O_CREAT | _FLAGS, dir_fd=directory)
 
     def _flock(self) -> bool:
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours, named = os.fstat(self._lock), os.stat(self._name + ".lock", dir_fd=self._directory)
+            fcntl.flock(self._files[1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours, named = os.fstat(self._files[1]), os.stat(self._name + ".lock", dir_fd=self._files[0])
         except (BlockingIOError, FileNotFoundError):
             return False
         # If the file was removed after we opened it, our lock is on a ghost and somebody else has locked its successor.
         return os.path.samestat(ours, named)
 
     def _close(self) -> None:
-        directory, lock, self._directory, self._lock = self._directory, self._lock, -1, -1
-        for descriptor in (directory, lock):
-            if descriptor >= 0:
-                os.close(descriptor)
+        self._files.close()
         _open_gates.discard(self)
 
     def after_fork_in_child(self) -> None:
@@ -139,21 +130,18 @@ class FileGate:
         self._close()
 
 
-# Held while descriptors are opened, and while the process forks: else a child could have one that nobody knows of.
+# Held while descriptors are opened, and while the process forks: else a child could have one that is not closed there.
 # Re-entrant, for a signal handler that forks.
-_opening = threading.RLock()
-_open_gates: set[FileGate] = set()
+_opening: Final = threading.RLock()
+_open_gates: Final[set[FileGate]] = set()
 
 
 def _after_fork_in_child() -> None:
-    global _opening
-    _opening = threading.RLock()
     for gate in list(_open_gates):
         gate.after_fork_in_child()
 
 
-os.register_at_fork(
-    before=lambda: _opening.acquire(),
-    after_in_parent=lambda: _opening.release(),
-    after_in_child=_after_fork_in_child,
-)
+# No Python code around the RLock: interrupted there, a fork would leave it locked for ever. Its owner is the thread
+# that forks, which is the same one in the child.
+os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from types import TracebackType
 from typing import Final, Protocol
 
@@ -29,7 +31,8 @@ class Gate(Protocol):
     def try_lock(self, visitor: Visitor) -> bool:
         """Take the lock, at once or not at all."""
 
-    def unlock(self) -> None: ...
+    def unlock(self, visitor: Visitor) -> None:
+        """Give the lock back, if ``visitor`` has it; else no effect. May be repeated, also after it was interrupted."""
 
     def load(self) -> Bearer | None: ...
 
@@ -40,61 +43,78 @@ class Gate(Protocol):
 class Guard:
     """Holds the fence's lock on one resource from the check of the token until the write is done.
 
+    An interrupted guard leaves nothing locked: whatever its state is, ``_leave`` brings it back to "outside". It is
+    called on every failed way through ``__enter__``, and again if a signal comes while ``__exit__`` does it. If one
+    comes before the first instruction of ``__exit__``, the fence is unlocked when the guard is garbage. (Not by
+    ``__del__``: it would run for each guard, and Python swallows what a signal handler raises there.)
+
     Waiting is by trying again, in both colours. It is the exception: while the lock in front of the fence works, nobody
     else is here. A queue in the kernel would be worse than slow: it grants the lock to a process that was frozen while
     it waited, which then keeps everybody out; and a thread that blocks in flock() cannot be cancelled.
     """
 
-    __slots__ = ("_bearer", "_gate", "_inside", "_resource", "_timeout")
+    __slots__ = ("__weakref__", "_bearer", "_gate", "_resource", "_timeout", "_using", "_visitor")
 
     def __init__(self, gate: Gate, resource: str, bearer: Bearer, timeout: float | None) -> None:
+        self._visitor: Visitor | None = None  # inside, or about to be
+        self._using = threading.RLock()  # the gate: unlocking waits for a write that is under way on another thread
         self._gate = gate
         self._resource = resource
         self._bearer = bearer
         self._timeout = timeout
-        self._inside: int | None = None  # the pid that entered
 
     def __enter__(self) -> None:
-        for pause in self._attempts(Visitor.blocking()):
-            time.sleep(pause)
+        visitor = Visitor.of(self, self._gate.unlock)
         try:
-            self._admit()
+            for pause in self._attempts(visitor):
+                time.sleep(pause)
+            self._admit(visitor)
         except BaseException:
-            self._leave()
+            self._leave(visitor)
             raise
 
     async def __aenter__(self) -> None:
-        for pause in self._attempts(Visitor.current_task()):
-            await asyncio.sleep(pause)  # cancelled here: nothing is held between two attempts
+        visitor = Visitor.of(self, self._gate.unlock, asyncio.current_task())
         try:
+            for pause in self._attempts(visitor):
+                await asyncio.sleep(pause)  # cancelled here: nothing is held between two attempts
             if self._gate.slow:
-                await disk.run(self._admit)
+                await disk.run(partial(self._admit, visitor))
             else:
-                self._admit()
+                self._admit(visitor)
         except BaseException:
-            self._leave()
+            self._leave(visitor)
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._inside == os.getpid():
-            self._leave()
-        elif error is None:
-            raise UsageError(
-                f"the guard on {self._resource!r} belongs to the parent process: a fork does not inherit it, so what "
-                "the child wrote was not guarded. Raise a guard in the child"
-            )
+        visitor = self._visitor
+        try:
+            self._leave(visitor)
+            if error is None and visitor is not None and visitor.process != os.getpid():
+                raise UsageError(
+                    f"the guard on {self._resource!r} belongs to the parent process: a fork does not inherit it, so "
+                    "what the child wrote was not guarded. Raise a guard in the child"
+                )
+        except BaseException:
+            self._leave(visitor)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.__exit__(kind, error, traceback)
+        try:
+            self.__exit__(kind, error, traceback)
+        except BaseException:
+            self._leave(self._visitor)  # a signal may come before the first instruction in there
+            raise
 
     def _attempts(self, visitor: Visitor) -> Iterator[float]:
         """Try until the lock is ours; yield how long to pause before the next attempt."""
-        if self._inside is not None:
+        if self._visitor is not None:
             raise UsageError("this guard is raised already: ask the fence for one guard for each 'with'")
+        self._visitor = visitor
         until = None if self._timeout is None else clock.now() + self._timeout
         pause = _FIRST_PAUSE
         while not self._gate.try_lock(visitor):
@@ -107,12 +127,19 @@ class Guard:
                 )
             yield pause * random.uniform(0.5, 1.0)  # so that processes that came together do not stay in step
             pause = min(2 * pause, _LONGEST_PAUSE)
-        self._inside = os.getpid()
 
-    def _admit(self) -> None:
-        if admit(self._resource, self._gate.load(), self._bearer):
-            self._gate.store(self._bearer)
+    def _admit(self, visitor: Visitor) -> None:
+        with self._using:
+            if self._visitor is visitor and admit(self._resource, self._gate.load(), self._bearer):
+                self._gate.store(self._bearer)
 
-    def _leave(self) -> None:
-        self._inside = None
-        self._gate.unlock()
+    def _leave(self, visitor: Visitor | None) -> None:
+        """May be repeated, also after it was interrupted; no effect for a visitor that is not inside."""
+        if visitor is None or visitor.process != os.getpid():
+            return
+        # An event loop may be interrupted while another thread stores our token. If the gate was unlocked now, that
+        # thread could replace a newer token by ours: so wait for it, or keep it from beginning.
+        with self._using:
+            self._gate.unlock(visitor)
+            if self._visitor is visitor:
+                self._visitor = None

@@ -38,8 +38,8 @@ class _MemoryGate:
     def try_lock(self, visitor: Visitor) -> bool:
         return self._turns.take(self._resource, visitor)
 
-    def unlock(self) -> None:
-        self._turns.give(self._resource)
+    def unlock(self, visitor: Visitor) -> None:
+        self._turns.give(self._resource, visitor)
 
     def load(self) -> Bearer | None:
         return self._seen.get(self._resource)

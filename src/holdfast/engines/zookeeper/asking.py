@@ -58,11 +58,13 @@ class Asker:
         """The session for locks with this ttl, connected; the client's own for None."""
         connection = self.hub.connection(self.hub.ttl if ttl is None else ttl)
         await self.reconnected(connection, timeout)
-        if abs(connection.negotiated - connection.timeout) > ROUNDING:
+        asked = self.hub.ttl if ttl is None else min(ttl, self.hub.ttl)
+        # The ttl is rounded down to the session's time-out: a server that does not allow this may allow the ttl itself.
+        if not connection.timeout - ROUNDING <= connection.negotiated <= asked + ROUNDING:
             self.hub.drop(connection)
             raise UsageError(
-                f"the ZooKeeper servers do not allow sessions of {connection.timeout:g} s, but of "
-                f"{connection.negotiated:g} s; set ttl accordingly, or their minSessionTimeout and maxSessionTimeout"
+                f"the ZooKeeper servers do not allow sessions of {asked:g} s, but of {connection.negotiated:g} s; set "
+                "ttl accordingly, or their minSessionTimeout and maxSessionTimeout"
             )
         return connection
 
@@ -74,8 +76,8 @@ class Asker:
 
     async def _change_of(self, connection: Connection, until: float) -> None:
         changed = self.reply()
-        self.hub.expect(changed.address)
         try:
+            self.hub.expect(changed.address)
             if connection.connected:
                 return  # in the last moment
             if connection.refused:
@@ -84,6 +86,19 @@ class Asker:
                 raise unconnected(connection.trouble, rejected=connection.rejected)
         finally:
             self.hub.expect_no_more(changed.address)
+
+    async def until_over(self, connections: Sequence[Connection], until: float) -> bool:
+        """Wait until their sessions have ended, and their threads."""
+        while True:
+            changed = self.reply()
+            try:
+                self.hub.expect(changed.address)
+                if all(connection.over for connection in connections):
+                    return True
+                if not await changed.wait(until):
+                    return False
+            finally:
+                self.hub.expect_no_more(changed.address)
 
     async def confirm(self, connection: Connection, reply: Reply, timeout: float) -> None:
         """Wait for the leader's word."""

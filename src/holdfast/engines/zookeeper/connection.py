@@ -84,6 +84,7 @@ class Connection:
         self.negotiated = 0.0  #: granted by the servers; 0.0 before the first connection
         self.session: int | None = None  #: on the servers, as far as we know; None before the first and after its end
         self.connected = False  #: and authenticated
+        self.used = now()  #: when it was last given to a caller
         self.over = False  #: it will not connect any more: closed, or its credentials were refused
         self.refused = False  #: the servers did not accept our credentials
         self.rejected = False  #: we did not accept the certificate of any server

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
@@ -43,18 +44,24 @@ class ZooKeeperEngine:
         self._ttl = ttl
         self._tick = tick
         self._keywords = keywords
+        self._opening = threading.RLock()
         self._hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
-        self._unpaired: Hub | None = None
+        self._hub: Hub | None = None
 
     def validate_name(self, name: str) -> None:
         names.path(self._target.base, name)
 
     def session(self, runtime: Runtime) -> ZooKeeperSession:
         """A client opens two, for its callers and for its watchdog: they share their sessions at the servers."""
-        hub, self._unpaired = self._unpaired, None
-        if hub is None:
-            hub = self._unpaired = self.hub()
-        return ZooKeeperSession(hub, runtime, self._target.base)
+        return ZooKeeperSession(self._open_hub(), runtime, self._target.base, self._open_hub)
+
+    def _open_hub(self) -> Hub:
+        """The one that all sessions of this engine share. Not one for each pair of them: an opening interrupted between
+        the two would leave the watchdog of the next opening with another hub than its callers."""
+        with self._opening:
+            if self._hub is None or self._hub.closed:
+                self._hub = self.hub()
+            return self._hub
 
     def hub(self) -> Hub:
         """Sessions at the servers, for those who share it. Closed after a fork."""
@@ -68,7 +75,8 @@ class ZooKeeperEngine:
         return Connection(self._target.connection_string, timeout, self._tick, self._keywords, on_change, attend)
 
     def after_fork_in_child(self) -> None:
-        hubs, self._hubs, self._unpaired = list(self._hubs), weakref.WeakSet(), None
+        self._opening = threading.RLock()
+        hubs, self._hubs, self._hub = list(self._hubs), weakref.WeakSet(), None
         for hub in hubs:
             hub.after_fork_in_child()
 

@@ -11,21 +11,50 @@ import select
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from holdfast._runtime.clock import now
+
 #: Hosts are tried one after the other: one that is out of reach must leave time for the others.
 CONNECT_WITHIN: Final = 1.0
 #: What is to be done soon, but not at the cost of what is done now, waits for this long.
 MOMENT: Final = 0.1
+_LOOK_AGAIN: Final = 0.01
 
 _log: Final = logging.getLogger("holdfast.zookeeper")
 
 
 class NoContext(Exception):
     """The files for TLS cannot be used: no attempt will ever succeed, so the thread ends with this."""
+
+
+class _Flag:
+    """In place of a ``threading.Event``. That has a lock, which a signal in the middle of its ``set`` or ``clear`` may
+    leave locked: the next ``set`` would wait for ever. kazoo looks at its events, and waits for one that is set."""
+
+    __slots__ = ("_flag",)
+
+    def __init__(self) -> None:
+        self._flag = False
+
+    def set(self) -> None:
+        self._flag = True
+
+    def clear(self) -> None:
+        self._flag = False
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def wait(self, timeout: float | None = None) -> bool:
+        until = None if timeout is None else now() + timeout
+        while not self._flag and (until is None or now() < until):
+            time.sleep(_LOOK_AGAIN)
+        return self._flag
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -73,6 +102,9 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         thread = threading.Thread(target=run, name="holdfast-zookeeper", daemon=True)
         thread.start()
         return thread
+
+    def event_object(self) -> _Flag:
+        return _Flag()
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)

@@ -52,6 +52,10 @@ class Address:
     def __init__(self, reply: Reply) -> None:
         self._reply = weakref.ref(reply)
 
+    @property
+    def is_orphan(self) -> bool:
+        return self._reply() is None
+
     def set(self, value: Any = None) -> None:
         if (reply := self._reply()) is not None:
             reply.arrive(value, None)

@@ -6,7 +6,7 @@ an uncontended acquire is one flight of two requests, a release one request.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from holdfast._runtime.base import Runtime, Wakeup
@@ -19,17 +19,16 @@ from holdfast.engines.base import (
     RequestFailed,
     Suspects,
     Withdrawn,
-    withdraw_each,
 )
 from holdfast.engines.zookeeper import order
 from holdfast.engines.zookeeper.asking import Asker
-from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.contender import ZooKeeperContender
 from holdfast.engines.zookeeper.hub import Hub
-from holdfast.engines.zookeeper.line import Line, id_of
+from holdfast.engines.zookeeper.line import Line
 from holdfast.engines.zookeeper.operators import Operators
 from holdfast.engines.zookeeper.place import Place
 from holdfast.engines.zookeeper.renewal import Renewal
+from holdfast.engines.zookeeper.withdrawal import Withdrawal
 
 #: A place may be lost again and again while it is being taken, but not for ever.
 _ATTEMPTS: Final = 5
@@ -39,18 +38,30 @@ _THREADS: Final = 0.2
 
 
 class ZooKeeperSession:
-    """See :class:`holdfast.engines.base.Session`. ``base``: the path above all locks."""
+    """See :class:`holdfast.engines.base.Session`. ``base``: the path above all locks. ``current``: where to find the
+    hub that is in use, if ``hub`` was closed by another session."""
 
-    def __init__(self, hub: Hub, runtime: Runtime, base: str) -> None:
+    def __init__(self, hub: Hub, runtime: Runtime, base: str, current: Callable[[], Hub] | None = None) -> None:
+        self._closed = False
+        self._wakeup: Wakeup | None = None
         self._hub = hub
+        self._hub.join(id(self))
+        self._current = current
         self._runtime = runtime
         self._asker = Asker(hub, runtime)
         self._line = Line(self._asker, base)
         self._operators = Operators(self._asker, base)
 
+    def _reopen(self) -> None:
+        """Sessions of one engine always share a hub: what one of them has created, another one renews."""
+        if self._hub.closed and not self._closed and self._current is not None:
+            self._hub = self._asker.hub = self._current()
+            self._hub.join(id(self))
+
     # -- acquiring -------------------------------------------------------------------------------------------------
 
     async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
+        self._reopen()
         for _ in range(_ATTEMPTS):
             asked = self._runtime.now()
             place, children = await self._take_place(claim, timeout)
@@ -88,6 +99,7 @@ class ZooKeeperSession:
     # -- holding ---------------------------------------------------------------------------------------------------
 
     async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
+        self._reopen()
         return await Renewal(self._asker, timeout).run(claims, ttl)
 
     async def release(self, claim: Claim, timeout: float) -> Found:
@@ -104,70 +116,57 @@ class ZooKeeperSession:
         return Found.OURS if found else Found.GONE
 
     async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
-        return await withdraw_each(self._withdraw_one, claims, timeout)
-
-    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
-        place = self._hub.place(claim)
-        connection = self._hub.existing(claim.ttl) if place is None else place.connection
-        if connection is None or connection.over:
-            self._hub.forget(claim)
-            return Found.GONE  # nothing was ever sent, or it went with the session
-        try:
-            if not connection.connected:
-                raise RequestFailed("ZooKeeper is not connected at present", may_have_happened=False)
-            if place is None and await self._line.find(connection, claim, timeout) is None:
-                return Found.GONE
-            return await self.release(claim, timeout)
-        except RequestFailed:
-            # The core tries again, but only for a ttl; the session may live on for years.
-            self._hub.forget(claim)
-            self._hub.leftovers.add(connection, self._line.path(claim.name), id_of(claim))
-            raise
+        self._reopen()
+        return await Withdrawal(self._asker, self._line, timeout).run(claims)
 
     # -- operators -------------------------------------------------------------------------------------------------
 
     async def inspect(self, name: str, timeout: float) -> LockState:
+        self._reopen()
         return await self._operators.inspect(name, timeout)
 
     def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
+        self._reopen()
         return self._operators.names(prefix, timeout)
 
     async def break_(self, name: str, timeout: float) -> bool:
+        self._reopen()
         return await self._operators.break_(name, timeout)
 
     async def ping(self, timeout: float) -> None:
+        self._reopen()
         await self._operators.ping(timeout)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        self._hub.bell = wakeup
-        if not (suspects := self._hub.suspects()):
+        self._reopen()
+        hints = self._hub.hints(wakeup)
+        self._wakeup = wakeup
+        if not hints:
             await wakeup.wait(until)
-            suspects = self._hub.suspects()
+        suspects = set()
+        while hints:  # others add to it meanwhile
+            suspects.add(hints.pop())
         return suspects
 
     async def close(self) -> None:
         """The other session of this client is closed with it: the core has no more use for either."""
+        if self._leave() is None:
+            return  # the client was opened anew, on another event loop: what is shared goes on
         connections = self._hub.close()
-        if not await self._until_over(connections, _GOODBYE):
+        if not await self._asker.until_over(connections, self._runtime.now() + _GOODBYE):
             for connection in connections:
                 connection.hang_up()
-            await self._until_over(connections, _THREADS)
+            await self._asker.until_over(connections, self._runtime.now() + _THREADS)
 
-    async def _until_over(self, connections: Sequence[Connection], within: float) -> bool:
-        until = self._runtime.now() + within
-        while True:
-            changed = self._asker.reply()
-            self._hub.expect(changed.address)
-            try:
-                if all(connection.over for connection in connections):
-                    return True
-                if not await changed.wait(until):
-                    return False
-            finally:
-                self._hub.expect_no_more(changed.address)
+    def _leave(self) -> tuple[int, ...] | None:
+        self._closed = True
+        if self._wakeup is not None:
+            self._hub.no_more_hints(self._wakeup)
+        return self._hub.leave(id(self))
 
     def __del__(self) -> None:
-        # A client that nobody closed, and that held nothing: kazoo's threads would go on for ever.
-        self._hub.close()
+        # A client that was not closed, and that held nothing: kazoo's threads would go on for ever.
+        if hasattr(self, "_hub") and self._leave() == ():
+            self._hub.close()

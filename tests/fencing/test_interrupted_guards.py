@@ -1,0 +1,231 @@
+"""A signal handler may raise at any instruction of a guard: the fence is free afterwards, and no older token passes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import StaleToken
+from holdfast.fencing import Fence, FileFence, Guard, MemoryFence
+from holdfast.fencing.file_gate import FileGate
+from holdfast.fencing.rule import Bearer
+from tests.faults.handling import Handling
+from tests.faults.striker import SOURCE, Strike, Striker
+from tests.fencing.processes import Program, programs
+
+PLACES = (SOURCE, __file__)
+OWNER = "us"
+
+#: Enters on a line "resource token", and tells how that went.
+ENTRANT = """
+while line := heard():
+    resource, token = line.split()
+    try:
+        with fence.guard(resource, int(token), timeout=10): say("in")
+    except LockError as error: say(error)
+"""
+
+
+@pytest.fixture(params=["memory", "file"])
+def fence(request: pytest.FixtureRequest, tmp_path: Path) -> Fence:
+    return MemoryFence() if request.param == "memory" else FileFence(tmp_path / "fence", durable=False)
+
+
+@pytest.fixture
+def other_thread() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+@pytest.fixture
+def other_process(fence: Fence, tmp_path: Path) -> Iterator[Program | None]:
+    if isinstance(fence, FileFence):
+        with programs(1, ENTRANT, tmp_path / "fence") as (program,):
+            yield program
+    else:
+        yield None
+
+
+class Resource:
+    """What is behind the fence: whether two are inside at once, and whether the interrupted one ever was."""
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self.written = False
+
+    def write(self) -> None:
+        self.inside += 1
+        try:
+            assert self.inside == 1, "two inside one guard"
+            self.written = True
+        finally:
+            self.inside -= 1
+
+
+def enter(fence: Fence, token: int, write: Callable[[], None]) -> None:
+    with fence.guard("r", token, OWNER, timeout=10):
+        write()
+
+
+async def enter_async(fence: Fence, token: int, write: Callable[[], None]) -> None:
+    async with fence.guard("r", token, OWNER, timeout=10):
+        write()
+
+
+def run_on(loop: asyncio.AbstractEventLoop, fence: Fence, token: int, write: Callable[[], None]) -> None:
+    loop.run_until_complete(enter_async(fence, token, write))
+
+
+def interrupt(play: Callable[[], None], number: int, then: int | None) -> Striker:
+    """Play with a signal at place ``number``, and another one ``then`` lines later."""
+    striker = Striker(number, then, PLACES)
+    try:
+        with striker:
+            play()
+    except Strike:
+        pass  # its traceback is dropped here, and the guard with it
+    return striker
+
+
+def is_free_and_raised(fence: Fence, token: int, thread: ThreadPoolExecutor, process: Program | None) -> None:
+    """Both get in, and after them the interrupted token is stale."""
+    thread.submit(enter, fence, token + 1, lambda: None).result(15)
+    if process is not None:
+        process.tell(f"r {token + 2}")
+        assert process.answer() == "in"
+    with pytest.raises(StaleToken):
+        fence.check("r", token, OWNER)
+
+
+def descriptors() -> set[str]:
+    gc.collect(0)
+    return set(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("then", [None, 1, 4])
+def test_one_signal_at_each_instruction_of_a_guard_leaves_the_fence_free(
+    fence: Fence, other_thread: ThreadPoolExecutor, other_process: Program | None, then: int | None
+) -> None:
+    number = token = 0
+    fence.check("r", 0)
+    before = descriptors()
+    while True:
+        token += 10
+        resource = Resource()
+        # With the same token, so that it does not matter which of them comes first.
+        waiting = other_thread.submit(enter, fence, token, lambda: None)
+        striker = interrupt(partial(enter, fence, token, resource.write), number, then)
+        waiting.result(15)
+        if resource.written:
+            with pytest.raises(StaleToken):
+                fence.check("r", token - 1, OWNER)
+        is_free_and_raised(fence, token, other_thread, other_process)
+        assert descriptors() == before, f"left open by a signal at {striker.struck_at}"
+        if not striker.struck_at:
+            break
+        number += 1
+    assert number > 20
+    assert resource.written
+
+
+def test_a_guard_that_was_interrupted_can_be_raised_again(fence: Fence) -> None:
+    number = 0
+    while True:
+        guard = fence.guard("r", 1, OWNER, timeout=10)
+        striker = interrupt(guard.__enter__, number, None)
+        if not striker.struck_at:
+            guard.__exit__(None, None, None)
+            break
+        with guard:
+            pass
+        number += 1
+    assert number > 10
+
+
+def test_a_signal_before_the_first_instruction_of_the_exit_is_made_up_for_when_the_guard_is_dropped(
+    fence: Fence, monkeypatch: pytest.MonkeyPatch, other_thread: ThreadPoolExecutor
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise Strike
+
+    monkeypatch.setattr(Guard, "__exit__", interrupted)
+    with pytest.raises(Strike):
+        enter(fence, 1, lambda: None)
+    monkeypatch.undo()
+    other_thread.submit(enter, fence, 2, lambda: None).result(15)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # interrupted before its first step
+def test_one_signal_at_each_instruction_of_an_async_guard_leaves_the_fence_free(
+    fence: Fence, other_thread: ThreadPoolExecutor, other_process: Program | None
+) -> None:
+    number = token = 0
+    fence.check("r", 0)
+    while True:
+        token += 10
+        resource = Resource()
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda loop, context: None)  # "Task exception was never retrieved": it was raised
+        waiting = other_thread.submit(enter, fence, token, lambda: None)
+        striker = interrupt(partial(run_on, loop, fence, token, resource.write), number, None)
+        loop.close()
+        gc.collect()  # a task and the exception that it ended with refer to each other
+        waiting.result(15)
+        is_free_and_raised(fence, token, other_thread, other_process)
+        if not striker.struck_at:
+            break
+        number += 1
+    assert number > 20
+    assert resource.written
+
+
+def test_an_interrupted_event_loop_does_not_unlock_under_the_thread_that_stores_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_thread: ThreadPoolExecutor
+) -> None:
+    """Else that thread replaces the newer token of the next holder, and an older holder may write again."""
+    fence = FileFence(tmp_path / "fence", durable=False)
+    storing, go_on, store = threading.Event(), threading.Event(), FileGate.store
+
+    def slow(self: FileGate, seen: Bearer) -> None:
+        if seen.token == 1:
+            storing.set()
+            assert go_on.wait(15)
+        store(self, seen)
+
+    monkeypatch.setattr(FileGate, "store", slow)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(enter_async(fence, 1, lambda: None))
+    loop.set_exception_handler(lambda loop, context: None)
+    while not storing.is_set():
+        loop.run_until_complete(asyncio.sleep(0.001))
+    newer = other_thread.submit(enter, fence, 2, lambda: None)
+    closing = threading.Thread(target=task.get_coro().close)  # as its collection does
+    closing.start()
+    assert not wait([newer], 0.3).done, "unlocked in the middle of a write"
+    go_on.set()
+    closing.join(15)
+    newer.result(15)
+    loop.close()
+    with pytest.raises(StaleToken):
+        fence.check("r", 1, OWNER)
+
+
+def test_a_signal_handler_may_use_a_fence_while_the_thread_that_it_interrupts_does(fence: Fence) -> None:
+    """It runs in the middle of whatever the thread does there: a mutex would be waited for for ever."""
+    number = 0
+    while True:
+        handler = Handling(number, lambda: fence.check("other", 1, OWNER))
+        with handler:
+            fence.check("r", 1, OWNER)
+        if not handler.handled:
+            break
+        number += 1
+    assert number > 20

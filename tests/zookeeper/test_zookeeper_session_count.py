@@ -1,0 +1,101 @@
+"""A session is a connection and a thread: few of them, and none for longer than it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from kazoo.client import KazooClient
+
+import holdfast
+from holdfast._runtime.blocking import BLOCKING
+from holdfast.engines.zookeeper import hub
+from holdfast.engines.zookeeper.reply import Reply
+from tests.faults.threads import threads
+from tests.faults.waiting import eventually
+from tests.servers.zookeeper import ZooKeeperServer
+from tests.zookeeper.conftest import Connect
+from tests.zookeeper.support import SOON, Call, connection_of, hub_of, is_waiting, nodes
+
+Start = Callable[..., ZooKeeperServer]
+
+
+def test_many_ttls_share_few_sessions(connect: Connect) -> None:
+    locks = connect(ttl=9)
+    for number in range(60):
+        asked = 2 + number * 0.1
+        with locks.lock("job", ttl=asked, timeout=SOON) as lease:
+            assert 0.74 * asked <= lease.ttl <= asked
+    assert len(hub_of(locks)._connections) <= 7
+
+
+def test_a_session_that_nothing_uses_is_ended_and_made_again(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, plain: KazooClient
+) -> None:
+    monkeypatch.setattr(hub, "_IDLE", 0.3)
+    before = threads().count("holdfast-zookeeper")
+    locks = connect(ttl=9)
+    with locks.lock("own") as own:
+        for _ in range(2):
+            with locks.lock("short", ttl=2, timeout=SOON) as lease:
+                assert lease.ttl == 2.0
+                assert threads().count("holdfast-zookeeper") == before + 2
+            eventually(lambda: threads().count("holdfast-zookeeper") == before + 1)
+        assert own.held
+        assert len(nodes(plain, "own")) == 1
+    assert list(hub_of(locks)._connections) == [9]
+
+
+def test_a_session_that_carries_a_lease_or_a_waiter_is_not_ended(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "_IDLE", 0.2)
+    locks, others = connect(ttl=9), connect()
+    held = locks.lock("held", ttl=2).acquire()
+    theirs = others.lock("theirs").acquire()
+    waiting = Call(lambda: locks.lock("theirs", ttl=3).acquire(timeout=2 * SOON))
+    eventually(lambda: is_waiting(locks))
+    before = [connection_of(locks, ttl).session for ttl in (2, 3)]
+    assert not held.lost.wait(1.5)
+    theirs.release()
+    waiting.result().release()
+    assert [connection_of(locks, ttl).session for ttl in (2, 3)] == before
+    held.release()
+
+
+def test_more_sessions_than_a_client_may_have_is_refused_with_the_remedy(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "_MOST_SESSIONS", 2)
+    locks = connect(ttl=20)
+    first, second = (locks.lock(f"lock {ttl}", ttl=ttl).acquire() for ttl in (4, 5))
+    with pytest.raises(holdfast.UsageError, match=r"2 beside its own already, for ttls of 4, 5 s: use fewer"):
+        locks.lock("third", ttl=6).acquire()
+    locks.lock("as the client", ttl=30).acquire().release()
+    first.release()
+    third = locks.lock("third", ttl=6).acquire()  # the one that is not used any more makes room
+    assert (second.held, third.ttl) == (True, 6.0)
+    third.release()
+    second.release()
+
+
+def test_where_the_rounded_ttl_is_too_short_for_the_servers_the_shortest_session_is_taken(
+    start_zookeeper: Start, connect: Connect
+) -> None:
+    server = start_zookeeper("minSessionTimeout=4200")
+    locks = connect(server.url)
+    with locks.lock("a", ttl=4.5) as lease:
+        assert lease.ttl == pytest.approx(4.2, abs=0.01)
+    with pytest.raises(holdfast.UsageError, match=r"do not allow sessions of 4\.1 s, but of 4\.2 s"):
+        locks.lock("a", ttl=4.1).acquire()
+
+
+def test_callers_that_are_gone_are_forgotten_with_the_next_change(connect: Connect) -> None:
+    """One that was interrupted may not have come to it."""
+    locks = connect()
+    locks.ping()
+    sharing = hub_of(locks)
+    for _ in range(100):
+        sharing.expect(Reply(BLOCKING.event()).address)
+    sharing._changed(connection_of(locks))
+    assert len(sharing._awaited) == 0

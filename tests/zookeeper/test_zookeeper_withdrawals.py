@@ -1,0 +1,138 @@
+"""Withdrawing thousands of claims at once: in few flights, or with their session."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+import pytest
+from kazoo.client import KazooClient
+
+import holdfast
+from holdfast._runtime.blocking import run
+from holdfast._runtime.clock import now
+from holdfast.engines.base import Claim, Found, Granted, RequestFailed, Session
+from holdfast.engines.zookeeper import withdrawal
+from tests.faults.waiting import eventually
+from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.servers.zookeeper_wire import Op
+from tests.zookeeper.conftest import Connect
+from tests.zookeeper.support import PATIENT, connection_of, hub_of, nodes
+
+Start = Callable[..., ZooKeeperServer]
+
+
+def session_of(locks: holdfast.Client) -> Session:
+    locks.ping()
+    assert locks._opened is not None
+    return locks._opened.session
+
+
+def claims(count: int, ttl: float = 30.0) -> list[Claim]:
+    client = uuid.uuid4()
+    return [Claim(f"n{number}", f"{client}:{number}", ttl) for number in range(count)]
+
+
+def take(session: Session, some: Sequence[Claim]) -> None:
+    for claim in some:
+        assert isinstance(run(session.acquire(claim, PATIENT)), Granted)
+
+
+def unused_for_a_while(locks: holdfast.Client) -> None:
+    """So that its session may be ended."""
+    connection_of(locks).used -= 60.0
+
+
+def test_a_batch_is_one_flight_and_not_one_round_trip_each(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
+) -> None:
+    locks = connect(proxied)
+    session, some = session_of(locks), claims(20)
+    take(session, some)
+    never_sent, lost = claims(2)
+    lost.name = "lost"
+    run(session.acquire(lost, PATIENT))
+    hub_of(locks)._places.pop(lost.owner)  # as if the answer to its creation had been lost
+    held_back = proxy.on(Op.DELETE).delay()
+    before = proxy.operations().count(Op.DELETE)
+    began = now()
+    answers = run(session.withdraw([*some, never_sent, lost], 0.5))
+    assert now() - began < 3.0
+    assert isinstance(answers[0], RequestFailed), "no answer in time"
+    held_back.release()
+    eventually(lambda: proxy.operations().count(Op.DELETE) >= before + 21)
+    eventually(lambda: not any(nodes(plain, claim.name) for claim in (*some, lost)))
+
+
+def test_each_claim_has_its_own_answer(connect: Connect, plain: KazooClient) -> None:
+    locks = connect()
+    session, some = session_of(locks), claims(4)
+    take(session, some[:3])
+    hub_of(locks)._places.pop(some[1].owner)
+    plain.delete(f"{BASE}/n2/{nodes(plain, 'n2')[0]}")
+    assert run(session.withdraw(some, PATIENT)) == [Found.OURS, Found.OURS, Found.GONE, Found.GONE]
+    assert not any(nodes(plain, claim.name) for claim in some)
+    assert len(hub_of(locks)) == 0
+
+
+def test_a_batch_ends_within_its_time_though_the_server_is_frozen(
+    start_zookeeper: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(withdrawal, "_AT_ONCE", 20)  # so that it takes several flights
+    server = start_zookeeper()
+    locks = connect(server.url)
+    session, some = session_of(locks), claims(50)
+    take(session, some)
+    server.pause()
+    began = now()
+    answers = run(session.withdraw(some, 0.5))
+    assert now() - began < 2.5
+    assert all(isinstance(answer, RequestFailed) for answer in answers)
+    server.resume()
+    eventually(lambda: {*run(session.withdraw(some, PATIENT))} <= {Found.OURS, Found.GONE}, within=10)
+    eventually(lambda: len(hub_of(locks).leftovers) == 0)
+
+
+def test_a_session_that_carries_nothing_else_is_ended_instead(connect: Connect, plain: KazooClient) -> None:
+    locks = connect()
+    session, some = session_of(locks), claims(250)
+    take(session, some)
+    before = connection_of(locks)
+    unused_for_a_while(locks)
+    began = time.monotonic()
+    assert set(run(session.withdraw(some, PATIENT))) == {Found.OURS}
+    assert time.monotonic() - began < 2.0
+    assert before.over
+    assert not any(nodes(plain, claim.name) for claim in some[::50])
+    assert len(hub_of(locks)) == 0
+    locks.lock("a").acquire(timeout=PATIENT).release()  # in a session of its own
+
+
+@pytest.mark.parametrize("in_use", ["by another lease", "by a caller a moment ago"])
+def test_a_session_in_use_is_not_ended_for_a_batch(connect: Connect, plain: KazooClient, in_use: str) -> None:
+    locks = connect()
+    session, some = session_of(locks), claims(250)
+    take(session, some)
+    before = connection_of(locks).session
+    if in_use == "by another lease":
+        with locks.lock("a") as lease:
+            unused_for_a_while(locks)
+            assert set(run(session.withdraw(some, PATIENT))) == {Found.OURS}
+            assert lease.held
+            assert len(nodes(plain, "a")) == 1
+    else:
+        assert set(run(session.withdraw(some, PATIENT))) == {Found.OURS}
+    assert connection_of(locks).session == before
+    assert not any(nodes(plain, claim.name) for claim in some[::50])
+
+
+def test_closing_with_many_leases_releases_them_all(zookeeper_server: ZooKeeperServer, plain: KazooClient) -> None:
+    locks = holdfast.connect(zookeeper_server.url)
+    leases = [locks.lock(f"n{number}").acquire() for number in range(300)]
+    began = time.monotonic()
+    locks.close()
+    assert time.monotonic() - began < 3.0
+    assert {lease.lost_reason for lease in leases} == {"closed"}
+    assert not any(nodes(plain, f"n{number}") for number in range(0, 300, 20))
