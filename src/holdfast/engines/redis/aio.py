@@ -166,15 +166,16 @@ class AsyncioChannel:
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
         # The watchdog, which needs a guard, is a thread in both colours; here only single leases are renewed.
-        answers: list[Answer] = []
-        for call in calls:
-            try:
-                reply, count = await self.run_acknowledged(call, replicas, timeout)
-            except (RequestFailed, EngineRefused) as failure:
-                answers.append(failure)
-            else:
-                answers.append(reply if count >= replicas else unacknowledged(count, replicas))
-        return answers
+        if replicas:
+            return [await self._run_guarded(call, replicas, timeout) for call in calls]
+        return await asyncio.gather(*(self._run_guarded(call, 0, timeout) for call in calls))
+
+    async def _run_guarded(self, call: Call, replicas: int, timeout: float) -> Answer:
+        try:
+            reply, count = await self.run_acknowledged(call, replicas, timeout)
+        except (RequestFailed, EngineRefused) as failure:
+            return failure
+        return reply if count >= replicas else unacknowledged(count, replicas)
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         raise NotImplementedError("the watchdog runs on a thread, with a blocking channel")

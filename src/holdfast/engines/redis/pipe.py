@@ -20,8 +20,8 @@ _NOTHING: Final = object()
 _CHUNK: Final = 16384
 #: Requests that may be under way at once: a server does them in some ten milliseconds. Were ten thousand sent, the last
 #: ones would be late because of the others, and asked once more.
-_UNDER_WAY: Final = 1024
-_BATCH: Final = 256
+_UNDER_WAY: Final = 512
+_BATCH: Final = 128
 #: Between the moment when a request's time is up and the verdict, the loop reads what has arrived. (s)
 _SECOND_LOOK: Final = 0.001
 _LOST_TIMER: Final = 1.0
