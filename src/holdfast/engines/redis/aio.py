@@ -165,10 +165,16 @@ class AsyncioChannel:
         return AsyncioWatch(self)
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
-        # The watchdog, which needs a guard, is a thread in both colours; here only single leases are renewed.
-        if replicas:
-            return [await self._run_guarded(call, replicas, timeout) for call in calls]
-        return await asyncio.gather(*(self._run_guarded(call, 0, timeout) for call in calls))
+        # The watchdog, which needs a guard, is a thread in both colours; here few leases are renewed, most often one.
+        # That goes first: the others would meet the same silence, and find the script known.
+        if not calls:
+            return []
+        first = await self._run_guarded(calls[0], replicas, timeout)
+        if isinstance(first, RequestFailed):
+            return [first] * len(calls)
+        if replicas or len(calls) == 1:
+            return [first, *[await self._run_guarded(call, replicas, timeout) for call in calls[1:]]]
+        return [first, *await asyncio.gather(*(self._run_guarded(call, 0, timeout) for call in calls[1:]))]
 
     async def _run_guarded(self, call: Call, replicas: int, timeout: float) -> Answer:
         try:
@@ -289,12 +295,11 @@ class _Attempt:
     """
 
     def __init__(self, connect: Coroutine[Any, Any, None], seconds: float) -> None:
-        loop = asyncio.get_running_loop()
         self.longest_left = 0.0  #: when it ended: of the time of those that waited
         self.ran_out = False  #: it has ended for want of time, as far as is known
         self._waiting: list[tuple[asyncio.Future[None], float]] = []  # with the time at which each gives up
+        self.task = asyncio.get_running_loop().create_task(connect)
         self._patience = Patience(seconds, self._tick)
-        self.task = loop.create_task(connect)
         self.task.add_done_callback(self._settle)
 
     async def ended(self, timeout: float) -> float:
