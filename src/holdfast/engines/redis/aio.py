@@ -166,15 +166,12 @@ class AsyncioChannel:
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
         # The watchdog, which needs a guard, is a thread in both colours; here few leases are renewed, most often one.
-        # That goes first: the others would meet the same silence, and find the script known.
-        if not calls:
-            return []
-        first = await self._run_guarded(calls[0], replicas, timeout)
-        if isinstance(first, RequestFailed):
-            return [first] * len(calls)
-        if replicas or len(calls) == 1:
-            return [first, *[await self._run_guarded(call, replicas, timeout) for call in calls[1:]]]
-        return [first, *await asyncio.gather(*(self._run_guarded(call, 0, timeout) for call in calls[1:]))]
+        # One at a time where replicas are waited for, else all behind the first, which teaches the server the script.
+        alone = len(calls) if replicas else 1
+        answers = [await self._run_guarded(call, replicas, timeout) for call in calls[:alone]]
+        if len(calls) > alone:
+            answers += await asyncio.gather(*(self._run_guarded(call, 0, timeout) for call in calls[alone:]))
+        return answers
 
     async def _run_guarded(self, call: Call, replicas: int, timeout: float) -> Answer:
         try:
