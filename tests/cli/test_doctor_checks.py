@@ -219,6 +219,15 @@ def test_what_is_not_known_is_not_judged() -> None:
     assert {(finding.check, finding.level) for finding in findings} == {("scripts", OK), ("withheld", NOTICE)}
 
 
+def test_the_servers_whose_clocks_differ_are_named() -> None:
+    early, right, late = (
+        replace(node, clock=Clock(offset, 0.01)) for node, offset in zip(different(3), (-60.0, 0.0, 5.0), strict=True)
+    )
+    (found,) = [finding for finding in checks.judge(redlock(right, late, early)) if finding.check == "clocks"]
+    assert found.level is WARNING
+    assert f"{early.name} is behind, {late.name} ahead" in found.sentence
+
+
 def test_the_restart_delay_is_the_longer_of_ttl_and_clock_difference() -> None:
     near, far = different(2, info=NO_AOF)
     for difference, delay in ((0.0, "30 s"), (100.0, "101 s")):

@@ -203,21 +203,42 @@ def as_time(micros: int) -> list[bytes]:
     return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
 
 
+wrong_clocks = st.integers(-(10**15), 10**15)
+
+
 @given(
-    epochs, st.floats(0, 1e6), st.lists(st.integers(-50, 50), min_size=3, max_size=9), st.integers(-(10**12), 10**12)
+    epochs,
+    st.floats(0, 1e6),
+    st.lists(st.integers(-50, 50), min_size=2, max_size=9),
+    wrong_clocks,
+    st.booleans(),
 )
 def test_one_clock_that_is_wrong_does_not_move_the_estimate(
-    epoch: int, now: float, errors: list[int], wrong: int
+    epoch: int, now: float, errors: list[int], wrong: int, servers: bool
 ) -> None:
+    """A server's or the client's. Also if only two servers of three answer."""
     times = [epoch + error for error in errors]
-    times[0] = epoch + wrong
-    proposal = Proposal()
+    own = epoch
+    if servers:
+        times[0] = max(0, epoch + wrong)
+    else:
+        own = max(0, epoch + wrong)
+    proposal = Proposal(lambda: own / 1e6)
     assert proposal.at(now) is None
     assert abs(proposal.learn([as_time(each) for each in times], now, now) - epoch) <= 51
     estimate = proposal.at(now + 10.0)
     assert estimate is not None
     assert abs(estimate - (epoch + 10_000_000)) <= 52
     assert proposal.at(now + 61.0) is None, "clocks drift: asked again"
+
+
+@given(epochs, st.lists(wrong_clocks, min_size=2, max_size=9), wrong_clocks)
+def test_the_estimate_is_in_the_range_of_the_servers_whatever_the_clients_clock_says(
+    epoch: int, errors: list[int], wrong: int
+) -> None:
+    times = [max(0, epoch + error) for error in errors]
+    proposal = Proposal(lambda: max(0, epoch + wrong) / 1e6)
+    assert min(times) <= proposal.learn([as_time(each) for each in times], 0.0, 0.0) <= max(times)
 
 
 @given(epochs, st.floats(0, 1e6), st.lists(st.floats(0, 59), min_size=2, max_size=9))

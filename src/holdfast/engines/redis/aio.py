@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-import time
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Self
 
 from hiredis import ReplyError
@@ -16,6 +15,7 @@ from holdfast._runtime import clock
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import RequestFailed, Suspects
 from holdfast.engines.redis import pushes
+from holdfast.engines.redis.aio_patience import Patience
 from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
 from holdfast.engines.redis.handshake import open_transport
 from holdfast.engines.redis.packing import pack
@@ -39,8 +39,10 @@ from holdfast.errors import EngineRefused
 _SLICE: Final = 1.0
 #: Resting connections kept for those who wait for replicas.
 _APART_CAP: Final = 16
-#: With less time than this, nothing is asked: no answer could come, and a request without one costs all the connection.
+#: With less time than this, nothing is asked: no answer could come.
 _LEAST: Final = 0.005
+#: An attempt to connect that has used this part of its time, or more, has failed for want of time.
+_IN_TIME: Final = 0.9
 _OPPOSITE: Final = {"SUBSCRIBE": "UNSUBSCRIBE", "SSUBSCRIBE": "SUNSUBSCRIBE"}
 
 
@@ -50,8 +52,7 @@ class AsyncioChannel:
     def __init__(self, settings: Server) -> None:
         self._settings = settings
         self._pipe: Pipe | None = None
-        self._connecting: asyncio.Task[Pipe] | None = None
-        self._latest = 0.0  # until then somebody waits for a connection
+        self._attempt: _Attempt | None = None  # to connect: the last one
         self._apart: list[Pipe] = []  # connections for those who wait for replicas, at rest
         self._all_apart: weakref.WeakSet[Pipe] = weakref.WeakSet()
         self._closed = False
@@ -64,13 +65,28 @@ class AsyncioChannel:
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
         pipe = self._pipe
         if pipe is None or pipe.lost or pipe.address != self._settings.address:
-            pipe, timeout = await self._timed(self.open, timeout)
+            pipe, timeout = await self._reach(timeout)
         reply = await pipe.send(call_by_digest(script, keys, args), timeout)
         if reply.__class__ is ReplyError:
             if is_unknown_script(reply):
-                reply = await pipe.send(call_by_source(script, keys, args), timeout)
+                reply = await self._run_unknown(pipe, script, keys, args, timeout)
             return self.checked(reply)
         return reply
+
+    async def _run_unknown(
+        self, pipe: Pipe, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float
+    ) -> Any:
+        """Have the server learn a script. It is sent once: what follows on the same connection finds it known. (Ten
+        thousand callers at once would send it ten thousand times, and wait for all of that to be read.)"""
+        if script.sha in pipe.teaching:
+            reply = await pipe.send(call_by_digest(script, keys, args), timeout)
+            if not is_unknown_script(reply):
+                return reply
+        pipe.teaching.add(script.sha)
+        try:
+            return await pipe.send(call_by_source(script, keys, args), timeout)
+        finally:
+            pipe.teaching.discard(script.sha)
 
     def post(self, packed: bytes, timeout: float) -> asyncio.Future[Any] | None:
         """Send at once; None if there is no connection yet."""
@@ -93,7 +109,7 @@ class AsyncioChannel:
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False
     ) -> tuple[Any, int]:
         # WAIT blocks its connection, and on the shared one everybody behind it: so a connection for this alone.
-        pipe, timeout = await self._timed(self._take_apart if replicas else self.open, timeout)
+        pipe, timeout = await (self._take_apart(timeout) if replicas else self._reach(timeout))
         replies = await self._converse(pipe, call.packed, replicas, timeout, asking=asking)
         if is_unknown_script(replies[asking]):
             replies = await self._converse(pipe, call.by_source(), replicas, timeout, asking=asking)
@@ -117,37 +133,32 @@ class AsyncioChannel:
             raise
         return answer if len(requests) > 1 else [answer]
 
-    async def _take_apart(self, timeout: float) -> Pipe:
+    async def _take_apart(self, timeout: float) -> tuple[Pipe, float]:
         while self._apart:
             pipe = self._apart.pop()
             if not pipe.lost and pipe.address == self._settings.address:
-                return pipe
+                return pipe, timeout
             pipe.abort("not needed any more")
         if self._closed:
-            raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
-        pipe = Pipe(*await open_transport(self._settings, timeout), _ignore)
+            raise self._is_closed()
+        patience = Patience(timeout)
+        try:
+            pipe = Pipe(*await open_transport(self._settings, timeout), _ignore)
+        finally:
+            patience.stop()
         self._all_apart.add(pipe)
-        return pipe
+        return pipe, self._enough(timeout - patience.spent())
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
-        pipe, timeout = await self._timed(self.open, timeout)
+        pipe, timeout = await self._reach(timeout)
         return self.checked(await pipe.send(pack(tuple(args)), timeout))
-
-    async def _timed(self, connect: Callable[[float], Awaitable[Pipe]], timeout: float) -> tuple[Pipe, float]:
-        """A connection, and what it has left of the time: connecting and asking have one bound together."""
-        started = time.monotonic()
-        pipe = await connect(timeout)
-        left = timeout - (time.monotonic() - started)
-        if left < _LEAST:
-            raise RequestFailed(f"{self._settings.address}: connected too late to ask", may_have_happened=False)
-        return pipe, left
 
     @property
     def at_rest(self) -> bool:
         """Whether nobody waits for an answer, for a push or for a connection."""
         pipes = (self._pipe, *self._all_apart)
-        waiting = self._listeners or self._connecting or any(pipe.busy for pipe in pipes if pipe is not None)
-        return not waiting
+        connecting = self._attempt is not None and not self._attempt.task.done()
+        return not (self._listeners or connecting or any(pipe.busy for pipe in pipes if pipe is not None))
 
     async def servers(self, timeout: float) -> Sequence[Self]:
         return (self,)
@@ -156,25 +167,16 @@ class AsyncioChannel:
         return AsyncioWatch(self)
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
-        # The watchdog, which needs a guard, is a thread in both colours; here only single leases are renewed.
-        answers: list[Answer] = []
-        for call in calls:
-            try:
-                reply, count = await self.run_acknowledged(call, replicas, timeout)
-            except (RequestFailed, EngineRefused) as failure:
-                answers.append(failure)
-            else:
-                answers.append(reply if count >= replicas else unacknowledged(count, replicas))
+        # The watchdog, which needs a guard, is a thread in both colours; here few leases are renewed, most often one.
+        # One at a time where replicas are waited for, else all behind the first, which teaches the server the script.
+        alone = len(calls) if replicas else 1
+        answers = [await self._run_guarded(call, replicas, timeout) for call in calls[:alone]]
+        if len(calls) > alone:
+            answers += await asyncio.gather(*(self._run_guarded(call, 0, timeout) for call in calls[alone:]))
         return answers
 
     async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
-        return await asyncio.gather(*(self._answer(call, timeout) for call in calls))
-
-    async def _answer(self, call: Call, timeout: float) -> Answer:
-        try:
-            return (await self.run_acknowledged(call, 0, timeout))[0]
-        except (RequestFailed, EngineRefused) as failure:
-            return failure
+        return await asyncio.gather(*(self._run_guarded(call, 0, timeout) for call in calls))
 
     def lend(self, address: str, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer] | None:
         """See :class:`holdfast.engines.redis.blocking.Lender`. The loop may be blocked: then nothing comes back."""
@@ -195,6 +197,13 @@ class AsyncioChannel:
                 running.close()  # the loop was stopped before it came to this: asyncio would complain
             return None
 
+    async def _run_guarded(self, call: Call, replicas: int, timeout: float) -> Answer:
+        try:
+            reply, count = await self.run_acknowledged(call, replicas, timeout)
+        except (RequestFailed, EngineRefused) as failure:
+            return failure
+        return reply if count >= replicas else unacknowledged(count, replicas)
+
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         raise NotImplementedError("the watchdog runs on a thread, with a blocking channel")
 
@@ -204,10 +213,10 @@ class AsyncioChannel:
     async def close(self) -> None:
         self._closed = True
         loop = asyncio.get_running_loop()
-        task, self._connecting = self._connecting, None
-        if task is not None and task.get_loop() is loop:
-            task.cancel()
-            await asyncio.wait((task,))
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None and attempt.task.get_loop() is loop:
+            attempt.task.cancel()
+            await asyncio.wait((attempt.task,))
         pipe, self._pipe = self._pipe, None
         for each in (pipe, *self._all_apart):
             if each is not None:
@@ -223,45 +232,54 @@ class AsyncioChannel:
     # -- connecting ------------------------------------------------------------------------------------------------
 
     async def open(self, timeout: float) -> Pipe:
-        """The connection. All who need it while it is being made wait for the same attempt."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        self._latest = max(self._latest, deadline)
+        """The connection."""
+        return (await self._reach(timeout))[0]
+
+    async def _reach(self, timeout: float) -> tuple[Pipe, float]:
+        """The connection, and what it has left of the time: connecting and asking have one bound together."""
         if self._pipe is not None and self._pipe.address != self._settings.address:
             # After a failover another server is the right one: nobody shall talk to both.
             self._pipe.abort("another server is the master now")
         while self._pipe is None or self._pipe.lost:
             if self._closed:
-                raise RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
-            task, joined = self._connecting, True
-            if task is None or task.done():
-                # A task of its own: the caller that happened to come first may be cancelled. (So may
-                # this one, by who cancels all tasks of a loop; before its first step, it would not even tell.)
-                # It has the time of whoever waits longest. With that of its caller, hundreds who came one after the
-                # other would make hundreds of attempts, each with the instant that it has more than the one before.
-                task, joined = loop.create_task(self._connect(self._latest - loop.time())), False
-                task.add_done_callback(_retrieve)
-                self._connecting = task
-            await asyncio.wait((task,), timeout=deadline - loop.time())
-            if not task.done():
-                raise RequestFailed(f"{self._settings.address}: not connected in time", may_have_happened=False)
-            error = None if task.cancelled() else task.exception()
-            if isinstance(error, RequestFailed):
-                # Somebody else's attempt, with less time than we have, is not our failure.
-                if not joined or loop.time() >= deadline:
-                    raise RequestFailed(str(error), may_have_happened=False) from error
-            elif isinstance(error, Exception):
-                raise type(error)(str(error)) from error  # a new one for each: tracebacks grow on shared ones
-            # Else there is a connection; or the attempt was cancelled, or struck by a signal that has left the loop by
-            # it already: nobody shall hear of that twice.
-        return self._pipe
+                raise self._is_closed()
+            attempt = self._attempt
+            if attempt is None or attempt.task.done():
+                # All that need it while it is being made wait for the same attempt. It has the time of the one that
+                # waits longest: else hundreds that came one after the other would make hundreds of attempts, each with
+                # the instant that it has more than the one before.
+                longest = timeout if attempt is None else max(timeout, attempt.longest_left)
+                attempt = self._attempt = _Attempt(self._connect(longest), longest)
+            timeout -= await attempt.ended(timeout)
+            self._judge(attempt, timeout)
+        return self._pipe, self._enough(timeout)
 
-    async def _connect(self, timeout: float) -> Pipe:
-        try:
-            self._pipe = Pipe(*await open_transport(self._settings, timeout), self._on_push)
-            return self._pipe
-        finally:
-            self._connecting = None
+    def _judge(self, attempt: _Attempt, left: float) -> None:
+        """Raise what the end of an attempt means to one that waited for it and has ``left`` of its time."""
+        if not attempt.task.done():
+            raise RequestFailed(f"{self._settings.address}: not connected in time", may_have_happened=False)
+        error = None if attempt.task.cancelled() else attempt.task.exception()
+        if isinstance(error, RequestFailed):
+            # An attempt that had less time than we have is not our failure. Any other failure is: were each to try
+            # for itself after a server has refused the connection, thousands would do so one after the other.
+            if left < _LEAST or not attempt.ran_out:
+                raise RequestFailed(str(error), may_have_happened=False) from error
+        elif isinstance(error, Exception):
+            raise type(error)(str(error)) from error  # a new one for each: tracebacks grow on shared ones
+        # Else there is a connection; or the attempt was cancelled, or interrupted by a signal that has left the loop by
+        # it already, and must not do so twice.
+
+    async def _connect(self, timeout: float) -> None:
+        self._pipe = Pipe(*await open_transport(self._settings, timeout), self._on_push)
+
+    def _enough(self, left: float) -> float:
+        """``left``, if that is time enough to ask something."""
+        if left < _LEAST:
+            raise RequestFailed(f"{self._settings.address}: connected too late to ask", may_have_happened=False)
+        return left
+
+    def _is_closed(self) -> RequestFailed:
+        return RequestFailed(f"{self._settings.address}: this session is closed", may_have_happened=False)
 
     # -- pushes ----------------------------------------------------------------------------------------------------
 
@@ -289,10 +307,52 @@ def _ignore(push: Sequence[Any]) -> None:
     """On a connection that nobody listens on."""
 
 
-def _retrieve(task: asyncio.Task[Pipe]) -> None:
-    """Look at the outcome: if every caller was cancelled meanwhile, asyncio would complain that nobody did."""
-    if not task.cancelled():
-        task.exception()
+class _Attempt:
+    """One attempt to connect, and the callers that wait for it.
+
+    A task of its own: the caller that happened to come first may be cancelled. (So may this one, by who cancels all
+    tasks of a loop; before its first step, it would not even tell.) One clock for all callers, which does not count the
+    time that thousands of them keep the loop busy.
+    """
+
+    def __init__(self, connect: Coroutine[Any, Any, None], seconds: float) -> None:
+        self.longest_left = 0.0  #: when it ended: of the time of those that waited
+        self.ran_out = False  #: it has ended for want of time, as far as is known
+        self._waiting: list[tuple[asyncio.Future[None], float]] = []  # with the time at which each gives up
+        self.task = asyncio.get_running_loop().create_task(connect)
+        self._patience = Patience(seconds, self._tick)
+        self.task.add_done_callback(self._settle)
+
+    async def ended(self, timeout: float) -> float:
+        """Wait until it has ended, or for ``timeout``; how much of that was spent."""
+        began = self._patience.spent()
+        future = self.task.get_loop().create_future()
+        self._waiting.append((future, began + timeout))
+        await future
+        return self._patience.spent() - began
+
+    def _tick(self) -> None:
+        if self.task.done():
+            self._settle(self.task)  # a signal has interrupted it before
+            return
+        now = self._patience.spent()
+        for future, until in self._waiting:
+            if until <= now and not future.done():
+                future.set_result(None)
+        self._waiting = [each for each in self._waiting if not each[0].done()]
+
+    def _settle(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            task.exception()  # looked at: if every caller was cancelled meanwhile, asyncio would complain
+        now = self._patience.spent()
+        self.ran_out = now >= _IN_TIME * self._patience.seconds
+        while self._waiting:
+            future, until = self._waiting[-1]
+            if not future.done():
+                self.longest_left = max(self.longest_left, until - now)
+                future.set_result(None)
+            self._waiting.pop()
+        self._patience.stop()
 
 
 class AsyncioWatch(BaseWatch[Pipe]):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import handshake
+from holdfast.engines.redis.aio_patience import Patience
 from holdfast.engines.redis.settings import Settings
 from holdfast.errors import EngineRefused
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ask = Callable[[Settings, handshake.Commands, float], Awaitable[list[Any]]]
 Open = Callable[[Settings, float], Awaitable[T]]
+Clock = Callable[[], float]
 
 #: A sentinel: one or more ways to connect to it, the most promising first. They differ in their credentials.
 Sentinel = tuple[Settings, ...]
@@ -62,28 +64,33 @@ class MasterBySentinels:
         return self._address
 
     def open_socket(self, timeout: float) -> tuple[socket.socket, str]:
-        return run(self._open(_ask, _open_socket, timeout))
+        return run(self._open(_ask, _open_socket, time.monotonic, timeout))
 
     async def open_transport(self, timeout: float) -> tuple[asyncio.StreamWriter, str]:
-        return await self._open(handshake.ask_async, handshake.open_transport, timeout)
+        patience = Patience(timeout)
+        try:
+            return await self._open(handshake.ask_async, handshake.open_transport, patience.spent, timeout)
+        finally:
+            patience.stop()
 
-    async def _open(self, ask: Ask, connect: Open[T], timeout: float) -> T:
+    async def _open(self, ask: Ask, connect: Open[T], clock: Clock, timeout: float) -> T:
         """Ask one sentinel after the other until one names a server that is the master.
 
         The first to be asked is the one that was right the last time; those that were not have gone to the end.
         """
-        deadline = time.monotonic() + timeout * _IN_TIME
+        deadline = clock() + timeout * _IN_TIME
         errors: list[RequestFailed | EngineRefused] = []
         visited: set[str] = set()  # where one sentinel has sent us in vain, no other need
         asked = self._sentinels
         for place, sentinel in enumerate(asked):
             try:
                 # One share for each sentinel, and one for the server: a frozen sentinel must not take it all.
-                way, node = await self._locate(ask, sentinel, _left(deadline) / (len(asked) - place + 1))
+                share = _left(clock, deadline) / (len(asked) - place + 1)
+                way, node = await self._locate(ask, sentinel, clock, share)
                 if node.address in visited:
                     raise _failed(f"{way.address} names {node.address} too")
                 visited.add(node.address)
-                opened = await _enter(node, way, connect, _left(deadline))
+                opened = await _enter(node, way, connect, _left(clock, deadline))
             except (RequestFailed, EngineRefused) as error:
                 errors.append(error)
                 self._reorder(sentinel, sentinel[0], last=True)
@@ -93,9 +100,9 @@ class MasterBySentinels:
                 return opened
         raise self._outcome(errors) from errors[-1]
 
-    async def _locate(self, ask: Ask, sentinel: Sentinel, share: float) -> tuple[Settings, Settings]:
+    async def _locate(self, ask: Ask, sentinel: Sentinel, clock: Clock, share: float) -> tuple[Settings, Settings]:
         """The way that ``sentinel`` let us in by, and the server that it names."""
-        deadline = time.monotonic() + share
+        deadline = clock() + share
         name = self._watched.name
         commands = [("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)]
         if self._watched.min_other_sentinels:
@@ -103,7 +110,7 @@ class MasterBySentinels:
         refusals: list[EngineRefused] = []
         for way in sentinel:
             try:
-                place, *state = await ask(way, commands, _left(deadline))
+                place, *state = await ask(way, commands, _left(clock, deadline))
             except EngineRefused as error:
                 refusals.append(error)
                 continue
@@ -156,8 +163,8 @@ def _failed(text: str) -> RequestFailed:
     return RequestFailed(text, may_have_happened=False)
 
 
-def _left(deadline: float) -> float:
-    return max(deadline - time.monotonic(), _LEAST)
+def _left(clock: Clock, deadline: float) -> float:
+    return max(deadline - clock(), _LEAST)
 
 
 async def _ask(settings: Settings, commands: handshake.Commands, timeout: float) -> list[Any]:

@@ -19,6 +19,7 @@ from redis import exceptions
 
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import replies
+from holdfast.engines.redis.aio_patience import within
 from holdfast.engines.redis.settings import Server, Settings
 from holdfast.errors import EngineRefused
 
@@ -104,10 +105,10 @@ def _connected(settings: Settings, timeout: float, act: Callable[[Any], T]) -> T
 
 
 async def _connected_async(settings: Settings, timeout: float, act: Callable[[Any], Awaitable[T]]) -> T:
-    connection = settings.asyncio_connection(timeout)
+    connection = settings.asyncio_connection(None)  # redis-py's time-out would count what a busy loop does meanwhile
     name, connection.client_name = connection.client_name, None
     try:
-        async with asyncio.timeout(timeout):
+        async with within(timeout):
             await connection.connect()
             if name:
                 try:

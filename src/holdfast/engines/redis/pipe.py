@@ -18,19 +18,49 @@ from holdfast.engines.redis.pushes import CONFIRMATIONS
 
 _NOTHING: Final = object()
 _CHUNK: Final = 16384
+#: Requests that may be under way at once: a server does them in some ten milliseconds. Were ten thousand sent, the last
+#: ones would be late because of the others, and asked once more.
+_UNDER_WAY: Final = 512
+_BATCH: Final = 128
+#: Between the moment when a request's time is up and the verdict, the loop reads what has arrived. (s)
+_SECOND_LOOK: Final = 0.001
+_LOST_TIMER: Final = 1.0
+#: A connection is not silent before this many times its usual latency, nor because of it for longer than so (s).
+_LATENCIES: Final = 2
+_LONGEST_LATENCY: Final = 1.0
+#: Replies that are late by this many time-outs serve no caller: better to drop all that the server has still to do.
+_TOO_FAR_BEHIND: Final = 2
 #: In place of a number of replies: all that comes before the answer to a HELLO. It is a map, as no other answer here.
 _UNTIL_HELLO: Final = 0
 _HELLO: Final = pack(("HELLO",))
 
 
+class _Batch:
+    """Requests that are written together, and whose time begins then: what the loop does before (ten thousand callers
+    that start at once take seconds) and the wait for requests before them are no silence of the server."""
+
+    __slots__ = ("requests", "sent", "shortest")
+
+    def __init__(self) -> None:
+        self.requests: list[bytes] = []
+        self.shortest = math.inf  # of their time-outs
+        self.sent = math.inf  # on the loop's clock
+
+
 class Pipe(asyncio.BufferedProtocol):
-    """Requests are written once per turn of the loop; the n-th reply belongs to the n-th request.
+    """Requests are written once per turn of the loop, as many as a server can do soon; the others wait for replies to
+    these. The n-th reply belongs to the n-th request.
 
-    A caller that is cancelled leaves its request behind: the reply is read and dropped, and the order stays right. If
-    any request gets no reply in time, or the connection ends, all that wait fail together and the connection is reset.
+    A caller that is cancelled, or whose time is up, leaves its request behind: the reply is read and dropped, and the
+    order stays right. That is safe because a request without a reply "may have happened": the claim of a late acquire
+    is unresolved, so it is asked for again or withdrawn.
 
-    So it is if a signal handler raises in the middle of it. That ends the loop, but a user may run it once more to
-    clean up: a request without its place in line, or bytes that were read and not counted, would then give everybody
+    If the connection ends, or is silent, all that wait fail together and it is reset. Silent: no reply has come for as
+    long as the most patient caller waits. One with a short time-out must not reset what all share, and in a black hole
+    there may always be one that has just begun to wait.
+
+    It is also reset if a signal handler raises in the middle of it. That ends the loop, but a user may run it once more
+    to clean up: a request without its place in line, or bytes that were read and not counted, would then give everybody
     the reply to another's request. asyncio's own code may be struck too, between reading and telling us: hence a buffer
     of ours, for which it has to ask first.
     """
@@ -48,15 +78,21 @@ class Pipe(asyncio.BufferedProtocol):
         # TLS, and other loops than asyncio's, also ask for the buffer when there turns out to be nothing to read.
         is_plain = self._transport.get_extra_info("sslcontext") is None
         self._asks_once = is_plain and isinstance(self.loop, asyncio.SelectorEventLoop)
-        self._outgoing: list[bytes] = []
-        # For each request: where its answer goes, how many replies make it up, and when it counts as lost.
-        self._pending: deque[tuple[asyncio.Future[Any], int, float]] = deque()
+        self._outgoing: deque[_Batch] = deque()
+        self._unsent = 0  # how many requests these have
+        # For each request: where its answer goes, how many replies make it up, how long it may take, and since when.
+        self._pending: deque[tuple[asyncio.Future[Any], int, float, _Batch]] = deque()
         self._partial: list[Any] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due = math.inf  # when the timer looks
+        self._noticed: float | None = None  # when it has looked first
+        self._behind = False  # more has arrived than was read
+        self._heard = -math.inf  # when the last reply was read
+        self._latency = 0.0  # of that reply
         self._closed: asyncio.Future[None] = self.loop.create_future()
         self.lost = False
         self.tracking = False  #: CLIENT TRACKING is on
+        self.teaching: set[str] = set()  #: digests of scripts whose source is on its way
         self._transport.set_protocol(self)
 
     # -- requests --------------------------------------------------------------------------------------------------
@@ -71,11 +107,17 @@ class Pipe(asyncio.BufferedProtocol):
         try:
             if not self._outgoing:
                 loop.call_soon(self._flush)
-            self._outgoing.append(packed)
-            deadline = loop.time() + timeout
-            self._pending.append((future, replies, deadline))
-            if deadline < self._due:
-                self._look_at(deadline)
+                self._outgoing.append(_Batch())
+                self._look_by(loop.time(), timeout)  # a signal may interrupt the loop before it is sent
+            batch = self._outgoing[-1]
+            if len(batch.requests) == _BATCH:
+                batch = _Batch()
+                self._outgoing.append(batch)
+            batch.requests.append(packed)
+            self._pending.append((future, replies, timeout, batch))
+            self._unsent += 1
+            if timeout < batch.shortest:
+                batch.shortest = timeout
         except BaseException:
             self.abort("interrupted")
             raise
@@ -105,29 +147,72 @@ class Pipe(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         try:
-            if not self.lost:
-                self._transport.write(b"".join(self._outgoing))
-            self._outgoing.clear()
+            while self._outgoing and not self.lost:
+                if len(self._pending) - self._unsent >= _UNDER_WAY:
+                    return  # the next reply goes on with it
+                batch = self._outgoing[0]
+                batch.sent = self.loop.time()
+                self._transport.write(b"".join(batch.requests))
+                self._unsent -= len(batch.requests)
+                batch.requests.clear()
+                self._outgoing.popleft()
+                self._look_by(batch.sent, batch.shortest)
         except BaseException:
             self.abort("interrupted")
             raise
 
-    def _check_deadlines(self) -> None:
-        # One timer for all, set again when it fires: most requests are long answered by then.
-        self._due = math.inf
-        if not self._pending:
-            return
-        earliest = min(deadline for _, _, deadline in self._pending)
-        if earliest <= self.loop.time():
-            self.abort("no reply in time")
-        else:
-            self._look_at(earliest)
+    # -- time-outs -------------------------------------------------------------------------------------------------
+
+    def _look_by(self, now: float, timeout: float) -> None:
+        # Overdue by so much, the timer was lost to a signal.
+        if now + timeout < self._due or self._due < now - _LOST_TIMER:
+            self._look_at(now + timeout)
 
     def _look_at(self, when: float) -> None:
+        # One timer for all, set again when it fires: most requests are long answered by then.
         if self._timer is not None:
             self._timer.cancel()
         self._due = when
         self._timer = self.loop.call_at(when, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        """Look twice. The loop may have been busy elsewhere since the reply arrived; before the second look it has
+        read what was there, on every kind of loop. More than one read can hold is read in several turns."""
+        self._due = math.inf
+        try:
+            self._flush()
+            noticed, now = self._noticed, self.loop.time()
+            if not self._pending:
+                self._noticed = None
+            elif noticed is None or self._behind:
+                self._noticed, self._behind = now if noticed is None else noticed, False
+                self._look_at(now + _SECOND_LOOK)
+            else:
+                self._noticed = None
+                self._judge(noticed)
+        except BaseException:
+            self.abort("interrupted")
+            raise
+
+    def _judge(self, now: float) -> None:
+        """Fail the requests whose time was up at ``now``; if that shows the connection to be silent, reset it."""
+        due, patience = math.inf, 0.0
+        for future, _, timeout, batch in self._pending:
+            if not future.done():
+                deadline = batch.sent + timeout
+                if deadline <= now:
+                    future.set_exception(RequestFailed(f"{self.address}: no reply in time", may_have_happened=True))
+                else:
+                    due, patience = min(due, deadline), max(patience, timeout)
+        # With no caller left, what counts is how long the last one would have waited.
+        patience = patience or self._pending[-1][2]
+        patience = max(patience, min(_LATENCIES * self._latency, _LONGEST_LATENCY))
+        oldest = self._pending[0][3].sent
+        end = min(max(self._heard, oldest) + patience, oldest + _TOO_FAR_BEHIND * patience)
+        if end <= now:
+            self.abort("no reply in time")
+        elif (when := min(due, end)) < self._due:
+            self._look_at(when)
 
     # -- replies ---------------------------------------------------------------------------------------------------
 
@@ -141,13 +226,15 @@ class Pipe(asyncio.BufferedProtocol):
         if self.lost:
             return
         pending, gets = self._pending, self._reader.gets
+        self._behind = nbytes == _CHUNK
+        answered: _Batch | None = None
         try:
             self._reader.feed(self._buffer, 0, nbytes)  # type: ignore[arg-type]  # any buffer will do
             while (reply := gets()) is not _NOTHING:
                 if reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
                     self._on_push(reply)
                     continue
-                future, replies, _ = pending[0]
+                future, replies, _, batch = pending[0]
                 if replies == _UNTIL_HELLO and reply.__class__ is not dict:
                     continue
                 if replies > 1:
@@ -158,6 +245,12 @@ class Pipe(asyncio.BufferedProtocol):
                 if not future.done():
                     future.set_result(reply)
                 pending.popleft()
+                answered = batch
+            if answered is not None:
+                self._heard = self.loop.time()
+                self._latency = self._heard - answered.sent
+                if self._unsent > 0:
+                    self._flush()
             self._reading = False
         except (hiredis.ProtocolError, IndexError) as error:  # IndexError: a reply that nobody asked for
             self.abort(f"protocol error: {error}")
@@ -196,8 +289,9 @@ class Pipe(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         while self._pending:
-            future, _, _ = self._pending[0]
+            future, _, _, batch = self._pending[0]
             if not future.done():
-                future.set_exception(RequestFailed(f"{self.address}: {reason}", may_have_happened=True))
+                was_sent = batch.sent < math.inf
+                future.set_exception(RequestFailed(f"{self.address}: {reason}", may_have_happened=was_sent))
             self._pending.popleft()
         self._on_push((b"invalidate", None))  # whoever waits for a push shall look for himself

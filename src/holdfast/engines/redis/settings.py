@@ -69,11 +69,11 @@ class Settings:
         """A connection of redis-py for threads, not yet connected; each of its steps is bounded by ``timeout``."""
         return self._connection(self.blocking_class, timeout)
 
-    def asyncio_connection(self, timeout: float) -> Any:
+    def asyncio_connection(self, timeout: float | None) -> Any:
         """The same for an event loop."""
         return self._connection(self.asyncio_class, timeout)
 
-    def _connection(self, kind: type[Any], timeout: float) -> Any:
+    def _connection(self, kind: type[Any], timeout: float | None) -> Any:
         known = _parameters(kind)
         for name in self.keywords.keys() - known:
             # Not dropped in silence: it may be a check of the server's certificate.

@@ -135,16 +135,16 @@ class SimChannel:
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
         answers: list[Answer] = []
+        until = self._runtime.now() + timeout  # one bound for all, which are sent together on a real channel
         for call in calls:
             try:
-                answers.append(await self._run_guarded(call, timeout))
+                answers.append(await self._run_guarded(call, until))
             except (RequestFailed, EngineRefused) as failure:
                 answers.append(failure)
         return answers
 
-    async def _run_guarded(self, call: Call, timeout: float) -> Any:
+    async def _run_guarded(self, call: Call, until: float) -> Any:
         try:
-            until = self._runtime.now() + timeout
             if call.plain:
                 reply = await self._look(call, until)
             else:

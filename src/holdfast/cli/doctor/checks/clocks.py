@@ -33,10 +33,12 @@ def between_nodes(facts: Facts) -> Iterator[Finding]:
         return
     measured = f"the clocks of the servers differ by at most {found.offset + found.uncertainty + _INVISIBLE:.3f} s"
     if _is_large(found):
+        timed = [(node.clock.offset, node.name) for node in facts.alive if node.clock is not None]
         yield warning(
             "clocks",
             "",
-            f"{measured}: after a failover or a lost counter, tokens may be smaller than those before",
+            f"{measured} ({min(timed)[1]} is behind, {max(timed)[1]} ahead): after a failover or a lost counter, "
+            "tokens may be smaller than those before",
             "synchronise the servers' clocks (NTP)",
         )
     else:
@@ -53,7 +55,8 @@ def against_this_host(node: Node, facts: Facts) -> Iterator[Finding]:
         yield warning(
             "clock",
             node.name,
-            f"{measured}: redlock's clients propose tokens by their own clocks",
+            f"{measured}: redlock's clients propose tokens by the median of the servers' clocks and their own, and two "
+            "that are wrong can move it",
             "synchronise the clocks of servers and clients (NTP)",
         )
     else:

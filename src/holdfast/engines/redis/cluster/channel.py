@@ -53,8 +53,10 @@ class ClusterChannel(Generic[N]):
     # -- requests --------------------------------------------------------------------------------------------------
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
-        deadline = time.monotonic() + timeout
         table = self._table
+        if not table.known:
+            await self.refresh(timeout)  # has time of its own: thousands of first callers would use up theirs in it
+        deadline = time.monotonic() + timeout
         place = table.owners[slot_of(keys[0])]
         if place is None or table.stale or self._silence is not None:
             return (await self._follow(Call(script, keys, args), 0, deadline))[0]
@@ -212,13 +214,15 @@ class ClusterChannel(Generic[N]):
 
     async def _ask_for_table(self, place: Place, timeout: float) -> None:
         node, table = self.node(place), self._table
+        was_known = table.known
         found = parse(await node.command(("CLUSTER", "SLOTS"), timeout), place)
         if not found:
             # Fresh, or reset after it has left: it must not make us forget the others.
             raise RequestFailed(f"{place.host}:{place.port} knows of no slots", may_have_happened=False)
         if table.publish is None:
             table.publish = self._told or await _how_to_publish(node, timeout)
-        table.learn(found)
+        if was_known or not table.known:  # else one of thousands of first callers was faster
+            table.learn(found)
 
     async def _close_those_that_left(self) -> None:
         """Close the channels to servers that are in the table no more. Who is on his way there fails, and tries again;

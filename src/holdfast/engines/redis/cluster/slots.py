@@ -51,6 +51,8 @@ class Table:
 
     def places(self) -> list[Place]:
         """All servers with slots."""
+        if not self.known:
+            return []  # at once: thousands of first callers ask
         return list(dict.fromkeys(place for place in self.owners if place is not None))
 
     def candidates(self) -> list[Place]:

@@ -1,14 +1,20 @@
-"""The client's estimate of the servers' time, which each acquire proposes as its fencing token. Pure.
+"""The client's estimate of the servers' time, which each acquire proposes as its fencing token. No I/O.
 
 All servers are given the same proposal, so their counters stay together and a second phase is rarely needed; and what
 comes after the loss of a counter is still larger than what came before, as long as the servers' clocks roughly agree.
-The median: one server whose clock was moved does not move the estimate.
+
+The client's own clock is one voice beside the servers', and the lower median of all is taken. So one clock that is far
+off does not move the proposal, be it a server's or the client's, also when some servers do not answer: of two servers,
+one a year ahead, the median alone would be a year ahead, and every token for a year smaller after a counter was lost.
+From two answers on, the proposal is never outside the range of the servers' clocks. A proposal that is too low is safe:
+each counter becomes max(last + 1, P), and the token is the largest that was granted.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 #: Clocks drift by some ten microseconds a second.
@@ -17,15 +23,20 @@ _SOON: Final = 0.05
 
 
 class Proposal:
-    """Microseconds of server time, told by a local clock."""
+    """Microseconds of server time, told by a local clock. ``time_of_day``: the client's own, in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, time_of_day: Callable[[], float] = time.time) -> None:
+        self._time_of_day = time_of_day
         self._offset = 0  # what to add to the local clock, in microseconds
         self._until = float("-inf")
 
     def at(self, now: float) -> int | None:
         """The estimate for ``now``; None: ask the servers first."""
         return None if now >= self._until else self._offset + int(now * 1e6)
+
+    def last(self, now: float) -> int:
+        """The estimate for ``now`` by the last answers, however long they took."""
+        return self._offset + int(now * 1e6)
 
     def learn(self, times: Sequence[Sequence[bytes]], asked: float, now: float) -> int:
         """From answers to TIME (seconds, microseconds) to a question of the moment ``asked``, which are there ``now``.
@@ -34,7 +45,8 @@ class Proposal:
         as much too small.
         """
         heard = [int(seconds) * 1_000_000 + int(micros) for seconds, micros in times]
-        offset = int(statistics.median_high(heard)) - int(now * 1e6)
+        voices = [*heard, int(self._time_of_day() * 1e6)] if len(heard) > 1 else heard
+        self._offset = int(statistics.median_low(voices)) - int(now * 1e6)
         if now - asked <= _SOON:
-            self._offset, self._until = offset, now + _GOOD_FOR
-        return offset + int(now * 1e6)
+            self._until = now + _GOOD_FOR
+        return self.last(now)

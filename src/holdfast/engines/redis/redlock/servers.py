@@ -58,6 +58,21 @@ class Servers(Generic[C]):
             answers[server] = _NOBODY
         return answers
 
+    async def let_go_all(
+        self, calls: Sequence[Call], done: Sequence[Collection[int]], timeout: float
+    ) -> list[list[Answer]]:
+        """As ``let_go``, for many calls at once, each with the servers that need not be asked; on the connections that
+        guard."""
+        chosen = self.worth_asking()[::-1]
+        asked = {server: [at for at in range(len(calls)) if server not in done[at]] for server in chosen}
+        requests = {server: [calls[at] for at in numbers] for server, numbers in asked.items() if numbers}
+        replies = dict(zip(requests, await self.ask_lists(requests, timeout), strict=True))
+        given: list[dict[int, Answer]] = [dict.fromkeys(servers, _NOBODY) for servers in done]
+        for server, answers in replies.items():
+            for at, answer in zip(asked[server], answers, strict=True):
+                given[at][server] = answer
+        return [self._spread(list(each), list(each.values())) for each in given]
+
     async def ask_after(self, server: int, first: Answer, call: Call, timeout: float) -> list[Answer]:
         """As ``ask``, when ``server`` has said ``first`` already."""
         others = [other for other in self.worth_asking() if other != server]
@@ -77,10 +92,16 @@ class Servers(Generic[C]):
 
     async def ask_each(self, calls: Mapping[int, Call], timeout: float) -> list[Answer]:
         """Some servers, each something of its own, on the connections that guard; the answers in the order given."""
+        requests = {server: [call] for server, call in calls.items()}
+        return [answer for (answer,) in await self.ask_lists(requests, timeout)]
+
+    async def ask_lists(self, calls: Mapping[int, Sequence[Call]], timeout: float) -> list[Sequence[Answer]]:
+        """The same, with several calls for each server, which are sent together."""
         sent = self._runtime.now()
-        requests = [(self.channels[server], [call]) for server, call in calls.items()]
-        answers = [answer for (answer,) in await self.fleet.ask_each(requests, 0, timeout)]
-        self._note(list(calls), answers, sent)
+        answers = await self.fleet.ask_each(
+            [(self.channels[server], each) for server, each in calls.items()], 0, timeout
+        )
+        self._note(list(calls), [_of_server(each) for each in answers], sent)
         return answers
 
     async def majority_of(
@@ -151,6 +172,11 @@ class Servers(Generic[C]):
             may_have_happened=may_have_happened,
             errors=errors,
         )
+
+
+def _of_server(answers: Sequence[Answer]) -> Answer:
+    """The answer that tells most about the server: that it gave none to one of the calls."""
+    return next((answer for answer in answers if isinstance(answer, RequestFailed)), answers[0])
 
 
 def failures(answers: Sequence[Answer]) -> dict[int, Exception]:

@@ -7,10 +7,11 @@ second phase that gives all servers the same token (RULES 7), and taking back wh
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from holdfast._runtime.base import Runtime, Wakeup
+from holdfast._runtime.base import Event, Runtime, Wakeup
 from holdfast.engines.base import (
     ALL_NAMES,
     Busy,
@@ -21,7 +22,6 @@ from holdfast.engines.base import (
     RequestFailed,
     Suspects,
     Withdrawn,
-    withdraw_each,
 )
 from holdfast.engines.redis import metadata
 from holdfast.engines.redis.channel import Answer, Argument, Channel
@@ -54,8 +54,20 @@ _SHORTEST_TOMBSTONE: Final = 60_000
 _NOT_YOUR_TURN: Final = -2
 
 
+class _Reading:
+    """The servers are being asked for their time, for all callers that need it meanwhile."""
+
+    __slots__ = ("failure", "over", "succeeded")
+
+    def __init__(self, over: Event) -> None:
+        self.over = over
+        self.succeeded = False
+        self.failure: RequestFailed | EngineRefused | None = None
+
+
 class RedlockSession(Generic[C]):
-    """See :class:`holdfast.engines.base.Session`. ``labels`` name the servers in errors."""
+    """See :class:`holdfast.engines.base.Session`. ``labels`` name the servers in errors; ``time_of_day`` is this
+    host's."""
 
     def __init__(
         self,
@@ -64,12 +76,14 @@ class RedlockSession(Generic[C]):
         labels: Sequence[str],
         runtime: Runtime,
         token_ttl: float | None,
+        time_of_day: Callable[[], float] = time.time,
     ) -> None:
         self._servers = Servers(fleet, channels, labels, runtime)
         self._quorum = self._servers.quorum
         self._runtime = runtime
         self._token_ttl = 0 if token_ttl is None else math.ceil(token_ttl * 1000)
-        self._proposal = Proposal()
+        self._proposal = Proposal(time_of_day)
+        self._reading: _Reading | None = None
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
@@ -116,9 +130,37 @@ class RedlockSession(Generic[C]):
         return Call(ACQUIRE, names, args)
 
     async def _propose(self, timeout: float) -> int:
-        known = self._proposal.at(self._runtime.now())
-        if known is not None:
-            return known
+        now = self._runtime.now
+        until = now() + _CLOCK_READINGS * timeout
+        while True:
+            known = self._proposal.at(now())
+            if known is not None:
+                return known
+            reading = self._reading
+            if reading is None or now() >= until:
+                return await self._read_clocks(timeout)
+            # Thousands of first callers share one reading: else each would ask all servers.
+            await reading.over.wait(until)
+            if reading.failure is not None:
+                raise _again(reading.failure)
+            if reading.succeeded:
+                return self._proposal.last(now())
+
+    async def _read_clocks(self, timeout: float) -> int:
+        reading = self._reading = _Reading(self._runtime.event())
+        try:
+            proposal = await self._ask_for_time(timeout)
+            reading.succeeded = True
+            return proposal
+        except (RequestFailed, EngineRefused) as failure:
+            reading.failure = failure
+            raise
+        finally:
+            if self._reading is reading:
+                self._reading = None
+            reading.over.set()
+
+    async def _ask_for_time(self, timeout: float) -> int:
         readings = 0
         while True:
             asked = self._runtime.now()
@@ -168,7 +210,6 @@ class RedlockSession(Generic[C]):
                 await self._withdraw(claim, owner, timeout, everywhere=everywhere)
             except RequestFailed:
                 return
-            claim.remains = tuple(each for each in claim.remains if each != owner)
 
     def contender(self, claim: Claim, timeout: float) -> RedlockContender:
         return RedlockContender(self._servers, self._runtime, claim, _step(timeout))
@@ -248,26 +289,37 @@ class RedlockSession(Generic[C]):
         return found
 
     async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
-        return await withdraw_each(self._withdraw_one, claims, timeout)
+        """All of it at once, in one buffer for each server. One that is silent costs a part of the time, once, and then
+        is left alone for a while; the others are rid of everything nevertheless."""
+        for claim in claims:
+            claim.token = None
+        wanted = [(claim, owner) for claim in claims for owner in (*claim.remains, claim.owner)]
+        answers = await self._servers.let_go_all(
+            [_withdrawal(claim, owner) for claim, owner in wanted],
+            [_where_freed(claim, owner) for claim, owner in wanted],
+            _step(timeout),
+        )
+        found = {
+            (claim, owner): self._withdrawn(claim, owner, each)
+            for (claim, owner), each in zip(wanted, answers, strict=True)
+        }
+        lingers = RequestFailed("something of an earlier attempt could not be withdrawn", may_have_happened=True)
+        return [lingers if claim.remains else found[claim, claim.owner] for claim in claims]
 
-    async def _withdraw_one(self, claim: Claim, timeout: float) -> Found:
-        claim.token, step = None, _step(timeout)
-        # First what was tried before: should a server be away, the others are rid of all of it nevertheless.
-        await self._clear_remains(claim, step)
-        found = await self._withdraw(claim, claim.owner, step)
-        if claim.remains:
-            raise RequestFailed("something of an earlier attempt could not be withdrawn", may_have_happened=True)
-        return found
+    async def _withdraw(self, claim: Claim, owner: str, timeout: float, *, everywhere: bool = False) -> None:
+        done = _where_freed(claim, owner)
+        answers = await self._servers.let_go(_withdrawal(claim, owner), timeout, everywhere=everywhere, done=done)
+        outcome = self._withdrawn(claim, owner, answers)
+        if isinstance(outcome, Exception):
+            raise outcome
 
-    async def _withdraw(self, claim: Claim, owner: str, timeout: float, *, everywhere: bool = False) -> Found:
+    def _withdrawn(self, claim: Claim, owner: str, answers: Sequence[Answer]) -> Withdrawn:
         """From every server, not only from a majority: each that still had it would have to wait for its ttl. One that
         has answered is not asked again: while another is away, this is repeated for as long."""
-        names, args = withdrawal(claim, owner, "PUBLISH")
-        done = {server for freed, server in claim.freed if freed == owner}
-        answers = await self._servers.let_go(Call(RELEASE, names, args), timeout, everywhere=everywhere, done=done)
         _note_freed(claim, owner, answers)
         if any(isinstance(answer, RequestFailed) for answer in answers):
-            raise self._servers.failure(failures(answers), may_have_happened=True, name=claim.name)
+            return self._servers.failure(failures(answers), may_have_happened=True, name=claim.name)
+        claim.remains = tuple(each for each in claim.remains if each != owner)
         return quorum.found([_as_found(answer) for answer in answers], self._quorum) or Found.GONE
 
     # -- operators -------------------------------------------------------------------------------------------------
@@ -321,6 +373,25 @@ def _release_call(claim: Claim, *, tombstone: bool) -> Call:
     keys = keys_of(claim.name)
     closing = Closing.of(keys.channel, "PUBLISH", tombstone_ms(claim)) if tombstone else keys.published("PUBLISH")
     return Call(RELEASE, keys.release, Arguments(claim.owner, closing))
+
+
+def _withdrawal(claim: Claim, owner: str) -> Call:
+    return Call(RELEASE, *withdrawal(claim, owner, "PUBLISH"))
+
+
+def _where_freed(claim: Claim, owner: str) -> set[int]:
+    return {server for freed, server in claim.freed if freed == owner}
+
+
+def _again(failure: RequestFailed | EngineRefused) -> RequestFailed | EngineRefused:
+    """For another caller: a traceback grows with each that raises the same one."""
+    if isinstance(failure, RequestFailed):
+        again = RequestFailed(str(failure), may_have_happened=failure.may_have_happened, errors=failure.errors)
+        again.__cause__ = failure.__cause__
+        return again
+    refused = EngineRefused(str(failure), name=failure.name)
+    refused.__cause__ = failure.__cause__
+    return refused
 
 
 def _note_freed(claim: Claim, owner: str, answers: Sequence[Answer]) -> None:

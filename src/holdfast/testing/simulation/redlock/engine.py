@@ -48,7 +48,7 @@ class SimRedlockEngine:
             for node in self._nodes
         ]
         labels = [node.name for node in self._nodes]
-        return RedlockSession(SimFleet(runtime.process), channels, labels, runtime, DEFAULT_TOKEN_TTL)
+        return RedlockSession(SimFleet(runtime.process), channels, labels, runtime, DEFAULT_TOKEN_TTL, runtime.now)
 
     def after_fork_in_child(self) -> None:
         raise NotImplementedError("simulated processes do not fork")
