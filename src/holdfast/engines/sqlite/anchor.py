@@ -6,7 +6,8 @@ the file in this process drops (a backup that reads the home directory is enough
 takes itself for the last one, and deletes log and index under us.
 
 The second is prevented: we hold locks of our own on the same bytes, of the kind that belongs to one open file and not
-to the process. The first is noticed: by the next process that opens the files (opening.py), and by :meth:`Anchor.in_place`.
+to the process. The first is noticed: by the next process that opens the files (opening.py), and by
+:meth:`Anchor.in_place`.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _remove_strangers(path: str, belonging: tuple[int, ...], directory: PrivateD
             # The last process to close it has tidied up. If one has it open, it was an operator instead.
             intact = belonging[0] in (_NONE, found[0]) and not is_open(path)
         else:
-            # As it was left; or the record went with its directory, and SQLite will join the processes that have it open.
+            # As it was left; or the record went with its directory, and SQLite joins the processes that have it open.
             intact = found == belonging or (belonging[0] == _NONE and _NONE not in found)
         if intact:
             return False

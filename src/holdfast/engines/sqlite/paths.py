@@ -152,7 +152,7 @@ def _refuse_mount_point(path: str, file: int, parent: int) -> None:
     mounts = {_mount(file), _mount(parent)}
     if len(mounts) > 1 and None not in mounts:
         raise EngineRefused(
-            f"lock file {path}: it is a mount point, so its log would not be shared with processes that use the original; "
+            f"lock file {path}: it is a mount point, so its log would not be shared with users of the original; "
             "mount its whole directory instead"
         )
 
