@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast._core.policy import Policy
 
 
+_NEVER: Final = float("inf")
 _LOST: Final[Mapping[Found, LossReason]] = {Found.GONE: "broken", Found.STOLEN: "stolen", Found.ENDED: "session"}
 
 
@@ -31,12 +32,14 @@ class Grant:
         "failing",
         "hold",
         "last_token",
+        "look",
         "lost",
         "next_token",
         "policy",
         "since",
         "slack",
         "ttl",
+        "watched",
     )
 
     def __init__(
@@ -56,6 +59,8 @@ class Grant:
         self.lost: LossReason | None = None
         self.hold: Hold | None = None  #: None while it is on its way from one local waiter to the next
         self.due = self.deadline  #: when the watchdog looks at it next
+        self.look = _NEVER  #: when the watchdog has the engine report its loss, if no renewal does before
+        self.watched = False  #: the engine reports its loss
 
     def draw_token(self) -> int:
         """The next token of the reserved block: larger than every one handed out before it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,8 @@ _IDLE: Final = 3600.0
 _AHEAD: Final = 30
 #: A hold that no Lease has taken over after this part of its ttl never will be.
 _TIME_TO_TAKE: Final = 4
+#: A hold that has lived so long is worth a request that makes its loss known at once, before its first renewal.
+_WORTH_WATCHING: Final = 0.1
 _ONLY_ASK: Final = 0.001
 #: A failure that took longer was a time-out.
 _SLOW: Final = 0.03
@@ -67,6 +69,7 @@ class Watchdog:
         self._abandoned: deque[Hold] = deque()
         self._wakes_at = _NOW  # when it will look by itself
         self._last_ttl = 0.0
+        self._watches_early = core.engine.early_watch
         self._patient_until = _NOW
         self.started = False
         self._running = False
@@ -82,6 +85,9 @@ class Watchdog:
         if hold is not None and hold.ends is not None and hold.ends < due:
             due = hold.ends
         grant.due = due
+        if self._watches_early and not grant.watched:
+            grant.look = grant.since + _WORTH_WATCHING
+            due = min(due, grant.look)
         self._last_ttl = grant.ttl
         if due < self._wakes_at or not self.started:
             self._look_by(due)
@@ -146,7 +152,7 @@ class Watchdog:
     def _plan_sleep(self) -> float:
         now = self._runtime.now()
         with self._core.lock:
-            wake = min((grant.due for grant in list(self._core.live)), default=_NEVER)
+            wake = min((min(grant.due, grant.look) for grant in list(self._core.live)), default=_NEVER)
             wake = min(wake, min((errand.due for errand in self._errands), default=_NEVER))
             core = self._core
             if self.stopping or self._abandoned or (core.orphaned and wake == _NEVER and not core.releasing):
@@ -154,7 +160,8 @@ class Watchdog:
             elif wake == _NEVER:
                 # Nothing is held. Where locks come and go, the next acquire must not have to wake a thread, which costs
                 # more than a lock: so look again by then, once.
-                wake = now + (self._last_ttl / lease_time.RENEWALS_PER_TTL or _IDLE)
+                soon = _WORTH_WATCHING if self._watches_early else self._last_ttl / lease_time.RENEWALS_PER_TTL
+                wake = now + (soon if self._last_ttl else _IDLE)
                 self._last_ttl = 0.0
             else:
                 wake = min(wake, now + _LONGEST_SLEEP)
@@ -176,19 +183,26 @@ class Watchdog:
         now = self._runtime.now()
         with self._core.lock:
             # What is due soon is taken along: ten thousand leases are renewed in a few batches.
-            due = [grant for grant in list(self._core.live) if grant.due <= now + grant.ttl / _AHEAD]
-            suspected = self._suspected(suspects, set(due)) if suspects else []
+            live = list(self._core.live)
+            due = {grant: None for grant in live if grant.due <= now + grant.ttl / _AHEAD}
+            suspected = self._suspected(suspects, due.keys()) if suspects else []
+            young = [grant for grant in live if grant.look <= now and grant not in due]
         # Renewals first: errands may meet a black hole, and must not cost those who hold.
         await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
         await self._verify(self._still_believed(suspected))
+        await self._watch_early(self._still_believed(young))
         await self._run_errands()
 
-    def _suspected(self, suspects: Suspects, due: set[Grant]) -> list[Grant]:
+    def _suspected(self, suspects: Suspects, due: Collection[Grant]) -> list[Grant]:
         return [
             grant
             for grant in list(self._core.live)
-            if grant not in due and (suspects == ALL_NAMES or grant.claim.name in suspects)
+            if grant not in due and (suspects == ALL_NAMES or self._is_suspect(grant, suspects))
         ]
+
+    def _is_suspect(self, grant: Grant, names: Collection[str]) -> bool:
+        """Not if the engine does not report its loss yet: then the end of an earlier hold of that name was reported."""
+        return grant.claim.name in names and (grant.watched or not self._watches_early)
 
     def _still_believed(self, grants: Iterable[Grant]) -> list[Grant]:
         """Tell the loss of those whose time is over; the rest is to be renewed."""
@@ -224,6 +238,24 @@ class Watchdog:
         if ending:
             await self._renew_batch(ending, _ONLY_ASK, min(grant.ttl for grant in ending))
 
+    async def _watch_early(self, grants: list[Grant]) -> None:
+        """Have the loss of ``grants`` reported from now on. Tried once: a renewal does the same, later."""
+        if not grants:
+            return
+        for grant in grants:
+            grant.look = _NEVER
+        timeout = lease_time.request_timeout(self._core.options.request_timeout, self._shortest_ttl())
+        answers: Iterable[Found | Exception]
+        try:
+            answers = await self._session.watch([grant.claim for grant in grants], timeout)
+        except (RequestFailed, EngineError) as failure:
+            answers = [failure] * len(grants)
+        for grant, answer in zip(grants, answers, strict=True):
+            if answer is Found.OURS:
+                grant.watched = True
+            elif isinstance(answer, Found):
+                self._core.lose_grant(grant, grant.why_lost(answer, self._runtime.now()))
+
     async def _renew(self, grants: list[Grant]) -> None:
         batches: dict[float, list[Grant]] = {}
         for grant in grants:
@@ -256,6 +288,7 @@ class Watchdog:
                 # A renewal confirmed after belief had ended must not bring it back: somebody may have looked meanwhile.
                 if grant.lost is None and now < grant.deadline:
                     grant.confirm(sent, ttl)
+                    grant.watched, grant.look = True, _NEVER
                     if self._core.tracks(grant):
                         self.watch(grant, sent)
                     return
