@@ -10,11 +10,16 @@ import pytest
 
 import holdfast
 from holdfast._runtime import clock
+from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import scripts
+from holdfast.engines.redis.engine import connect
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.proxy import FaultProxy
 from tests.failover.company import COLOURS, PATIENT, SLACK, company
 from tests.faults.waiting import until
+from tests.redis_engine.support import make_claim
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 
@@ -46,7 +51,7 @@ def connections(server: RedisServer) -> set[str]:
 def owners_that_asked(proxy: FaultProxy) -> set[bytes]:
     """The owner fields of all acquire requests that passed."""
     digest = scripts.ACQUIRE.sha.encode()
-    asked = [words for words in proxy.seen if words[1] in (digest, scripts.ACQUIRE.source.encode())]
+    asked = [words for words in proxy.seen if words[1:2] and words[1] in (digest, scripts.ACQUIRE.source.encode())]
     return {words[3 + int(words[2])] for words in asked}
 
 
@@ -99,15 +104,42 @@ async def test_a_server_that_stays_a_replica_is_unavailable_and_known_not_to_hav
 
 
 @COLOURS
+async def test_a_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
+    colour: Colour, start_replication: StartReplication
+) -> None:
+    """It is refused as a replica; so is what the callers' connection leads to, which would call the lock gone."""
+    pair = start_replication(1)
+    engine, bell = connect(pair.url, {}), BLOCKING.wakeup()
+    front = engine.session(BLOCKING if colour == "sync" else AsyncioRuntime())
+    watchdog, claim = engine.session(BLOCKING), make_claim("job")
+    await front.acquire(claim, PATIENT)
+    swap_roles(pair)
+    pair.replicas[0].ask("DEL", "job")
+    await until(lambda: not pair.master.ask("EXISTS", "job"))
+
+    def renew() -> object:
+        run(watchdog.doze(clock.now(), bell))
+        (answer,) = run(watchdog.renew([claim], 30.0, PATIENT))
+        return answer
+
+    answer = await asyncio.to_thread(renew)
+    assert isinstance(answer, RequestFailed)
+    assert "replica" in str(answer)
+    run(watchdog.close())
+    await front.close()
+    bell.close()
+
+
+@COLOURS
 async def test_a_hold_lives_on_over_a_short_demotion(colour: Colour, start_replication: StartReplication) -> None:
     pair = start_replication(1)
     async with company(colour) as ours:
         lease = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job")
         await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
         swap_roles(pair)
+        await until(lambda: pair.master.ask("PTTL", "job") < 750 * TTL)  # later than the first look at it
         greeted = greetings(pair.master)
         await until(lambda: greetings(pair.master) > greeted)  # a renewal has met it
-        assert pair.master.ask("PTTL", "job") < 750 * TTL
         pair.promote(pair.master)
         await until(lambda: pair.master.ask("PTTL", "job") > 850 * TTL)
         assert lease.held

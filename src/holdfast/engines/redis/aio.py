@@ -21,6 +21,7 @@ from holdfast.engines.redis.handshake import open_transport
 from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.pipe import Pipe
 from holdfast.engines.redis.requests import (
+    HELLO,
     Call,
     acknowledged,
     around,
@@ -28,6 +29,7 @@ from holdfast.engines.redis.requests import (
     call_by_source,
     checked,
     is_demotion,
+    is_master,
     is_unknown_script,
     unacknowledged,
 )
@@ -178,12 +180,20 @@ class AsyncioChannel:
     async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
         return await asyncio.gather(*(self._run_guarded(call, 0, timeout) for call in calls))
 
+    async def _lend(self, pipe: Pipe, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer] | None:
+        # Demoted, it would say that locks are gone which the new master has: that may be why it lets no watchdog in.
+        try:
+            greeting = await pipe.send(HELLO, timeout)
+        except RequestFailed:
+            return None
+        return await self.run_guarded(calls, replicas, timeout) if is_master(greeting) else None
+
     def lend(self, address: str, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer] | None:
         """See :class:`holdfast.engines.redis.blocking.Lender`. The loop may be blocked: then nothing comes back."""
         pipe = self._pipe
         if address != self._settings.address or pipe is None or pipe.lost or not pipe.loop.is_running():
             return None
-        running = self.run_guarded(calls, replicas, timeout)
+        running = self._lend(pipe, calls, replicas, timeout)
         try:
             lent = asyncio.run_coroutine_threadsafe(running, pipe.loop)
         except RuntimeError:  # closed in this moment

@@ -18,6 +18,7 @@ from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
 from holdfast.engines.redis.handshake import open_socket
 from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.requests import (
+    HELLO,
     Call,
     acknowledged,
     around,
@@ -26,6 +27,7 @@ from holdfast.engines.redis.requests import (
     checked,
     explained,
     is_demotion,
+    is_master,
     is_unknown_script,
     out_of_time,
 )
@@ -231,9 +233,21 @@ class BlockingChannel:
         if wire is None:
             return None
         try:
+            # A demoted server would say that locks are gone which the new master has. That may be why the watchdog was
+            # refused there.
+            if not is_master(self._greeted(wire, until)):
+                self.discard(wire)
+                return None
             return self._land(self._launch(wire, calls, replicas, until), until)
         except RequestFailed as failure:
             return [failure] * len(calls)
+
+    def _greeted(self, wire: Wire, until: float) -> Any:
+        try:
+            return wire.call(HELLO, max(until - time.monotonic(), 0.001))
+        except BaseException:
+            self.discard(wire)
+            raise
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
         return await guard.doze((self.guard,), until, wakeup)

@@ -28,7 +28,6 @@ Commands = Sequence[Sequence[str | int]]
 
 #: Again, for its answer: it tells the role, and no ACL refuses it that let us in.
 _HELLO: Final = ("HELLO", 3)
-_REPLICA: Final = frozenset({b"replica", b"slave"})
 _REFUSED: Final = (
     exceptions.AuthenticationError,
     exceptions.AuthorizationError,
@@ -156,7 +155,7 @@ def _check_master(greeting: Any, settings: Settings) -> None:
     renewal it would say that the lock is gone, and the master has it; a lock that is held it would call busy for
     ever."""
     role = greeting.get(b"role", b"master" if settings.remedy else b"no data node")
-    if role in _REPLICA or (role != b"master" and not settings.remedy):
+    if role in replies.REPLICA or (role != b"master" and not settings.remedy):
         raise exceptions.ConnectionError(f"it is at present a {role.decode()}, not the master{settings.remedy}")
 
 

@@ -21,6 +21,8 @@ _HINTS: Final = {
     "NOPERM": "its ACL must allow this user the lock's commands and keys; `holdfast doctor` names what is missing",
     "WRONGPASS": "check the user name and password",
 }
+#: The roles, in the answer to HELLO, of a server that is no master.
+REPLICA: Final = frozenset({b"replica", b"slave"})
 #: What a server that is no master any more says: to a write, to a WAIT that it broke off, and to a new WAIT.
 _DEMOTED: Final = frozenset({"READONLY", "UNBLOCKED"})
 _NO_WAIT: Final = "ERR WAIT cannot be used with replica"

@@ -20,6 +20,8 @@ from holdfast.engines.redis.packing import pack
 #: The heads of words by their length; an owner has some 56 characters.
 _HEADS_CAP: Final = 128
 _ASKING: Final = pack(("ASKING",))
+#: No ACL refuses it, and its answer tells the role.
+HELLO: Final = pack(("HELLO",))
 #: A server looks at its clock ten times a second: WAIT may take this much longer than it was told.
 _LATE: Final = 0.15
 _HEADS: Final = tuple(b"$%d\r\n" % length for length in range(_HEADS_CAP))
@@ -167,6 +169,11 @@ def call_by_source(script: Script, keys: Sequence[str], args: Sequence[Argument]
 def is_demotion(reply: Any) -> bool:
     """Whether the server is no master any more (a failover): all connections to it lead to the wrong place."""
     return reply.__class__ is hiredis.ReplyError and replies.is_demotion(str(reply))
+
+
+def is_master(greeting: Any) -> bool:
+    """Whether the answer to HELLO is that of a server which serves as a master, as far as it says."""
+    return greeting.__class__ is dict and greeting.get(b"role") not in replies.REPLICA
 
 
 def is_unknown_script(reply: Any) -> bool:
