@@ -65,7 +65,7 @@ def _is_new(path: str) -> bool:
         return True
     if os.path.isfile(path) and os.path.getsize(path):
         return False
-    paths.secure_file(path)
+    paths.refuse_unfit(path)
     return True
 
 

@@ -126,6 +126,15 @@ def create_file(path: str) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
+def refuse_unfit(path: str) -> None:
+    """Refuse an existing lock file or its directory as ``secure`` would. Makes nothing."""
+    parent = _open_private(os.path.dirname(path))
+    try:
+        refuse_unfit_file(path, parent)
+    finally:
+        os.close(parent)
+
+
 def refuse_unfit_file(path: str, parent: int) -> None:
     """Refuse a lock file that another user may have made, or that has another name with another log beside it."""
     try:
