@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import logging
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
@@ -50,6 +51,15 @@ hypothesis.settings.register_profile("holdfast", deadline=None)
 hypothesis.settings.load_profile("holdfast")
 
 _running: Final = pytest.StashKey[list[RedisServer | Group | ZooKeeperServer | Ensemble]]()
+
+
+@pytest.fixture(autouse=True)
+def _no_watchdog_meets_a_bug(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """It goes on after one, so no test would notice, not even if it is the watchdog of a test before."""
+    yield
+    if request.node.get_closest_marker("watchdog_bug") is None:
+        bugs = [record for record in caplog.get_records("call") if "met a bug" in record.getMessage()]
+        assert not bugs, logging.Formatter().format(bugs[0])
 
 
 # ---- Redis, one server

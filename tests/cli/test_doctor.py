@@ -345,7 +345,7 @@ def test_a_lock_file_in_use_keeps_its_locks_and_gets_no_new_ones(private: Path, 
         assert database.execute("SELECT name FROM lock").fetchall() == [("mine",)]
 
 
-@pytest.mark.parametrize("url, code, said", [("memory:", 0, ""), ("sqlite:x", 2, "this Python has no sqlite3")])
+@pytest.mark.parametrize("url, code, said", [("memory:", 0, ""), ("sqlite:x", 2, "needs Python's sqlite3 module")])
 def test_a_python_without_sqlite3_is_one_sentence(url: str, code: int, said: str) -> None:
     script = (
         "import sys; sys.modules['_sqlite3'] = None\n"

@@ -75,6 +75,7 @@ async def test_broken_where_its_slot_has_just_arrived(colour: Colour, cluster: R
         with core.lock:  # as if it were due: from now on the watchdog has it tracked
             for grant in core.live:
                 grant.due = 0.0
+            core.watchdog._earliest = 0.0
             core.watchdog._look_by(float("-inf"))
         with half_moved(cluster, "job") as slot:
             await until(lambda: slot.source.ask("INFO", "stats")["tracking_total_keys"] > 0, within=EARLY)

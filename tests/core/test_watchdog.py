@@ -28,6 +28,7 @@ class Failing:
         return getattr(self._session, name)
 
 
+@pytest.mark.watchdog_bug
 @pytest.mark.parametrize("method", ["doze", "renew"])
 def test_a_bug_in_one_round_does_not_stop_the_next(method: str, caplog: pytest.LogCaptureFixture) -> None:
     with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=LASTING) as locks:

@@ -16,16 +16,16 @@ from tests.servers.masters import Masters
 async def test_who_finds_no_server_to_wait_at_is_told_in_time(
     five_masters: Masters, proxies: Proxies, colour: Colour
 ) -> None:
-    """All say that it is held, and fall silent. Each takes its time to be found silent, before he goes to the next."""
+    """All say that it is held, and fall silent. Each takes its time to be found silent before the next is tried, but no
+    more than a part of what the caller has left."""
     async with on(proxies.url, colour) as world:
         client, others = world.connect(request_timeout=8.0), world.connect(request_timeout=PATIENT)
         await introduce(world, client)
         lease = await world.do(others.lock("it").acquire)
-        silent = [proxy.on(script=scripts.ENQUEUE).drop_request_black_hole() for proxy in proxies]
+        for proxy in proxies:
+            proxy.on(script=scripts.ENQUEUE).drop_request_black_hole()
         began = time.monotonic()
         with pytest.raises(holdfast.LockError):
             await world.do(lambda: client.lock("it").acquire(timeout=1.0))
-        assert 1.0 <= time.monotonic() - began < 5.0, "not five times two seconds"
-        # None, if the machine stood still until there was no time left to wait at all.
-        assert sum(rule.fired for rule in silent) <= 1
+        assert 1.0 <= time.monotonic() - began < 3.0, "neither eight seconds nor five times a part of them"
         await world.do(lease.release)

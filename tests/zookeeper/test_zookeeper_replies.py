@@ -169,7 +169,7 @@ def test_what_could_not_be_withdrawn_in_a_ttl_is_withdrawn_later(
     with pytest.raises(holdfast.OutcomeUnknown):
         acquiring.result()
     assert len(nodes(plain, "a")) == 1
-    locks._opened.watchdog._errands.clear()  # type: ignore[union-attr]
+    locks._opened.watchdog._withdrawals.clear()  # type: ignore[union-attr]
     proxy.accept()
     proxy.cut_all()
     eventually(lambda: nodes(plain, "a") == [], within=3.0)  # and not when the session is over

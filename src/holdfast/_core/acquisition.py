@@ -67,6 +67,8 @@ class Acquisition:
                     self._claim = claim = core.new_claim(policy, polite=polite)
                     grant = await self._until_granted(claim)
                 self._grant = grant
+                if self._contender is not None:
+                    self._drop_contender()
                 core.begin_hold(grant, policy, self, handle, watched=inherited)
             except LockError as error:
                 try:
@@ -83,8 +85,6 @@ class Acquisition:
         except BaseException:
             self._undo()  # cancelled or interrupted, perhaps in the middle of its clean-up
             raise
-        if self._contender is not None:
-            self._drop_contender()
 
     @property
     def waiter(self) -> LocalWaiter | None:
@@ -218,17 +218,16 @@ class Acquisition:
     async def _clean_up(self) -> None:
         """A definite end: nothing is held, unless an attempt is still under way somewhere."""
         claim, contender = self._claim, self._contender
-        self._contender = None
         if claim is not None and (claim.unresolved or self.unanswered_since is not None):
-            if contender is not None:
-                contender.abandon()
             self._core.withdraw(claim)
         elif claim is not None and (contender is not None or claim.waiter is not None):
             # Not waited for beyond the caller's own time: the watchdog removes a place that could not be left at once.
-            contender = contender or self._core.session.contender(claim, self._policy.request_timeout)
+            if contender is None:
+                self._contender = contender = self._core.session.contender(claim, self._policy.request_timeout)
             contender.timeout = self._time_to_leave()
             if not await contender.leave():
                 self._core.withdraw(claim)
+        self._drop_contender()
 
     def _time_to_leave(self) -> float:
         timeout = self._policy.request_timeout
@@ -268,9 +267,9 @@ class Acquisition:
         return self._core.front.now() - self.unanswered_since
 
     def _drop_contender(self) -> None:
-        contender, self._contender = self._contender, None
-        if contender is not None:
-            contender.abandon()
+        if self._contender is not None:
+            self._contender.abandon()
+            self._contender = None  # not before: an interrupted clean-up does it again
 
     def _busy(self) -> AcquireTimeout:
         timeout = self._timeout or 0.0

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from holdfast._core.policy import Policy
 
 
-_NEVER: Final = float("inf")
 _LOST: Final[Mapping[Found, LossReason]] = {Found.GONE: "broken", Found.STOLEN: "stolen", Found.ENDED: "session"}
 
 
@@ -30,12 +29,12 @@ class Grant:
         "claim",
         "deadline",
         "due",
+        "early",
         "failing",
         "handover",
         "hold",
         "last_token",
         "longest_ttl",
-        "look",
         "lost",
         "next_token",
         "policy",
@@ -64,7 +63,7 @@ class Grant:
         self.hold: Hold | None = None  #: None while it is on its way from one local waiter to the next
         self.handover: tuple[object, LocalWaiter] | None = None  #: the last one: from whom, to whom
         self.due = self.deadline  #: when the watchdog looks at it next
-        self.look = _NEVER  #: when the watchdog has the engine report its loss, if no renewal does before
+        self.early = False  #: the watchdog has been asked to have the engine report its loss before the first renewal
         self.watched = False  #: the engine reports its loss
 
     def draw_token(self) -> int:

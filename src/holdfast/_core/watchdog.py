@@ -20,7 +20,7 @@ from holdfast._core import lease_time
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
-from holdfast._runtime.base import Runtime
+from holdfast._runtime.base import Runtime, Wakeup
 from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects, WatchingSession, Withdrawn
 from holdfast.errors import EngineError
 
@@ -37,6 +37,8 @@ _AHEAD: Final = 30
 _ONLY_ASK: Final = 0.001
 #: A hold that lives this long is looked at once, where that has its loss pushed from then on. Most are over by then.
 _EARLY: Final = 0.1
+#: Where many come one after another, this many seconds' worth are looked at together.
+_EARLY_TOGETHER: Final = 0.05
 #: Withdrawals that are sent at once: few enough to be done before the next renewals are due.
 _BATCH: Final = 500
 #: Of the time that a request may take, what a batch of withdrawals gets at least.
@@ -59,16 +61,21 @@ class Watchdog:
         self._core = core
         self._runtime = runtime
         self._session = session
-        self._bell = runtime.wakeup()
+        self._bell: Wakeup | None = None  # made with the thread that sleeps on it
         self._withdrawals = Withdrawals()
         #: Handles that became garbage unreleased, see ``Hold.add``.
         self.dropped: deque[HandleRef] = deque()
         self._suspects: set[str] = set()
         self._slots_in_use = False
+        self._slots_checked = _NOW
+        self._earliest = _NEVER  # no lease is to be looked at before
+        self._young: deque[Grant] = deque()  # in the order of their grants
+        self._looked_early = _NOW
         self._wakes_at = _NOW  # when it will look by itself
         self._last_ttl = 0.0
         self._patient_until = _NOW
         self.started = False
+        self._never = False  # it was stopped before it was started
         self._running = False
         self.stopping = False
         self.stopped = core.front.event()
@@ -82,16 +89,18 @@ class Watchdog:
         if hold is not None and hold.ends is not None and hold.ends < due:
             due = hold.ends
         grant.due = due
-        if self._core.engine.early_watch and not grant.watched:
-            grant.look = grant.since + _EARLY
-            due = min(due, grant.look)
+        self._earliest = min(self._earliest, due)
+        if self._core.engine.early_watch and not grant.early:
+            grant.early = True
+            self._young.append(grant)
+            due = min(due, grant.since + _EARLY)
         self._last_ttl = grant.ttl
         if due < self._wakes_at or not self.started:
             self._look_by(due)
 
     def withdraw(self, claim: Claim, until: float) -> None:
         """Make sure in the background that ``claim`` holds nothing, now or later."""
-        if self.stopping and not self.started:
+        if self._never:
             return  # the client is closed, perhaps garbage: a finaliser must not start a thread on what is left of it
         self._withdrawals.add(claim, until)
         self._look_by(_NOW)
@@ -114,7 +123,8 @@ class Watchdog:
 
     def ring(self) -> None:
         """Have it look around now. Takes no lock."""
-        self._bell.set()
+        if self._bell is not None:
+            self._bell.set()
 
     def stop(self) -> None:
         """Try each withdrawal once more, then end."""
@@ -123,23 +133,28 @@ class Watchdog:
         if self.started:
             self._look_by(_NOW)
         else:
-            self._bell.close()  # nobody will ever sleep on it
+            self._never = True
 
     def _look_by(self, due: float) -> None:
+        if self._never:
+            return
         if not self.started:
+            if self._bell is None:
+                self._bell = self._runtime.wakeup()
             self._runtime.spawn(self.run, "holdfast-watchdog")
             self.started = True  # not before: if a signal comes in between, the next call tries again
         elif due < self._wakes_at:
-            self._bell.set()
+            self.ring()
             self._wakes_at = due  # not before: if a signal comes in between, the next call rings
 
     # -- its own thread --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         with self._core.lock:
-            if self._running:
+            if self._running or self._never:
                 return  # the start of the first thread was interrupted before it was noted
             self._running = self.started = True
+        assert self._bell is not None
         try:
             while not self._may_end():
                 try:
@@ -160,8 +175,9 @@ class Watchdog:
     def _plan_sleep(self) -> float:
         now = self._runtime.now()
         with self._core.lock:
-            wake = min((min(grant.due, grant.look) for grant in list(self._core.live)), default=_NEVER)
-            wake = min(wake, self._withdrawals.next_due())
+            if not self._core.live:
+                self._earliest = _NEVER
+            wake = min(self._earliest, self._withdrawals.next_due(), self._early_due())
             core = self._core
             unneeded = core.orphaned and wake == _NEVER and not core.releasing
             if self.stopping or self.dropped or self._suspects or unneeded:
@@ -170,6 +186,23 @@ class Watchdog:
                 wake = min(wake, now + self._longest_sleep(wake))
             self._wakes_at = wake
         return wake
+
+    def _early_due(self) -> float:
+        """When to look at young holds: not at each by itself, where locks come by the thousand."""
+        if not self._young:
+            return _NEVER
+        return max(self._young[0].since + _EARLY, self._looked_early + _EARLY_TOGETHER)
+
+    def _take_young(self, now: float) -> list[Grant]:
+        """The holds that have lived long enough to be worth a look; most are over by then."""
+        taken = []
+        if now >= self._early_due():
+            self._looked_early = now
+            while self._young and self._young[0].since + _EARLY <= now:
+                grant = self._young.popleft()
+                if not grant.watched and self._core.tracks(grant):
+                    taken.append(grant)
+        return taken
 
     def _longest_sleep(self, wake: float) -> float:
         longest = _LONGEST_SLEEP if wake < _NEVER else _IDLE
@@ -197,20 +230,29 @@ class Watchdog:
         while self.dropped:
             handle = self.dropped.popleft()
             self._core.drop_handle(handle.hold, handle.key)
-        self._slots_in_use = self._core.repair_slots()
         now = self._runtime.now()
+        if self._slots_in_use and now >= self._slots_checked + _CHECK_SLOTS / 2:
+            self._slots_in_use, self._slots_checked = self._core.repair_slots(), now
+        await self._look_after_leases(suspects, now)
         with self._core.lock:
-            # What is due soon is taken along: ten thousand leases are renewed in a few batches.
-            live = list(self._core.live)
-            due = {grant: None for grant in live if grant.due <= now + grant.ttl / _AHEAD}
-            young = [grant for grant in live if grant.look <= now and grant not in due]
-            suspected = [grant for grant in live if grant not in due and self._is_suspect(grant, suspects)]
-            self._suspects.clear()
-        # Renewals first: withdrawals may meet a black hole, and must not cost a lease.
-        await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
-        await self._verify(self._still_believed(suspected))
+            young = self._take_young(now)
         await self._watch_early(self._still_believed(young))
         await self._withdraw()
+
+    async def _look_after_leases(self, suspects: Suspects, now: float) -> None:
+        """Renew what is due. First: withdrawals may meet a black hole, and must not cost a lease."""
+        if now < self._earliest and not suspects and not self._suspects:
+            return
+        with self._core.lock:
+            live = list(self._core.live)
+            # What is due soon is taken along: ten thousand leases are renewed in a few batches.
+            due = {grant: None for grant in live if grant.due <= now + grant.ttl / _AHEAD}
+            suspected = [grant for grant in live if grant not in due and self._is_suspect(grant, suspects)]
+            self._suspects.clear()
+        await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
+        await self._verify(self._still_believed(suspected))
+        with self._core.lock:
+            self._earliest = min((grant.due for grant in list(self._core.live)), default=_NEVER)
 
     def _is_suspect(self, grant: Grant, hinted: Suspects) -> bool:
         """A hint at a name does not count if the engine does not report this grant's loss yet: then it reported the end
@@ -256,8 +298,6 @@ class Watchdog:
         """Have the loss of ``grants`` reported from now on. Tried once: a renewal does the same, later."""
         if not grants:
             return
-        for grant in grants:
-            grant.look = _NEVER
         timeout = lease_time.request_timeout(self._core.options.request_timeout, self._shortest_ttl())
         session = cast("WatchingSession", self._session)
         answers: Iterable[Found | Exception]
@@ -303,7 +343,7 @@ class Watchdog:
                 # A renewal confirmed after belief had ended must not bring it back: somebody may have looked meanwhile.
                 if grant.lost is None and now < grant.deadline:
                     grant.confirm(sent, ttl)
-                    grant.watched, grant.look = True, _NEVER
+                    grant.watched = True
                     if self._core.tracks(grant):
                         self.watch(grant, sent)
                     return
@@ -326,7 +366,7 @@ class Watchdog:
         """Withdraw what is due, batch after batch, until a renewal is."""
         while batch := self._next_batch():
             await self._withdraw_batch(batch)
-            if self._next_due() <= self._runtime.now():
+            if self._earliest <= self._runtime.now():
                 return
 
     def _next_batch(self) -> list[Withdrawal]:
@@ -356,8 +396,4 @@ class Watchdog:
         """No longer than until a lease is to be looked at, but long enough to be answered."""
         shortest = min(self._shortest_ttl(), *(withdrawal.claim.ttl for withdrawal in batch))
         timeout = lease_time.request_timeout(self._core.options.request_timeout, shortest)
-        return min(timeout, max(self._next_due() - self._runtime.now(), timeout * _LEAST_PART))
-
-    def _next_due(self) -> float:
-        with self._core.lock:
-            return min((grant.due for grant in list(self._core.live)), default=_NEVER)
+        return min(timeout, max(self._earliest - self._runtime.now(), timeout * _LEAST_PART))

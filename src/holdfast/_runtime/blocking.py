@@ -127,6 +127,7 @@ class BlockingWakeup:
         # Re-entrant, so that ``__del__`` may ring while its own thread is in here; it keeps ``set`` from writing to a
         # descriptor that ``close`` has just given back to the system.
         self._lock = threading.RLock()
+        self._read = self._write = -1
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -159,7 +160,9 @@ class BlockingWakeup:
                 if fd >= 0:
                     os.close(fd)
 
-    __del__ = close
+    def __del__(self) -> None:
+        if hasattr(self, "_write"):  # else a signal interrupted its making
+            self.close()
 
 
 class _Dispatcher:
