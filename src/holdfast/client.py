@@ -38,13 +38,13 @@ class BaseClient(NotPortable):
         self._options: ClientOptions = target.options
         self._engine: Engine = make_engine(target)
         self._opened: Core | None = None
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()  # re-entrant: a signal handler may use the client that is being opened
         self._closed = False
         lifecycle.register_client(self)
 
     def _after_fork_in_child(self) -> None:
         """Another thread may have been opening or closing it at the fork: in the child nobody is."""
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
 
     @property
     def guarantees(self) -> Guarantees:
@@ -56,8 +56,10 @@ class BaseClient(NotPortable):
             if self._closed:
                 raise UsageError("this client is closed; connect() again")
             if self._opened is None or self._opened.disowned:
-                self._opened = Core(self._engine, self._options, front(), BLOCKING)
-                lifecycle.register(self._opened)
+                core = Core(self._engine, self._options, front(), BLOCKING)
+                lifecycle.register(core)
+                if self._opened is None or self._opened.disowned:  # else a signal handler was faster
+                    self._opened = core
             return self._opened
 
     def _policy(self, name: str, require: Collection[str], settings: dict[str, Any]) -> Policy:

@@ -17,6 +17,7 @@ import pytest
 
 import holdfast
 from holdfast._core import local_queue
+from tests.faults.handling import Handling
 from tests.faults.striker import Strike, Striker
 from tests.faults.waiting import eventually
 
@@ -178,3 +179,33 @@ def test_close_with_waiters() -> None:
         assert not lease.held
 
     assert everywhere(play) > 20
+
+
+@pytest.mark.parametrize("what", ["acquire", "release"])
+def test_a_handler_that_uses_the_same_lock_and_returns(what: str) -> None:
+    """Its calls come in between two instructions of the call that it interrupts, on the same thread."""
+    number = 0
+    while True:
+        stage = Stage(number)
+
+        def use() -> None:
+            for name in ("a", "b"):
+                lease = stage.client.lock(name).try_acquire()  # noqa: B023 -- called before the next turn
+                if lease is not None:
+                    lease.release()
+
+        stage.striker = Handling(number, use)
+        try:
+            if what == "release":
+                lease = stage.lock.acquire()
+                stage.wait_in_threads(1)
+                stage.play(lease.release)
+            else:
+                stage.play(lambda: stage.lock.acquire(timeout=SOON).release())  # noqa: B023
+            stage.check()
+        finally:
+            stage.close()
+        if not stage.striker.struck_at:
+            break
+        number += 1
+    assert number > 15

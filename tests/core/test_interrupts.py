@@ -7,10 +7,12 @@ import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast._core.core import Core
 from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.blocking import BlockingEvent, BlockingWakeup, run
@@ -160,3 +162,17 @@ def test_struck_while_it_rings_for_the_watchdog_the_next_caller_rings(monkeypatc
             core.withdraw(forgotten)
         core.withdraw(orphan)
         other.lock("b").acquire(timeout=5).release()
+
+
+def test_a_signal_handler_may_use_the_client_that_is_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for the lock that its own thread held."""
+    with holdfast.connect(f"memory:{uuid.uuid4().hex}") as client:
+        make = Core.__init__
+
+        def interrupted(self: Core, *arguments: Any) -> None:
+            monkeypatch.setattr(Core, "__init__", make)
+            client.lock("in the handler").acquire(timeout=5).release()  # as a handler would, right now
+            make(self, *arguments)
+
+        monkeypatch.setattr(Core, "__init__", interrupted)
+        client.lock("a").acquire(timeout=5).release()

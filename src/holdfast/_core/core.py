@@ -149,17 +149,20 @@ class Core:
             self.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
         listeners: list[Callable[[], Any]] = []
         heir: LocalWaiter | None = None
+        last = False
         try:
             try:
                 with self.lock:
                     if handle._key not in hold.handles:
                         return  # another thread was faster
                     try:
+                        if len(hold.handles) == 1:
+                            # Before its last handle goes: a signal handler that wants the lock must find it occupied.
+                            self.releasing.begin(hold, itself[0])
                         hold.handles.pop(handle._key)
                         listeners = hold.take_listeners(handle._key)
                         last, lost = not hold.handles, hold.reason
                         if last and lost is None:
-                            self.releasing.begin(hold, itself[0])
                             heir = self._end(hold, now)
                         elif last and not self.closed:
                             self.withdraw_grant(hold.grant)  # the engine may still have it
@@ -175,7 +178,8 @@ class Core:
             finally:
                 if heir is not None:
                     heir.event.set()
-                self.releasing.end(hold)
+                if last:
+                    self.releasing.end(hold)
                 if self.orphaned:
                     self.watchdog.ring()  # it may have waited for this before it ends
         except BaseException as error:

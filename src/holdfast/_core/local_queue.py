@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from holdfast._core.grant import Grant
@@ -68,7 +69,7 @@ class LocalQueue:
 
     A signal may interrupt every method between two steps. The occupant decides: it is changed in one step, before the
     waiter that it belongs to is taken from the queue and learns of its turn. What is left undone after that step,
-    ``repair`` completes.
+    ``repair`` completes. The signal's handler may also use a lock itself, and return.
     """
 
     def __init__(self) -> None:
@@ -117,7 +118,7 @@ class LocalQueue:
             return None
         head = self._head(key)
         if head is None:
-            del self._occupants[key]
+            self._occupants.pop(key, None)
             return None
         self._occupants[key] = head.caller
         head.turn = Turn.CONTEND
@@ -139,10 +140,10 @@ class LocalQueue:
     def _remove(self, key: str, waiter: LocalWaiter) -> None:
         queue = self._queues.get(key)
         if queue is not None:
-            if waiter in queue:
+            with suppress(ValueError):
                 queue.remove(waiter)
             if not queue:
-                del self._queues[key]
+                self._queues.pop(key, None)
 
     def leave(self, key: str, waiter: LocalWaiter) -> bool:
         """Give up waiting. False if it was this waiter's turn already: then it is for the waiter to pass it on."""
