@@ -43,6 +43,8 @@ _SLICE: Final = 1.0
 _APART_CAP: Final = 16
 #: With less time than this, nothing is asked: no answer could come.
 _LEAST: Final = 0.005
+#: By what part of its time an attempt to connect may be late with its own error.
+_LAST_WORDS: Final = 0.1
 #: An attempt to connect that has used this part of its time, or more, has failed for want of time.
 _IN_TIME: Final = 0.9
 _OPPOSITE: Final = {"SUBSCRIBE": "UNSUBSCRIBE", "SSUBSCRIBE": "SUNSUBSCRIBE"}
@@ -347,7 +349,9 @@ class _Attempt:
             return
         now = self._patience.spent()
         for future, until in self._waiting:
-            if until <= now and not future.done():
+            # A caller with as much time as the attempt waits a little longer: the attempt fails by then, and says why.
+            late = _LAST_WORDS * self._patience.seconds if until >= self._patience.seconds else 0.0
+            if until + late <= now and not future.done():
                 future.set_result(None)
         self._waiting = [each for each in self._waiting if not each[0].done()]
 
