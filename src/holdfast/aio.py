@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -26,17 +27,21 @@ __all__ = ["AsyncClient", "AsyncLease", "AsyncLock", "connect"]
 class _Body:
     """One open ``async with``: the task to cancel when the hold is lost, once, and never while it is leaving."""
 
-    __slots__ = ("_before", "_cancelled", "_leaving", "_loop", "task")
+    __slots__ = ("_before", "_cancelled", "_leaving", "_loop", "_task")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
         if task is None:
             raise UsageError("async with needs to run inside a task")
-        self.task = task
+        self._task = weakref.ref(task)  # it keeps its result, perhaps what is inside this block
         self._loop = asyncio.get_running_loop()
         self._before = task.cancelling()
         self._cancelled = False
         self._leaving = False
+
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        return self._task()
 
     def on_loss(self) -> None:
         try:
@@ -45,9 +50,10 @@ class _Body:
             pass  # the loop is closed: so is the body
 
     def _cancel(self) -> None:
-        if not (self._leaving or self.task.done()):
+        task = self.task
+        if task is not None and not (self._leaving or task.done()):
             self._cancelled = True
-            self.task.cancel("the lock was lost")
+            task.cancel("the lock was lost")
 
     async def leave(self, error: BaseException | None) -> asyncio.CancelledError | None:
         """From here on the body is not cancelled. A cancellation that was requested but not yet delivered strikes
@@ -62,8 +68,11 @@ class _Body:
 
     def absorbed(self) -> bool:
         """Take back our own cancellation. False if somebody else wants the task cancelled too: theirs goes first."""
-        self.task.uncancel()
-        return self.task.cancelling() <= self._before
+        task = self.task
+        if task is None:
+            return True
+        task.uncancel()
+        return task.cancelling() <= self._before
 
     @property
     def cancelled(self) -> bool:

@@ -81,3 +81,15 @@ def test_contexts_that_take_turns_on_one_thread_are_callers_of_their_own() -> No
     thread.start()
     thread.join()
     assert seen[0] == seen[2] != seen[1] == seen[3]
+
+
+def test_each_call_in_a_callback_of_a_loop_is_a_caller() -> None:
+    current_caller()
+    seen: list[Hashable] = []
+    loop = asyncio.new_event_loop()
+    for _ in range(2):
+        loop.call_soon(lambda: seen.append(current_caller()))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert seen[0] != seen[1]

@@ -6,20 +6,23 @@ Found by the second review: a lock that was renewed for no caller, by a client t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast._core import local_queue
+from holdfast._core.acquisition import Acquisition
 from tests.faults.handling import Handling
 from tests.faults.striker import Strike, Striker
-from tests.faults.waiting import eventually
+from tests.faults.waiting import eventually, until
 
 #: For a waiter that nothing but the watchdog's check of the slots wakes.
 SOON = 10.0
@@ -209,3 +212,36 @@ def test_a_handler_that_uses_the_same_lock_and_returns(what: str) -> None:
             break
         number += 1
     assert number > 15
+
+
+async def test_a_cancelled_acquire_does_not_withdraw_what_it_has_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by review: another thread took the slot of an acquire that had begun to clean up, and the clean-up then
+    withdrew the grant from the next holder: two holders."""
+    undo = Acquisition._undo
+
+    def undo_late(self: Acquisition, *handle: Any) -> None:
+        self._core.repair_slots()  # as the watchdog, or another caller, may at this moment
+        undo(self, *handle)
+
+    monkeypatch.setattr(Acquisition, "_undo", undo_late)
+    store = f"memory:{uuid.uuid4().hex}"
+    async with holdfast.aio.connect(store) as locks, holdfast.aio.connect(store) as other:
+        held = await locks.lock("a").acquire()
+        first, second = (asyncio.create_task(locks.lock("a").acquire(timeout=SOON)) for _ in range(2))
+        core = locks._opened
+        assert core is not None
+        await until(lambda: core.queue.waiting("a") == 2)
+        # Reserved tokens: the claim that is handed on must have been made with waiters behind it.
+        await held.release()
+        chain = await first
+        third = asyncio.create_task(locks.lock("a").acquire(timeout=SOON))
+        await until(lambda: core.queue.waiting("a") == 2)
+        await chain.release()  # to the second, which is cancelled before it can take it
+        second.cancel()
+        lease = await third
+        await asyncio.gather(second, return_exceptions=True)
+        await until(lambda: not core.watchdog._withdrawals)
+        assert lease.held
+        assert await other.lock("a").try_acquire() is None
+        lease.check()
+        await lease.release()

@@ -14,6 +14,8 @@ import pytest
 import holdfast
 from tests.faults.test_refusals import free_port
 from tests.faults.waiting import eventually, until
+from tests.servers.distance import Distance
+from tests.servers.loop_thread import LoopThread
 from tests.servers.redis import RedisServer
 
 
@@ -134,3 +136,23 @@ async def test_the_same_in_time_on_an_event_loop(start_redis: Callable[..., Redi
                     await asyncio.sleep(0)
                     server.resume()
         assert min(took) < 0.3 + 0.15
+
+
+async def test_a_short_timeout_behind_a_request_that_is_on_its_way_is_busy(redis_url: str) -> None:
+    """A far server is not out of reach: its answer to the caller ahead takes longer than the time-out."""
+    loop = LoopThread("distance")
+    port = int(redis_url.partition("127.0.0.1:")[2].partition("/")[0])
+    try:
+        with Distance(loop, lambda: ("127.0.0.1", port), 0.02) as far:
+            async with (
+                holdfast.aio.connect(redis_url) as other,
+                holdfast.aio.connect(f"redis://127.0.0.1:{far.port}") as locks,
+                other.lock("a"),
+            ):
+                await locks.ping()
+                ahead = asyncio.create_task(locks.lock("a").try_acquire(timeout=0.5))
+                await until(lambda: locks._opened is not None and locks._opened.queue.occupant("a") is not None)
+                assert await locks.lock("a").try_acquire(timeout=0.02) is None
+                assert await ahead is None
+    finally:
+        loop.close()

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Claim, Found
+from holdfast.engines.base import Busy, Claim, Found, Granted
 from holdfast.engines.memory import MemorySession, Store
 from tests.faults.waiting import eventually
 
@@ -156,3 +156,23 @@ def test_a_batch_is_withdrawn_with_its_places_in_queues() -> None:
     answers = run(session.withdraw([*held, waiting, foreign], 1.0))
     assert answers == [Found.OURS] * 1000 + [Found.GONE, Found.GONE]
     assert store.names == {}
+
+
+def test_a_waiter_whose_turn_has_come_is_not_overtaken_for_ever() -> None:
+    """One client in a tight loop took the lock 100,000 times while three threads of another waited for seconds."""
+    session = MemorySession(Store(), BLOCKING)
+    waiter, holder = Claim("a", "one:1", 30.0), Claim("a", "two:1", 30.0)
+    run(session.acquire(holder, 1.0))
+    contender = session.contender(waiter, 1.0)
+    run(contender.wait(BLOCKING.now()))
+    run(session.release(holder, 1.0))  # its turn has come
+
+    def turned_away() -> bool:
+        newcomer = Claim("a", f"two:{uuid.uuid4().int}", 30.0)
+        if isinstance(run(session.acquire(newcomer, 1.0)), Busy):
+            return True
+        run(session.release(newcomer, 1.0))
+        return False
+
+    eventually(turned_away, within=1.0)
+    assert isinstance(run(session.acquire(waiter, 1.0)), Granted)

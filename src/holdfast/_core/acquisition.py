@@ -76,15 +76,16 @@ class Acquisition:
                 finally:  # also if the clean-up is cancelled
                     core.give_up_slot(policy, self, self._unreachable_for(error))
                 raise
-            finally:
-                core.acquiring.end(self)
-                if core.closed:
-                    core.acquisition_left()
         except LockError:
             raise
         except BaseException:
-            self._undo()  # cancelled or interrupted, perhaps in the middle of its clean-up
+            self._undo(handle)  # cancelled or interrupted, perhaps in the middle of its clean-up
             raise
+        finally:
+            # Not before: for others it is over from here on, and its slot, with a grant it was handed, theirs to take.
+            core.acquiring.end(self)
+            if core.closed:
+                core.acquisition_left()
 
     @property
     def waiter(self) -> LocalWaiter | None:
@@ -128,6 +129,14 @@ class Acquisition:
         """Since when the local caller ahead has had no answer; None if the engine answers it."""
         return occupant.unanswered_since if isinstance(occupant, Acquisition) else None
 
+    def _is_unreachable(self, occupant: object, since: float) -> bool:
+        """Whether the caller ahead has had no answer all the time, and for as long as we would have waited for one."""
+        unanswered = self._unreachable_since(occupant)
+        if unanswered is None or unanswered > since:
+            return False
+        enough = min(self._policy.request_timeout, max((self._timeout or 0.0) / 2, _LAST_LOOK))
+        return self._core.front.now() - unanswered >= enough
+
     async def _await_turn(self) -> Grant | None:
         """An inherited grant, or None: it is our turn to contend."""
         core, waiter = self._core, self._waiter
@@ -135,8 +144,8 @@ class Acquisition:
         await waiter.event.wait(self._deadline)
         with core.lock:
             if core.queue.leave(self._policy.key, waiter):
-                since = self._unreachable_since(core.queue.occupant(self._policy.key))
-                raise self._busy() if since is None or since > waiter.since else self._unreachable_ahead()
+                ahead = core.queue.occupant(self._policy.key)
+                raise self._unreachable_ahead() if self._is_unreachable(ahead, waiter.since) else self._busy()
         if waiter.turn is Turn.CLOSED:
             raise UsageError("this client was closed while waiting", name=self._policy.name)
         if waiter.turn is Turn.UNREACHABLE:
@@ -235,16 +244,16 @@ class Acquisition:
             return timeout
         return min(timeout, max(self._deadline + _GRACE - self._core.front.now(), _LAST_WORD))
 
-    def _undo(self) -> None:
+    def _undo(self, handle: Handle) -> None:
         """Cancelled or interrupted, no matter where: the claim may hold the lock, now or later."""
         core, waiter, grant = self._core, self._waiter, self._grant
         self._drop_contender()
         if waiter is not None:
             with core.lock:
                 core.queue.leave(self._policy.key, waiter)
-        if grant is not None and grant.hold is not None:
-            # Interrupted when the hold was there but nobody knew yet. Left there, the same caller would re-enter it: a
-            # lock that the engine is told to give to others.
+        if grant is not None and grant.hold is not None and grant.hold.handles.keys() <= {handle._key}:
+            # Interrupted when the hold was there but not yet returned. Left there, the same caller would re-enter it: a
+            # lock that the engine is asked to give to others.
             core.lose_grant(grant, "expired")
             grant.claim.unresolved = True
             core.withdraw_grant(grant)

@@ -11,23 +11,17 @@ Where ``__exit__`` is called in another way (``ExitStack``, a wrapper class), th
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable
 from types import FrameType
-from typing import Any, Final, Generic, Protocol, TypeVar
-
-_log: Final = logging.getLogger("holdfast")
+from typing import Any, Generic, Protocol, TypeVar
 
 
 class _Lease(Protocol):
     @property
     def held(self) -> bool: ...
-
-    @property
-    def name(self) -> str: ...
 
 
 L = TypeVar("L", bound=_Lease)
@@ -102,24 +96,17 @@ class Blocks(Generic[L]):
             block.lease = lease
 
     def leave(self, caller: Hashable) -> L | None:
-        """The lease of a block that was not entered by ``with``: the caller's innermost one.
+        """The lease of a block that was not entered by ``with``: the caller's innermost one; None if there is none.
 
-        If the caller has none, it is one that another caller entered (a stack closed by another thread). With several
-        to choose from, only a lease that is over may be taken: ending the wrong one would let two callers in. None: it
-        is not known which.
+        If the caller has none, it is one that another caller entered, as with a stack that is closed by another thread.
+        Then a lease that is over is taken first: ending another caller's would let two in. All that are held belong to
+        one hold, since the lock is exclusive, and it ends with the last of them.
         """
         entries = self._others.copy()
         own = [entry for entry in entries if entry[0] == caller]
         over = [entry for entry in entries if not entry[1].held]
-        choice = own or (entries if len(entries) == 1 else over)
+        choice = own or over or entries
         if not choice:
-            if entries:
-                _log.warning(
-                    "lock %r: it is unclear which of %d blocks has ended here; none was released. End a block where it "
-                    "was entered, or use `with lock.acquire() as lease`",
-                    entries[0][1].name,
-                    len(entries),
-                )
             return None
         self._others.remove(choice[-1])
         return choice[-1][1]

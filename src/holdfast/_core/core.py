@@ -186,6 +186,8 @@ class Core:
             # Perhaps interrupted between two steps, or in the clean-up: what was left undone is done in the background.
             self._abandon_release(hold)
             self.repair_slot(hold.policy.key)
+            if not hold.handles:
+                self.releasing.end(hold)
             if isinstance(error, LockLost):
                 handle._lost_on_release(error.reason)
                 self._dispatch(listeners)
@@ -239,6 +241,8 @@ class Core:
     def pass_on(self, grant: Grant, seeker: object) -> None:
         """A local waiter was given this grant but has gone: give it to the next, or to the engine. No I/O."""
         with self.lock:
+            if self.queue.occupant(grant.claim.name) is not seeker:
+                return  # it was passed on already, and may be held by now
             heir = self.queue.heir(grant, seeker, self.front.now())
             if heir is None:
                 self.live.pop(grant, None)

@@ -27,10 +27,13 @@ def running_task() -> Hashable | None:
 
 def current_caller() -> Hashable:
     """The running caller. Never equal to one that has ended."""
-    caller = running_task()
-    if caller is None:
-        caller = _running_job()
-    return _context_of_thread() if caller is None else caller
+    asyncio: Any = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        task = running_task()
+        # In a callback of the loop nothing tells two callers apart: then each call is a caller of its own.
+        return object() if task is None else task
+    job = _running_job()
+    return _context_of_thread() if job is None else job
 
 
 def _identity(thing: object) -> Hashable:
@@ -50,7 +53,7 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.identity = object()
         target = getattr(threading.current_thread(), "_target", None)
-        module = getattr(target, "__module__", None)
+        module = getattr(target or type(threading.current_thread()), "__module__", None)
         self.pool: str | None = module if module in _POOLS else None  #: whose jobs it runs
 
 
@@ -67,6 +70,7 @@ class _Marker:
         self.thread = thread
 
 
+_ASGIREF: Final = "asgiref.current_thread_executor"
 _marker: Final[ContextVar[_Marker | None]] = ContextVar("holdfast-caller", default=None)
 
 
@@ -79,8 +83,8 @@ def _context_of_thread() -> _Marker:
 
 
 def _running_job() -> Hashable | None:
-    """The running job of a thread pool of the standard library: it has no context of its own, unlike ``to_thread``."""
-    pool = _thread.pool
+    """The running job of a thread pool: its context, if it has one, may be a copy of another job's on this thread."""
+    pool = _thread.pool or (_ASGIREF if _ASGIREF in sys.modules else None)
     if pool is None:
         return None
     code, job = _POOLS[pool]
@@ -102,6 +106,15 @@ _POOLS: Final[Mapping[str, tuple[Callable[[Any], CodeType], Callable[[Mapping[st
     "multiprocessing.pool": (
         lambda module: module.worker.__code__,
         lambda variables: (_thread.identity, variables["job"], variables["i"]),
+    ),
+    "anyio._backends._asyncio": (
+        lambda module: module.WorkerThread.run.__code__,
+        lambda variables: _identity(variables["future"]),
+    ),
+    # Jobs that run on the thread of ``async_to_sync``, which is any thread.
+    _ASGIREF: (
+        lambda module: module._WorkItem.run.__code__,
+        lambda variables: _identity(variables["self"]),
     ),
 }
 

@@ -44,6 +44,8 @@ _GUARANTEES: Final = Guarantees(
 #: A waiter whose turn it is, and that does not come for it in this time (its event loop was closed, or is blocked), is
 #: overtaken. In seconds.
 _PATIENCE: Final = 1.0
+#: For how long a waiter whose turn has come may be overtaken by claims that do not queue.
+_OVERTAKEN: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -65,12 +67,18 @@ class _Place:
     owner: str
     contender: weakref.ref[_MemoryContender]
     called: float | None = None  #: when it was notified that it is its turn, if it has not come since
+    first_called: float | None = None  #: when it was notified for the first time
+
+    def late(self, now: float) -> bool:
+        """Whether others have overtaken it for long enough since its turn came."""
+        return self.first_called is not None and now >= self.first_called + _OVERTAKEN
 
     def call(self, now: float) -> None:
         contender = self.contender()
         if contender is not None:
             if self.called is None:
                 self.called = now
+                self.first_called = self.first_called or now
             contender.bell.set()
 
 
@@ -234,7 +242,11 @@ class MemorySession:
                 last = record.token
                 if record.queue:
                     head = record.head(now)
-                    if (claim.fair or claim.polite) and head is not None and head.owner != claim.owner:
+                    if (
+                        head is not None
+                        and head.owner != claim.owner
+                        and (claim.fair or claim.polite or head.late(now))
+                    ):
                         head.call(now)
                         return Busy(None)
                     queue = record.queue_without(claim.owner)

@@ -43,8 +43,6 @@ _SLICE: Final = 1.0
 _APART_CAP: Final = 16
 #: With less time than this, nothing is asked: no answer could come.
 _LEAST: Final = 0.005
-#: By what part of its time an attempt to connect may be late with its own error.
-_LAST_WORDS: Final = 0.1
 #: An attempt to connect that has used this part of its time, or more, has failed for want of time.
 _IN_TIME: Final = 0.9
 _OPPOSITE: Final = {"SUBSCRIBE": "UNSUBSCRIBE", "SSUBSCRIBE": "SUNSUBSCRIBE"}
@@ -269,7 +267,9 @@ class AsyncioChannel:
     def _judge(self, attempt: _Attempt, left: float) -> None:
         """Raise what the end of an attempt means to one that waited for it and has ``left`` of its time."""
         if not attempt.task.done():
-            raise RequestFailed(f"{self._settings.address}: not connected in time", may_have_happened=False)
+            trying = getattr(self._settings, "trying", None)
+            where = f"{self._settings.address}: not connected{f' to {trying}' if trying else ''} in time"
+            raise RequestFailed(where, may_have_happened=False)
         error = None if attempt.task.cancelled() else attempt.task.exception()
         if isinstance(error, RequestFailed):
             # An attempt that had less time than we have is not our failure. Any other failure is: were each to try
@@ -349,9 +349,7 @@ class _Attempt:
             return
         now = self._patience.spent()
         for future, until in self._waiting:
-            # A caller with as much time as the attempt waits a little longer: the attempt fails by then, and says why.
-            late = _LAST_WORDS * self._patience.seconds if until >= self._patience.seconds else 0.0
-            if until + late <= now and not future.done():
+            if until <= now and not future.done():
                 future.set_result(None)
         self._waiting = [each for each in self._waiting if not each[0].done()]
 

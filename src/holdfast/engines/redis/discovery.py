@@ -58,6 +58,7 @@ class MasterBySentinels:
         self._watched = watched
         self._sentinels = tuple(sentinels)  # replaced as a whole: no lock that a fork could inherit locked
         self._address = address
+        self.trying: str | None = None  #: the server that a connection is being made to, for those that cannot wait
 
     @property
     def address(self) -> str:
@@ -90,6 +91,7 @@ class MasterBySentinels:
                 if node.address in visited:
                     raise _failed(f"{way.address} names {node.address} too")
                 visited.add(node.address)
+                self.trying = node.address
                 opened = await _enter(node, way, connect, _left(clock, deadline))
             except (RequestFailed, EngineRefused) as error:
                 errors.append(error)
