@@ -16,7 +16,7 @@ Three rules bind every engine:
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -165,19 +165,6 @@ def _failed_again(kind: type[RequestFailed], args: tuple[object, ...], state: di
 
 #: What a withdrawal found, or why it could not be done.
 Withdrawn = Found | RequestFailed | EngineError
-
-
-async def withdraw_each(
-    withdraw: Callable[[Claim, float], Awaitable[Found]], claims: Sequence[Claim], timeout: float
-) -> list[Withdrawn]:
-    """One request after the other, for an engine that cannot batch them."""
-    answers: list[Withdrawn] = []
-    for claim in claims:
-        try:
-            answers.append(await withdraw(claim, timeout))
-        except (RequestFailed, EngineError) as failure:
-            answers.append(failure)
-    return answers
 
 
 ALL_NAMES: Literal["*"] = "*"
