@@ -235,7 +235,9 @@ class Core:
                 return
             if known is not None and hold.state is states.State.LOST and not self.closed:
                 self.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
-        self._abandon_release(hold)
+            # Told twice of one handle, it may find the release of another one under way: that is not abandoned.
+            if self._is_over(hold):
+                self._abandon_release(hold)
         hold.ring()
 
     def pass_on(self, grant: Grant, seeker: object) -> None:
