@@ -18,7 +18,7 @@ from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Engine, Guarantees, LockState
 from holdfast.engines.registry import make_engine
-from holdfast.errors import AcquireTimeout, UsageError
+from holdfast.errors import AcquireTimeout, EngineUnavailable, UsageError
 from holdfast.lease import Lease, NotPortable
 from holdfast.options import ClientOptions, Duration, Target, check_timeout, check_ttl, parse_duration, parse_target
 from holdfast.settings import resolve_default
@@ -56,11 +56,17 @@ class BaseClient(NotPortable):
             if self._closed:
                 raise UsageError("this client is closed; connect() again")
             if self._opened is None or self._opened.disowned:
-                core = Core(self._engine, self._options, front(), BLOCKING)
+                core = self._make_core(front)
                 lifecycle.register(core)
                 if self._opened is None or self._opened.disowned:  # else a signal handler was faster
                     self._opened = core
             return self._opened
+
+    def _make_core(self, front: Callable[[], Runtime]) -> Core:
+        try:
+            return Core(self._engine, self._options, front(), BLOCKING)
+        except OSError as error:  # no descriptor is left
+            raise EngineUnavailable(f"{self._engine!r} cannot be opened: {error}") from error
 
     def _policy(self, name: str, require: Collection[str], settings: dict[str, Any]) -> Policy:
         self._require(require)

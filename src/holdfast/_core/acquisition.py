@@ -190,6 +190,8 @@ class Acquisition:
 
     async def _wait(self, claim: Claim, sent: float) -> None:
         if self._contender is None:
+            with self._core.lock:
+                self._core.watchdog.resume()
             self._contender = self._core.session.contender(claim, self._policy.request_timeout)
         now = self._core.front.now()
         until = now + _LONGEST_WAIT

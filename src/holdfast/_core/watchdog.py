@@ -20,7 +20,7 @@ from holdfast._core import lease_time
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
-from holdfast._runtime.base import Runtime, Wakeup
+from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects, WatchingSession, Withdrawn
 from holdfast.errors import EngineError
 
@@ -61,7 +61,7 @@ class Watchdog:
         self._core = core
         self._runtime = runtime
         self._session = session
-        self._bell: Wakeup | None = None  # made with the thread that sleeps on it
+        self._bell = runtime.wakeup()
         self._withdrawals = Withdrawals()
         #: Handles that became garbage unreleased, see ``Hold.add``.
         self.dropped: deque[HandleRef] = deque()
@@ -116,6 +116,11 @@ class Watchdog:
         if self.started:
             self._look_by(_NOW)
 
+    def resume(self) -> None:
+        """Start it if it could not be started when it was needed: no thread, or no descriptor, was left."""
+        if self._withdrawals and not self.started:
+            self._look_by(_NOW)
+
     def check_slots(self) -> None:
         """A caller waits in the local queue: look after its slot from now on."""
         self._slots_in_use = True
@@ -123,8 +128,7 @@ class Watchdog:
 
     def ring(self) -> None:
         """Have it look around now. Takes no lock."""
-        if self._bell is not None:
-            self._bell.set()
+        self._bell.set()
 
     def stop(self) -> None:
         """Try each withdrawal once more, then end."""
@@ -134,12 +138,14 @@ class Watchdog:
             self._look_by(_NOW)
         else:
             self._never = True
+            self._bell.close()  # no thread will ever sleep on it
 
     def _look_by(self, due: float) -> None:
         if self._never:
             return
         if not self.started:
-            if self._bell is None:
+            if self._bell.closed:
+                # The client is garbage, and so was the bell. A finaliser has found something to withdraw.
                 self._bell = self._runtime.wakeup()
             self._runtime.spawn(self.run, "holdfast-watchdog")
             self.started = True  # not before: if a signal comes in between, the next call tries again
@@ -154,7 +160,6 @@ class Watchdog:
             if self._running or self._never:
                 return  # the start of the first thread was interrupted before it was noted
             self._running = self.started = True
-        assert self._bell is not None
         try:
             while not self._may_end():
                 try:

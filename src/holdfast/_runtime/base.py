@@ -35,6 +35,9 @@ class Wakeup(Protocol):
 
     def close(self) -> None: ...
 
+    @property
+    def closed(self) -> bool: ...
+
 
 class Runtime(Protocol):
     """Blocking, asyncio or simulated."""

@@ -8,6 +8,7 @@ import queue
 import select
 import threading
 import types
+import weakref
 from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -118,51 +119,73 @@ class BlockingEvent:
             pass  # somebody else has opened it
 
 
-class BlockingWakeup:
-    """A bell made of a pipe: ringing it is one non-blocking write, so it is safe in ``__del__`` and signal handlers."""
+class _Pipe:
+    """Two descriptors, and a lock that keeps one from being used when ``close`` has just given it back to the system.
 
-    __slots__ = ("_lock", "_read", "_write")
+    Re-entrant, so that a finaliser or a signal handler may ring while its own thread is in here.
+    """
+
+    __slots__ = ("lock", "read", "write")
 
     def __init__(self) -> None:
-        # Re-entrant, so that ``__del__`` may ring while its own thread is in here; it keeps ``set`` from writing to a
-        # descriptor that ``close`` has just given back to the system.
-        self._lock = threading.RLock()
-        self._read = self._write = -1
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
+        self.lock = threading.RLock()
+        self.read = self.write = -1
+
+    def open(self) -> None:
+        self.read, self.write = os.pipe()
+        os.set_blocking(self.read, False)
+        os.set_blocking(self.write, False)
+
+    def close(self) -> None:
+        with self.lock:
+            read, write, self.read, self.write = self.read, self.write, -1, -1
+            for fd in (read, write):
+                if fd >= 0:
+                    os.close(fd)
+
+
+class BlockingWakeup:
+    """A bell made of a pipe: ringing it is one non-blocking write, so it is safe in ``__del__`` and signal handlers.
+
+    Garbage, it is closed before any finaliser runs: one that finds something left to do must not find it open, start a
+    thread on it, and have it closed then. (So not by ``__del__``: finalisers run in any order.)
+    """
+
+    __slots__ = ("__weakref__", "_pipe")
+
+    def __init__(self) -> None:
+        self._pipe = pipe = _Pipe()
+        weakref.finalize(self, pipe.close).atexit = False
+        pipe.open()
 
     def fileno(self) -> int:
-        return self._read
+        return self._pipe.read
 
     def set(self) -> None:
-        with self._lock:
-            if self._write >= 0:  # closed: nobody sleeps here any more
+        pipe = self._pipe
+        with pipe.lock:
+            if pipe.write >= 0:  # closed: no thread sleeps here any more
                 try:
-                    os.write(self._write, b"!")
+                    os.write(pipe.write, b"!")
                 except BlockingIOError:
                     pass  # full: it is ringing already
 
     def clear(self) -> None:
         try:
-            while len(os.read(self._read, 4096)) == 4096:
+            while len(os.read(self._pipe.read, 4096)) == 4096:
                 pass
         except BlockingIOError:
             pass
 
     async def wait(self, until: float | None) -> bool:
-        return await BLOCKING.readable((self._read,), until)
+        return await BLOCKING.readable((self._pipe.read,), until)
 
     def close(self) -> None:
-        with self._lock:
-            read, write, self._read, self._write = self._read, self._write, -1, -1
-            for fd in (read, write):
-                if fd >= 0:
-                    os.close(fd)
+        self._pipe.close()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_write"):  # else a signal interrupted its making
-            self.close()
+    @property
+    def closed(self) -> bool:
+        return self._pipe.write < 0
 
 
 class _Dispatcher:

@@ -130,6 +130,10 @@ class Signal:
     def close(self) -> None:
         self._waiters.clear()
 
+    @property
+    def closed(self) -> bool:
+        return False
+
 
 class _Event(Signal):
     """An event of the runtime: setting it is a place where a signal may come."""
