@@ -9,7 +9,8 @@ import pytest
 
 SCRIPT = """
 import os, resource, holdfast
-holdfast.connect("memory:warm").lock("a").acquire().release()
+with holdfast.connect("memory:warm") as warm:
+    warm.lock("a").acquire().release()
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 hogs = []
 try:

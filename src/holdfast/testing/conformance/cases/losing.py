@@ -139,9 +139,13 @@ class LosingCases:
         lease = await expiring(world, actor)
         lease.on_lost(fail)
         lease.on_lost(calls.append)
+
+        def logged() -> list[logging.LogRecord]:
+            return [record for record in caplog.records if record.exc_info and record.exc_info[0] is Boom]
+
         with caplog.at_level(logging.ERROR, "holdfast"):
-            await world.until(lambda: calls == [lease])
-        (record,) = (record for record in caplog.records if record.exc_info and record.exc_info[0] is Boom)
+            await world.until(lambda: calls == [lease] and logged())
+        (record,) = logged()
         assert record.name.startswith("holdfast")
         next_lease = await expiring(world, actor, on_lost=calls.append)
         await world.until(lambda: calls == [lease, next_lease])
