@@ -112,6 +112,8 @@ class HandOverCases:
             finally:
                 over = True
 
+        # Connected before: else the crowd has the lock to itself until it is.
+        await actors[8].within(rival.lock(world.name()), lambda lease: None)
         await asyncio.gather(be_alone(), *map(hammer, actors[:8]))
         # The share is what is promised. A single wait also counts the grants before the lone one was in line at all,
         # and on a busy machine that is the scheduler's doing.
