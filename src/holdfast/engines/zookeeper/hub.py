@@ -57,6 +57,7 @@ class Hub:
         self._fresh: dict[Place, float] = {}  # held since when, and not watched yet
         self._awaited: set[Address] = set()
         self._hints: dict[Wakeup, set[str]] = {}  # for each watchdog, what may have been lost
+        self._early_hints: set[str] = set()  # for the first watchdog that comes
 
     # -- its users -------------------------------------------------------------------------------------------------
 
@@ -243,13 +244,18 @@ class Hub:
 
     def hints(self, wakeup: Wakeup) -> set[str]:
         """What may have been lost, for the watchdog that sleeps on ``wakeup``, which is set when something is added."""
-        return self._hints.setdefault(wakeup, set())
+        hints = self._hints.setdefault(wakeup, set())
+        while self._early_hints:
+            hints.add(self._early_hints.pop())
+        return hints
 
     def no_more_hints(self, wakeup: Wakeup) -> None:
         self._hints.pop(wakeup, None)
 
     def _hint(self, names: set[str]) -> None:
         if names:
+            if not self._hints:
+                self._early_hints.update(names)  # no watchdog sleeps yet: its thread is only starting
             for wakeup in list(self._hints):
                 if (hints := self._hints.get(wakeup)) is not None:
                     hints.update(names)
