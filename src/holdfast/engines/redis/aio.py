@@ -169,7 +169,7 @@ class AsyncioChannel:
         return AsyncioWatch(self)
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
-        # The watchdog, which needs a guard, is a thread in both colours; here few leases are renewed, most often one.
+        # The watchdog, which needs a guard, is always a thread; here few leases are renewed, most often one.
         # One at a time where replicas are waited for, else all behind the first, which teaches the server the script.
         alone = len(calls) if replicas else 1
         answers = [await self._run_guarded(call, replicas, timeout) for call in calls[:alone]]

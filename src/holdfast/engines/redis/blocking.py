@@ -145,7 +145,7 @@ class BlockingChannel:
     def begin_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> GuardedFlight:
         """The first half of ``run_guarded``, all calls in one buffer. Be sure to call ``end_guarded``."""
         until = time.monotonic() + timeout
-        # Only who dozes needs the guard. Nor is it for two threads at once: the second is no watchdog.
+        # Only the watchdog needs the guard. Nor is it for two threads at once: the second is no watchdog.
         guarded = self.guard.listening and self.guard.enter()
         sent, failure = None, None
         try:

@@ -34,7 +34,7 @@ class BlockingFleet:
 
     def __init__(self) -> None:
         self._attempts: list[BlockingChannel] = []  # to connect, under way; append and remove are atomic
-        self._listening = False  # somebody dozes: servers that are met later are listened to as well
+        self._listening = False  # the watchdog sleeps here: servers that are met later are listened to as well
 
     async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
         packed = call.packed

@@ -39,7 +39,7 @@ class Guard:
         self._keys: set[str] = set()
         self._all = False
         self._forgetful = False  # a connection was lost with all that it tracked, and nobody was told
-        #: Somebody dozes here. Without, nothing would ever take what is pushed, and it would pile up.
+        #: The watchdog sleeps here. Else nothing would ever take what is pushed, and it would pile up.
         self.listening = False
 
     def enter(self) -> bool:
