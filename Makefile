@@ -24,7 +24,7 @@ CODE := $(wildcard src tests bench tools examples)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-waiting test-computing lint types check wheel bench sim interop clean
-.PHONY: redis zookeeper compiler
+.PHONY: redis zookeeper postgres compiler
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ setup: $(DONE)/dev $(DONE)/wheel ## the virtual environment, with the wheel and 
 demo: $(DONE)/wheel ## see it work
 	$(CLEAN_PATH) $(BIN)/holdfast demo $(ARGS)
 
-test: setup redis zookeeper compiler ## all tests, against the wheel
+test: setup redis zookeeper postgres compiler ## all tests, against the wheel
 	@$(MAKE) --no-print-directory --jobs=2 test-waiting test-computing
 	$(PYTEST) -m alone $(ARGS) || $(NONE)
 
@@ -73,7 +73,7 @@ clean: ## remove what make made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Asked for at each run: it costs nothing where they are there.
-redis zookeeper compiler:
+redis zookeeper postgres compiler:
 	@tools/bootstrap $@
 
 $(DONE)/venv: tools/bootstrap
