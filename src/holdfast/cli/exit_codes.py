@@ -1,0 +1,43 @@
+"""The exit codes of the command, those of sysexits.h where it has one, and which error ends with which."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.errors import (
+    AcquireTimeout,
+    EngineRefused,
+    EngineUnavailable,
+    InvalidName,
+    LockError,
+    LockLost,
+    OutcomeUnknown,
+    UsageError,
+)
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 64  # EX_USAGE: arguments, names
+UNAVAILABLE: Final = 69  # EX_UNAVAILABLE: the engine cannot be reached, or the outcome is unknown
+BUSY: Final = 75  # EX_TEMPFAIL, as lockf(1) and lckdo(1) have it
+REFUSED: Final = 77  # EX_NOPERM: the engine refused
+SETTINGS: Final = 78  # EX_CONFIG: a URL, the environment, the settings file
+LOST: Final = 79  # the lock was lost while the command ran
+CANNOT_RUN: Final = 126  # as a shell has it
+NOT_FOUND: Final = 127  # as a shell has it
+SIGNALLED: Final = 128  # plus the signal's number, as a shell has it
+
+_CODES: Final[tuple[tuple[type[LockError], int], ...]] = (
+    (AcquireTimeout, BUSY),
+    (LockLost, LOST),
+    (EngineRefused, REFUSED),
+    (EngineUnavailable, UNAVAILABLE),
+    (OutcomeUnknown, UNAVAILABLE),
+    (InvalidName, USAGE),
+    (UsageError, USAGE),
+)
+
+
+def code_for(error: LockError) -> int:
+    """The exit code of a command that ended with ``error``; of a wrong URL or setting it is SETTINGS instead."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
