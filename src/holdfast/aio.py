@@ -7,9 +7,9 @@ import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
-from holdfast._core import names, operators, renewing, states
+from holdfast._core import habits, names, operators, renewing, states
 from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.policy import Policy
@@ -193,12 +193,14 @@ class AsyncLock(NotPortable):
         """The lock's name, without the namespace."""
         return self._policy.name
 
-    async def acquire(self, *, timeout: Duration | None = None) -> AsyncLease:
+    async def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> AsyncLease:
         """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new handle.
 
         Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
         OutcomeUnknown. Cancelled: nothing stays behind, whatever becomes of the event loop.
         """
+        if foreign:
+            habits.refuse_keywords("acquire", foreign, ("timeout",))
         core, seconds, lease = self._client._open(), check_timeout(timeout), AsyncLease()
         if not core.reenter(self._policy, lease):
             await core.acquire(self._policy, seconds, lease)
@@ -233,6 +235,11 @@ class AsyncLock(NotPortable):
             if lease is not None:
                 await lease.__aexit__(kind, error, traceback)
 
+    if not TYPE_CHECKING:  # a type checker should see that there is no such attribute
+
+        def __getattr__(self, attribute):
+            raise habits.missing_attribute(self, attribute)
+
     def __repr__(self) -> str:
         return f"<AsyncLock {self.name!r} of {self._client!r}>"
 
@@ -253,6 +260,7 @@ class AsyncClient(BaseClient):
         replicas: int = _DEFAULT,
         on_lost: Callable[[AsyncLease], Any] | None = None,
         require: Collection[str] = (),
+        **foreign: Never,
     ) -> AsyncLock:
         """A lock by this name. No I/O.
 
@@ -260,7 +268,9 @@ class AsyncClient(BaseClient):
         strictly first come, first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the
         engine must give.
         """
-        given = {key: value for key, value in locals().items() if key not in ("self", "name", "require")}
+        given = {key: value for key, value in locals().items() if key not in ("self", "name", "require", "foreign")}
+        if foreign:
+            habits.refuse_keywords("lock", foreign, tuple(given))
         return AsyncLock(self, self._policy(name, require, given))
 
     async def inspect(self, name: str) -> LockState:

@@ -8,9 +8,9 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Never, Self
 
-from holdfast._core import lifecycle, names, operators
+from holdfast._core import habits, lifecycle, names, operators
 from holdfast._core.blocks import Blocks, exit_of_block
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy, check_flag, check_replicas
@@ -125,12 +125,14 @@ class Lock(NotPortable):
         """The lock's name, without the namespace."""
         return self._policy.name
 
-    def acquire(self, *, timeout: Duration | None = None) -> Lease:
+    def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> Lease:
         """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new handle.
 
         Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
         OutcomeUnknown. Afterwards the lock is renewed until the last handle is released, or garbage.
         """
+        if foreign:
+            habits.refuse_keywords("acquire", foreign, ("timeout",))
         core, seconds, lease = self._client._open(), check_timeout(timeout), Lease()
         if not core.reenter(self._policy, lease):
             run(core.acquire(self._policy, seconds, lease))
@@ -163,6 +165,11 @@ class Lock(NotPortable):
             if lease is not None:
                 lease.__exit__(kind, error, traceback)
 
+    if not TYPE_CHECKING:  # a type checker should see that there is no such attribute
+
+        def __getattr__(self, attribute):
+            raise habits.missing_attribute(self, attribute)
+
     def __repr__(self) -> str:
         return f"<Lock {self.name!r} of {self._client!r}>"
 
@@ -183,6 +190,7 @@ class Client(BaseClient):
         replicas: int = _DEFAULT,
         on_lost: Callable[[Lease], Any] | None = None,
         require: Collection[str] = (),
+        **foreign: Never,
     ) -> Lock:
         """A lock by this name. No I/O.
 
@@ -190,7 +198,9 @@ class Client(BaseClient):
         first come, first served. ``max_hold``: stop renewing after this long. ``replicas``: how many replicas must
         acknowledge the acquire and each renewal. ``require``: guarantees that the engine must give.
         """
-        given = {key: value for key, value in locals().items() if key not in ("self", "name", "require")}
+        given = {key: value for key, value in locals().items() if key not in ("self", "name", "require", "foreign")}
+        if foreign:
+            habits.refuse_keywords("lock", foreign, tuple(given))
         return Lock(self, self._policy(name, require, given))
 
     def inspect(self, name: str) -> LockState:
