@@ -356,6 +356,12 @@ class Core:
         for listener in listeners:
             self.front.dispatch(listener)
 
+    def leave_to_expire(self, hold: Hold) -> None:
+        """Neither renew nor release it: it is held until its ttl has passed, also if this process ends before."""
+        self.lose_grant(hold.grant, "closed")
+        with self.lock:
+            hold.handles.clear()  # one that becomes garbage while the client is open would have it withdrawn
+
     def broken(self, grants: list[Grant]) -> None:
         """``break_`` of this client has taken these away: known at once, without asking the engine."""
         for grant in grants:

@@ -35,7 +35,7 @@ _METHODS: Final = {
 
 
 def refuse_keywords(call: str, given: Mapping[str, Any], known: tuple[str, ...]) -> NoReturn:
-    """Raise for keywords that ``call`` does not take: UsageError with the translation, else TypeError as Python does."""
+    """Raise for keywords that ``call`` does not take: UsageError with the translation, or TypeError as Python does."""
     for keyword in given:
         if keyword in _KEYWORDS:
             raise UsageError(f"{call}() has no {keyword}=: {_KEYWORDS[keyword]}")

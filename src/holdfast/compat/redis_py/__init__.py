@@ -1,0 +1,23 @@
+"""A drop-in for redis-py's ``Lock``: one changed import, and the program keeps its calls.
+
+========================================  =====================================================
+before                                    after
+========================================  =====================================================
+``from redis.lock import Lock``           ``from holdfast.compat.redis_py import Lock``
+``from redis.asyncio.lock import Lock``   ``from holdfast.compat.redis_py.asyncio import Lock``
+``from redis import Redis``               ``from holdfast.compat.redis_py import Redis``
+``client.lock(name)``                     ``client.lock(name, lock_class=Lock)``
+========================================  =====================================================
+
+``Redis`` and ``RedisCluster`` are redis-py's own, except that ``client.lock()`` makes these locks.
+
+Files: ``blocking.py`` and ``asyncio.py`` have the two locks, ``base.py`` what they share, ``leases.py`` whose lease a
+``release()`` means, ``outliving.py`` locks that are left to their timeout, ``errors.py`` the translation to redis-py's
+exceptions, ``clients.py`` and ``closing.py`` the holdfast client behind a redis client.
+"""
+
+from __future__ import annotations
+
+from holdfast.compat.redis_py.blocking import Lock, Redis, RedisCluster
+
+__all__ = ["Lock", "Redis", "RedisCluster"]

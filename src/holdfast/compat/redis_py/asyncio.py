@@ -1,0 +1,158 @@
+"""The asyncio lock, and redis-py's asyncio clients that make it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import redis.asyncio as redis_py
+
+from holdfast.aio import AsyncLease
+from holdfast.compat.redis_py.base import BaseLock, Patience
+from holdfast.compat.redis_py.clients import client_for
+from holdfast.compat.redis_py.closing import HiddenClient
+from holdfast.compat.redis_py.errors import LockError, is_plain_string, translated
+from holdfast.compat.redis_py.leases import Leases
+from holdfast.errors import EngineRefused
+
+__all__ = ["Lock", "Redis", "RedisCluster"]
+
+
+class Lock(BaseLock[AsyncLease]):
+    """redis-py's ``asyncio.Lock`` with a holdfast lease inside. Raises redis-py's errors.
+
+    Guaranteed beyond redis-py: tasks may share it (each ``release()`` means the lease of its own task, or one whose
+    task has ended); cancelled while it acquires or releases, nothing stays behind; and what the sync Lock guarantees.
+
+    Not guaranteed: that the body stops when the lock is lost. ``lock.lease.on_lost`` reports it.
+    """
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self._hidden = client_for(self.redis, HiddenClient)
+        self._client = self._hidden.client
+        self._lock = self._client.lock(self._text, **self._policy)
+        self._leases = Leases(shared=not self.thread_local, has_ended=_has_ended)
+
+    def _caller(self) -> asyncio.Task[Any] | None:
+        try:
+            return asyncio.current_task()
+        except RuntimeError:
+            return None  # outside of a loop: run_until_complete(lock.acquire())
+
+    def acquire(
+        self,
+        blocking: bool | None = None,
+        blocking_timeout: float | None = None,
+        token: str | bytes | None = None,
+    ) -> Awaitable[bool]:
+        """True once the lock is held; False if it is busy and ``blocking`` is False, or ``blocking_timeout`` is over.
+
+        Raises redis-py's ConnectionError if the server cannot be reached, TimeoutError if the outcome is unknown (then
+        the lock is withdrawn in the background). ``token`` is refused. The lock belongs to the task that calls this,
+        also if another one awaits it: ``await wait_for(lock.acquire(), 5)``.
+        """
+        return self._acquire(self._patience(blocking, blocking_timeout, token), self._caller())
+
+    async def _acquire(self, patience: Patience, acquirer: asyncio.Task[Any] | None) -> bool:
+        await self._hidden.close_with_loop()
+        with translated(self._text):
+            lease = None
+            while lease is None:
+                try:
+                    lease = await self._lock.try_acquire(timeout=patience.left)
+                    if lease is None:
+                        return False
+                except EngineRefused as error:
+                    if not is_plain_string(error):
+                        raise
+                    if not patience.allows(self.sleep):
+                        return False
+                    await asyncio.sleep(self.sleep)
+        self._keep(lease, acquirer)
+        return True
+
+    async def release(self) -> None:
+        """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""
+        lease = self._take()
+        with translated(self._text):
+            await lease.release()
+
+    async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
+        """Add ``additional_time`` seconds to the lock's life, or make it at least that long. Never shortens."""
+        lease, ttl = self._extended(additional_time, replace_ttl)
+        with translated(self._text):
+            await lease.renew(ttl)
+        return True
+
+    async def reacquire(self) -> Literal[True]:
+        """Make the lock's life at least ``timeout`` from now."""
+        lease = self._limited("reacquire")
+        with translated(self._text):
+            await lease.renew(self.timeout)
+        return True
+
+    async def locked(self) -> bool:
+        """Whether the lock is held by any process, as the server says."""
+        owners = await self._owners()
+        return owners is None or bool(owners)
+
+    async def owned(self) -> bool:
+        """Whether the caller holds the lock, by its lease and by what the server says."""
+        lease = self.lease
+        if lease is None or not lease.held:
+            return False
+        return lease.owner in (await self._owners() or ())
+
+    async def _owners(self) -> tuple[str, ...] | None:
+        """Who holds the lock; None if it is a lock of redis-py itself."""
+        await self._hidden.close_with_loop()
+        with translated(self._text):
+            try:
+                state = await self._client.inspect(self._text)
+            except EngineRefused as error:
+                if not is_plain_string(error):
+                    raise
+                return None
+        return tuple(holder.owner for holder in state.holders)
+
+    async def __aenter__(self) -> Self:
+        if await self.acquire():
+            return self
+        raise LockError(f"lock {self._text!r} was not acquired within the time specified", lock_name=self._text)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.release()
+        except LockError as failure:
+            self._left(failure, error)
+
+
+def _has_ended(task: asyncio.Task[Any] | None) -> bool:
+    return task is None or task.done()
+
+
+class Redis(redis_py.Redis):
+    """redis-py's asyncio ``Redis``, except that ``lock()`` makes this module's locks."""
+
+    def lock(self, *args: Any, **keywords: Any) -> Any:
+        """As redis-py's, with ``lock_class`` set to this module's Lock unless it is given."""
+        return super().lock(*args, **_with_our_class(keywords))
+
+
+class RedisCluster(redis_py.RedisCluster):
+    """redis-py's asyncio ``RedisCluster``, except that ``lock()`` makes this module's locks."""
+
+    def lock(self, *args: Any, **keywords: Any) -> Any:
+        """As redis-py's, with ``lock_class`` set to this module's Lock unless it is given."""
+        return super().lock(*args, **_with_our_class(keywords))
+
+
+def _with_our_class(keywords: dict[str, Any]) -> dict[str, Any]:
+    if keywords.get("lock_class") is None:
+        keywords["lock_class"] = Lock
+    return keywords

@@ -1,0 +1,159 @@
+"""What the sync and the asyncio lock share: everything that does no I/O."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Final, Generic, TypeVar
+
+from holdfast.compat.redis_py import outliving
+from holdfast.compat.redis_py.errors import LockError
+from holdfast.compat.redis_py.leases import Leases
+from holdfast.errors import UsageError
+from holdfast.lease import BaseLease, NotPortable
+
+_log: Final = logging.getLogger("holdfast.compat")
+
+L = TypeVar("L", bound=BaseLease)
+Name = str | bytes | memoryview
+
+
+class Local:
+    """redis-py's ``lock.local``: its ``token`` is the owner of the caller's lease, or None."""
+
+    def __init__(self, lock: BaseLock[Any]) -> None:
+        self._lock = lock
+
+    @property
+    def token(self) -> bytes | None:
+        lease = self._lock.lease
+        return None if lease is None else lease.owner.encode()
+
+
+class BaseLock(NotPortable, Generic[L]):
+    """A lock with the interface of redis-py's. Subclasses add what waits."""
+
+    _remedy = "make one from a redis client there"
+    _leases: Leases[L]
+
+    def __init__(
+        self,
+        redis: Any,
+        name: Name,
+        timeout: float | None = None,
+        sleep: float = 0.1,
+        blocking: bool = True,
+        blocking_timeout: float | None = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+    ) -> None:
+        """As redis-py's Lock. ``timeout``: the lock's life in seconds, 0.1 s to 7 days, unless it is extended.
+
+        Without one (None) the lock is held until ``release()``, by a lease of 30 s that is renewed: if the process
+        dies, the lock is free after that time, where redis-py would keep it for ever. ``sleep`` is only used to wait
+        for a lock of redis-py itself; other waiters are woken. ``thread_local=False``: any thread or task may release
+        the lock, not only the one that acquired it.
+        """
+        self.redis = redis
+        self.name = name
+        self.timeout = timeout
+        self.sleep = sleep
+        self.blocking = blocking
+        self.blocking_timeout = blocking_timeout
+        self.thread_local = bool(thread_local)
+        self.raise_on_release_error = raise_on_release_error
+
+    @property
+    def lease(self) -> L | None:
+        """The caller's lease, or None: with ``check()``, ``token`` for a fence, ``on_lost`` and so on."""
+        return self._leases.find(self._caller())
+
+    @property
+    def local(self) -> Local:
+        """redis-py's ``local``, read-only: ``local.token`` is the owner as the server has it."""
+        return Local(self)
+
+    def _caller(self) -> object | None:
+        raise NotImplementedError
+
+    @property
+    def _text(self) -> str:
+        """The name as holdfast takes it. Bytes that are not UTF-8 raise InvalidName there."""
+        return self.name if isinstance(self.name, str) else bytes(self.name).decode("utf-8", "surrogateescape")
+
+    @property
+    def _policy(self) -> dict[str, Any]:
+        """A timeout is the lock's life: not renewed. Without one it is held until released: renewed. Never re-entrant:
+        the same thread waits like any other."""
+        return {"reentrant": False} if not self.timeout else {"reentrant": False, "ttl": self.timeout, "renew": False}
+
+    def _patience(self, blocking: bool | None, blocking_timeout: float | None, token: object) -> Patience:
+        if token is not None:
+            raise UsageError(
+                "acquire() has no token= here: each acquire makes an owner of its own, so that a late duplicate of a "
+                "request cannot take the lock; read it from lock.local.token",
+                name=self._text,
+            )
+        if not (self.blocking if blocking is None else blocking):
+            return Patience(0.0)
+        return Patience(self.blocking_timeout if blocking_timeout is None else blocking_timeout)
+
+    def _keep(self, lease: L, acquirer: object | None) -> None:
+        if self.timeout:
+            outliving.keep(lease)
+        self._leases.add(lease, acquirer)
+
+    def _take(self) -> L:
+        """The lease to release. It stays referenced by the list until it is the caller's alone: interrupted before, the
+        lock can be released again."""
+        lease = self._leases.find(self._caller())
+        if lease is None:
+            raise LockError(f"lock {self._text!r} is not held by this caller, or is released", lock_name=self._text)
+        outliving.discard(lease)
+        self._leases.remove(lease)
+        return lease
+
+    def _extended(self, additional_time: float, replace_ttl: bool) -> tuple[L, float]:
+        lease = self._limited("extend")
+        return lease, additional_time if replace_ttl else lease.remaining + additional_time
+
+    def _limited(self, operation: str) -> L:
+        """The caller's lease, whose life is limited by a timeout."""
+        lease = self._leases.find(self._caller())
+        if lease is None:
+            raise LockError(
+                f"cannot {operation} lock {self._text!r}: this caller does not hold it", lock_name=self._text
+            )
+        if self.timeout is None:
+            raise LockError(
+                f"cannot {operation} lock {self._text!r}: it has no timeout, and is renewed until it is released",
+                lock_name=self._text,
+            )
+        return lease
+
+    def _left(self, failure: LockError, body: BaseException | None) -> None:
+        """The block has ended, and the release failed. The body's own exception goes first."""
+        if body is not None:
+            body.add_note(str(failure))
+        elif self.raise_on_release_error:
+            raise failure
+        else:
+            _log.warning("lock %r was released or lost before its block ended: %s", self._text, failure)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__qualname__} {self._text!r} timeout={self.timeout}>"
+
+
+class Patience:
+    """How long an ``acquire`` may go on. ``seconds`` None: for ever; 0 or less: one try."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def left(self) -> float | None:
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
+
+    def allows(self, pause: float) -> bool:
+        """Whether there is time for a pause and another try."""
+        return self._until is None or time.monotonic() + pause <= self._until

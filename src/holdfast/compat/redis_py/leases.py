@@ -1,0 +1,58 @@
+"""Which lease a ``release()`` means.
+
+redis-py keeps one token for each thread, or one for all. With one token for all, or for all tasks of a thread, a caller
+whose lock has expired releases the lock of the next one. Here each lease is kept with the thread or task that asked for
+it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+L = TypeVar("L")
+
+
+class _Kept(NamedTuple, Generic[L]):
+    lease: L
+    acquirer: weakref.ref[Any] | None  # None: it was acquired outside of any task
+
+    def is_of(self, caller: object | None) -> bool:
+        return caller is None if self.acquirer is None else self.acquirer() is caller
+
+
+class Leases(Generic[L]):
+    """The unreleased leases of one Lock object. ``shared``: any caller may release any of them."""
+
+    def __init__(self, *, shared: bool, has_ended: Callable[[Any], bool]) -> None:
+        self._shared = shared
+        self._has_ended = has_ended
+        self._kept: list[_Kept[L]] = []
+        self._lock = threading.RLock()  # re-entrant: a signal handler may use the Lock object as well
+
+    def add(self, lease: L, acquirer: object | None) -> None:
+        """Keep ``lease``; it replaces an earlier one of the same acquirer, which must have expired."""
+        kept = _Kept(lease, None if acquirer is None else weakref.ref(acquirer))
+        with self._lock:
+            self._kept = [*(other for other in self._kept if not other.is_of(acquirer)), kept]
+
+    def find(self, caller: object | None) -> L | None:
+        """The lease that ``caller`` means: its own, else one that was handed over, else None.
+
+        One is handed over if its acquirer has ended, or if leases are ``shared``.
+        """
+        with self._lock:
+            own = [kept for kept in self._kept if kept.is_of(caller)]
+            others = [kept for kept in self._kept if self._shared or self._is_left(kept)]
+        found = (own or others)[-1:]
+        return found[0].lease if found else None
+
+    def remove(self, lease: L) -> None:
+        with self._lock:
+            self._kept = [kept for kept in self._kept if kept.lease is not lease]
+
+    def _is_left(self, kept: _Kept[L]) -> bool:
+        acquirer = None if kept.acquirer is None else kept.acquirer()
+        return self._has_ended(acquirer)
