@@ -95,6 +95,14 @@ def test_no_secret_is_printed(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_pat
                 assert SECRET not in done.out + done.err
 
 
+def test_values_that_json_does_not_have_are_texts(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "holdfast.toml"
+    path.write_text("url = 'redis://h'\nclient_name = 1979-05-27\nsocket_timeout = inf\n")
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(path))
+    found = origins(run)
+    assert (found["client_name"][0], found["socket_timeout"][0]) == ("1979-05-27", "inf")
+
+
 def test_as_text_it_has_the_engine_and_its_guarantees(run: Run) -> None:
     done = run("config", "--url", "memory:a")
     lines = done.out.splitlines()

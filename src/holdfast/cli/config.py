@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,9 +118,15 @@ def _of_engine(given: Mapping[str, str], default: Default | None, origins: Mappi
 def _as_data(settings: list[Setting], target: Target, engine: Engine | None) -> dict[str, Any]:
     return {
         "engine": target.engine,
-        "settings": {setting.name: {"value": setting.value, "origin": setting.origin} for setting in settings},
+        "settings": {name: {"value": _plain(value), "origin": origin} for name, value, origin in settings},
         "guarantees": dataclasses.asdict(engine.guarantees) if engine is not None else None,
     }
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON has it; what TOML has beyond that (dates, lists of anything, inf) as text."""
+    known = value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+    return value if known else str(value)
 
 
 def _as_lines(settings: list[Setting], target: Target, engine: Engine | None) -> Iterator[str]:

@@ -6,6 +6,7 @@ exclusion.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
@@ -86,7 +87,7 @@ def person(one: Any) -> str:
 
 def duration(seconds: float | None) -> str:
     """Seconds for people: 0.4s, 12s, 3m05s, 2h05m, 3d04h."""
-    if seconds is None:
+    if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
     if seconds < 9.95:
         return f"{max(0.0, seconds):.1f}s"

@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     any_held = False
     with connecting.connect(arguments) as client:
+        engine = repr(client._engine)  # which one was asked is the first question where nothing is found
         for state in client.locks(arguments.prefix):
             if arguments.json:
                 write_json(lock_state.as_data(state))
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
             any_held = True
     if not any_held:
         prefix = f" with a name that starts with {arguments.prefix!r}" if arguments.prefix else ""
-        write_error(f"no lock{prefix} is held", command="holdfast ls")
+        write_error(f"no lock{prefix} is held on {engine}", command="holdfast ls")
     return OK
 
 

@@ -46,7 +46,7 @@ def write_json(value: Any) -> None:
     import json
 
     # DEL is ASCII, so json leaves it as it is, and a terminal may act on it.
-    write_result(json.dumps(value).replace("\x7f", "\\u007f"), styled=True)
+    write_result(json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f"), styled=True)
 
 
 def flush() -> None:
