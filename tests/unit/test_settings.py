@@ -169,7 +169,7 @@ def test_a_variable_that_is_set_but_empty_is_refused(name: str, empty: str, tmp_
         ("HOLDFAST_URI", "did you mean HOLDFAST_URL?"),
         ("HOLDFAST_Url", "did you mean HOLDFAST_URL?"),
         ("HOLDFAST_NAMESPCE", "did you mean HOLDFAST_NAMESPACE?"),
-        ("HOLDFAST_COLOUR", "known: HOLDFAST_CONFIG, "),
+        ("HOLDFAST_COLOUR", "known: HOLDFAST_CONFIG, HOLDFAST_NAMESPACE, "),
         ("HOLDFAST_", "known: HOLDFAST_CONFIG, "),
         ("HOLDFAST_URLFILE", "did you mean HOLDFAST_URL_FILE?"),
         ("HOLDFAST_PORT", "unknown environment variable 'HOLDFAST_PORT'"),
