@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast._core import parameters
 from holdfast.cli.masking import is_secret, masked_secret_url, masked_url
 from holdfast.options import ClientOptions
 from tests.cli.command import Run
@@ -25,7 +25,7 @@ def origins(run: Run, *arguments: str) -> dict[str, tuple[object, str]]:
 
 def test_without_settings_every_value_is_a_default(run: Run) -> None:
     found = origins(run)
-    defaults = {name: (value, "default") for name, value in dataclasses.asdict(ClientOptions()).items()}
+    defaults = {name: (getattr(ClientOptions(), name), "default") for name in parameters.OWN}
     assert found == {"profile": (None, "default"), "file": (None, "default"), "url": ("sqlite:", "default")} | defaults
 
 

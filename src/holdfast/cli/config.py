@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast._core import parameters
 from holdfast.cli import connecting
 from holdfast.cli.exit_codes import OK, SettingsError
 from holdfast.cli.output import visible, write_json, write_result
@@ -69,9 +70,9 @@ def _settings(arguments: argparse.Namespace, target: Target, default: Default | 
     yield Setting("file", file, "environment variable HOLDFAST_CONFIG" if file else "default")
     yield from _of_url(url, origins)
     in_url = _written_in(url)
-    for field in dataclasses.fields(target.options):
-        by_url = f"URL parameter {field.name}" if field.name in in_url.own else "default"
-        yield Setting(field.name, getattr(target.options, field.name), origins.get(field.name, by_url))
+    for name in [field.name for field in dataclasses.fields(target.options) if field.name in parameters.OWN]:
+        by_url = f"URL parameter {name}" if name in in_url.own else "default"
+        yield Setting(name, getattr(target.options, name), origins.get(name, by_url))
     yield from _of_engine(in_url.given, default, origins)
 
 
@@ -103,7 +104,6 @@ def _written_in(url: str | None) -> _Written:
 
 def _of_engine(given: Mapping[str, str], default: Default | None, origins: Mapping[str, str]) -> Iterator[Setting]:
     """The options of the engine and its driver: those in the URL, and those of the settings file."""
-    from holdfast._core import parameters
     from holdfast.cli.masking import MASK, is_secret
 
     for name, text in sorted(given.items()):
