@@ -165,6 +165,15 @@ def test_on_a_terminal_it_shows_the_holder_and_asks(
     assert lost(lease)
 
 
+def test_an_answer_that_cannot_be_read_breaks_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "memory:unreadable"
+    monkeypatch.setattr(breaking, "_on_terminal", lambda: True)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"yes\xff\n"), "utf-8"))
+    with holdfast.connect(url) as client, client.lock("orders") as lease:
+        assert run("break", "orders", "--url", url).code == 1
+        lease.renew()
+
+
 @pytest.mark.parametrize("answer", ["", "\n", "y\n", "no\n", "orders\n"])
 def test_any_other_answer_breaks_nothing(run: Run, answering: io.StringIO, answer: str) -> None:
     url = "memory:declined"

@@ -366,6 +366,16 @@ def test_the_configured_default(start_redis: StartRedis, doctor: Doctor, monkeyp
     assert SECRET not in found.out
 
 
+def test_the_url_as_an_option_and_a_profile(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "holdfast.toml"
+    config.write_text("[profiles.a]\nurl = 'memory:'\n")
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(config))
+    for arguments in (["--url", "memory:"], ["--profile", "a"]):
+        assert doctor(*arguments).worse_than_ok() == {"scope": "notice"}
+    assert doctor("memory:", "--url", "memory:").code == 64
+    assert doctor("memory:", "--profile", "a").code == 78
+
+
 # ---- for people
 
 

@@ -162,6 +162,13 @@ def test_bad_input_is_one_sentence_and_the_right_code(run: Run, arguments: list[
     assert code == 64 or len(done.err.splitlines()) == 1
 
 
+def test_the_traceback_shows_no_password(run: Run) -> None:
+    for url in ("redis://joe:s3cr3t@h:x", "redis://joe:s3cr3t@127.0.0.1:1?unavailable_after=0.1"):
+        done = run("--debug", "ls", "--url", url)
+        assert "Traceback" in done.err
+        assert "s3cr3t" not in done.err
+
+
 def test_the_configured_default_is_used(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "holdfast.toml"
     config.write_text("[profiles.a]\nurl = 'memory:configured'\n[profiles.b]\nurl = 'memory:other'\n")

@@ -104,7 +104,10 @@ def _confirmed(state: LockState, token: int | None) -> bool:
     if token is None:
         write_notice("Its holder has no token: if the lock gets another holder meanwhile, that one is broken.")
     write_notice("Its holder is not stopped. Type yes to break the lock:")
-    return sys.stdin.readline().strip().lower() == "yes"
+    try:
+        return sys.stdin.readline().strip().lower() == "yes"
+    except UnicodeDecodeError:  # typed in another encoding than that of the locale
+        return False
 
 
 def _report(arguments: argparse.Namespace, state: LockState, token: int | None) -> None:
