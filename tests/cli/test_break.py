@@ -135,8 +135,8 @@ def test_without_a_terminal_it_refuses_and_names_the_command(run: Run) -> None:
         lease = client.lock("two words").acquire()
         done = run("break", "two words", "--url", url, "--namespace", "shop")
         assert (done.code, done.out) == (64, "")
-        assert "the same --url" in done.err
-        words = shlex.split(done.err.rpartition(": ")[2])
+        assert ", with the same --url, " in done.err
+        words = shlex.split("holdfast break --n" + done.err.partition("holdfast break --n")[2])
         assert words == ["holdfast", "break", "--namespace", "shop", "--token", str(lease.token), "--", "two words"]
         assert lease.held
         lease.renew()

@@ -91,8 +91,9 @@ def _refuse(arguments: argparse.Namespace, token: int | None) -> int:
         options = [("--profile", arguments.profile), ("--namespace", arguments.namespace)]
         given = [word for option, value in options if value is not None for word in (option, value)]
         command = shell_words(["holdfast", "break", *given, "--token", str(token), "--", arguments.name])
-        same = " and the same --url" if arguments.url is not None else ""  # it may hold a password: not repeated
-        sentence = f"to break the lock of the present holder, run{same}: {command}"
+        # The URL may hold a password: it is not repeated.
+        same = ", with the same --url," if arguments.url is not None else ""
+        sentence = f"to take it from the present holder, run{same} {command}"
     write_error(f"there is no terminal to ask on; {sentence}", command=_COMMAND)
     return USAGE
 

@@ -48,14 +48,14 @@ def as_lines(state: LockState, now: float) -> Iterator[str]:
     if not state.holders and state.token is not None:
         yield f"  last token  {state.token}"
     for holder in state.holders:
-        yield from _person("held by", holder, now)
+        yield from _person("held by", holder)
         yield f"  since      {_moment(holder.since, now)}"
         yield f"  remaining  {duration(_remaining(state, holder, now))}"
         yield f"  token      {_or_unknown(holder.token)}"
         yield f"  count      {_or_unknown(holder.count)}"
     yield f"waiters: {state.waiters}"
     for place, waiter in enumerate(_queue(state), 1):
-        yield from _person(f"{place}. waiter", waiter, now)
+        yield from _person(f"{place}. waiter", waiter)
         yield f"  since      {_moment(waiter.since, now)}"
 
 
@@ -98,7 +98,7 @@ def duration(seconds: float | None) -> str:
     return f"{whole}s"
 
 
-def _person(heading: str, one: Any, now: float) -> Iterator[str]:
+def _person(heading: str, one: Any) -> Iterator[str]:
     yield f"{heading} {person(one)}"
     for fact in ("thread", "label"):
         if (value := getattr(one, fact, None)) is not None:
