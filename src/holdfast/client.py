@@ -20,8 +20,8 @@ from holdfast.engines.base import Engine, Guarantees, LockState
 from holdfast.engines.registry import make_engine
 from holdfast.errors import AcquireTimeout, EngineUnavailable, UsageError
 from holdfast.lease import Lease, NotPortable
-from holdfast.options import ClientOptions, Duration, Target, check_timeout, check_ttl, parse_duration, parse_target
-from holdfast.settings import resolve_default
+from holdfast.options import ClientOptions, Duration, Target, check_timeout, check_ttl, parse_duration
+from holdfast.settings import resolve_target
 
 _log: Final = logging.getLogger("holdfast")
 
@@ -254,16 +254,16 @@ def find_target(url_or_client: Any, keywords: dict[str, Any]) -> Target:
         warnings.warn(
             "holdfast does not support gevent: leases may be lost while greenlets block", RuntimeWarning, stacklevel=3
         )
-    if url_or_client is not None:
-        return parse_target(url_or_client, keywords)
-    default = resolve_default()
-    if default.source == "embedded":
+    target, default = resolve_target(url_or_client, keywords)
+    if default is not None and default.source == "embedded":
         _log.info("embedded engine: this host only")
-    return parse_target(default.url, default.keywords | keywords)
+    return target
 
 
 def connect(url_or_client: Any = None, **keywords: Any) -> Client:
     """A client for ``url``, an existing redis client, or the configured default (embedded SQLite). Does no I/O.
+
+    ``profile``: instead of a URL, a profile of the settings file named by ``HOLDFAST_CONFIG``.
 
     Keywords: ``ttl=30.0, namespace="", renew=True, request_timeout=1.0, unavailable_after=3.0, replicas=0,
     token_ttl=…`` and those of the engine's driver. Unknown ones raise UsageError naming the nearest.

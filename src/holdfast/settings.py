@@ -3,179 +3,130 @@
 The first of these that names a URL wins:
 
 1. ``holdfast.configure(...)``;
-2. ``HOLDFAST_URL``, with ``HOLDFAST_TTL``, ``HOLDFAST_NAMESPACE``, ``HOLDFAST_RENEW``, ``HOLDFAST_REQUEST_TIMEOUT``,
-   ``HOLDFAST_UNAVAILABLE_AFTER``, ``HOLDFAST_REPLICAS`` and ``HOLDFAST_TOKEN_TTL``;
+2. ``HOLDFAST_URL``, or the file named by ``HOLDFAST_URL_FILE``; each option of holdfast's own is ``HOLDFAST_`` and its
+   name, as in ``HOLDFAST_TTL``;
 3. the TOML file named by ``HOLDFAST_CONFIG``; ``HOLDFAST_PROFILE`` (or its key ``profile``) chooses a profile;
 4. the embedded engine, to which the HOLDFAST_* options of 2 apply as well.
 
-Keywords of a ``configure`` without a URL are laid over 2, 3 or 4. Refused, not ignored: HOLDFAST_* options beside a
-file, a variable that is set but empty, a HOLDFAST_* that is not in this list. Files are never looked for. Each of these
-could put two hosts on different engines by accident.
+``connect(profile=…)`` and ``configure(profile=…)`` name a profile of the file, and so a target: it wins over the
+others. Keywords of a ``configure`` without a URL override 2, 3 and 4. Refused, not ignored: HOLDFAST_* options beside a
+file, a variable that is set but empty, a HOLDFAST_* that is not read, an unknown key. Files are never searched for.
+Each of these could put two hosts on different engines by accident.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from holdfast._config import environment as env
+from holdfast._config import file
+from holdfast._config.default import Default, checked
+from holdfast._config.url_file import read_url
 from holdfast._core import parameters
-from holdfast.errors import InvalidName, UsageError
-from holdfast.options import option_from_text, parse_target
-
-Source = Literal["configure", "environment", "file", "embedded"]
+from holdfast.errors import UsageError
+from holdfast.options import Target, parse_target
 
 
-class Default(NamedTuple):
-    """The default target. ``url`` may also be a driver's client; None means the embedded engine."""
+class _Configured(NamedTuple):
+    url: Any = None
+    profile: str | None = None
+    keywords: Mapping[str, Any] = {}
 
-    url: Any
-    keywords: dict[str, Any]
-    source: Source
-
-    def __repr__(self) -> str:  # the URL and the keywords may hold a password
-        return f"Default(source={self.source!r}, keywords={sorted(self.keywords)})"
-
-
-_PREFIX: Final = "HOLDFAST_"
-#: The variables that are read, without the prefix.
-_VARIABLES: Final = frozenset({"URL", "CONFIG", "PROFILE"} | {name.upper() for name in parameters.OWN})
-#: Part of the contract, not of this version.
-_PLANNED: Final = frozenset({"URL_FILE"})
-#: Kubernetes sets variables by this name in each pod beside a service "holdfast" or "holdfast-…". They are no options.
-_SERVICE_HOST: Final = re.compile(r"(HOLDFAST(?:_[A-Z0-9_]+)?)_SERVICE_HOST")
 
 _lock: Final = threading.Lock()
-_configured: tuple[Any, dict[str, Any]] = (None, {})
+_configured = _Configured()
 
 
-def configure(url_or_client: Any = None, **keywords: Any) -> None:
+def configure(url_or_client: Any = None, *, profile: str | None = None, **keywords: Any) -> None:
     """Set the default of this process for ``connect()`` and ``@holdfast.locked``; without arguments, reset it.
 
-    Takes what ``connect`` takes and validates it now. Clients that exist already are not changed.
+    Takes what ``connect`` takes and validates it now: of a ``profile`` the settings file too, which is read again for
+    each ``connect()``. Clients that exist already are not changed.
     """
     global _configured
-    # A fault should show here, not at the first lock. Without a URL the engine is not known yet: only our own
-    # keywords can be checked.
-    own = {name: value for name, value in keywords.items() if name in parameters.OWN}
-    parse_target(url_or_client, own if url_or_client is None else keywords)
-    with _lock:
-        _configured = (url_or_client, dict(keywords))
-
-
-def resolve_default(environment: Mapping[str, str] = os.environ) -> Default:
-    """What ``connect()`` without a URL means now. Reads the environment and perhaps one file; connects to nothing."""
-    with _lock:
-        url, keywords = _configured
-    if url is not None:
-        return Default(url, dict(keywords), "configure")
-    found = _from_environment(environment)
-    return found._replace(keywords=found.keywords | keywords)
-
-
-def _from_environment(environment: Mapping[str, str]) -> Default:
-    given = _variables(environment)
-    url, path, profile = (given.pop(name, None) for name in ("URL", "CONFIG", "PROFILE"))
-    keywords = {
-        name.lower(): option_from_text(name.lower(), text, where=_PREFIX + name) for name, text in sorted(given.items())
-    }
-    if url is not None:
-        return Default(url, _checked(url, keywords, "HOLDFAST_URL"), "environment")
-    if path is not None:
-        if keywords:
-            variables = ", ".join(_PREFIX + name for name in sorted(given))
-            raise UsageError(
-                f"{variables} and HOLDFAST_CONFIG are both set: the options belong in the file, or set HOLDFAST_URL"
-            )
-        return _from_file(path, profile)
+    check_profile(profile, beside=url_or_client)
+    # A fault should show here, not at the first lock.
     if profile is not None:
-        raise UsageError("HOLDFAST_PROFILE is set, but HOLDFAST_CONFIG does not name the file that defines it")
-    return Default(None, _checked(None, keywords, "HOLDFAST_*"), "embedded")
+        default = _from_file(env.read(os.environ), profile, "configure(profile=…)")
+        parse_target(default.url, default.keywords | keywords)
+    elif url_or_client is not None:
+        parse_target(url_or_client, keywords)
+    else:  # the engine is not known yet: only our own keywords can be checked
+        parse_target(None, {name: value for name, value in keywords.items() if name in parameters.OWN})
+    with _lock:
+        _configured = _Configured(url_or_client, profile, dict(keywords))
 
 
-def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The HOLDFAST_* variables, without their prefix; UsageError for one that is unknown or empty.
+def resolve_default(environment: Mapping[str, str] = os.environ, *, profile: str | None = None) -> Default:
+    """What ``connect(profile=…)``, or ``connect()`` without a URL, means now.
 
-    A misspelt HOLDFAST_URL, or one that a deployment left empty (``HOLDFAST_URL=$UNSET``), would mean the embedded
-    engine: each host would then lock by itself, and no program would notice.
+    Reads the environment and perhaps files; connects to nothing.
     """
-    services = [found[1] for variable in environment if (found := _SERVICE_HOST.fullmatch(variable))]
-    links = tuple(service + suffix for service in services for suffix in ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT"))
-    given = {}
-    for variable, text in sorted(environment.items()):
-        if not variable.startswith(_PREFIX) or variable.startswith(links):
-            continue
-        name = variable.removeprefix(_PREFIX)
-        if name not in _VARIABLES:
-            raise UsageError(_unknown(name))
-        if not text.strip():
-            raise UsageError(f"{variable} is set but empty; give it a value, or unset it")
-        given[name] = text
-    return given
-
-
-def _unknown(name: str) -> str:
-    """The sentence about a variable that is not read, with the nearest that is."""
-    if name in _PLANNED:
-        return f"{_PREFIX}{name} is not yet read by this version of holdfast; unset it, and set HOLDFAST_URL"
-    guess = parameters.nearest(name, [known.lower() for known in _VARIABLES])
-    every = ", ".join(_PREFIX + known for known in sorted(_VARIABLES))
-    hint = f"did you mean {_PREFIX}{guess.upper()}?" if guess else f"known: {every}"
-    return f"unknown environment variable {_PREFIX + name!r}; {hint}"
-
-
-def _from_file(path: str, profile: str | None) -> Default:
-    import tomllib  # here, not above: few programs need it, and all would pay for it
-
-    where = f"settings file {path!r} (HOLDFAST_CONFIG)"
-    try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
-    except OSError as error:
-        raise UsageError(f"{where} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        # Not chained: a decoder may quote the line it failed on, and that line may hold a password.
-        position = str(error).rpartition("(at ")[2].rstrip(")") if "(at " in str(error) else "not UTF-8"
-        raise UsageError(f"{where} is not valid TOML ({position})") from None
-    profiles = table.pop("profiles", {})
-    chosen = table.pop("profile", None)
+    with _lock:
+        configured = _configured
+    keywords = dict(configured.keywords)
+    origins = dict.fromkeys(keywords, "configure()")
+    if configured.url is not None:
+        if profile is None:
+            return Default(configured.url, keywords, "configure", origins | {"url": "configure()"})
+        keywords, origins = {}, {}  # they belong to that URL
     if profile is not None:
-        chosen = profile
-    if chosen is not None:
-        table |= _profile(profiles, chosen, where)
-    url = table.pop("url", None)
-    if url is None:
-        raise UsageError(f"{where} names no url; add url = '…'" + (" or choose a profile" if profiles else ""))
-    if not isinstance(url, str):
-        raise UsageError(f"{where}: url is not a text")
-    return Default(url, _checked(url, _from_toml(table, where), where), "file")
+        found = _from_file(env.read(environment), profile, "connect(profile=…)")
+    elif configured.profile is not None:
+        found = _from_file(env.read(environment), configured.profile, "configure(profile=…)")
+    else:
+        found = _from_environment(env.read(environment))
+    return found._replace(keywords=found.keywords | keywords, origins={**found.origins, **origins})
 
 
-def _profile(profiles: object, chosen: object, where: str) -> dict[str, Any]:
-    if not isinstance(profiles, dict) or not isinstance(chosen, str):
-        raise UsageError(f"{where}: a profile is chosen by its name and stands in a table [profiles.NAME]")
-    if chosen not in profiles:
-        raise UsageError(f"{where}: {parameters.unknown('profile', chosen, profiles.keys())}")
-    table = profiles[chosen]
-    if not isinstance(table, dict):
-        raise UsageError(f"{where}: profile {chosen!r} is not a table; write [profiles.{chosen}]")
-    return table
+def resolve_target(url_or_client: Any, keywords: Mapping[str, Any]) -> tuple[Target, Default | None]:
+    """What ``connect(url_or_client, **keywords)`` connects to; and the default, if it is that."""
+    profile = keywords.get("profile")
+    keywords = {name: value for name, value in keywords.items() if name != "profile"}
+    check_profile(profile, beside=url_or_client)
+    if url_or_client is not None:
+        return parse_target(url_or_client, keywords), None
+    default = resolve_default(profile=profile)
+    return parse_target(default.url, default.keywords | keywords), default
 
 
-def _from_toml(table: dict[str, Any], where: str) -> dict[str, Any]:
-    """Texts of our own options converted, as in a URL: "30s", "none"; TOML's own numbers and bools as they are."""
-    return {
-        name: option_from_text(name, value, where=where) if name in parameters.OWN and isinstance(value, str) else value
-        for name, value in table.items()
-    }
+def check_profile(profile: object, *, beside: object) -> None:
+    """Refuse what cannot be the name of a profile, and a profile beside a URL or client: both name the target."""
+    if profile is None:
+        return
+    if not isinstance(profile, str):
+        raise TypeError(f"profile is a {type(profile).__name__}: give the name of a profile")
+    if not profile.strip():
+        raise UsageError("profile is empty; name a profile of the settings file, or leave it out")
+    if beside is not None:
+        raise UsageError("a URL (or client) and a profile are both given; each names what to connect to: give one")
 
 
-def _checked(url: str | None, keywords: dict[str, Any], where: str) -> dict[str, Any]:
-    """Find faults here, where it can still be said what they stand in."""
-    try:
-        parse_target(url, keywords)
-    except (UsageError, InvalidName, ValueError, TypeError) as error:
-        raise UsageError(f"{where}: {error}") from None
-    return keywords
+def _from_environment(given: env.Variables) -> Default:
+    keywords = given.keywords()
+    origins = {name: f"environment variable {env.variable(name)}" for name in keywords}
+    if given.url is not None:
+        origins["url"] = "environment variable HOLDFAST_URL"
+        return Default(given.url, checked(given.url, keywords, "HOLDFAST_URL"), "environment", origins)
+    if given.url_file is not None:
+        url = read_url(given.url_file, "HOLDFAST_URL_FILE")
+        origins["url"] = f"file {given.url_file!r} (environment variable HOLDFAST_URL_FILE)"
+        where = f"file {given.url_file!r} (HOLDFAST_URL_FILE)"
+        return Default(url, checked(url, keywords, where), "environment", origins)
+    if given.config is not None:
+        return _from_file(given, given.profile, "environment variable HOLDFAST_PROFILE")
+    return Default(None, checked(None, keywords, "HOLDFAST_*"), "embedded", origins)
+
+
+def _from_file(given: env.Variables, profile: str | None, chosen_by: str) -> Default:
+    if given.config is None:
+        raise UsageError(f"profile {profile!r} is chosen, but HOLDFAST_CONFIG does not name the file that defines it")
+    if given.options and given.url is None and given.url_file is None:
+        variables = ", ".join(env.variable(name) for name in sorted(given.options))
+        raise UsageError(
+            f"{variables} and HOLDFAST_CONFIG are both set: the options belong in the file, or set HOLDFAST_URL"
+        )
+    return file.load(given.config, profile, chosen_by)

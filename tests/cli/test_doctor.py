@@ -205,7 +205,7 @@ def test_a_managed_service_without_config(start_redis: StartRedis, doctor: Docto
 def test_a_wrong_password(start_redis: StartRedis, doctor: Doctor) -> None:
     server = start_redis(password=SECRET)
     found = doctor(f"redis://:{SECRET}x@127.0.0.1:{server.port}")
-    assert (found.code, found.out) == (1, "")
+    assert (found.code, found.out) == (77, "")
     assert str(server.port) in found.err
     assert SECRET not in found.err
 
@@ -216,7 +216,7 @@ def test_a_server_that_is_away(start_redis: StartRedis, doctor: Doctor, fate: st
     getattr(server, fate)()
     start = time.monotonic()
     found = doctor(f"{server.url}?request_timeout=0.5")
-    assert (found.code, found.out) == (1, "")
+    assert (found.code, found.out) == (69, "")
     assert found.err.startswith("holdfast: no server could be examined")
     assert time.monotonic() - start < 5
 
@@ -235,15 +235,15 @@ def test_a_server_without_resp3(doctor: Doctor) -> None:
         thread.start()
         found = doctor(f"redis://127.0.0.1:{listener.getsockname()[1]}")
         thread.join(5)
-    assert found.code == 1
+    assert found.code == 77
     assert "needs RESP3" in found.err
 
 
 @pytest.mark.parametrize("url", ["redsi://h", "redis://h?nonsense=1", f"redis://u:{SECRET}@h:x"])
-def test_wrong_usage_is_two(doctor: Doctor, url: str) -> None:
+def test_a_wrong_url_is_78(doctor: Doctor, url: str) -> None:
     found = doctor(url)
-    assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("holdfast doctor: ")
+    assert (found.code, found.out) == (78, "")
+    assert found.err.startswith("holdfast: ")
     assert SECRET not in found.err
 
 
@@ -345,7 +345,7 @@ def test_a_lock_file_in_use_keeps_its_locks_and_gets_no_new_ones(private: Path, 
         assert database.execute("SELECT name FROM lock").fetchall() == [("mine",)]
 
 
-@pytest.mark.parametrize("url, code, said", [("memory:", 0, ""), ("sqlite:x", 2, "needs Python's sqlite3 module")])
+@pytest.mark.parametrize("url, code, said", [("memory:", 0, ""), ("sqlite:x", 78, "needs Python's sqlite3 module")])
 def test_a_python_without_sqlite3_is_one_sentence(url: str, code: int, said: str) -> None:
     script = (
         "import sys; sys.modules['_sqlite3'] = None\n"
@@ -364,6 +364,16 @@ def test_the_configured_default(start_redis: StartRedis, doctor: Doctor, monkeyp
     found = doctor()
     assert found.worse_than_ok() == {"acknowledgement": "problem"}
     assert SECRET not in found.out
+
+
+def test_the_url_as_an_option_and_a_profile(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "holdfast.toml"
+    config.write_text("[profiles.a]\nurl = 'memory:'\n")
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(config))
+    for arguments in (["--url", "memory:"], ["--profile", "a"]):
+        assert doctor(*arguments).worse_than_ok() == {"scope": "notice"}
+    assert doctor("memory:", "--url", "memory:").code == 64
+    assert doctor("memory:", "--profile", "a").code == 78
 
 
 # ---- for people

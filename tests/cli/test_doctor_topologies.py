@@ -45,7 +45,7 @@ def test_a_server_cannot_steer_the_terminal(start_replication: Callable[..., Rep
     """A replica tells its master what it is called, and the master tells us."""
     found = doctor(start_replication(1, 'replica-announce-ip "\\x1b[31mevil"').url)
     (replica,) = found.of("replicas")
-    assert "replica ?[31mevil:" in replica["sentence"]
+    assert r"replica \x1b[31mevil:" in replica["sentence"]
 
 
 def test_sentinels(start_sentinels: Callable[..., SentinelSet], doctor: Doctor) -> None:
@@ -58,7 +58,7 @@ def test_sentinels(start_sentinels: Callable[..., SentinelSet], doctor: Doctor) 
     assert {well.level("agreement"), well.level("quorum"), well.level("clocks")} == {"ok"}
     unknown = doctor(servers.url.replace("/mymaster", "/nobody") + f"?sentinel_password={SECRET}2")
     refused = doctor(servers.url)
-    assert (unknown.code, refused.code) == (1, 1)
+    assert (unknown.code, refused.code) == (69, 69)
     assert "No such master" in unknown.err
 
     sentinel, replica = servers.sentinels[0], servers.data_nodes[2]
@@ -149,7 +149,7 @@ def test_a_redlock(start_masters: Callable[..., Masters], clock_shim: Path, tmp_
     masters.servers[1].kill()
     assert doctor(f"{masters.url}?{PATIENT}").level("majority") == "problem"
     masters.servers[0].kill()
-    assert doctor(f"{masters.url}?{PATIENT}").code == 1
+    assert doctor(f"{masters.url}?{PATIENT}").code == 69
     assert SECRET not in well.out + skewed.out + hurt.out
     clock.close()
 

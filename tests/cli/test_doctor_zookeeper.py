@@ -162,12 +162,12 @@ def test_tls(start_zookeeper: Start, tmp_path: Path, doctor: Doctor, capsys: pyt
     assert found.level("version") == found.level("tick") == "ok", "the words go over TLS, too"
     place = f"{server.host}:{server.tls_port}"
     refused = doctor(url_of(place, more=f"&use_ssl=true&ca={certificates(tmp_path / 'ours')}/ca.crt"))
-    assert refused.code == 1
+    assert refused.code == 77
     assert "certificate" in refused.err
     assert SECRET not in refused.err
 
 
 def test_nobody_there(doctor: Doctor) -> None:
     found = doctor(url_of("127.0.0.1:1"))
-    assert (found.code, found.out) == (1, "")
+    assert (found.code, found.out) == (69, "")
     assert "no server could be examined: 127.0.0.1:1: " in found.err

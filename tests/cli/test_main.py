@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import sys
 import pytest
 
 import holdfast
-from holdfast.cli import command, main
+from holdfast.cli import exit_codes, main
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,17 +33,20 @@ def test_help_names_the_commands() -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("nonsense",), ("demo", "--nonsense")])
-def test_wrong_usage_is_two_and_on_stderr(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_64_and_on_stderr(arguments: tuple[str, ...]) -> None:
     done = run(*arguments)
-    assert (done.returncode, done.stdout) == (command.USAGE, "")
+    assert (done.returncode, done.stdout) == (64, "")
     assert "usage: holdfast" in done.stderr
 
 
 class Failing:
-    SUMMARY = "fails"
+    summary = "fails"
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+    def load(self) -> Failing:
+        return self
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--loud", action="store_true")
@@ -55,7 +59,15 @@ class Failing:
 @pytest.mark.parametrize(
     "error, code, said",
     [
-        (holdfast.EngineUnavailable("nobody answers"), 1, "holdfast: nobody answers\n"),
+        (holdfast.EngineUnavailable("no answer"), 69, "holdfast: no answer\n"),
+        (holdfast.OutcomeUnknown("no answer", operation="break_"), 69, "holdfast: no answer\n"),
+        (holdfast.EngineRefused("no right"), 77, "holdfast: no right\n"),
+        (holdfast.InvalidName("wrong name"), 64, "holdfast: wrong name\n"),
+        (holdfast.UsageError("wrong"), 64, "holdfast: wrong\n"),
+        (exit_codes.SettingsError("wrong URL"), 78, "holdfast: wrong URL\n"),
+        (holdfast.LockError("a\x1b[31m\nb\u202e"), 1, "holdfast: a\\x1b[31m\\nb\\u202e\n"),
+        (ZeroDivisionError("x"), 70, "holdfast: internal error: ZeroDivisionError: x; --debug shows where\n"),
+        (RecursionError(), 70, "holdfast: internal error: RecursionError; --debug shows where\n"),
         (KeyboardInterrupt(), 130, ""),
         (FileNotFoundError(2, "No such file or directory", "/x"), 1, "holdfast: /x: No such file or directory\n"),
         (OSError(24, "Too many open files"), 1, "holdfast: Too many open files\n"),
@@ -74,11 +86,65 @@ def test_errors_are_one_line_and_a_code(
     assert capsys.readouterr() == ("", said)
 
 
+@pytest.mark.parametrize("arguments", [["--debug", "fail", "--loud"], ["fail", "--loud", "--debug"]])
+def test_debug_shows_the_traceback_without_escapes_and_keeps_the_code(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main, "commands", lambda: {"fail": Failing(holdfast.EngineRefused("no \x1b[31m right"))})
+    assert main.main(arguments) == 77
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert said.endswith("\nholdfast: no \\x1b[31m right\n")
+    assert "\x1b" not in said
+
+
+def test_arguments_are_repeated_without_escapes() -> None:
+    done = run("ls", "a", "\x1b]0;title\x07")
+    assert done.returncode == 64
+    assert done.stderr.endswith("holdfast: unrecognized arguments: \\x1b]0;title\\x07\n")
+
+
+def test_warnings_of_the_library_are_lines_of_the_command_and_tracebacks_are_for_debug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Logging(Failing):
+        def run(self, arguments: argparse.Namespace) -> int:
+            logger = logging.getLogger("holdfast.somewhere")
+            logger.debug("a detail")
+            try:
+                raise self.error
+            except BaseException:
+                logger.warning("lock %s", "a\x1b", exc_info=True)
+            return 0
+
+    monkeypatch.setattr(main, "commands", lambda: {"log": Logging(ZeroDivisionError("cause"))})
+    assert main.main(["log"]) == 0
+    assert capsys.readouterr().err == "holdfast: lock a\\x1b\n"
+    assert main.main(["log", "--debug"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("holdfast: a detail\nholdfast: lock a\\x1b\nTraceback")
+    assert logging.getLogger("holdfast").handlers == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ls", "--help"]], ids=" ".join)
+def test_only_the_chosen_command_is_imported(arguments: list[str]) -> None:
+    script = (
+        "import sys; from holdfast.cli import command, main\n"
+        f"try: main.main({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "print(*[name for name, row in command.commands().items() if row.module in sys.modules], file=sys.stderr)\n"
+        "print(*{'holdfast.client', 'logging', 'rich', 'redis', 'shtab'} & sys.modules.keys(), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert done.stderr.splitlines() == [arguments[0] if arguments[0] == "ls" else "", ""]
+
+
 def test_output_that_nobody_reads_any_more_is_no_traceback() -> None:
     script = (
         "import sys; from holdfast.cli import main\n"
         "class Talk:\n"
-        "    SUMMARY = 'talks'\n"
+        "    summary = 'talks'\n"
+        "    load = staticmethod(lambda: Talk)\n"
         "    configure = staticmethod(lambda parser: None)\n"
         "    run = staticmethod(lambda arguments: print('x' * 200_000) or 0)\n"
         "main.commands = lambda: {'talk': Talk}\n"
@@ -90,11 +156,14 @@ def test_output_that_nobody_reads_any_more_is_no_traceback() -> None:
         process.stdout.read(1)
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(10) == command.FAILED
+        assert process.wait(10) == exit_codes.FAILED
 
 
 #: The demo writes its first line at once, and must then end its processes.
-WRITERS = [("doctor", "memory:"), ("doctor", "memory:", "--json"), ("demo",), ("--help",), ("--version",)]
+WRITERS = [
+    ("doctor", "memory:"), ("doctor", "memory:", "--json"), ("demo",), ("--help",), ("--version",),
+    ("config", "--url", "memory:"), ("show", "--url", "memory:", "a"), ("completion", "bash"),
+]  # fmt: skip
 
 
 def shell(redirected: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -109,24 +178,24 @@ def shell(redirected: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_full_disk_is_one_sentence(arguments: tuple[str, ...]) -> None:
     done = shell(">/dev/full", *arguments)
     assert done.stderr == "holdfast: cannot write to stdout: No space left on device\n"
-    assert done.returncode == command.FAILED
+    assert done.returncode == exit_codes.FAILED
 
 
 @pytest.mark.parametrize("arguments", WRITERS, ids=" ".join)
 def test_a_closed_stdout_is_one_sentence(arguments: tuple[str, ...]) -> None:
     done = shell(">&-", *arguments)
     assert done.stderr == "holdfast: stdout is closed: there is nowhere to write to\n"
-    assert done.returncode == command.FAILED
+    assert done.returncode == exit_codes.FAILED
 
 
 @pytest.mark.parametrize("redirected", [">/dev/full 2>/dev/full", ">&- 2>&-"])
 def test_without_stderr_too_the_exit_code_is_the_same(redirected: str) -> None:
-    assert shell(redirected, "doctor", "memory:").returncode == command.FAILED
+    assert shell(redirected, "doctor", "memory:").returncode == exit_codes.FAILED
 
 
 def test_with_stderr_closed_an_error_does_not_go_to_stdout() -> None:
     done = shell("2>&-", "doctor", "nonsense:")
-    assert (done.returncode, done.stdout) == (command.USAGE, "")
+    assert (done.returncode, done.stdout) == (exit_codes.SETTINGS, "")
 
 
 def script_of_signals(*lines: str) -> subprocess.CompletedProcess[str]:

@@ -165,7 +165,7 @@ def test_commands_exist(block: Block) -> None:
 def _check_variable(assignment: str) -> None:
     name = assignment.partition("=")[0]
     own = {f"HOLDFAST_{field.upper()}" for field in ClientOptions.__dataclass_fields__}
-    assert name in own | {"HOLDFAST_URL", "HOLDFAST_CONFIG", "HOLDFAST_PROFILE"}
+    assert name in own | {"HOLDFAST_URL", "HOLDFAST_URL_FILE", "HOLDFAST_CONFIG", "HOLDFAST_PROFILE"}
 
 
 # ---- settings files
@@ -173,8 +173,9 @@ def _check_variable(assignment: str) -> None:
 
 @pytest.mark.parametrize("block", _of("toml"), ids=str)
 def test_settings_files_are_valid(block: Block, tmp_path: Path) -> None:
-    file = tmp_path / "holdfast.toml"
-    file.write_text(block.text, "utf-8")
+    file, secret = tmp_path / "holdfast.toml", tmp_path / "locks_url"
+    secret.write_text("redis://h\n")
+    file.write_text(block.text.replace("/run/secrets/locks_url", str(secret)), "utf-8")
     profiles = tomllib.loads(block.text).get("profiles", {})
     for chosen in [{}, *({"HOLDFAST_PROFILE": name} for name in profiles)]:
         assert resolve_default({"HOLDFAST_CONFIG": str(file)} | chosen).source == "file"

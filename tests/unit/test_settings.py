@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast._core import parameters
 from holdfast.errors import InvalidName, UsageError
 from holdfast.settings import configure, resolve_default
+from tests.unit.settings_file import write
 
 
 @pytest.fixture(autouse=True)
@@ -20,41 +23,35 @@ def _reset() -> Iterator[None]:
     configure()
 
 
-def write(folder: Path, text: str) -> dict[str, str]:
-    path = folder / "holdfast.toml"
-    path.write_text(text, "utf-8")
-    return {"HOLDFAST_CONFIG": str(path)}
-
-
 # ---- order
 
 
 def test_nothing_is_the_embedded_engine() -> None:
-    assert resolve_default({}) == (None, {}, "embedded")
+    assert resolve_default({})[:3] == (None, {}, "embedded")
 
 
 def test_configure_comes_first(tmp_path: Path) -> None:
     configure("memory:x", ttl="5s", namespace="app")
     environment = {"HOLDFAST_URL": "redis://h", "HOLDFAST_TTL": "9"} | write(tmp_path, "nonsense")
-    assert resolve_default(environment) == ("memory:x", {"ttl": "5s", "namespace": "app"}, "configure")
+    assert resolve_default(environment)[:3] == ("memory:x", {"ttl": "5s", "namespace": "app"}, "configure")
     configure()
-    assert resolve_default({}) == (None, {}, "embedded")
+    assert resolve_default({})[:3] == (None, {}, "embedded")
 
 
 def test_environment_comes_before_the_file(tmp_path: Path) -> None:
     environment = {"HOLDFAST_URL": "memory:e", "HOLDFAST_TTL": "9"} | write(tmp_path, "url = 'memory:f'")
-    assert resolve_default(environment) == ("memory:e", {"ttl": 9.0}, "environment")
+    assert resolve_default(environment)[:3] == ("memory:e", {"ttl": 9.0}, "environment")
 
 
 def test_configure_without_url_is_laid_over_the_others(tmp_path: Path) -> None:
     configure(namespace="app")
-    assert resolve_default({"HOLDFAST_URL": "memory:", "HOLDFAST_NAMESPACE": "x"}) == (
+    assert resolve_default({"HOLDFAST_URL": "memory:", "HOLDFAST_NAMESPACE": "x"})[:3] == (
         "memory:",
         {"namespace": "app"},
         "environment",
     )
-    assert resolve_default(write(tmp_path, "url = 'memory:f'")) == ("memory:f", {"namespace": "app"}, "file")
-    assert resolve_default({}) == (None, {"namespace": "app"}, "embedded")
+    assert resolve_default(write(tmp_path, "url = 'memory:f'"))[:3] == ("memory:f", {"namespace": "app"}, "file")
+    assert resolve_default({})[:3] == (None, {"namespace": "app"}, "embedded")
 
 
 def test_the_process_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +79,7 @@ def test_nothing_is_looked_for_in_the_current_directory(tmp_path: Path, monkeypa
     ],
 )
 def test_configure_validates_at_once_and_changes_nothing(
-    url: str | None, keywords: dict[str, object], error: type[Exception]
+    url: str | None, keywords: dict[str, Any], error: type[Exception]
 ) -> None:
     configure("memory:before")
     with pytest.raises(error):
@@ -150,13 +147,10 @@ def test_all_variables() -> None:
 
 
 def test_options_apply_to_the_embedded_engine_too() -> None:
-    assert resolve_default({"HOLDFAST_TTL": "5"}) == (None, {"ttl": 5.0}, "embedded")
+    assert resolve_default({"HOLDFAST_TTL": "5"})[:3] == (None, {"ttl": 5.0}, "embedded")
 
 
-VARIABLES = [
-    *("URL", "CONFIG", "PROFILE", "TTL", "NAMESPACE", "RENEW", "REQUEST_TIMEOUT", "UNAVAILABLE_AFTER", "REPLICAS"),
-    "TOKEN_TTL",
-]
+VARIABLES = ["URL", "URL_FILE", "CONFIG", "PROFILE", *(name.upper() for name in sorted(parameters.OWN))]
 
 
 @pytest.mark.parametrize("name", VARIABLES)
@@ -177,7 +171,7 @@ def test_a_variable_that_is_set_but_empty_is_refused(name: str, empty: str, tmp_
         ("HOLDFAST_NAMESPCE", "did you mean HOLDFAST_NAMESPACE?"),
         ("HOLDFAST_COLOUR", "known: HOLDFAST_CONFIG, HOLDFAST_NAMESPACE, "),
         ("HOLDFAST_", "known: HOLDFAST_CONFIG, "),
-        ("HOLDFAST_URL_FILE", "not yet read by this version"),
+        ("HOLDFAST_URLFILE", "did you mean HOLDFAST_URL_FILE?"),
         ("HOLDFAST_PORT", "unknown environment variable 'HOLDFAST_PORT'"),
     ],
 )
@@ -202,6 +196,14 @@ def test_connect_with_a_url_does_not_look_at_the_environment(monkeypatch: pytest
     for connect in (holdfast.connect, holdfast.aio.connect):
         with pytest.raises(UsageError, match="HOLDFAST_TLL"):
             connect()
+
+
+def test_variables_that_holdfast_run_sets_for_its_command_are_no_options() -> None:
+    """The command may use holdfast itself, with the same environment."""
+    reserved = {f"HOLDFAST_{name}": "5" for name in ("NAME", "TOKEN", "OWNER", "HELD")}
+    assert resolve_default(reserved | {"HOLDFAST_NAME": ""})[:3] == (None, {}, "embedded")
+    with pytest.raises(UsageError, match="did you mean HOLDFAST_NAMESPACE"):
+        resolve_default({"HOLDFAST_NAMESPAC": "x"})
 
 
 def test_service_variables_of_kubernetes_are_not_taken_for_options() -> None:
@@ -233,6 +235,8 @@ def test_service_variables_of_kubernetes_are_not_taken_for_options() -> None:
         ({"HOLDFAST_REQUEST_TIMEOUT": "0"}, "request_timeout"),
         ({"HOLDFAST_TOKEN_TTL": "1s"}, "token_ttl"),
         ({"HOLDFAST_PROFILE": "x"}, "HOLDFAST_CONFIG"),
+        ({"HOLDFAST_PROFILE": "x", "HOLDFAST_URL": "memory:"}, "HOLDFAST_CONFIG"),
+        ({"HOLDFAST_URL": "memory:", "HOLDFAST_URL_FILE": "/x"}, "HOLDFAST_URL and HOLDFAST_URL_FILE are both set"),
         ({"HOLDFAST_CONFIG": "/x", "HOLDFAST_TTL": "5"}, "HOLDFAST_TTL and HOLDFAST_CONFIG"),
         ({"HOLDFAST_CONFIG": "/nowhere/holdfast.toml"}, "No such file"),
         ({"HOLDFAST_CONFIG": "/"}, "cannot be read"),
@@ -251,7 +255,7 @@ def test_refused_environments(environment: dict[str, str], says: str) -> None:
 def test_top_level_keys(tmp_path: Path) -> None:
     environment = write(tmp_path, 'url = "rediss://h"\nttl = "1m"\nrenew = false\nssl_ca_certs = "/ca.pem"\n')
     keywords = {"ttl": 60.0, "renew": False, "ssl_ca_certs": "/ca.pem"}
-    assert resolve_default(environment) == ("rediss://h", keywords, "file")
+    assert resolve_default(environment)[:3] == ("rediss://h", keywords, "file")
 
 
 PROFILES = """
@@ -267,12 +271,12 @@ namespace = "dev"
 
 
 def test_profile_named_in_the_file(tmp_path: Path) -> None:
-    assert resolve_default(write(tmp_path, PROFILES)) == ("redis://h", {"namespace": "app", "ttl": 10}, "file")
+    assert resolve_default(write(tmp_path, PROFILES))[:3] == ("redis://h", {"namespace": "app", "ttl": 10}, "file")
 
 
 def test_profile_named_in_the_environment_wins(tmp_path: Path) -> None:
     environment = write(tmp_path, PROFILES) | {"HOLDFAST_PROFILE": "dev"}
-    assert resolve_default(environment) == ("memory:", {"namespace": "dev"}, "file")
+    assert resolve_default(environment)[:3] == ("memory:", {"namespace": "dev"}, "file")
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ def beside_url(engine: str, scheme: str, keywords: Mapping[str, Any], given: Map
     """
     if engine == "zookeeper":
         return zookeeper_options.beside_url(keywords, given)
-    known, extra = _known(engine), parameters.EXTRA.get(engine, frozenset())
+    names, extra = known(engine), parameters.EXTRA.get(engine, frozenset())
     for name in keywords:
-        if name not in known:
-            raise UsageError(parameters.unknown("option", name, parameters.OWN | known))
+        if name not in names:
+            raise UsageError(parameters.unknown("option", name, parameters.OWN | names))
     used = {name: value for name, value in keywords.items() if name not in parameters.REDIS_WITHOUT_EFFECT}
     for name in used.keys() & given.keys():
         text, value = given[name], used[name]
@@ -42,7 +42,10 @@ def beside_client(engine: str, keywords: Mapping[str, Any]) -> dict[str, Any]:
     return _normal(keywords)
 
 
-def _known(engine: str) -> frozenset[str]:
+def known(engine: str) -> frozenset[str]:
+    """The names of the engine's options. Some of ZooKeeper's are known only to be refused with a reason."""
+    if engine == "zookeeper":
+        return parameters.ZOOKEEPER_URL | parameters.ZOOKEEPER_OBJECTS | parameters.ZOOKEEPER_REFUSED.keys()
     if engine not in redis_urls.SCHEMES.values():
         return frozenset()
     redis = parameters.REDIS_URL | parameters.REDIS_OBJECTS | parameters.REDIS_WITHOUT_EFFECT

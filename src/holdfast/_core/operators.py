@@ -25,6 +25,8 @@ async def inspect(core: Core, name: str) -> LockState:
 
 async def locks(core: Core, prefix: str) -> AsyncIterator[LockState]:
     core.check_open()
+    if prefix != "":  # a driver could not send a lone surrogate
+        names.validate(prefix, what="prefix of lock names")
     start = names.qualify(core.options.namespace, prefix)
     try:
         async for key in core.session.names(start, core.options.request_timeout):

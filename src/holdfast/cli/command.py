@@ -1,39 +1,57 @@
-"""What a subcommand is, and which there are. A new one is one module, and one line here."""
+"""What a subcommand is, and which there are. A new one is one module, and one row here.
+
+Rows have the summaries, so that ``holdfast --help`` imports none of the modules, and ``holdfast run`` only its own.
+Shell completions are made from all of them: ``python -m holdfast.cli.completion.generate`` after each change.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 from collections.abc import Mapping
-from typing import Final, Protocol, cast
-
-#: Exit codes. A subcommand may document more of its own.
-OK: Final = 0
-FAILED: Final = 1
-USAGE: Final = 2  # argparse's own
-INTERRUPTED: Final = 130  # as a shell says it: 128 + SIGINT
+from typing import Final, NamedTuple, Protocol, cast
 
 
 class Command(Protocol):
-    """A module with these three names. Importing it must be cheap: every call of ``holdfast`` does."""
-
-    SUMMARY: str
+    """A module with these two names."""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add the subcommand's arguments."""
+        """Add the subcommand's arguments. ``--debug`` is added for all."""
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Do it, and return the exit code. Results go to stdout, everything else to stderr (see ``output``).
 
-        LockError, OSError and OutputLost may pass. SIGINT, SIGTERM and SIGHUP arrive as an exception.
+        Any error may pass: ``main`` makes one line and the exit code of it. SIGINT, SIGTERM and SIGHUP arrive as an
+        exception.
         """
 
 
-_MODULES: Final[Mapping[str, str]] = {
-    "demo": "holdfast.cli.demo",
-    "doctor": "holdfast.cli.doctor",
+class Row(NamedTuple):
+    """One subcommand, not yet imported."""
+
+    module: str
+    summary: str
+
+    def load(self) -> Command:
+        return cast(Command, importlib.import_module(self.module))
+
+
+_COMMANDS: Final[Mapping[str, Row]] = {
+    "break": Row("holdfast.cli.breaking", "take a lock from its holder, if that still is the one with this token"),
+    "completion": Row("holdfast.cli.completion", "print the completion for bash, zsh or fish"),
+    "config": Row("holdfast.cli.config", "print every setting and its origin, secrets masked; connects to nothing"),
+    "demo": Row(
+        "holdfast.cli.demo",
+        "watch real processes lose updates, keep them with holdfast, and have a late write refused (15 s, no server)",
+    ),
+    "doctor": Row(
+        "holdfast.cli.doctor",
+        "examine the servers behind a URL: what could cost you a lock (Redis, ZooKeeper), with the remedies",
+    ),
+    "ls": Row("holdfast.cli.ls", "list the locks that are held, and their holders"),
+    "show": Row("holdfast.cli.show", "print all that is known about one lock: holders, waiters, token, times"),
 }
 
 
-def commands() -> Mapping[str, Command]:
-    return {name: cast(Command, importlib.import_module(module)) for name, module in _MODULES.items()}
+def commands() -> Mapping[str, Row]:
+    return _COMMANDS

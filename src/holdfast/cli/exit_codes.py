@@ -19,6 +19,7 @@ OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 64  # EX_USAGE: arguments, names
 UNAVAILABLE: Final = 69  # EX_UNAVAILABLE: the engine cannot be reached, or the outcome is unknown
+SOFTWARE: Final = 70  # EX_SOFTWARE: an error that nothing expected
 BUSY: Final = 75  # EX_TEMPFAIL, as lockf(1) and lckdo(1) have it
 REFUSED: Final = 77  # EX_NOPERM: the engine refused
 SETTINGS: Final = 78  # EX_CONFIG: a URL, the environment, the settings file
@@ -27,6 +28,11 @@ CANNOT_RUN: Final = 126  # as a shell has it
 NOT_FOUND: Final = 127  # as a shell has it
 SIGNALLED: Final = 128  # plus the signal's number, as a shell has it
 
+
+class SettingsError(UsageError):
+    """Raised when a URL, the environment or the settings file is wrong, and not the command line itself."""
+
+
 _CODES: Final[tuple[tuple[type[LockError], int], ...]] = (
     (AcquireTimeout, BUSY),
     (LockLost, LOST),
@@ -34,10 +40,11 @@ _CODES: Final[tuple[tuple[type[LockError], int], ...]] = (
     (EngineUnavailable, UNAVAILABLE),
     (OutcomeUnknown, UNAVAILABLE),
     (InvalidName, USAGE),
+    (SettingsError, SETTINGS),
     (UsageError, USAGE),
 )
 
 
 def code_for(error: LockError) -> int:
-    """The exit code of a command that ended with ``error``; of a wrong URL or setting it is SETTINGS instead."""
+    """The exit code of a command that ended with ``error``. Of a wrong URL or setting it is that of SettingsError."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)

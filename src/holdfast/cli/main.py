@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from holdfast._version import __version__
-from holdfast.cli.command import FAILED, INTERRUPTED, Command, commands
-from holdfast.cli.output import OutputLost, discard, flush, write_error
+from holdfast.cli.command import commands
+from holdfast.cli.exit_codes import FAILED, SIGNALLED, SOFTWARE, code_for
+from holdfast.cli.output import OutputLost, discard, flush, write_error, write_notice
+from holdfast.cli.parser import chosen, make_parser
 from holdfast.cli.stopping import unwinding
 from holdfast.errors import LockError
+
+_INTERRUPTED: Final = SIGNALLED + signal.SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,30 +24,55 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_error("stdout is closed: there is nowhere to write to")
         return FAILED
     with unwinding() as received:
-        code = _run(argv)
+        code = _run(sys.argv[1:] if argv is None else argv)
     # Cleaning up may have failed in its turn: after SIGHUP the terminal is gone.
-    return 128 + received[0] if received else code
+    return SIGNALLED + received[0] if received else code
 
 
-def _run(argv: Sequence[str] | None) -> int:
+def _run(argv: Sequence[str]) -> int:
+    arguments = argparse.Namespace(debug=False)
     try:
         try:
-            arguments = _parser().parse_args(argv)
-            command: Command = arguments.command
-            return command.run(arguments)
+            rows = commands()
+            make_parser(rows, chosen(argv, rows)).parse_args(argv, arguments)
+            from holdfast.cli.logs import logging_to_stderr  # --help and --version need no logging
+
+            with logging_to_stderr(debug=arguments.debug):
+                code: int = arguments.command.run(arguments)
+                return code
         finally:
             flush()
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _INTERRUPTED
     except OutputLost as lost:
         _report_lost(lost)
+        return FAILED
     except BrokenPipeError:  # as OutputLost, of a command that writes in its own way
         discard(sys.stdout)
-    except LockError as error:
+        return FAILED
+    except Exception as error:
+        if arguments.debug:
+            _write_traceback(error)
+        return _report(error)
+
+
+def _report(error: Exception) -> int:
+    """Write one line about ``error``, and return the exit code for it."""
+    if isinstance(error, LockError):
         write_error(str(error))
-    except OSError as error:
+        return code_for(error)
+    if isinstance(error, OSError):
         write_error(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
-    return FAILED
+        return FAILED
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    write_error(f"internal error: {text}; --debug shows where")
+    return SOFTWARE
+
+
+def _write_traceback(error: Exception) -> None:
+    import traceback
+
+    write_notice("".join(traceback.format_exception(error)).rstrip("\n"))
 
 
 def _report_lost(lost: OutputLost) -> None:
@@ -51,17 +81,6 @@ def _report_lost(lost: OutputLost) -> None:
     assert isinstance(cause, OSError)
     if not isinstance(cause, BrokenPipeError):  # that a reader has read enough (| head) is in order
         write_error(f"cannot write to stdout: {cause.strerror}")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="holdfast", description="Distributed locks that tell you when you lose them.")
-    parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in commands().items():
-        subparser = subparsers.add_parser(name, help=command.SUMMARY, description=command.SUMMARY)
-        subparser.set_defaults(command=command)
-        command.configure(subparser)
-    return parser
 
 
 if __name__ == "__main__":

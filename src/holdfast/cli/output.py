@@ -1,22 +1,52 @@
-"""Writing to stdout and stderr, either of which may be closed, full, or a pipe without a reader."""
+"""Writing to stdout and stderr, either of which may be closed, full, or a pipe without a reader.
+
+Names of locks, hosts and programs are others' data. What is written here reaches a terminal with every character that
+could move its cursor, or reorder its text, replaced by a visible escape.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 
 class OutputLost(Exception):
     """Raised when stdout does not take the result. ``__cause__`` is the OSError that says why."""
 
 
-def write_result(text: str) -> None:
-    """Write a result to stdout, at once."""
+def visible(text: str) -> str:
+    r"""``text`` on one line, with control and format characters as escapes: ``\n``, ``\x1b``, ``\u202e``.
+
+    Backslashes are kept, so that it may be applied twice. It is for people: JSON tells names apart exactly.
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def write_result(text: str, *, styled: bool = False) -> None:
+    """Write a result to stdout, at once. Newlines in ``text`` are kept.
+
+    ``styled``: its tabs and escape sequences are the caller's own, and the caller has made names visible.
+    """
+    shown = text if styled else "\n".join(visible(line) for line in text.split("\n"))
     try:
-        print(text, flush=True)
+        print(_encodable(shown, sys.stdout), flush=True)
     except OSError as error:
         raise OutputLost from error
+
+
+def write_json(value: Any) -> None:
+    """Write one JSON document to stdout, on one line of ASCII, at once."""
+    import json
+
+    # DEL is ASCII, so json leaves it as it is, and a terminal may act on it.
+    write_result(json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f"), styled=True)
 
 
 def flush() -> None:
@@ -29,12 +59,24 @@ def flush() -> None:
 
 def write_error(text: str, *, command: str = "holdfast") -> None:
     """Write one line to stderr, if that is possible: the exit code reports the failure too."""
+    write_notice(f"{command}: {visible(text)}")
+
+
+def write_notice(text: str) -> None:
+    """Write lines to stderr, if that is possible. Newlines in ``text`` are kept."""
     if sys.stderr is None:
         return  # print() would write to stdout instead
+    shown = "\n".join(visible(line) for line in text.split("\n"))
     try:
-        print(f"{command}: {text}", file=sys.stderr, flush=True)
+        print(_encodable(shown, sys.stderr), file=sys.stderr, flush=True)
     except OSError:
         discard(sys.stderr)
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """``text`` with escapes for what the stream's encoding lacks: names are in any letters, and locales may be "C"."""
+    encoding = stream.encoding or "ascii"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def discard(stream: TextIO) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.cli.command import FAILED, OK
+from holdfast.cli.exit_codes import FAILED, OK
 from holdfast.cli.output import write_error, write_result
-
-SUMMARY = "watch real processes lose updates, keep them with holdfast, and have a late write refused (15 s, no server)"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from holdfast._version import DISTRIBUTION
-from holdfast.cli.command import USAGE
-from holdfast.cli.output import write_error, write_result
+from holdfast.cli import connecting
+from holdfast.cli.exit_codes import SettingsError
+from holdfast.cli.output import write_json, write_result
 from holdfast.errors import EngineRefused, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -15,45 +16,47 @@ if TYPE_CHECKING:
     from holdfast.cli.doctor.finding import Finding
     from holdfast.options import Target
 
-SUMMARY = "examine the servers behind a URL: what could cost you a lock (Redis, ZooKeeper), with the remedies"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", nargs="?", help="as for connect(); default: the configured one")
+    parser.add_argument("target", metavar="URL", nargs="?", help="the same as --url URL")
+    connecting.add_options(parser)
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     parser.epilog = (
         "Exit code: 0 all is well, or there are notices only; 3 a warning; 4 a problem; "
-        "1 nothing could be examined; 2 wrong usage."
+        "69 or 77 nothing could be examined: no server answered, or they refused; 64 wrong usage; 78 wrong settings."
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The worst level as exit code; EngineUnavailable or EngineRefused (1) if no server could be examined at all."""
+    """The worst level as exit code; EngineUnavailable or EngineRefused if no server could be examined at all."""
     # Not needed for "holdfast --help".
     from holdfast.cli.doctor import render
     from holdfast.cli.doctor.finding import EXIT_CODES, worst
 
+    target, shown = _target(arguments)
     try:
-        target, shown = _target(arguments.url)
         findings = _findings(target)
-    except UsageError as error:
-        write_error(str(error), command="holdfast doctor")
-        return USAGE
-    write_result(render.as_json(shown, findings) if arguments.json else render.as_text(shown, findings))
+    except UsageError as error:  # a driver, or a module of Python, is not installed
+        raise SettingsError(str(error)) from error
+    if arguments.json:
+        write_json(render.as_data(shown, findings))
+    else:
+        write_result(render.as_text(shown, findings), styled=True)  # findings are visible, and colours are meant
     return EXIT_CODES[worst(findings)]
 
 
-def _target(url: str | None) -> tuple[Target, str]:
+def _target(arguments: argparse.Namespace) -> tuple[Target, str]:
     """What to examine, and how it is called where everybody may read it."""
     from holdfast._core.urls import redact
-    from holdfast.options import parse_target
-    from holdfast.settings import resolve_default
 
-    if url is not None:
-        return parse_target(url, {}), redact(url)
-    default = resolve_default()
-    shown = redact(default.url) if isinstance(default.url, str) else "sqlite:" if default.url is None else "…"
-    return parse_target(default.url, default.keywords), shown
+    if arguments.target is not None:
+        if arguments.url is not None:
+            raise UsageError("the URL is given twice: as an argument and as --url; remove one")
+        arguments.url = arguments.target
+    target, default = connecting.find_target(arguments)
+    url = arguments.url if default is None else default.url
+    shown = redact(url) if isinstance(url, str) else "sqlite:" if url is None else "…"
+    return target, shown
 
 
 def _findings(target: Target) -> list[Finding]:
@@ -78,10 +81,8 @@ def _findings(target: Target) -> list[Finding]:
 
 def _refuse_silence(facts: Facts) -> None:
     """With nobody to examine there is nothing to find: say why, as every other command would."""
-    from holdfast.cli.doctor.finding import printable
-
     if facts.alive or facts.cluster or not all(sentinel.failure for sentinel in facts.sentinels):
         return
     away = [sentinel.failure for sentinel in facts.sentinels] + [node.failure for node in facts.nodes]
     kind = EngineRefused if any(node.refused for node in facts.nodes) else EngineUnavailable
-    raise kind(printable(f"no server could be examined: {'; '.join(away)}"))
+    raise kind(f"no server could be examined: {'; '.join(away)}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Final
 
-from holdfast.cli.command import OK
+from holdfast.cli.exit_codes import OK
+from holdfast.cli.output import visible
 
 
 class Level(enum.IntEnum):
@@ -25,7 +25,7 @@ class Level(enum.IntEnum):
         return self.name.lower()
 
 
-#: Beside those of every command: 1 nothing could be examined, 2 wrong usage, 130 interrupted.
+#: Beside those of every command.
 EXIT_CODES: Final = {Level.OK: OK, Level.NOTICE: OK, Level.WARNING: 3, Level.PROBLEM: 4}
 
 
@@ -42,7 +42,7 @@ class Finding:
     def __post_init__(self) -> None:
         # The one gate to terminals and logs: what a server says may hold escape sequences.
         for field in fields(self)[1:]:
-            object.__setattr__(self, field.name, printable(getattr(self, field.name)))
+            object.__setattr__(self, field.name, visible(getattr(self, field.name)))
 
 
 ok: Final = partial(Finding, Level.OK)
@@ -53,10 +53,3 @@ problem: Final = partial(Finding, Level.PROBLEM)
 
 def worst(findings: Iterable[Finding]) -> Level:
     return max((finding.level for finding in findings), default=Level.OK)
-
-
-def printable(text: str) -> str:
-    """``text`` on one line, without anything that a terminal would obey."""
-    return "".join(
-        "?" if unicodedata.category(character)[0] in "CZ" and character != " " else character for character in text
-    )

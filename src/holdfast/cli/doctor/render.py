@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
-from holdfast.cli.doctor.finding import EXIT_CODES, Finding, Level, printable, worst
+from holdfast.cli.doctor.finding import EXIT_CODES, Finding, Level, worst
+from holdfast.cli.output import visible
 
 _COLOURS: Final = {Level.OK: "32", Level.NOTICE: "36", Level.WARNING: "33", Level.PROBLEM: "1;31"}
 _WIDEST: Final = 7  # "warning", "problem"
 
 
-def as_json(target: str, findings: Sequence[Finding]) -> str:
-    """One line: what was examined, the worst level, and every finding."""
+def as_data(target: str, findings: Sequence[Finding]) -> dict[str, Any]:
+    """For JSON: what was examined, the worst level, and every finding."""
     level = worst(findings)
-    return json.dumps(
-        {
-            "target": target,
-            "level": level.word,
-            "exit_code": EXIT_CODES[level],
-            "findings": [
-                {
-                    "level": finding.level.word,
-                    "check": finding.check,
-                    "node": finding.node,
-                    "sentence": finding.sentence,
-                    "remedy": finding.remedy,
-                }
-                for finding in findings
-            ],
-        }
-    )
+    return {
+        "target": target,
+        "level": level.word,
+        "exit_code": EXIT_CODES[level],
+        "findings": [
+            {
+                "level": finding.level.word,
+                "check": finding.check,
+                "node": finding.node,
+                "sentence": finding.sentence,
+                "remedy": finding.remedy,
+            }
+            for finding in findings
+        ],
+    }
 
 
 def as_text(target: str, findings: Sequence[Finding]) -> str:
@@ -46,9 +44,7 @@ def as_text(target: str, findings: Sequence[Finding]) -> str:
     on_terminal = sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
     width = shutil.get_terminal_size().columns if on_terminal else 0
     colour = on_terminal and not os.environ.get("NO_COLOR")
-    text = "\n".join([f"holdfast doctor: {printable(target)}", *_lines(findings, width, colour=colour)])
-    encoding = sys.stdout.encoding or "ascii"
-    return text.encode(encoding, "replace").decode(encoding)  # names of files and servers may be in any letters
+    return "\n".join([f"holdfast doctor: {visible(target)}", *_lines(findings, width, colour=colour)])
 
 
 def _lines(findings: Sequence[Finding], width: int, *, colour: bool) -> Iterator[str]:

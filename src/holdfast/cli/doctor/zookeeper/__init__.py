@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.doctor.finding import Finding, printable
+from holdfast.cli.doctor.finding import Finding
 from holdfast.cli.doctor.zookeeper import checks
 from holdfast.cli.doctor.zookeeper.facts import Ensemble
 from holdfast.cli.doctor.zookeeper.gather import gather
@@ -22,4 +22,4 @@ def _refuse_silence(ensemble: Ensemble) -> None:
         return
     away = "; ".join(f"{server.name}: {server.failure}" for server in ensemble.servers)
     kind = EngineRefused if any(server.refused for server in ensemble.servers) else EngineUnavailable
-    raise kind(printable(f"no server could be examined: {away}"))
+    raise kind(f"no server could be examined: {away}")

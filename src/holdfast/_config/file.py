@@ -1,0 +1,117 @@
+"""The settings file: TOML, keys shared by all profiles, and ``[profiles.NAME]``.
+
+Names of keys are checked in every profile, chosen or not: a typo should show on the laptop, not on the day when the
+profile is first used. Values, and the files that ``url_file`` names, are checked for the chosen profile only: the
+others may be for other hosts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from holdfast._config.default import Default, checked
+from holdfast._config.url_file import read_url
+from holdfast._core import engine_options, parameters, urls
+from holdfast._core.url_parts import cut
+from holdfast.errors import UsageError
+from holdfast.options import option_from_text
+
+_TARGET: Final = frozenset({"url", "url_file"})
+
+
+def load(path: str, profile: str | None, chosen_by: str) -> Default:
+    """The settings in the file ``path``. ``profile`` is chosen by ``chosen_by``; None: the file's own key decides."""
+    where = f"settings file {path!r} (HOLDFAST_CONFIG)"
+    table = _parse(path, where)
+    profiles = table.pop("profiles", {})
+    named = table.pop("profile", None)
+    if profile is None and named is not None:
+        profile, chosen_by = named, f"file {path!r}"
+    _check_names(table, ("profile", "profiles"), where)
+    _check_profiles(profiles, where)
+    origins = dict.fromkeys(table, f"file {path!r}")
+    if profile is not None:
+        chosen = _profile(profiles, profile, where)
+        if _TARGET & chosen.keys():
+            table = {name: value for name, value in table.items() if name not in _TARGET}
+        table |= chosen
+        origins |= dict.fromkeys(chosen, f"file {path!r} [profiles.{profile}]") | {"profile": chosen_by}
+    url, origins["url"] = _url(table, origins, path, where, several=bool(profiles))
+    keywords = {name: _from_toml(name, value, where) for name, value in table.items() if name not in _TARGET}
+    return Default(url, checked(url, keywords, where), "file", origins, profile, path)
+
+
+def _parse(path: str, where: str) -> dict[str, Any]:
+    import tomllib  # here, not above: few programs need it, and all would pay for it
+
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise UsageError(f"{where} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        # Not chained: a decoder may quote the line it failed on, and that line may hold a password.
+        position = str(error).rpartition("(at ")[2].rstrip(")") if "(at " in str(error) else "not UTF-8"
+        raise UsageError(f"{where} is not valid TOML ({position})") from None
+
+
+def _check_profiles(profiles: object, where: str) -> None:
+    if not isinstance(profiles, dict):
+        raise UsageError(f"{where}: a profile is chosen by its name and is a table [profiles.NAME]")
+    for name, table in profiles.items():
+        if not isinstance(table, dict):
+            raise UsageError(f"{where}: profile {name!r} is not a table; write [profiles.{name}]")
+        _check_names(table, (), f"{where}, profile {name!r}")
+
+
+def _check_names(table: Mapping[str, Any], more: Collection[str], where: str) -> None:
+    """UsageError for a key that is not known, with the nearest, or for a table with two targets."""
+    known = _TARGET | parameters.OWN | _options_beside(table.get("url")) | frozenset(more)
+    for name in table:
+        if name not in known:
+            guess = parameters.nearest(name, known)
+            hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(sorted(known))}"
+            raise UsageError(f"{where}: unknown key {name!r}; {hint}")
+    if table.keys() >= _TARGET:
+        raise UsageError(f"{where}: url and url_file are both given; remove one of them")
+
+
+def _options_beside(url: object) -> frozenset[str]:
+    """The options of the engine that ``url`` means; of all engines, where it cannot be told."""
+    engine = urls.SCHEMES.get(cut(url).scheme) if isinstance(url, str) else None
+    engines = {engine} if engine is not None else set(urls.SCHEMES.values())
+    return frozenset().union(*(engine_options.known(each) for each in engines))
+
+
+def _profile(profiles: Mapping[str, Any], chosen: object, where: str) -> dict[str, Any]:
+    if not isinstance(chosen, str):
+        raise UsageError(f"{where}: a profile is chosen by its name and is a table [profiles.NAME]")
+    if chosen not in profiles:
+        guess = parameters.nearest(chosen, profiles)
+        known = f"there are: {', '.join(map(repr, sorted(profiles)))}" if profiles else "it has none"
+        raise UsageError(f"{where}: unknown profile {chosen!r}; {f'did you mean {guess!r}?' if guess else known}")
+    table: dict[str, Any] = profiles[chosen]
+    return table
+
+
+def _url(
+    table: Mapping[str, Any], origins: Mapping[str, str], path: str, where: str, *, several: bool
+) -> tuple[str, str]:
+    """The URL, and its origin."""
+    for name in _TARGET & table.keys():
+        if not isinstance(table[name], str):
+            raise UsageError(f"{where}: {name} is not a text")
+    if "url" in table:
+        return table["url"], origins["url"]
+    if "url_file" not in table:
+        raise UsageError(f"{where} names no url; add url = '…'" + (" or choose a profile" if several else ""))
+    # Relative to the settings file, never to the current directory, which differs between a shell and a service.
+    target = os.path.join(os.path.dirname(os.path.abspath(path)), table["url_file"])
+    return read_url(target, f"url_file in {where}"), f"file {target!r} (url_file in {origins['url_file']})"
+
+
+def _from_toml(name: str, value: Any, where: str) -> Any:
+    """A text of one of our own options is converted, as in a URL: "30s", "none"; TOML's own types are kept."""
+    return option_from_text(name, value, where=where) if name in parameters.OWN and isinstance(value, str) else value

@@ -1,0 +1,49 @@
+"""What every command that connects has in common: which engine, by which settings."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.exit_codes import SettingsError
+from holdfast.errors import LockError
+
+if TYPE_CHECKING:
+    from holdfast._config.default import Default
+    from holdfast.client import Client
+    from holdfast.options import Target
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--url``, ``--profile`` and ``--namespace``."""
+    parser.add_argument("--url", metavar="URL", help="as for connect(); default: the configured one")
+    parser.add_argument("--profile", metavar="NAME", help="a profile of the file named by HOLDFAST_CONFIG")
+    parser.add_argument("--namespace", metavar="TEXT", help="put before every name; default: the configured one")
+
+
+def connect(arguments: argparse.Namespace) -> Client:
+    """A client for what the command line says, else for the configured default. Does no I/O.
+
+    Raises SettingsError for a wrong URL or setting, and for a driver that is not installed.
+    """
+    from holdfast.client import connect
+
+    try:
+        return connect(arguments.url, **_keywords(arguments))
+    except (LockError, ValueError, TypeError) as error:
+        raise SettingsError(str(error)) from error
+
+
+def find_target(arguments: argparse.Namespace) -> tuple[Target, Default | None]:
+    """What ``connect`` would connect to, without the driver; and the default, if it is that."""
+    from holdfast.settings import resolve_target
+
+    try:
+        return resolve_target(arguments.url, _keywords(arguments))
+    except (LockError, ValueError, TypeError) as error:
+        raise SettingsError(str(error)) from error
+
+
+def _keywords(arguments: argparse.Namespace) -> dict[str, Any]:
+    given = {"profile": arguments.profile, "namespace": arguments.namespace}
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,43 @@
+"""What the library logs while a command runs, as lines on stderr."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.cli.output import write_error, write_notice
+
+
+class _Lines(logging.Handler):
+    """One line for each record; its traceback too, where that was asked for."""
+
+    def __init__(self, *, debug: bool) -> None:
+        super().__init__(logging.DEBUG if debug else logging.WARNING)
+        self._tracebacks = debug
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            write_error(record.getMessage())
+            if self._tracebacks and record.exc_info:
+                write_notice(logging.Formatter().formatException(record.exc_info))
+        except Exception:
+            self.handleError(record)
+
+
+@contextmanager
+def logging_to_stderr(*, debug: bool) -> Iterator[None]:
+    """Have warnings, or with ``debug`` everything, written as the command's own lines.
+
+    Without it, Python's last resort would write them raw, and names with them.
+    """
+    logger = logging.getLogger("holdfast")
+    handler, level = _Lines(debug=debug), logger.level
+    logger.addHandler(handler)
+    if debug:
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
