@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,15 +37,16 @@ def store(empty_store: Store) -> Store:
 
 @pytest.fixture
 def postgres_store(postgres_server: PostgresServer) -> Store:
-    store = PsycopgStore(postgres_server.location)
-    asyncio.run(_create(store))
-    return store
+    with postgres_server.connect() as db:
+        SqlFence().create(db)
+    return PsycopgStore(postgres_server.location)
 
 
 @pytest.fixture
 def sqlite_store(tmp_path: Path) -> Store:
     store = SqliteStore(str(tmp_path / "data.db"))
-    asyncio.run(_create(store))
+    with closing(sqlite3.connect(store.place)) as db:
+        SqlFence().create(db)
     return store
 
 

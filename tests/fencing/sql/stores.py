@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from typing import Any, Final, Literal
 
@@ -182,7 +182,7 @@ KINDS: Final[dict[str, DialectName]] = {
 
 
 def open_store(kind: str, place: str) -> Store:
-    plain = {
+    plain: dict[str, Callable[[str], Store]] = {
         "sqlite3": SqliteStore, "aiosqlite": AiosqliteStore,
         "psycopg": PsycopgStore, "psycopg-async": AsyncPsycopgStore,
     }  # fmt: skip

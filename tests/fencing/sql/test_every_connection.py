@@ -58,10 +58,13 @@ async def test_a_lease_is_judged_by_token_and_owner_and_not_by_whether_it_is_hel
 
 
 async def test_rollback_undoes_the_check_and_commit_keeps_it(store: Store) -> None:
-    with pytest.raises(ZeroDivisionError):
+    async def fail() -> None:
         async with store.begin() as work:
             await work.check("orders", 9, "a")
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
     assert await store.run(STORED) == []
     async with store.begin() as work:
         await work.check("orders", 8, "b")
@@ -73,19 +76,24 @@ async def test_a_refused_check_leaves_the_writes_before_it_uncommitted(store: St
         await work.run("CREATE TABLE data (value INTEGER)")
     async with store.begin() as work:
         await work.check("orders", 2)
-    with pytest.raises(StaleToken):
+
+    async def write_and_check() -> None:
         async with store.begin() as work:
             await work.run("INSERT INTO data VALUES (1)")
             await work.check("orders", 1)
+
+    with pytest.raises(StaleToken):
+        await write_and_check()
     assert await store.run("SELECT * FROM data") == []
 
 
-class _Resource(str, enum.Enum):
+class _Resource(enum.StrEnum):
     ORDERS = "the value"
 
 
 @pytest.mark.parametrize(
-    "resource", ["'; DROP TABLE holdfast_fence; --", "100 % %s %(token)s :token ?", 'a"b\\c', "Ωμέγα 🔒\n\t", _Resource.ORDERS]
+    "resource",
+    ["'; DROP TABLE holdfast_fence; --", "100 % %s %(token)s :token ?", 'a"b\\c', "Ωμέγα 🔒\n\t", _Resource.ORDERS],
 )
 async def test_names_are_data(store: Store, resource: str) -> None:
     async with store.begin() as work:

@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.errors import EngineRefused, UsageError
 from holdfast.fencing.sql.plan import Plan, Row
-from holdfast.fencing.sql.statements import Dialect, Operation, Request, Style, Values
+from holdfast.fencing.sql.statements import Dialect, Operation, Request, Style
 from holdfast.fencing.sql.table import TableName
 
 _NO_TABLE: Final = "42P01"
@@ -29,7 +29,7 @@ class Database(abc.ABC):
     def require_transaction(self) -> None:
         """UsageError unless the next INSERT is part of a transaction that outlives it."""
 
-    def _text(self, request: Request) -> str:
+    def text(self, request: Request) -> str:
         return request.text(self.dialect, self.style)
 
 
@@ -37,7 +37,7 @@ class SyncDatabase(Database):
     """A connection whose calls block."""
 
     @abc.abstractmethod
-    def execute(self, text: str, values: Values) -> Row | None:
+    def execute(self, request: Request) -> Row | None:
         """Run one statement to its end, and return its first row."""
 
     def perform(self, plan: Plan) -> None:
@@ -47,7 +47,7 @@ class SyncDatabase(Database):
                 if request.operation is Operation.RAISE:
                     self.require_transaction()
                 with explained(request.table, self.dialect):
-                    row = self.execute(self._text(request), request.values)
+                    row = self.execute(request)
                 request = _following(plan, row)
 
 
@@ -55,7 +55,7 @@ class AsyncDatabase(Database):
     """A connection whose calls are awaited."""
 
     @abc.abstractmethod
-    async def execute(self, text: str, values: Values) -> Row | None:
+    async def execute(self, request: Request) -> Row | None:
         """Run one statement to its end, and return its first row."""
 
     async def perform(self, plan: Plan) -> None:
@@ -65,7 +65,7 @@ class AsyncDatabase(Database):
                 if request.operation is Operation.RAISE:
                     self.require_transaction()
                 with explained(request.table, self.dialect):
-                    row = await self.execute(self._text(request), request.values)
+                    row = await self.execute(request)
                 request = _following(plan, row)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.fencing.sql.database import AsyncDatabase, SyncDatabase, no_transaction
 from holdfast.fencing.sql.plan import Row
-from holdfast.fencing.sql.statements import Values
+from holdfast.fencing.sql.statements import Request
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,12 +45,12 @@ class SqliteDatabase(SyncDatabase):
     def require_transaction(self) -> None:
         require_sqlite_transaction(self._connection)
 
-    def execute(self, text: str, values: Values) -> Row | None:
+    def execute(self, request: Request) -> Row | None:
         cursor = self._connection.cursor()
         try:
             cursor.row_factory = None  # the connection's may make anything of a row
             # To the end: a statement that still has rows would keep a COMMIT from succeeding.
-            rows = cursor.execute(text, dict(values)).fetchall()
+            rows = cursor.execute(self.text(request), dict(request.values)).fetchall()
         finally:
             cursor.close()
         return rows[0] if rows else None
@@ -66,8 +66,8 @@ class AiosqliteDatabase(AsyncDatabase):
     def require_transaction(self) -> None:
         require_sqlite_transaction(self._connection)
 
-    async def execute(self, text: str, values: Values) -> Row | None:
-        async with self._connection.execute(text, dict(values)) as cursor:
+    async def execute(self, request: Request) -> Row | None:
+        async with self._connection.execute(self.text(request), dict(request.values)) as cursor:
             cursor.row_factory = None
             rows = list(await cursor.fetchall())
         return tuple(rows[0]) if rows else None
@@ -83,14 +83,15 @@ class PsycopgDatabase(SyncDatabase):
     def require_transaction(self) -> None:
         require_psycopg_transaction(self._connection)
 
-    def execute(self, text: str, values: Values) -> Row | None:
+    def execute(self, request: Request) -> Row | None:
         import psycopg
         from psycopg.rows import tuple_row
 
         # Not connection.cursor(): the connection's factories may expect other placeholders and return other rows.
         with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
-            cursor.execute(text.encode(), values)
-            return cursor.fetchone() if cursor.description else None
+            cursor.execute(self.text(request).encode(), request.values)
+            # Not by cursor.description: in pipeline mode it is only known after the fetch.
+            return cursor.fetchone() if request.returns_rows else None
 
 
 class AsyncPsycopgDatabase(AsyncDatabase):
@@ -103,10 +104,10 @@ class AsyncPsycopgDatabase(AsyncDatabase):
     def require_transaction(self) -> None:
         require_psycopg_transaction(self._connection)
 
-    async def execute(self, text: str, values: Values) -> Row | None:
+    async def execute(self, request: Request) -> Row | None:
         import psycopg
         from psycopg.rows import tuple_row
 
         async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(text.encode(), values)
-            return await cursor.fetchone() if cursor.description else None
+            await cursor.execute(self.text(request).encode(), request.values)
+            return await cursor.fetchone() if request.returns_rows else None

@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.errors import UsageError
 from holdfast.fencing.sql.database import SyncDatabase
 from holdfast.fencing.sql.plan import Row
-from holdfast.fencing.sql.statements import Values, dialect_of
+from holdfast.fencing.sql.statements import Request, dialect_of
 
 
 class DjangoDatabase(SyncDatabase):
@@ -26,11 +26,11 @@ class DjangoDatabase(SyncDatabase):
                 "would end with the check itself. Check and write in one atomic() block"
             )
 
-    def execute(self, text: str, values: Values) -> Row | None:
+    def execute(self, request: Request) -> Row | None:
         with self._connection.cursor() as cursor:
             # Without parameters Django leaves a text as it is.
-            cursor.execute(text, dict(values) or None)
-            rows = cursor.fetchall() if cursor.description else []
+            cursor.execute(self.text(request), dict(request.values) or None)
+            rows = cursor.fetchall() if request.returns_rows else []
         return rows[0] if rows else None
 
 

@@ -8,7 +8,7 @@ from holdfast.errors import UsageError
 from holdfast.fencing.sql.database import SyncDatabase, no_transaction
 from holdfast.fencing.sql.dbapi import require_psycopg_transaction, require_sqlite_transaction
 from holdfast.fencing.sql.plan import Plan, Row
-from holdfast.fencing.sql.statements import Values, dialect_of
+from holdfast.fencing.sql.statements import Request, dialect_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -50,15 +50,14 @@ class ConnectionDatabase(SyncDatabase):
         if autocommit:
             raise no_transaction("this SQLAlchemy connection has the isolation level AUTOCOMMIT")
 
-    def execute(self, text: str, values: Values) -> Row | None:
-        from sqlalchemy import BigInteger, Text, bindparam
-        from sqlalchemy import text as clause
+    def execute(self, request: Request) -> Row | None:
+        from sqlalchemy import BigInteger, Text, bindparam, text
 
         # Typed: SQLAlchemy casts an int to INTEGER for some drivers, and tokens have more than 32 bits.
-        kinds = {name: BigInteger() if name == "token" else Text() for name in values}
-        statement = clause(text).bindparams(*(bindparam(name, type_=kind) for name, kind in kinds.items()))
-        result = self._connection.execute(statement, dict(values))
-        rows = result.all() if result.returns_rows else []
+        kinds = {name: BigInteger() if name == "token" else Text() for name in request.values}
+        statement = text(self.text(request)).bindparams(*(bindparam(name, type_=kind) for name, kind in kinds.items()))
+        result = self._connection.execute(statement, dict(request.values))
+        rows = result.all() if request.returns_rows else []
         return tuple(rows[0]) if rows else None
 
 

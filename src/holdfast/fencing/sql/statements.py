@@ -44,6 +44,10 @@ class Request(NamedTuple):
     table: TableName
     values: Values
 
+    @property
+    def returns_rows(self) -> bool:
+        return self.operation is not Operation.CREATE
+
     def text(self, dialect: Dialect, style: Style) -> str:
         return _text(self.operation, self.table, dialect, style)
 
