@@ -42,7 +42,7 @@ class DjangoWork(Work):
         (fence or SqlFence()).check(using="default", resource=resource, token=token, owner=owner)
 
     async def run(self, statement: str) -> list[tuple[Any, ...]]:
-        from django.db import connection
+        from django.db import connection  # type: ignore[import-untyped]
 
         with connection.cursor() as cursor:
             cursor.execute(statement)
