@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 import sqlalchemy
 from psycopg.rows import dict_row
+from psycopg.types.string import StrDumper
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
@@ -72,6 +74,26 @@ def test_factories_of_the_connection_do_not_matter(
         sql_fence.check(db, "orders", 2)
         with pytest.raises(StaleToken):
             sql_fence.check(db, "orders", 1)
+
+
+class _Resource(enum.StrEnum):
+    ORDERS = "orders"
+
+
+class _ByName(StrDumper):
+    """An adapter of the application's."""
+
+    def dump(self, obj: str) -> bytes:
+        return obj.name.encode() if isinstance(obj, _Resource) else obj.encode()
+
+
+def test_adapters_of_the_application_do_not_change_names(
+    postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence
+) -> None:
+    with postgres_server.connect() as db:
+        db.adapters.register_dumper(_Resource, _ByName)
+        sql_fence.check(db, _Resource.ORDERS, 1, _Resource.ORDERS)
+        assert db.execute("SELECT resource, owner FROM holdfast_fence").fetchall() == [("orders", "orders")]
 
 
 def test_a_failed_transaction_stays_the_drivers_error(
@@ -202,6 +224,17 @@ def test_a_check_begins_sqlalchemys_transaction(engine: sqlalchemy.Engine, sql_f
         sql_fence.check(db, "orders", 1)
         db.commit()
     assert _stored(engine) == [1]
+
+
+def test_a_name_that_looks_like_an_error_does_not_change_the_drivers_error(
+    sqlite_store: Store, sql_fence: SqlFence
+) -> None:
+    """SQLAlchemy's error contains the statement's parameters."""
+    engine = sqlalchemy.create_engine(_alchemy(sqlite_store), poolclass=NullPool, connect_args={"timeout": 0})
+    with closing(sqlite3.connect(sqlite_store.place)) as other:
+        sql_fence.check(other, "orders", 1)
+        with engine.begin() as db, pytest.raises(sqlalchemy.exc.OperationalError, match="locked"):
+            sql_fence.check(db, "no such table", 1)
 
 
 def test_a_scoped_session_is_served(engine: sqlalchemy.Engine, sql_fence: SqlFence) -> None:

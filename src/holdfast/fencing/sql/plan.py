@@ -46,7 +46,8 @@ def create(table: TableName) -> Plan:
 def _text(value: str, what: str) -> str:
     """A plain str that every database stores as it is.
 
-    Drivers adapt subclasses by their own rules: psycopg sends the *name* of a member of a str enumeration.
+    Applications register adapters for types of their own, such as an enumeration of strings: one process would then
+    store another text than the next.
     """
     if "\0" in value:
         raise InvalidName(f"a {what} may not contain a NUL character: PostgreSQL cannot store it", name=value)
