@@ -55,7 +55,8 @@ class Document:
                 elif isinstance(value, KazooClient):
                     close_client(value)
                 elif type(value).__module__.partition(".")[0] == "sqlalchemy" and hasattr(value, "dispose"):
-                    if inspect.isawaitable(disposing := value.dispose()):
+                    disposing = value.dispose()
+                    if inspect.isawaitable(disposing):
                         self._runner.run(_awaited(disposing))
         finally:
             self._runner.__exit__(kind, error, traceback)

@@ -269,6 +269,30 @@ def test_a_driver_in_autocommit_whose_begin_is_sent_by_an_event_is_served(
     assert _stored(engine) == [2]
 
 
+def test_a_savepoint_that_sqlite_would_commit_is_refused(sqlite_store: Store, sql_fence: SqlFence) -> None:
+    """Python's sqlite3 sends no BEGIN before SAVEPOINT: the row lock would end with the block of begin_nested()."""
+    engine = sqlalchemy.create_engine(_alchemy(sqlite_store), poolclass=NullPool)
+    with engine.begin() as db:
+        with db.begin_nested(), pytest.raises(UsageError, match="Check before begin_nested"):
+            sql_fence.check(db, "orders", 1)
+        sql_fence.check(db, "orders", 2)
+        with db.begin_nested():
+            pass
+        driver: Any = db.connection.driver_connection
+        assert driver.in_transaction  # the check before it has opened a real one
+    refused = pytest.raises(UsageError, match="Check before begin_nested")
+    with Session(engine) as session, session.begin(), session.begin_nested(), refused:
+        sql_fence.check(session, "orders", 3)
+    assert _stored(engine) == [2]
+
+
+def test_a_savepoint_of_postgresql_is_served(postgres_store: Store, sql_fence: SqlFence) -> None:
+    engine = sqlalchemy.create_engine(_alchemy(postgres_store), poolclass=NullPool)
+    with engine.begin() as db, db.begin_nested():
+        sql_fence.check(db, "orders", 1)
+    assert _stored(engine) == [1]
+
+
 def test_a_driver_that_does_not_tell_its_mode_is_refused(
     engine: sqlalchemy.Engine, sql_fence: SqlFence, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,14 @@ def require_sqlite_transaction(connection: sqlite3.Connection | aiosqlite.Connec
         raise no_transaction("this SQLite connection is in autocommit mode, and BEGIN was not executed")
 
 
+def sqlite_begins_late(connection: sqlite3.Connection | aiosqlite.Connection) -> bool:
+    """Python opens the transaction no sooner than the first INSERT, UPDATE, DELETE or REPLACE needs it.
+
+    A SAVEPOINT before that is itself the transaction, and its RELEASE is the COMMIT.
+    """
+    return getattr(connection, "autocommit", _LEGACY) == _LEGACY and connection.isolation_level is not None
+
+
 def require_psycopg_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     """A transaction is open, or psycopg opens one before the next statement. Local: no round trip."""
     from psycopg.pq import TransactionStatus
@@ -36,6 +44,8 @@ def require_psycopg_transaction(connection: psycopg.Connection[Any] | psycopg.As
 
 
 class SqliteDatabase(SyncDatabase):
+    """A connection of sqlite3."""
+
     dialect = "sqlite"
     style = "named"
 
@@ -57,6 +67,8 @@ class SqliteDatabase(SyncDatabase):
 
 
 class AiosqliteDatabase(AsyncDatabase):
+    """A connection of aiosqlite."""
+
     dialect = "sqlite"
     style = "named"
 
@@ -74,6 +86,8 @@ class AiosqliteDatabase(AsyncDatabase):
 
 
 class PsycopgDatabase(SyncDatabase):
+    """A connection of psycopg 3."""
+
     dialect = "postgresql"
     style = "pyformat"
 
@@ -95,6 +109,8 @@ class PsycopgDatabase(SyncDatabase):
 
 
 class AsyncPsycopgDatabase(AsyncDatabase):
+    """An async connection of psycopg 3."""
+
     dialect = "postgresql"
     style = "pyformat"
 

@@ -11,6 +11,8 @@ from holdfast.fencing.sql.statements import Request, dialect_of
 
 
 class DjangoDatabase(SyncDatabase):
+    """One of Django's connections, whatever driver is below it."""
+
     style = "pyformat"
 
     def __init__(self, connection: Any) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import UsageError
 from holdfast.fencing.sql.database import SyncDatabase, no_transaction
-from holdfast.fencing.sql.dbapi import require_psycopg_transaction, require_sqlite_transaction
+from holdfast.fencing.sql.dbapi import require_psycopg_transaction, require_sqlite_transaction, sqlite_begins_late
 from holdfast.fencing.sql.plan import Plan, Row
 from holdfast.fencing.sql.statements import Request, dialect_of
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class ConnectionDatabase(SyncDatabase):
+    """A Connection: SQLAlchemy's transaction, on the driver's connection below it."""
+
     style = "named"
 
     def __init__(self, connection: Connection) -> None:
@@ -31,6 +33,11 @@ class ConnectionDatabase(SyncDatabase):
         driver: Any = self._connection.connection.driver_connection
         if hasattr(driver, "in_transaction"):  # sqlite3, aiosqlite
             require_sqlite_transaction(driver)
+            if self._connection.in_nested_transaction() and sqlite_begins_late(driver):
+                raise no_transaction(
+                    "begin_nested() on SQLite without a BEGIN before it is a transaction of its own, which ends with "
+                    "its block. Check before begin_nested(), or let SQLAlchemy's event 'begin' send BEGIN"
+                )
         elif hasattr(driver, "pgconn"):  # psycopg 3, sync or async
             require_psycopg_transaction(driver)
         else:
@@ -67,6 +74,8 @@ def session_database(session: Session | scoped_session[Any]) -> ConnectionDataba
 
 
 class AsyncConnectionDatabase:
+    """An AsyncConnection: the whole check runs on its sync Connection."""
+
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
@@ -75,6 +84,8 @@ class AsyncConnectionDatabase:
 
 
 class AsyncSessionDatabase:
+    """An AsyncSession: the whole check runs on its sync Session."""
+
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
