@@ -173,6 +173,21 @@ def test_lock_timeout_bounds_the_wait(pair: Pair) -> None:
         _new(new)
 
 
+def test_a_holder_frozen_inside_its_transaction_is_ended_by_the_servers_timeout(
+    stock: PostgresServer, pair: Pair
+) -> None:
+    old, new = pair
+    _old(old)
+    old.execute("UPDATE stock SET amount = 9")
+    waiting = _blocked(stock, new, _new)
+    old.execute("SET idle_in_transaction_session_timeout = '50ms'")  # from now on; it does nothing after this
+    waiting.result(WITHIN)  # the server has ended the old holder's session
+    assert _amount(new) == 10
+    new.commit()
+    with pytest.raises((psycopg.errors.IdleInTransactionSessionTimeout, psycopg.OperationalError)):
+        old.commit()
+
+
 # ---- why the check comes first
 
 
