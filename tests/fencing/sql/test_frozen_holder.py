@@ -25,10 +25,8 @@ from tests.fencing.sql.stores import Store
 HOLDERS = [
     pytest.param("sqlite3", "sqlite_store"),
     pytest.param("alchemy-async-session-sqlite", "sqlite_store"),
-    pytest.param("django", "sqlite_store", id="django-sqlite_store"),
     pytest.param("psycopg", "postgres_store", marks=pytest.mark.needs_postgres),
     pytest.param("psycopg-async", "postgres_store", marks=pytest.mark.needs_postgres),
-    pytest.param("alchemy-postgresql", "postgres_store", marks=pytest.mark.needs_postgres),
     pytest.param("django", "postgres_store", marks=pytest.mark.needs_postgres),
 ]
 
