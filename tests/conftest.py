@@ -11,12 +11,13 @@ import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import hypothesis
 import pytest
 
 from tests.servers import clock
+from tests.servers import postgres as postgres_servers
 from tests.servers import redis as redis_servers
 from tests.servers import zookeeper as zookeeper_servers
 from tests.servers.clock import Clock, compile_shim
@@ -24,6 +25,7 @@ from tests.servers.cluster import RedisCluster
 from tests.servers.ensemble import Ensemble
 from tests.servers.group import Group
 from tests.servers.masters import Masters
+from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import SentinelSet
@@ -34,6 +36,7 @@ IN_CI: Final = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 NO_REDIS: Final = "redis-server is not on PATH"
 NO_COMPILER: Final = "no C compiler is on PATH"
 NO_ZOOKEEPER: Final = zookeeper_servers.missing()
+NO_POSTGRES: Final = postgres_servers.missing()
 
 _REDIS_FIXTURES: Final = frozenset(
     {
@@ -43,14 +46,16 @@ _REDIS_FIXTURES: Final = frozenset(
 )  # fmt: skip
 _SIMULATION: Final = Path(__file__).parent / "sim"
 _ZOOKEEPER_FIXTURES: Final = frozenset({"zookeeper_server", "start_zookeeper", "ensemble", "start_ensemble"})
+_POSTGRES_FIXTURES: Final = frozenset({"postgres_server"})
 
-T = TypeVar("T", bound=RedisServer | Group | ZooKeeperServer | Ensemble)
+AnyServer: TypeAlias = RedisServer | Group | ZooKeeperServer | Ensemble | PostgresServer
+T = TypeVar("T", bound=AnyServer)
 
 # How long one example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("holdfast", deadline=None)
 hypothesis.settings.load_profile("holdfast")
 
-_running: Final = pytest.StashKey[list[RedisServer | Group | ZooKeeperServer | Ensemble]]()
+_running: Final = pytest.StashKey[list[AnyServer]]()
 
 
 @pytest.fixture(autouse=True)
@@ -224,6 +229,22 @@ def start_ensemble(pytestconfig: pytest.Config) -> Iterator[Callable[..., Ensemb
         yield lambda *config, **settings: start(Ensemble(*config, **settings))
 
 
+# ---- PostgreSQL
+
+
+@pytest.fixture(scope="session")
+def _shared_postgres(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
+    with _starter(pytestconfig) as start:
+        yield start(PostgresServer())
+
+
+@pytest.fixture
+def postgres_server(_shared_postgres: PostgresServer) -> PostgresServer:
+    """The session's PostgreSQL, without tables and other sessions at the start of each test."""
+    _shared_postgres.clear()
+    return _shared_postgres
+
+
 # ---- all of them
 
 
@@ -262,6 +283,7 @@ def pytest_report_header() -> list[str]:
         f"redis-server: {redis_servers.BINARY or NO_REDIS}",
         f"C compiler: {clock.COMPILER or NO_COMPILER}",
         f"ZooKeeper: {NO_ZOOKEEPER or zookeeper_servers.JAVA}",
+        f"PostgreSQL: {NO_POSTGRES or postgres_servers.PROGRAMS}",
     ]
 
 
@@ -275,6 +297,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("needs_redis")
         if _ZOOKEEPER_FIXTURES & fixtures:
             item.add_marker("needs_zookeeper")
+        if _POSTGRES_FIXTURES & fixtures:
+            item.add_marker("needs_postgres")
 
 
 def pytest_collection_finish() -> None:
@@ -303,6 +327,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         missing = NO_COMPILER
     elif NO_ZOOKEEPER and item.get_closest_marker("needs_zookeeper"):
         missing = NO_ZOOKEEPER
+    elif NO_POSTGRES and item.get_closest_marker("needs_postgres"):
+        missing = NO_POSTGRES
     if missing and IN_CI:
         pytest.fail(f"{missing}; with CI=true that is a failure", pytrace=False)
     elif missing:

@@ -13,7 +13,7 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, Final, Self
@@ -54,6 +54,10 @@ class Document:
                     value.close()
                 elif isinstance(value, KazooClient):
                     close_client(value)
+                elif type(value).__module__.partition(".")[0] == "sqlalchemy" and hasattr(value, "dispose"):
+                    disposing = value.dispose()
+                    if inspect.isawaitable(disposing):
+                        self._runner.run(_awaited(disposing))
         finally:
             self._runner.__exit__(kind, error, traceback)
 
@@ -81,6 +85,10 @@ class Document:
             ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *arguments, str(module)], env=settings
         )
         assert "test_" in printed or " passed" in printed, "a test module without tests"
+
+
+async def _awaited(what: Awaitable[object]) -> None:
+    await what
 
 
 def run_python(arguments: Sequence[str], **keywords: Any) -> str:

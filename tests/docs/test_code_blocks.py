@@ -32,6 +32,7 @@ SERVERS: Final = {
     "redis+cluster://c1:7000,c2:7000,c3:7000": ("redis_cluster", "url"),
     "redlock://r1:6379,r2:6379,r3:6379,r4:6379,r5:6379": ("five_masters", "url"),
     "z1:2181,z2:2181,z3:2181": ("zookeeper_server", "address"),
+    "shop@localhost:5432/shop": ("postgres_server", "location"),
 }
 
 LANGUAGES: Final = frozenset({"python", "console", "sh", "toml", "text"})
@@ -55,8 +56,9 @@ def _documents_with_python() -> list[Any]:
 
 def _needs(path: Path) -> list[pytest.MarkDecorator]:
     fixtures = {fixture for fixture, _ in _servers(path).values()}
-    needed = [pytest.mark.needs_redis] if fixtures - {"zookeeper_server"} else []
-    return [*needed, pytest.mark.needs_zookeeper] if "zookeeper_server" in fixtures else needed
+    others = {"zookeeper_server": pytest.mark.needs_zookeeper, "postgres_server": pytest.mark.needs_postgres}
+    needed = [pytest.mark.needs_redis] if fixtures - set(others) else []
+    return [*needed, *(mark for fixture, mark in others.items() if fixture in fixtures)]
 
 
 def _servers(path: Path) -> dict[str, tuple[str, str]]:

@@ -24,7 +24,7 @@ PUBLIC: Final = [(module, name) for module in (holdfast, aio, fencing) for name 
 CLASSES: Final = [
     holdfast.Client, holdfast.Lock, holdfast.Lease, holdfast.Guarantees, holdfast.Holder, holdfast.LockState,
     aio.AsyncClient, aio.AsyncLock, aio.AsyncLease,
-    fencing.Fence, fencing.FileFence, fencing.MemoryFence, fencing.Guard,
+    fencing.Fence, fencing.FileFence, fencing.MemoryFence, fencing.Guard, fencing.SqlFence,
 ]  # fmt: skip
 MEMBERS: Final = [
     pytest.param(kind, name, id=f"{kind.__name__}.{name}")
