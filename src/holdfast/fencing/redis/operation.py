@@ -74,9 +74,7 @@ def script(
     return _operation(resource, comer, ttl, keys, _SCRIPT, source, *arguments)
 
 
-def _operation(
-    resource: str, comer: Bearer, ttl: int, keys: Sequence[Key], name: str, *arguments: Value
-) -> Operation:
+def _operation(resource: str, comer: Bearer, ttl: int, keys: Sequence[Key], name: str, *arguments: Value) -> Operation:
     # Bytes: the client's own encoding may be another one.
     owner = b"-" if comer.owner is None else b"+" + comer.owner.encode()
     words = (1 + len(keys), guard_key(resource).encode(), *keys, str(comer.token), owner, ttl, name, *arguments)
