@@ -241,7 +241,7 @@ def test_a_guard_is_not_data(fence: RedisFence) -> None:
 
 
 def test_keys_may_be_bytes(fence: RedisFence) -> None:
-    fence.set("k".encode(), "1", 5, "a")
+    fence.set(b"k", "1", 5, "a")
     assert _text(fence.get("k", 5, "a")) == "1"
     with pytest.raises(UsageError, match="resource="):
         fence.get(b"\xff", 5, "a")
@@ -278,7 +278,7 @@ async def test_the_async_fence_keeps_the_same_rule(redis_server: RedisServer) ->
         assert await fence.eval("return redis.call('INCRBY', KEYS[1], ARGV[1])", ["k"], [2], 6, "b") == 3
         assert await fence.delete("k", 6, "b")
         tokens = await asyncio.gather(*(fence.set("n", token, token) for token in range(50)), return_exceptions=True)
-        assert int(await client.get("n")) == 49
+        assert int(await client.get("n") or 0) == 49
         assert all(result is True or isinstance(result, StaleToken) for result in tokens)
     finally:
         await client.aclose()
@@ -329,26 +329,26 @@ def test_acknowledged_updates_of_rising_tokens_are_all_there(redis_server: Redis
 
 
 def test_the_least_rights_are_enough_and_fewer_are_an_error_of_the_client(redis_server: RedisServer) -> None:
-    admin = redis_server.client()
     rights = ["reset", "on", ">pw", "-@all", "+eval", "+evalsha", "+get", "+set", "+del", "~app:*"]
-    admin.execute_command("ACL", "SETUSER", "writer", *rights, "~holdfast_fence:{app:*")
+    redis_server.ask("ACL", "SETUSER", "writer", *rights, "~holdfast_fence:{app:*")
     try:
         fence = RedisFence(redis_server.client(redis_server.url_as("writer", "pw")))
         fence.set("app:k", "1", 5, "a")
         assert fence.get("app:k", 5, "a") == b"1"
         assert fence.delete("app:k", 5, "a")
-        admin.execute_command("ACL", "SETUSER", "writer", "resetkeys", "~app:*")
+        redis_server.ask("ACL", "SETUSER", "writer", "resetkeys", "~app:*")
         with pytest.raises(redis.exceptions.NoPermissionError):
             fence.set("app:k", "1", 5, "a")
     finally:
-        admin.execute_command("ACL", "DELUSER", "writer")
+        redis_server.ask("ACL", "DELUSER", "writer")
 
 
 # ---- cluster
 
 
 def test_in_a_cluster_the_guard_is_in_the_slot_of_its_data(redis_cluster: RedisCluster) -> None:
-    nodes = [redis.cluster.ClusterNode(node.host, node.port) for node in redis_cluster.nodes[:3]]
+    kind: Any = redis.cluster.ClusterNode  # untyped
+    nodes = [kind(node.host, node.port) for node in redis_cluster.nodes[:3]]
     client = redis.RedisCluster(startup_nodes=nodes)
     try:
         fence = RedisFence(client)
