@@ -30,8 +30,8 @@ _TOKEN: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class Presented(NamedTuple):
-    """What a header presents: a resource, and the token and owner of a lease. Every fence takes it as a lease, if it
-    has an owner."""
+    """What a header presents: a resource, and the token and owner of a lease. Another fence takes it as
+    ``fence.check(…, presented.token, presented.owner)``."""
 
     resource: str
     token: int
