@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
 import pytest
 
 from holdfast.fencing import Fence, FileFence, MemoryFence
 from holdfast.fencing.http import AsgiMiddleware, Presented, header
+from tests.fencing.http.asgi_server import serving_asgi
 
 Headers = dict[str, str] | list[tuple[bytes, bytes]]
 
@@ -223,3 +227,22 @@ async def test_an_application_that_raises_passes_its_error_on(fence: Fence) -> N
     with pytest.raises(LookupError, match="on purpose"):
         await call(AsgiMiddleware(app, fence, resource="orders"), "PUT", header("orders", 5))
     assert not await _occupied(fence)
+
+
+def test_a_client_that_hangs_up_in_the_middle_leaves_the_guard() -> None:
+    """Over a socket: the server cancels the application."""
+    fence, inside = MemoryFence(), threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        inside.set()
+        await asyncio.Event().wait()  # until it is cancelled
+
+    with serving_asgi(AsgiMiddleware(app, fence, resource="orders")) as port:
+        with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+            connection.request("PUT", "/", headers=header("orders", 5))
+            assert inside.wait(20)
+            with pytest.raises(TimeoutError), fence.guard("orders", 6, timeout=0):
+                raise AssertionError("let in while the other request was inside")
+        with fence.guard("orders", 6, timeout=20):
+            pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ import pytest
 
 import holdfast
 from holdfast.fencing import MemoryFence
-from holdfast.fencing.http import WsgiMiddleware, header
+from holdfast.fencing.http import AsgiMiddleware, WsgiMiddleware, header
 from tests.fencing.frozen import late_write
+from tests.fencing.http.asgi_server import serving_asgi
 from tests.fencing.http.server import request, serving
 
 if TYPE_CHECKING:
@@ -42,20 +44,33 @@ class Account:
     def __init__(self) -> None:
         self.balance = 100
 
-    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    async def asgi(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "PUT":
+            self.balance = int((await receive())["body"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"%d" % self.balance})
+
+    def wsgi(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] == "PUT":
             self.balance = int(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
         start_response("200 OK", [("Content-Type", "text/plain")])
         return [b"%d" % self.balance]
 
 
+def _served(account: Account, gateway: str, fenced: bool) -> AbstractContextManager[int]:
+    """The port on which the account is served."""
+    if gateway == "asgi":
+        return serving_asgi(AsgiMiddleware(account.asgi, MemoryFence(), resource="account") if fenced else account.asgi)
+    return serving(WsgiMiddleware(account.wsgi, MemoryFence(), resource="account") if fenced else account.wsgi)
+
+
+@pytest.mark.parametrize("gateway", ["asgi", "wsgi"])
 @pytest.mark.parametrize("mode, outcome, left", [("fenced", "refused", 105), ("plain", "wrote", 110)])
 def test_a_late_request_is_refused_and_without_the_fence_the_newer_update_is_lost(
-    mode: str, outcome: str, left: int, tmp_path: Path
+    gateway: str, mode: str, outcome: str, left: int, tmp_path: Path
 ) -> None:
     account = Account()
-    app = WsgiMiddleware(account, MemoryFence(), resource="account") if mode == "fenced" else account
-    with serving(app) as port:
+    with _served(account, gateway, mode == "fenced") as port:
 
         def deposit_5(lease: holdfast.Lease) -> None:
             headers = header("account", lease) if mode == "fenced" else {}

@@ -259,6 +259,25 @@ def test_a_store_that_never_gets_an_answer_is_unknown_and_keeps_its_object(port:
     assert len(obstore.list(store).collect()) == 2, "a late request may still make it the value"
 
 
+def test_after_an_unknown_outcome_the_load_of_a_newer_lease_is_final(port: Scripted, store: MemoryStore) -> None:
+    register = Register(port)
+    run(register.raise_guard("k", OLD))
+    late: list[tuple[str, bytes, Found | None]] = []
+
+    class Delayed(Scripted):
+        async def swap(self, path: str, body: bytes, expected: Found | None) -> None:
+            late.append((path, body, expected))
+            raise EngineUnavailable("it comes later")
+
+    with pytest.raises(OutcomeUnknown):
+        run(Register(Delayed(store)).store("k", b"late", OLD))
+    assert run(register.load("k", NEW)) is None
+    for request in late:
+        with pytest.raises(Conflict):
+            run(port.swap(*request))
+    assert run(register.load("k", NEW)) is None
+
+
 def test_two_stores_of_one_lease_both_succeed_and_the_last_counts(port: Scripted, store: MemoryStore) -> None:
     register, other = Register(port), Register(Port(store, awaited=False))
     run(register.raise_guard("k", OLD))

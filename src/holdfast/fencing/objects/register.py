@@ -19,6 +19,8 @@ from holdfast.fencing.rule import Bearer, admit
 
 # Conflicts are rare: while the lock works there is one writer, and a few readers that raise nothing.
 _ATTEMPTS: Final = 8
+# Requests without an answer. obstore has repeated each of them for as long as its settings say: minutes, by default.
+_UNANSWERED: Final = 2
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
 
@@ -42,7 +44,7 @@ class Register:
 
     async def raise_guard(self, key: str, comer: Bearer) -> Head:
         """Make ``comer`` the head's bearer and keep the value. May be repeated. Raises StaleToken."""
-        failure: Exception | None = None
+        unanswered = 0
         for pause in _pauses():
             if pause:
                 await self._port.sleep(pause)
@@ -52,11 +54,14 @@ class Register:
             head = Head.first(comer) if current.head is None else current.head.raised(comer)
             try:
                 await self._swap(key, current, head)
-            except (Conflict, EngineUnavailable) as error:
-                failure = error  # read again: it may be ours all the same
-            else:
                 return head
-        raise _gave_up(key) from failure
+            except Conflict:
+                pass  # read again: it may be ours all the same
+            except EngineUnavailable:
+                unanswered += 1
+                if unanswered == _UNANSWERED:
+                    raise
+        raise _gave_up(key)
 
     async def load(self, key: str, comer: Bearer) -> bytes | None:
         """Raise the head, then read the value."""
@@ -121,39 +126,48 @@ class Register:
 
     async def _point_to(self, key: str, current: _Current, target: str, comer: Bearer, *, deleted: bool) -> None:
         """Make ``target`` the last write, and remove the object of the one before."""
-        lost: EngineUnavailable | None = None  # a request of which it is not known whether it arrived
+        lost: list[EngineUnavailable] = []  # requests of which it is not known whether they arrived
         superseded: set[str] = set()
         for pause in _pauses():
+            if pause:
+                await self._port.sleep(pause)
+                current = await self._look_again(key)
+            if current.head is not None and target in (current.head.target, current.head.previous):
+                superseded.discard(current.head.target or "")
+                break  # an attempt whose reply was lost
+            if current.head is None or current.bearer != comer:
+                await self._refuse(key, current, target, comer, lost)
+            if len(lost) == _UNANSWERED:
+                # The object at ``target`` stays: a request that is still on its way may make it the value.
+                raise _unknown(key) from lost[-1]
+            head = current.head.written(target, deleted=deleted)
+            if head.previous is not None:
+                superseded.add(head.previous)
             try:
-                if pause:
-                    await self._port.sleep(pause)
-                    current = await self._current(key)
-                if current.head is not None and target in (current.head.target, current.head.previous):
-                    superseded.discard(current.head.target or "")
-                    break  # an attempt whose reply was lost
-                if current.head is None or current.bearer != comer:
-                    await self._refuse(key, current, target, comer, lost)
-                head = current.head.written(target, deleted=deleted)
-                if head.previous is not None:
-                    superseded.add(head.previous)
                 await self._swap(key, current, head)
                 break
             except Conflict:
                 pass
             except EngineUnavailable as error:
-                lost = error
+                lost.append(error)
         else:
-            # The object at ``target`` stays: a request that is still on its way may make it the value.
-            raise (_gave_up(key) if lost is None else _unknown(key)) from lost
+            raise _unknown(key) from (lost[-1] if lost else None)  # the last conflict may have been with ourselves
         for name in superseded - {target}:
             await self._discard(key, name)
 
+    async def _look_again(self, key: str) -> _Current:
+        """The head after an attempt to replace it. Without it, nothing is known about that attempt."""
+        try:
+            return await self._current(key)
+        except EngineUnavailable as error:
+            raise _unknown(key) from error
+
     async def _refuse(
-        self, key: str, current: _Current, target: str, comer: Bearer, lost: EngineUnavailable | None
+        self, key: str, current: _Current, target: str, comer: Bearer, lost: list[EngineUnavailable]
     ) -> NoReturn:
         """The head has moved on: before our write, or after it, and it was written over since."""
-        if lost is not None:
-            raise _unknown(key) from lost
+        if lost:
+            raise _unknown(key) from lost[-1]
         await self._discard(key, target)
         self._require(key, current, comer)
         raise AssertionError("a head of another bearer was accepted")
@@ -226,8 +240,8 @@ def _gave_up(key: str) -> EngineUnavailable:
 
 def _unknown(key: str) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"it is not known whether the write to {key!r} took effect: the object store did not answer; load it again, "
-        "with a lease, to see",
+        f"it is not known whether the write to {key!r} took effect: the object store did not answer. Acquire the "
+        "lock again and load it: what that shows can no longer change",
         operation="store",
         name=key,
     )
