@@ -161,7 +161,7 @@ class Streaming:
         await send({"type": "http.response.body", "body": b"second"})
 
 
-async def test_the_guard_stays_until_the_body_was_sent_and_others_are_told_to_come_again(fence: Fence) -> None:
+async def test_the_guard_stays_until_the_body_was_sent_and_others_wait_or_get_503(fence: Fence) -> None:
     app = Streaming()
     first = asyncio.create_task(call(AsgiMiddleware(app, fence, resource="orders"), "PUT", header("orders", 5)))
     await app.streaming.wait()

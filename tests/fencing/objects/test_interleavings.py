@@ -64,7 +64,7 @@ class UnluckyPort(Port):
 
 
 class Tally:
-    """What the holders were told."""
+    """The outcomes that the holders saw."""
 
     def __init__(self) -> None:
         self.acknowledged = 0
@@ -85,7 +85,7 @@ class Tally:
 
 
 def explore(seed: int, kind: type[Register] = Register) -> tuple[Tally, int]:
-    """What seven holders were told, and how many updates are there in the end."""
+    """The outcomes that seven holders saw, and how many updates are there in the end."""
     chance = random.Random(seed)
     store, tally = MemoryStore(), Tally()
     port = UnluckyPort(store, chance)

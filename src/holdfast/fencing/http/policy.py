@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from holdfast._core import names
 from holdfast._core.durations import check_timeout
 from holdfast.errors import UsageError
 from holdfast.fencing.base import Fence
+from holdfast.fencing.guard import Guard
 from holdfast.fencing.http import problem
 from holdfast.fencing.http.header import Presented, parse
 from holdfast.fencing.http.problem import Problem
@@ -24,7 +25,7 @@ Request = TypeVar("Request")
 
 
 class Policy(Generic[Request]):
-    """What a middleware was told. ``Request`` is the ASGI scope or the WSGI environ."""
+    """The settings of a middleware. ``Request`` is the ASGI scope or the WSGI environ."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Policy(Generic[Request]):
             return problem.not_accepted()
         return presented
 
-    def guard(self, presented: Presented) -> Any:
+    def guard(self, presented: Presented) -> Guard | None:
         """The guard of the fence for what was presented; None without a fence."""
         if self.fence is None:
             return None

@@ -69,7 +69,7 @@ class WsgiMiddleware:
 
     def _guarded(self, presented: Presented, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         environ[PRESENTED] = presented
-        guard: Guard | None = self._policy.guard(presented)
+        guard = self._policy.guard(presented)
         if guard is None:
             return self._app(environ, start_response)
         try:

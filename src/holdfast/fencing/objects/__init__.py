@@ -1,7 +1,7 @@
 """ObjectFence: objects in S3, GCS or Azure, through obstore.
 
 A value is written to an object of its own that never changes, ``<key>/<token>-<uuid>``. One small object,
-``<key>/head``, says which of them counts, and who wrote last. Each change of the head is conditional on the head that
+``<key>/head``, says which of them counts, and under which token. Each change of the head is conditional on the head that
 was read before (``If-Match``, generation).
 
 The head's *body* has the token, the owner and a nonce. An ETag alone is no fence: it hashes the contents, so a newer
