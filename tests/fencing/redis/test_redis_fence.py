@@ -60,6 +60,8 @@ def _text(value: Any) -> Any:
         ((0, "a"), (1, "a"), True),
         ((5, "-"), (5, None), False),
         ((5, "a\nb ü"), (5, "a\nb ü"), True),
+        ((5, "a\0b"), (5, "a\0b"), True),
+        ((5, "a\0b"), (5, "a\0c"), False),
     ],
 )
 def test_a_newer_token_passes_and_an_equal_one_of_the_same_owner(

@@ -1,8 +1,8 @@
 """ObjectFence: objects in S3, GCS or Azure, through obstore.
 
 A value is written to an object of its own that never changes, ``<key>/<token>-<uuid>``. One small object,
-``<key>/head``, says which of them counts, and under which token. Each change of the head is conditional on the head that
-was read before (``If-Match``, generation).
+``<key>/head``, says which of them counts, and under which token. Each change of the head is conditional on the head
+that was read before (``If-Match``, generation).
 
 The head's *body* has the token, the owner and a nonce. An ETag alone is no fence: it hashes the contents, so a newer
 holder that wrote equal bytes would leave it as it was, and the older one's late PUT would pass.
