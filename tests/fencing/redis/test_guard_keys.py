@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from redis.crc import key_slot
 
 from holdfast.engines.redis import keys as lock_keys
-from holdfast.fencing.redis.keys import PREFIX, guard_key, hash_tag
+from holdfast.fencing.redis.keys import PREFIX, guard_key
 
 _names = st.text("{}:ab", min_size=1, max_size=12)
 
@@ -23,7 +23,7 @@ def test_two_resources_never_share_a_guard(one: str, other: str) -> None:
 
 @given(_names | st.text(string.printable, min_size=1))
 def test_the_guard_is_in_the_slot_of_the_resource_wherever_a_tag_can_say_so(resource: str) -> None:
-    if "}" not in hash_tag(resource):
+    if "}" not in lock_keys.hash_tag(resource):
         assert key_slot(guard_key(resource).encode()) == key_slot(resource.encode())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast._core import names
+from holdfast.engines.redis.keys import hash_tag
 from holdfast.errors import InvalidName, UsageError
 
 PREFIX: Final = "holdfast_fence:"
@@ -17,13 +18,6 @@ def guard_key(resource: str) -> str:
     tag = hash_tag(resource)
     # A tag ends at the first "}". A resource with one, but without a tag, has a slot that no tag leads to.
     return f"{PREFIX}{resource}" if "}" in tag else f"{PREFIX}{{{tag}}}:{resource}"
-
-
-def hash_tag(key: str) -> str:
-    """What a cluster hashes of ``key``: the text in the first braces, if there is any, else all of it."""
-    _, opened, rest = key.partition("{")
-    tag, closed, _ = rest.partition("}")
-    return tag if opened and closed and tag else key
 
 
 def resource_of(keys: list[Key], resource: str | None) -> str:
