@@ -25,6 +25,7 @@ CLASSES: Final = [
     holdfast.Client, holdfast.Lock, holdfast.Lease, holdfast.Guarantees, holdfast.Holder, holdfast.LockState,
     aio.AsyncClient, aio.AsyncLock, aio.AsyncLease,
     fencing.Fence, fencing.FileFence, fencing.MemoryFence, fencing.Guard, fencing.SqlFence,
+    fencing.RedisFence, fencing.AsyncRedisFence, fencing.ObjectFence, fencing.AsyncObjectFence, fencing.InheritedLease,
 ]  # fmt: skip
 MEMBERS: Final = [
     pytest.param(kind, name, id=f"{kind.__name__}.{name}")

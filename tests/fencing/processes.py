@@ -1,4 +1,4 @@
-"""Programs of other processes for the tests of FileFence, and how to talk with them: one line at a time."""
+"""Programs of other processes for the tests of fences, and how to talk with them: one line at a time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def heard(): return sys.stdin.readline().strip()
 class Program:
     """A python program; ``say`` and ``heard`` are its side of the conversation."""
 
-    def __init__(self, source: str, *arguments: object) -> None:
-        command = [sys.executable, "-W", "error", "-c", _PRELUDE + source, *map(str, arguments)]
+    def __init__(self, source: str, *arguments: object, prelude: str = _PRELUDE) -> None:
+        command = [sys.executable, "-W", "error", "-c", prelude + source, *map(str, arguments)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def tell(self, line: str) -> None:

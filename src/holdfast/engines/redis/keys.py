@@ -15,8 +15,9 @@ from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.errors import InvalidName
 
 OWNER: Final = "holdfast_owner"
-#: A lock of such a name would be the side key of another lock, ours or Java's.
+#: A lock of such a name would be the side key of another lock, ours or Java's, or a guard of RedisFence.
 _RESERVED: Final = (
+    "holdfast_fence:",
     "holdfast_lock:",
     "holdfast_owner:",
     "holdfast_probe:",

@@ -1,0 +1,85 @@
+"""What is sent to the server, and what its answer means. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any, Final, NamedTuple, NoReturn
+
+from holdfast.errors import EngineRefused, UsageError
+from holdfast.fencing.redis.keys import Key, guard_key
+from holdfast.fencing.rule import Bearer, admit
+
+SOURCE: Final = resources.files(__package__).joinpath("fence.lua").read_text("utf-8")
+SHA: Final = hashlib.sha1(SOURCE.encode(), usedforsecurity=False).hexdigest()
+
+#: What redis-py can send.
+Value = str | bytes | int | float
+_NOTHING: Final = ""
+_SCRIPT: Final = "script"
+
+
+class Operation(NamedTuple):
+    """One call of the script. ``words`` is what follows the script in EVAL: number of keys, keys, arguments."""
+
+    resource: str
+    comer: Bearer
+    words: tuple[Value, ...]
+
+    def result(self, reply: Any) -> Any:
+        """The command's own reply; what else the script may answer is raised."""
+        kind, *rest = reply
+        match _text(kind):
+            case "passed":
+                answer = rest[0] if rest else None  # a nil at the end of a Lua table is not sent
+                if isinstance(answer, Exception):
+                    raise answer  # an error that the program's script returned, as a value
+                return answer
+            case "stale":
+                self._refuse(*map(_text, rest))
+            case "syntax":
+                raise UsageError(f"the script has a syntax error, and nothing was changed: {_text(rest[0])}")
+            case _:
+                raise EngineRefused(
+                    f"the fence of {self.resource!r} cannot be read, so every token is refused: the key "
+                    f"{guard_key(self.resource)!r} holds something else. Delete it once no process is left that held "
+                    "the lock before"
+                )
+
+    def _refuse(self, token: str, owner: str) -> NoReturn:
+        admit(self.resource, Bearer(int(token), owner[1:] if owner[0] == "+" else None), self.comer)
+        raise EngineRefused(
+            f"the fence of {self.resource!r} refused token {token}, which it should accept; is the client's encoding "
+            "another one than UTF-8?"
+        )
+
+
+def check(resource: str, comer: Bearer, ttl: int) -> Operation:
+    """Only check the token, and raise the guard."""
+    return _operation(resource, comer, ttl, [], _NOTHING)
+
+
+def command(resource: str, comer: Bearer, ttl: int, name: str, key: Key, *arguments: Value) -> Operation:
+    """Check, then call the command ``name`` with the key and the arguments."""
+    return _operation(resource, comer, ttl, [key], name, *arguments)
+
+
+def script(
+    resource: str, comer: Bearer, ttl: int, source: str, keys: Sequence[Key], arguments: Sequence[Value]
+) -> Operation:
+    """Check, then run the program's script. It travels as an argument, not as a part of ours."""
+    if source.startswith("#!"):
+        raise UsageError("a fenced script runs inside another one and cannot have a '#!lua' line: remove it")
+    return _operation(resource, comer, ttl, keys, _SCRIPT, source, *arguments)
+
+
+def _operation(resource: str, comer: Bearer, ttl: int, keys: Sequence[Key], name: str, *arguments: Value) -> Operation:
+    # Bytes: the client's own encoding may be another one.
+    owner = b"-" if comer.owner is None else b"+" + comer.owner.encode()
+    words = (1 + len(keys), guard_key(resource).encode(), *keys, str(comer.token), owner, ttl, name, *arguments)
+    return Operation(resource, comer, words)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

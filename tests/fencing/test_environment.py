@@ -1,0 +1,51 @@
+"""``fencing.from_env()``: the lease of the ``holdfast run`` that started this program."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from holdfast.errors import StaleToken, UsageError
+from holdfast.fencing import InheritedLease, MemoryFence, from_env
+
+GIVEN = {"HOLDFAST_NAME": "nightly", "HOLDFAST_TOKEN": "1790000000000001", "HOLDFAST_OWNER": "uuid:42"}
+
+
+def test_it_reads_name_token_and_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in GIVEN.items():
+        monkeypatch.setenv(name, value)
+    lease = from_env()
+    assert lease == InheritedLease("nightly", 1790000000000001, "uuid:42")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        lease.token = 5  # type: ignore[misc]
+
+
+def test_every_fence_takes_it_as_a_lease() -> None:
+    fence, lease = MemoryFence(), from_env(GIVEN)
+    with fence.guard("report", lease):
+        pass
+    with pytest.raises(StaleToken):
+        fence.check("report", lease.token, "another owner")
+
+
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_variable_that_is_absent_or_empty_is_refused_with_the_remedy(name: str, value: str | None) -> None:
+    environment = {**GIVEN, name: value} if value is not None else {k: v for k, v in GIVEN.items() if k != name}
+    with pytest.raises(UsageError, match=rf"{name} is (not set|empty).*holdfast run NAME -- CMD"):
+        from_env(environment)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *(("HOLDFAST_TOKEN", text) for text in ("x", "-1", "+1", " 5", "5 ", "05", "1_0", "5.0", "٥", str(2**63))),
+        ("HOLDFAST_NAME", "x" * 513),
+        ("HOLDFAST_NAME", "\udc80"),
+        ("HOLDFAST_OWNER", "x" * 513),
+    ],
+)
+def test_a_malformed_variable_is_refused(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        from_env({**GIVEN, name: value})

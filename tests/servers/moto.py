@@ -1,0 +1,77 @@
+"""An S3 server for tests: moto's, in a process of its own, on a free port of 127.0.0.1."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+import time
+import uuid
+from contextlib import closing
+from typing import ClassVar, Final, Self
+
+from obstore.store import S3Store
+
+from tests.servers.ports import free_port
+from tests.servers.process import ServerProcess
+from tests.servers.redis import ServerFailed
+
+# Long: the machine may be busy with something else, such as other servers that start.
+_START_DEADLINE: Final = 30.0
+_POLL: Final = 0.02
+# moto only looks at the region in it.
+_SIGNED: Final = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+
+
+class MotoServer(ServerProcess):
+    """``bucket()`` makes a new, empty bucket and returns a store for it."""
+
+    program: ClassVar[str] = "moto"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.port = 0
+
+    def start(self) -> Self:
+        self.port = free_port()
+        self._kept.keep(self.port)
+        self.launch([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)])
+        deadline = time.monotonic() + _START_DEADLINE
+        while not self._answers():
+            if not self.running or time.monotonic() > deadline:
+                raise ServerFailed(f"moto did not start\n{self.log()}")
+            time.sleep(_POLL)
+        return self
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def bucket(self) -> tuple[S3Store, str]:
+        """A store for a new bucket, and the bucket's name."""
+        name = f"bucket-{uuid.uuid4().hex}"
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+            connection.request("PUT", f"/{name}", headers={"Authorization": _SIGNED, "Content-Length": "0"})
+            assert connection.getresponse().status == 200
+        return store_of(self.url, name), name
+
+    def _answers(self) -> bool:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=1)) as connection:
+            try:
+                connection.request("GET", "/moto-api/")
+                return connection.getresponse().status == 200
+            except OSError:
+                return False
+
+
+def store_of(url: str, bucket: str) -> S3Store:
+    """obstore's store for a bucket of the server at ``url``. It does not repeat requests: a test sees what happened."""
+    return S3Store(
+        bucket,
+        endpoint=url,
+        access_key_id="test",
+        secret_access_key="test",
+        region="us-east-1",
+        virtual_hosted_style_request=False,
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
