@@ -86,6 +86,9 @@ class Crew:
         lines = (self.directory / "workers.log").read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no reason was given"
 
+    def at_exit(self, callback: Callable[[], None]) -> None:
+        self._exits.callback(callback)
+
     def _request(self, request: dict[str, Any], *descriptors: int) -> Any:
         try:
             socket.send_fds(self._connection, [json.dumps(request).encode()], descriptors)
@@ -95,8 +98,13 @@ class Crew:
                 if not chunk:
                     raise LadderFailed(f"the parent of the workers ended: {self.log()}")
                 reply += chunk
-        except ConnectionError:
+        except OSError:
             raise LadderFailed(f"the parent of the workers ended: {self.log()}") from None
+        except (
+            BaseException
+        ):  # interrupted by a signal: a reply is on its way that no later request must take for its own
+            self._connection.close()
+            raise
         return json.loads(reply)
 
 
@@ -118,7 +126,6 @@ class Worker:
         self._connection = connection
         self._note = note
         self._unread = b""
-        self._closed = False
 
     @property
     def wrote(self) -> bool:
@@ -156,8 +163,12 @@ class Worker:
         self._crew.signal(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        self.kill()
-        self._connection.close()
+        try:
+            self.kill()
+        except LadderFailed:
+            pass  # the nursery is gone or going, and kills its children
+        finally:
+            self._connection.close()
 
     def _read(self, seconds: float) -> bool:
         """Take what it reported; False if there was nothing in time."""

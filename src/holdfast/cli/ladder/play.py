@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,12 +55,11 @@ class Ladder:
                 continue
         raise LadderFailed(f"{fault.name} could not be placed in {_ATTEMPTS} attempts: this machine is too slow")
 
-    def cells(self, wanted: Iterable[tuple[Rung, Fault]], runs: int) -> Iterator[Cell]:
-        """All cells, as they are done; one that cannot be run, or does not apply, has no outcomes."""
-        for rung, fault in wanted:
-            missing = self.missing(rung, fault)
-            count = 0 if missing or expected(rung, fault) is None else runs
-            yield Cell(rung, fault, [self.run(rung, fault) for _ in range(count)], missing)
+    def cell(self, rung: Rung, fault: Fault, runs: int) -> Cell:
+        """One cell; one that cannot be run, or does not apply, has no outcomes."""
+        missing = self.missing(rung, fault)
+        count = 0 if missing or expected(rung, fault) is None else runs
+        return Cell(rung, fault, [self.run(rung, fault) for _ in range(count)], missing)
 
     def _run(self, rung: Rung, fault: Fault) -> Outcome:
         name = f"ladder-{uuid.uuid4().hex}"

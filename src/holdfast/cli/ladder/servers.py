@@ -132,6 +132,7 @@ class Redis(Program):
                 return False
             time.sleep(_POLL)
         self._client = redis.Redis.from_url(self.url, decode_responses=True, retry=Retry(NoBackoff(), 0))
+        self._crew.at_exit(self._client.close)
         self._client.ping()
         return True
 

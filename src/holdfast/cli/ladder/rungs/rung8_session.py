@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoNodeError, SessionExpiredError
 
 
 class Lock:
@@ -30,6 +30,6 @@ class Lock:
 
     def release(self) -> None:
         try:
-            self.zookeeper.delete(self.node)  # <- delete
-        except NoNodeError:
+            self.zookeeper.retry(self.zookeeper.delete, self.node)  # <- delete
+        except (NoNodeError, SessionExpiredError):
             pass  # the session ended, and its node with it
