@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -21,10 +22,11 @@ from holdfast.cli.ladder.worker import Task
 #: For a step that should take milliseconds. Reaching it is a failure of the ladder, not a result.
 PATIENCE: Final = 20.0
 _LARGEST: Final = 1 << 16
+_NURSERY: Final = "holdfast.cli.ladder.nursery"
 
 
 class LadderFailed(Exception):
-    """Raised when an experiment could not be carried out: a process or server failed, or did not get where it should."""
+    """Raised when an experiment could not be carried out: a process or a server failed, or did not get far enough."""
 
 
 class Crew:
@@ -32,6 +34,7 @@ class Crew:
 
     def __init__(self) -> None:
         self._exits = ExitStack()
+        self._turn = threading.Lock()  # runs may share a crew
 
     def __enter__(self) -> Self:
         with self._exits:  # undone if a signal interrupts the start
@@ -42,8 +45,7 @@ class Crew:
             with theirs, (self.directory / "workers.log").open("wb") as log:
                 nursery = subprocess.Popen(
                     # -P: a file of the current directory must not stand in for a module.
-                    [sys.executable, "-P", "-m", "holdfast.cli.ladder.nursery"]
-                    + [str(self.directory), str(theirs.fileno())],
+                    [sys.executable, "-P", "-m", _NURSERY, str(self.directory), str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -83,28 +85,29 @@ class Crew:
 
     def log(self) -> str:
         """The last thing that a worker, or the nursery, complained about."""
-        lines = (self.directory / "workers.log").read_text(errors="replace").strip().splitlines()
+        log = self.directory / "workers.log"
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         return lines[-1] if lines else "no reason was given"
 
     def at_exit(self, callback: Callable[[], None]) -> None:
         self._exits.callback(callback)
 
     def _request(self, request: dict[str, Any], *descriptors: int) -> Any:
-        try:
-            socket.send_fds(self._connection, [json.dumps(request).encode()], descriptors)
-            reply = b""
-            while not reply.endswith(b"\n"):
-                chunk = self._connection.recv(_LARGEST)
-                if not chunk:
-                    raise LadderFailed(f"the parent of the workers ended: {self.log()}")
-                reply += chunk
-        except OSError:
-            raise LadderFailed(f"the parent of the workers ended: {self.log()}") from None
-        except (
-            BaseException
-        ):  # interrupted by a signal: a reply is on its way that no later request must take for its own
-            self._connection.close()
-            raise
+        with self._turn:
+            try:
+                socket.send_fds(self._connection, [json.dumps(request).encode()], descriptors)
+                reply = b""
+                while not reply.endswith(b"\n"):
+                    chunk = self._connection.recv(_LARGEST)
+                    if not chunk:
+                        raise ConnectionResetError
+                    reply += chunk
+            except OSError:
+                raise LadderFailed(f"the parent of the workers ended: {self.log()}") from None
+            except BaseException:
+                # Interrupted by a signal: the reply is still to come, and a later request would take it for its own.
+                self._connection.close()
+                raise
         return json.loads(reply)
 
 

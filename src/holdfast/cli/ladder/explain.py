@@ -1,4 +1,4 @@
-"""``--explain``: a rung's source, what happened in a run, and what the next rung changes. Pure but for reading files."""
+"""``--explain``: a rung's source, what happened in a run, and what the next rung changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def explained(cell: Cell) -> Iterator[str]:
     rung = cell.rung
     yield f"--- rung {rung.number}, {rung.title}: {rung.module}.py"
     yield source(rung).rstrip()
-    yield f"--- {cell.fault.name}: {cell.fault.what}"
+    yield f"--- what happened: {cell.fault.name}"
+    yield textwrap.fill(cell.fault.what, 79)
     if cell.outcomes:
         yield timeline(cell.outcomes[0].timeline)
     elif cell.missing:

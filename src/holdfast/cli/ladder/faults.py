@@ -69,9 +69,11 @@ def _crash(stage: Stage, line: str) -> Outcome:
     a.go()
     a.reach(line)
     stage.kill(a)
+    stuck = stage.held_for_ever()
     b.go()
-    stuck = not stage.comes_to(b, "read")
-    if not stuck:
+    if stuck:
+        b.reach("busy")
+    else:
         b.finish()
     return stage.outcome(stuck=stuck)
 
@@ -98,10 +100,11 @@ def check_then_delete(stage: Stage) -> Outcome:
     a.go()
     a.reach("delete")
     stage.freeze(a)
+    expires = not stage.held_for_ever()
     b.go()
-    inside = stage.comes_to(b, "read")
+    b.reach("read" if expires else "busy")
     stage.wake(a)
-    if inside:
+    if expires:
         return _while_b_works(stage, a, b, c)
     a.finish()
     return _in_turn(stage, b, c)
@@ -140,9 +143,12 @@ def freeze(stage: Stage) -> Outcome:
     a.go()
     a.reach("read")
     stage.freeze(a)
+    expires = not stage.held_for_ever()
     b.go()
-    if stage.comes_to(b, "read"):
+    if expires:
         b.finish()
+    else:
+        b.reach("busy")
     stage.wake(a)
     a.finish()
     b.finish()

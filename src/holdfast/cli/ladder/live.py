@@ -67,4 +67,4 @@ class LiveView:
         return Text(self._shown(cell.text), style)
 
     def _shown(self, text: str) -> str:
-        return text if self._utf8 else matrix.ascii_only(text).replace("…", "...")
+        return text if self._utf8 else matrix.ascii_only(text)

@@ -35,7 +35,7 @@ def row(cells: Sequence[Cell]) -> str:
 
 
 def ascii_only(text: str) -> str:
-    return text.replace(NOT_APPLICABLE, "-")
+    return text.replace(NOT_APPLICABLE, "-").replace("…", "...")
 
 
 def notes(cells: Sequence[Cell]) -> list[str]:
@@ -45,13 +45,12 @@ def notes(cells: Sequence[Cell]) -> list[str]:
     if any(cell.missing and cell.rung.number == 9 for cell in cells):
         where = "Rung 9 ran on the embedded engine (SQLite)" if embedded else "Rung 9 was not run"
         found.append(f"{where}; its other faults need {next(cell.missing for cell in cells if cell.missing)}")
-    for cell in cells:
-        if cell.broken_promises:
-            found.append(
-                f"not as promised: {label(cell.rung)}, {cell.fault.name}: expected {cell.expected}, "
-                f"{cell.broken_promises} of {len(cell.outcomes)} runs differ"
-            )
-    return found
+    return found + [
+        f"not as promised: {label(cell.rung)}, {cell.fault.name}: expected {cell.expected}, "
+        f"{cell.broken_promises} of {len(cell.outcomes)} runs differ"
+        for cell in cells
+        if cell.broken_promises
+    ]
 
 
 def summary(cells: Sequence[Cell]) -> str:

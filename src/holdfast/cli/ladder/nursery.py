@@ -26,8 +26,13 @@ from holdfast.cli.ladder.verdicts import RUNGS
 
 _LARGEST: Final = 1 << 16
 _FAILED: Final = 70
-#: Imported by ``holdfast.connect`` on demand.
-_ENGINES: Final = tuple(f"holdfast.engines.{name}.engine" for name in ("redis", "redis.redlock", "sqlite"))
+#: Imported by ``holdfast.connect`` and the first acquire, on demand.
+_ON_DEMAND: Final = (
+    "holdfast.client",
+    "holdfast._core.core",
+    "holdfast.engines.registry",
+    *(f"holdfast.engines.{name}.engine" for name in ("redis", "redis.redlock", "sqlite")),
+)
 
 
 class Nursery:
@@ -117,7 +122,7 @@ class Nursery:
 
 def _preload() -> None:
     """Import what workers need: a fork then takes milliseconds. A rung whose library is missing is not run."""
-    for module in (*(f"holdfast.cli.ladder.rungs.{rung.module}" for rung in RUNGS), *_ENGINES):
+    for module in (*(f"holdfast.cli.ladder.rungs.{rung.module}" for rung in RUNGS), *_ON_DEMAND):
         try:
             importlib.import_module(module)
         except ImportError:

@@ -35,8 +35,8 @@ def _run(outcome: Outcome) -> dict[str, Any]:
         "updates": outcome.updates,
         "lost": outcome.lost,
         "refused": outcome.refused,
-        "timeline": [{"seconds": round(each.seconds, 3), "actor": each.actor, "text": each.text} for each in outcome.timeline],
-    }  # fmt: skip
+        "timeline": [event._asdict() | {"seconds": round(event.seconds, 3)} for event in outcome.timeline],
+    }
 
 
 def _decoded(facts: dict[str, Any]) -> Cell:

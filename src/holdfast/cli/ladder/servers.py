@@ -21,6 +21,14 @@ _ATTEMPTS: Final = 5
 #: Debian's package zookeeper. The first names what it needs in its manifest, except for a part of Netty.
 _JARS: Final = tuple(Path("/usr/share/java", jar) for jar in ("zookeeper.jar", "netty-codec.jar", "slf4j-simple.jar"))
 _MEMBERS: Final = 3
+_NOTHING_ON_DISK: Final = ("--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0")
+#: A small JVM that starts fast. No fsync: the process is killed, never the machine.
+_JVM: Final = (
+    *("-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData"),
+    *("-Dzookeeper.jmx.log4j.disable=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+    *("-Dzookeeper.forceSync=no", "-Dzookeeper.fastleader.maxNotificationInterval=400"),
+)
+_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _TICK: Final = 100  # ms; ZooKeeper ends a session on a full tick
 
 
@@ -90,7 +98,8 @@ class Redis(Program):
         return f"redis://{_HOST}:{self.port}/0"
 
     def ask(self, *command: str | int) -> Any:
-        return self._client.execute_command(*command)
+        client: Any = self._client
+        return client.execute_command(*command)
 
     def restart_empty(self) -> None:
         self.kill()
@@ -122,10 +131,7 @@ class Redis(Program):
 
         binary = shutil.which("redis-server")
         assert binary is not None
-        self.launch(
-            [binary, "--bind", _HOST, "--port", str(self.port)]
-            + ["--save", "", "--appendonly", "no", "--daemonize", "no", "--repl-diskless-sync-delay", "0"]
-        )
+        self.launch([binary, "--bind", _HOST, "--port", str(self.port), *_NOTHING_ON_DISK])
         # The log first: a PING alone could be answered by a program that took the port.
         while "Ready to accept connections" not in self.log():
             if self.failed_on_a_taken_port():
@@ -196,13 +202,7 @@ class _Member(Program):
         (self.directory / "zoo.cfg").write_text("\n".join(lines) + "\n")
         java = shutil.which("java")
         assert java is not None
-        self.launch(
-            [java, "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData"]
-            + ["-Dzookeeper.jmx.log4j.disable=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-            + ["-Dzookeeper.forceSync=no", "-Dzookeeper.fastleader.maxNotificationInterval=400"]
-            + ["-cp", ":".join(map(str, _JARS)), "org.apache.zookeeper.server.quorum.QuorumPeerMain"]
-            + ["zoo.cfg"]
-        )
+        self.launch([java, *_JVM, "-cp", ":".join(map(str, _JARS)), _MAIN, "zoo.cfg"])
 
     def mode(self) -> str | None:
         """``leader``, ``follower``; None if it does not serve."""

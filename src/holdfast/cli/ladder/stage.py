@@ -15,7 +15,6 @@ from holdfast.cli.ladder.worker import Task
 
 #: Lease of clients that no fault is aimed at: long, so that nothing of theirs expires by the way.
 LONG: Final = 10.0
-_POLL: Final = 0.005
 
 _TEXTS: Final = {
     "ready": "",
@@ -28,7 +27,7 @@ _TEXTS: Final = {
     "refused": "is refused by the fence: token {token}, the newest is {seen}",
     "delete": "is about to give the lock back: line {line}, {code}",
     "released": "has released",
-    "lost": "is told at its release that the lock was lost ({reason})",
+    "lost": "finds at its release that the lock was lost ({reason})",
 }
 #: Worth a line of the timeline only where the client stops.
 _DETAILS: Final = frozenset({"taken", "checked", "delete"})
@@ -94,17 +93,8 @@ class Stage:
         worker.wake()
         worker.go()
 
-    def comes_to(self, worker: Worker, step: str) -> bool:
-        """Wait until the worker gets there; False as soon as it is certain that it never will: it waits for a lock
-        that is there, and has no expiry."""
-        while not worker.reaches(step, within=_POLL):
-            if worker.reaches("busy", within=0.0) and self._locked_for_ever():
-                return worker.reaches(step, within=0.0)
-            if worker.reaches("acquired", within=0.0):
-                worker.reach(step)
-        return True
-
-    def _locked_for_ever(self) -> bool:
+    def held_for_ever(self) -> bool:
+        """The lock is there and has no expiry. Ask before others try to take it: they may be about to set theirs."""
         return self.lock_server is not None and self.lock_server.never_expires(self._name)
 
     # ---- counting
@@ -116,7 +106,7 @@ class Stage:
         if lost < 0:
             raise LadderFailed(f"the register has {value} after {updates} updates")
         refused = sum("refused" in worker.steps for worker in self._workers)
-        verdict = "locked for ever" if stuck else f"{updates} updates were made, the register has {value}: {lost} lost"
+        verdict = "locked for ever" if stuck else f"updates made: {updates}; the register has {value}; lost: {lost}"
         self.say(verdict, "result")
         timeline = sorted(self._events, key=lambda event: event.seconds)
         return Outcome(updates, lost, stuck, deleted, refused, timeline)

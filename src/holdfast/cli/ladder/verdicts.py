@@ -1,6 +1,6 @@
 """The rungs, the faults, and what each fault does to each rung: decisions only, no I/O.
 
-``EXPECTED`` is the promise. The command compares a run with it, the tests repeat it, the page in the documents shows it.
+``EXPECTED`` is the promise. The command compares a run with it, the tests repeat it, the page in the docs shows it.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ EXPECTED: Final[Mapping[int, Sequence[Kind | None]]] = {
 }
 NOT_APPLICABLE: Final = "–"
 LEGEND: Final = (
-    "lost k/n: k of n updates were lost   *: the release deleted another client's lock\n"
-    "stuck: locked for ever               –: does not apply (no check to be late for)"
+    "lost k/n: k of n updates lost   *: a release deleted another client's lock\n"
+    "stuck: locked for ever          –: does not apply: no check to be late for"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import redis
 
@@ -29,7 +30,7 @@ class Lock:
         self.redis = redis.Redis.from_url(addresses[0])
         self.name, self.lease = name, lease
         self.value = uuid.uuid4().hex
-        self.released = self.redis.pubsub(ignore_subscribe_messages=True)
+        self.released: Any = redis.client.PubSub(self.redis.connection_pool, ignore_subscribe_messages=True)
         self.released.subscribe(f"{name}:released")
         self.stop = threading.Event()
 

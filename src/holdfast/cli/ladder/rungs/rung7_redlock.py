@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
@@ -18,7 +19,9 @@ RELEASE = "return redis.call('get', KEYS[1]) == ARGV[1] and redis.call('del', KE
 class Lock:
     def __init__(self, addresses: Sequence[str], name: str, lease: float) -> None:
         once = Retry(NoBackoff(), 0)
-        self.masters = [redis.Redis.from_url(each, socket_timeout=lease / 4, retry=once) for each in addresses]
+        self.masters: list[Any] = [
+            redis.Redis.from_url(each, socket_timeout=lease / 4, retry=once) for each in addresses
+        ]
         self.name, self.lease = name, lease
         self.milliseconds = round(lease * 1000)
         self.value = uuid.uuid4().hex.encode()
@@ -48,7 +51,7 @@ class Lock:
             for master in self.masters:
                 self._ask(master, "EVAL", RENEW, 1, self.name, self.value, self.milliseconds)
 
-    def _ask(self, master: redis.Redis, *command: str | bytes | int) -> bool:
+    def _ask(self, master: Any, *command: str | bytes | int) -> bool:
         try:
             return bool(master.execute_command(*command))
         except redis.RedisError:
