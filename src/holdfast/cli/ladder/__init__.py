@@ -7,7 +7,7 @@ themselves, and ``faults.py``, the scripts of the experiments.
 * ``worker.py`` is a client: a real process, one update of the ``register.py``; ``lines.py`` stops it at a named line
 * ``crew.py`` starts and stops processes, through their parent, ``nursery.py``
 * ``view.py``, ``matrix.py``, ``live.py``, ``report.py``, ``explain.py``: what is shown
-* ``page.py`` makes the page of the documents from the JSON output
+* ``page.py`` makes the page of the documents from the JSON output, ``drawing.py`` its picture
 """
 
 from __future__ import annotations

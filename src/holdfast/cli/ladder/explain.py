@@ -14,6 +14,11 @@ def source(rung: Rung) -> str:
     return (resources.files("holdfast.cli.ladder.rungs") / f"{rung.module}.py").read_text("utf-8")
 
 
+def purpose(rung: Rung) -> str:
+    """The first sentence of its source."""
+    return source(rung).split('"""')[1]
+
+
 def next_rung(rung: Rung) -> Rung | None:
     return next((each for each in RUNGS if each.number == rung.number + 1), None)
 

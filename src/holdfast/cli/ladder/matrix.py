@@ -30,8 +30,8 @@ def row(cells: Sequence[Cell]) -> str:
     rung = cells[0].rung
     if all(cell.missing for cell in cells):
         return f"{label(rung):{LABEL}}needs {cells[0].missing}"
-    texts = (cell.text.ljust(_WIDTHS.get(cell.fault.name, _NARROW)) for cell in cells)
-    return ascii_only(f"{label(rung):{LABEL}}{''.join(texts)}".rstrip())
+    texts = (ascii_only(cell.text).ljust(_WIDTHS.get(cell.fault.name, _NARROW)) for cell in cells)
+    return f"{label(rung):{LABEL}}{''.join(texts)}".rstrip()
 
 
 def ascii_only(text: str) -> str:

@@ -119,8 +119,9 @@ FAULTS: Final[Sequence[Fault]] = (
     Fault(
         "redlock-pause",
         ("Redlock", "pause"),
-        "The servers answer slowly, then the holder is stopped right after its last check, for less than one lease "
-        "(rung 9: until another client has the lock).",
+        "Redlock's masters answer slowly, which uses up most of its lease (1 s); then the holder is stopped right "
+        "after its last check, for less than one lease. Rung 8 has the same pause: its session (2 s) is kept alive by "
+        "its own heartbeat. Rung 9 is stopped until another client has the lock.",
     ),
 )
 
