@@ -133,11 +133,26 @@ def wait_for_processes(environment: Mapping[str, str], count: int) -> set[int]:
     return found
 
 
+def wait_for_a_frozen_one(environment: Mapping[str, str]) -> None:
+    deadline = time.monotonic() + 20
+    while not any(map(is_stopped, all_processes(environment))):
+        assert time.monotonic() < deadline
+
+
+def is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
+
+
 @pytest.mark.needs_redis
 def test_killed_it_leaves_no_process_not_even_a_frozen_one_and_no_file(environment: dict[str, str]) -> None:
     with running(environment, "--rung", "5", "--fault", "freeze", "--runs", "50") as ladder:
         others = wait_for_processes(environment, 5) - {ladder.pid}  # nursery, redis-server, A, B
-        handles = [os.pidfd_open(pid) for pid in others]
+        wait_for_a_frozen_one(environment)
+        handles = [os.pidfd_open(pid) for pid in others if Path(f"/proc/{pid}").exists()]
+        assert len(handles) >= 2
         ladder.kill()
         assert all(map(ended, handles))
     deadline = time.monotonic() + 10
@@ -192,6 +207,14 @@ def test_a_result_that_was_not_promised_is_exit_code_one(
     printed = capsys.readouterr().out
     assert f"not as promised: 1 SETNX, crash-holding: expected {kind}, 1 of 1 runs differ" in printed
     assert "stuck!" in printed
+
+
+def test_a_full_disk_is_one_sentence(environment: dict[str, str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(COMMAND, env=environment, stdout=full, stderr=PIPE, text=True, timeout=30)
+    assert done.stderr == "holdfast: cannot write to stdout: No space left on device\n"
+    assert done.returncode == 1
+    assert_nothing_left(environment)
 
 
 @pytest.mark.parametrize(

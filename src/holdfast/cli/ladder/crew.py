@@ -29,6 +29,10 @@ class LadderFailed(Exception):
     """Raised when an experiment could not be carried out: a process or a server failed, or did not get far enough."""
 
 
+class Misplaced(Exception):
+    """Raised when a fault did not hit where it was aimed at, because the machine was too slow. Run it again."""
+
+
 class Crew:
     """``with Crew() as crew:``. However the block ends, no process and no file of it is left."""
 
@@ -186,6 +190,8 @@ class Worker:
             step, moment = facts.pop("step"), facts.pop("time")
             self.steps[step] = facts
             self._note(moment, step, facts)
+        if "unavailable" in self.steps:
+            raise Misplaced
         return True
 
     def _failure(self) -> LadderFailed:

@@ -131,6 +131,7 @@ def _preload() -> None:
 
 def main(directory: str, descriptor: str) -> None:
     connection = socket.socket(fileno=int(descriptor))
+    connection.set_inheritable(False)  # a server must not keep it open
     nursery = Nursery(connection)
     try:
         _preload()

@@ -12,7 +12,7 @@ from typing import Final, Self
 from urllib.parse import quote
 
 from holdfast.cli.ladder import faults
-from holdfast.cli.ladder.crew import Crew, LadderFailed
+from holdfast.cli.ladder.crew import Crew, LadderFailed, Misplaced
 from holdfast.cli.ladder.servers import Redis, ZooKeeper, missing_redis, missing_zookeeper
 from holdfast.cli.ladder.stage import Stage
 from holdfast.cli.ladder.verdicts import Cell, Fault, Outcome, Rung, expected, place_of
@@ -51,7 +51,7 @@ class Ladder:
         for _ in range(_ATTEMPTS):
             try:
                 return self._run(rung, fault)
-            except faults.Misplaced:
+            except Misplaced:
                 continue
         raise LadderFailed(f"{fault.name} could not be placed in {_ATTEMPTS} attempts: this machine is too slow")
 

@@ -74,10 +74,10 @@ class Program:
 
     def failed_on_a_taken_port(self) -> bool:
         """Called while it does not answer. False: still starting; raises if it ended for another reason."""
-        if self.running():
-            return False
         if "Address already in use" in self.log():
             return True
+        if self.running():
+            return False
         last = self.log().strip().splitlines()[-1:]
         raise LadderFailed(f"{self.directory.name} did not start: {''.join(last) or 'no reason was given'}")
 
@@ -133,9 +133,12 @@ class Redis(Program):
         assert binary is not None
         self.launch([binary, "--bind", _HOST, "--port", str(self.port), *_NOTHING_ON_DISK])
         # The log first: a PING alone could be answered by a program that took the port.
+        deadline = time.monotonic() + PATIENCE
         while "Ready to accept connections" not in self.log():
             if self.failed_on_a_taken_port():
                 return False
+            if time.monotonic() > deadline:
+                raise LadderFailed(f"redis-server was not ready within {PATIENCE:g} s")
             time.sleep(_POLL)
         self._client = redis.Redis.from_url(self.url, decode_responses=True, retry=Retry(NoBackoff(), 0))
         self._crew.at_exit(self._client.close)

@@ -21,6 +21,7 @@ _TEXTS: Final = {
     "busy": "finds the lock taken, and waits",
     "taken": "has run its first command: line {line}, {code}",
     "checked": "has done its last check: line {line}, {code}",
+    "unavailable": "gets no answer in time: {error}",
     "acquired": "acquires the lock",
     "read": "reads {value}",
     "wrote": "writes {value}",

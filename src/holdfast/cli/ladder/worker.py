@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from holdfast.cli.ladder.lines import NamedLine, watch
 from holdfast.cli.ladder.register import Register
-from holdfast.errors import LockLost, StaleToken
+from holdfast.errors import EngineUnavailable, LockLost, OutcomeUnknown, StaleToken
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,11 @@ def run(task: Task, connection: socket.socket) -> None:
 
 
 def _update(lock: Any, register: Register, reporter: Reporter) -> None:
-    lock.acquire()
+    try:
+        lock.acquire()
+    except (EngineUnavailable, OutcomeUnknown) as error:  # no answer in time, from a server that nothing was done to
+        reporter.report("unavailable", error=str(error))
+        return
     reporter.report("acquired")
     try:
         value = register.read()

@@ -20,7 +20,7 @@ class Lock:
     def __init__(self, addresses: Sequence[str], name: str, lease: float) -> None:
         once = Retry(NoBackoff(), 0)
         self.masters: list[Any] = [
-            redis.Redis.from_url(each, socket_timeout=lease / 4, retry=once) for each in addresses
+            redis.Redis.from_url(each, socket_timeout=lease / 3, retry=once) for each in addresses
         ]
         self.name, self.lease = name, lease
         self.milliseconds = round(lease * 1000)
