@@ -11,7 +11,7 @@ from holdfast.cli.output import write_error
 
 
 def takes_a_picture(command: str) -> bool:
-    """Stdout is a terminal that can be drawn on, and rich is there; if only rich is missing, stderr says so."""
+    """Stdout is a terminal that can be drawn on, and rich is there. If only rich is missing, stderr reports it."""
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
         return False
     if importlib.util.find_spec("rich") is None:

@@ -218,7 +218,7 @@ def test_a_full_disk_is_one_sentence(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         (("--explain",), "--explain needs --rung N"),
         (("--rung", "10"), "invalid choice: 10"),
@@ -227,10 +227,10 @@ def test_a_full_disk_is_one_sentence(environment: dict[str, str]) -> None:
         (("--url", "redis://localhost"), "unrecognized arguments"),
     ],
 )
-def test_wrong_usage_is_two_and_one_sentence(arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_two_and_one_sentence(arguments: tuple[str, ...], message: str) -> None:
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

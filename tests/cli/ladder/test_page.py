@@ -1,4 +1,4 @@
-"""The page in the documents is what the code says today; only its times are from the run that made it."""
+"""The page in the documents matches the code; only its times are from the run that made it."""
 
 from __future__ import annotations
 

@@ -47,12 +47,12 @@ def test_the_live_matrix_fits_into_80_columns_and_nothing_is_cut(missing: str) -
     assert not missing or missing in text
 
 
-def test_results_are_words_without_colour_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    colours = r"\x1b\[(?:\d+;)*3\dm"
-    assert re.search(colours, drawn(all_cells()))
+def test_results_are_words_without_color_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    colors = r"\x1b\[(?:\d+;)*3\dm"
+    assert re.search(colors, drawn(all_cells()))
     monkeypatch.setenv("NO_COLOR", "1")
     plain = drawn(all_cells())
-    assert not re.search(colours, plain)
+    assert not re.search(colors, plain)
     for word in ("ok", "lost 1/2", "lost 2/3*", "stuck", NOT_APPLICABLE):
         assert word in stripped(plain)
 

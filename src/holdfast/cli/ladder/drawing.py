@@ -13,8 +13,8 @@ ALTERNATIVE: Final = "Matrix of nine kinds of locks and seven faults; the table 
 
 _LABEL, _COLUMN, _ROW, _HEAD = 150, 92, 30, 52
 _FONT: Final = 'font-family="sans-serif" font-size="13"'
-#: Fill and text. The words say the same; colours only repeat it.
-_COLOURS: Final = {
+#: Fill and text. The text in a cell is complete; its color only repeats it.
+_COLORS: Final = {
     "ok": ("#d9f2dd", "#14532d"),
     "lost": ("#fbdcdc", "#7f1d1d"),
     "deleted": ("#fbdcdc", "#7f1d1d"),
@@ -45,7 +45,7 @@ def svg(cells: Sequence[Cell]) -> str:
 
 
 def _cell(left: float, top: float, cell: Cell) -> list[str]:
-    fill, ink = _COLOURS[cell.expected]
+    fill, ink = _COLORS[cell.expected]
     # The fault at which the next rung is better has a border.
     border = f' stroke="{ink}" stroke-width="2"' if cell.fault.name == cell.rung.breaks_at else ""
     size = f'width="{_COLUMN - 4}" height="{_ROW - 4}" rx="4"'

@@ -38,6 +38,10 @@ _PAUSED_SESSION: Final = 2.0
 class Failover(Protocol):
     """What a run of the failover does to its servers."""
 
+    @property
+    def what(self) -> str:
+        """For the timeline."""
+
     def prepare(self) -> None:
         """Before the lock is taken."""
 
@@ -82,12 +86,12 @@ def slow_holder(stage: Stage) -> Outcome:
     a.reach("read")
     work = _SLOW * lease if renews or stage.held_for_ever() else PATIENCE  # or until B gets in
     b.go()
-    stage.say(f"A works slowly; its lease is {lease:g} s")
+    stage.record(f"A works slowly; its lease is {lease:g} s")
     if b.reaches("read", within=work):
-        stage.say("A has finished its work")
+        stage.record("A has finished its work")
         a.go()
         return _while_b_works(stage, a, b, c)
-    stage.say(f"A has worked for {work:g} s")
+    stage.record(f"A has worked for {work:g} s")
     a.go()
     a.finish()
     return _in_turn(stage, b, c)
@@ -120,7 +124,7 @@ def _while_b_works(stage: Stage, a: Worker, b: Worker, c: Worker) -> Outcome:
     if deleted and time.monotonic() - began > LONG / 2:
         raise Misplaced
     if deleted:
-        stage.say("B's lock was deleted by A")
+        stage.record("B's lock was deleted by A")
         c.finish()
     b.go()
     b.finish()
@@ -162,7 +166,7 @@ def failover(stage: Stage, servers: Failover) -> Outcome:
     a.go()
     a.reach("read")
     after = servers.fail_over()
-    stage.say("the server dies; another one takes its place")
+    stage.record(servers.what)
     b = stage.client("B", addresses=after)
     b.go()
     # A works on, for longer than one lease: its watchdog has to renew after the failover, too.
@@ -192,7 +196,7 @@ def _pause_of_redlock(stage: Stage) -> Outcome:
         a = stage.client("A", PAUSED_LEASE, stop="checked", addresses=[proxy.url for proxy in proxies])
         for proxy in proxies:
             proxy.on("SET").delay(_ANSWER)
-        stage.say(f"each master takes {_ANSWER:g} s to answer; the lease is {PAUSED_LEASE:g} s")
+        stage.record(f"each master takes {_ANSWER:g} s to answer; the lease is {PAUSED_LEASE:g} s")
         outcome = _pause(stage, a, at_most=PAUSED_LEASE)
         a.end()  # before the proxies: the watchdog of A connects through them
         return outcome

@@ -20,7 +20,7 @@ _UNEXPECTED: Final = "reverse bold red"
 
 
 class LiveView:
-    """Every cell has its result in words; colours only repeat it."""
+    """Every cell has its result as text; its color only repeats it."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)

@@ -1,7 +1,7 @@
 """The parent of all workers and servers of a run: a small process without threads.
 
-It forks workers within milliseconds, since it has imported what they need, and it is told when one of its children has
-stopped or ended, which only a parent is. When the ladder ends, however it ends, the socket to it is closed: then the
+It forks workers within milliseconds, since it has imported what they need, and it can wait until a child has stopped or
+ended, which only a parent can. When the ladder ends, however it ends, the socket to it is closed: then the
 nursery kills every child, frozen ones too, and removes the directory of the run.
 
 Requests and replies are lines of JSON, one at a time: ``{"worker": task}`` (with the worker's socket attached),

@@ -29,8 +29,8 @@ $ holdfast ladder
 $ holdfast ladder --rung 4 --explain
 ```
 
-Several clients add one to the same number, under the lock: read, add, write. An update is lost when its client was told
-that it was written, and the number does not contain it.
+Several clients add one to the same number, under the lock: read, add, write. An update is lost when its write
+succeeded, as far as its client can see, and the number does not contain it.
 """
 _BELOW: Final = """\
 *lost k/n*: k of n updates are lost. *\\**: a release deleted the lock of another client. *stuck*: locked for ever.

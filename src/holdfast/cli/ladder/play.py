@@ -87,7 +87,7 @@ class Ladder:
             servers = _MasterComesBackEmpty(self._masters)
             addresses = self._redlock_addresses(rung)
         else:
-            servers = _ReplicaTakesOver(*(Redis(self._crew, f"{role}-{name}") for role in ("master", "replica")))
+            servers = _ReplicaTakesOver(Redis(self._crew, f"master-{name}"), Redis(self._crew, f"replica-{name}"))
             addresses = [servers.master.url]
         with Stage(self._crew, rung, addresses, name, None) as stage:
             outcome = faults.failover(stage, servers)
@@ -116,6 +116,7 @@ class Ladder:
 class _ReplicaTakesOver:
     master: Redis
     replica: Redis
+    what: str = "the master dies before it has replicated the lock; the replica is promoted"
 
     def prepare(self) -> None:
         self.replica.follow(self.master)
@@ -133,6 +134,7 @@ class _ReplicaTakesOver:
 @dataclass
 class _MasterComesBackEmpty:
     masters: list[Redis]
+    what: str = "one of the masters dies and comes back empty"
 
     def prepare(self) -> None:
         """All masters are there."""
@@ -148,6 +150,7 @@ class _MasterComesBackEmpty:
 @dataclass
 class _LeaderDies:
     ensemble: ZooKeeper
+    what: str = "the leader dies; another one is elected"
 
     def prepare(self) -> None:
         """All members are there."""

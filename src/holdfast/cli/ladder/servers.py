@@ -63,7 +63,7 @@ class Program:
         self._pid = self._crew.server(argv, self._log)
 
     def kill(self) -> None:
-        """End it as a power failure would: nothing is said goodbye to."""
+        """End it without warning (SIGKILL)."""
         self._crew.signal(self._pid, signal.SIGKILL)
 
     def log(self) -> str:

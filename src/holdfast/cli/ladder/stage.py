@@ -77,20 +77,20 @@ class Stage:
         worker.reach("ready")
         return worker
 
-    def say(self, text: str, actor: str = "fault") -> None:
+    def record(self, text: str, actor: str = "fault") -> None:
         """Add to the timeline."""
         self._events.append(Event(time.monotonic() - self._began, actor, text))
 
     def kill(self, worker: Worker) -> None:
         worker.kill()
-        self.say(f"{worker.name} is killed (SIGKILL)")
+        self.record(f"{worker.name} is killed (SIGKILL)")
 
     def freeze(self, worker: Worker) -> None:
         worker.freeze()
-        self.say(f"{worker.name} is stopped (SIGSTOP)")
+        self.record(f"{worker.name} is stopped (SIGSTOP)")
 
     def wake(self, worker: Worker) -> None:
-        self.say(f"{worker.name} resumes (SIGCONT)")
+        self.record(f"{worker.name} resumes (SIGCONT)")
         worker.wake()
         worker.go()
 
@@ -108,6 +108,6 @@ class Stage:
             raise LadderFailed(f"the register has {value} after {updates} updates")
         refused = sum("refused" in worker.steps for worker in self._workers)
         verdict = "locked for ever" if stuck else f"updates made: {updates}; the register has {value}; lost: {lost}"
-        self.say(verdict, "result")
+        self.record(verdict, "result")
         timeline = sorted(self._events, key=lambda event: event.seconds)
         return Outcome(updates, lost, stuck, deleted, refused, timeline)

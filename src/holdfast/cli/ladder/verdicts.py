@@ -154,7 +154,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of one cell came to. An update counts when its client was told that the write succeeded."""
+    """What one run of one cell came to. An update counts when its write succeeded, as far as its client can see."""
 
     updates: int
     lost: int
