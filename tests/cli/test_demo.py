@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -88,14 +88,14 @@ def test_json_is_one_line_and_nothing_else(environment: dict[str, str]) -> None:
 
 
 class Terminal:
-    """A terminal with the demo in it."""
+    """A terminal with a command in it, the demo if nothing else is said."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], command: Sequence[str] = COMMAND) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         try:
             self.process = subprocess.Popen(
-                COMMAND, env={**environment, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs
+                command, env={**environment, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs
             )
         finally:
             os.close(theirs)
@@ -127,8 +127,8 @@ class Terminal:
 
 
 @contextmanager
-def terminal(environment: Mapping[str, str]) -> Iterator[Terminal]:
-    opened = Terminal(environment)
+def terminal(environment: Mapping[str, str], command: Sequence[str] = COMMAND) -> Iterator[Terminal]:
+    opened = Terminal(environment, command)
     try:
         yield opened
     finally:

@@ -48,6 +48,10 @@ _COMMANDS: Final[Mapping[str, Row]] = {
         "holdfast.cli.doctor",
         "examine the servers behind a URL: what could cost you a lock (Redis, ZooKeeper), with the remedies",
     ),
+    "ladder": Row(
+        "holdfast.cli.ladder",
+        "watch nine kinds of locks meet the faults that break them: real processes, servers of its own (30 s)",
+    ),
     "ls": Row("holdfast.cli.ls", "list the locks that are held, and their holders"),
     "show": Row("holdfast.cli.show", "print all that is known about one lock: holders, waiters, token, times"),
 }

@@ -50,8 +50,8 @@ function _shtab_holdfast_using
   test "$_shtab_holdfast_cmdpath" = "$argv"
 end
 
-set -g _shtab_holdfast_commands break completion config demo doctor ls show
-set -g _shtab_holdfast_opts_with_value --namespace --profile --reason --token --url
+set -g _shtab_holdfast_commands break completion config demo doctor ladder ls show
+set -g _shtab_holdfast_opts_with_value --fault --namespace --profile --reason --rung --runs --token --url
 
 complete -c holdfast -e
 complete -c holdfast -f
@@ -91,6 +91,14 @@ complete -c holdfast -n '_shtab_holdfast_using doctor' -l profile -x -d 'a profi
 complete -c holdfast -n '_shtab_holdfast_using doctor' -l namespace -x -d 'put before every name; default: the configured one'
 complete -c holdfast -n '_shtab_holdfast_using doctor' -l json -d 'print one line of JSON'
 complete -c holdfast -n '_shtab_holdfast_using doctor' -l debug -d 'show the log, and tracebacks of errors'
+complete -c holdfast -n '_shtab_holdfast_using; and test $_shtab_holdfast_npos -eq 0' -a ladder -d 'watch nine kinds of locks meet the faults that break them: real processes, servers of its own (30 s)'
+complete -c holdfast -n '_shtab_holdfast_using ladder' -s h -l help -d 'show this help message and exit'
+complete -c holdfast -n '_shtab_holdfast_using ladder' -l rung -xka "1 2 3 4 5 6 7 8 9" -d 'only this rung, 1 to 9'
+complete -c holdfast -n '_shtab_holdfast_using ladder' -l fault -xka "crash-between crash-holding slow-holder check-then-delete freeze failover redlock-pause" -d 'only this one: crash-between, crash-holding, slow-holder, check-then-delete, freeze, failover, redlock-pause'
+complete -c holdfast -n '_shtab_holdfast_using ladder' -l runs -x -d 'run every cell N times (default: 1)'
+complete -c holdfast -n '_shtab_holdfast_using ladder' -l explain -d 'with --rung: source, timeline, and what comes next'
+complete -c holdfast -n '_shtab_holdfast_using ladder' -l json -d 'print the result only, as one line of JSON'
+complete -c holdfast -n '_shtab_holdfast_using ladder' -l debug -d 'show the log, and tracebacks of errors'
 complete -c holdfast -n '_shtab_holdfast_using; and test $_shtab_holdfast_npos -eq 0' -a ls -d 'list the locks that are held, and their holders'
 complete -c holdfast -n '_shtab_holdfast_using ls' -s h -l help -d 'show this help message and exit'
 complete -c holdfast -n '_shtab_holdfast_using ls' -l url -x -d 'as for connect(); default: the configured one'

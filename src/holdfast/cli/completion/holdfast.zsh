@@ -15,6 +15,7 @@ _shtab_holdfast_commands() {
     config:'print every setting and its origin, secrets masked; connects to nothing'
     demo:'watch real processes lose updates, keep them with holdfast, and have a late write refused (15 s, no server)'
     doctor:'examine the servers behind a URL: what could cost you a lock (Redis, ZooKeeper), with the remedies'
+    ladder:'watch nine kinds of locks meet the faults that break them: real processes, servers of its own (30 s)'
     ls:'list the locks that are held, and their holders'
     show:'print all that is known about one lock: holders, waiters, token, times'
   )
@@ -89,6 +90,19 @@ _shtab_holdfast_doctor_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_holdfast_doctor_defaults_added=0
 
+_shtab_holdfast_ladder_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--rung[only this rung, 1 to 9]:N:(1 2 3 4 5 6 7 8 9)"
+  "--fault[only this one\: crash-between, crash-holding, slow-holder, check-then-delete, freeze, failover, redlock-pause]:NAME:(crash-between crash-holding slow-holder check-then-delete freeze failover redlock-pause)"
+  "--runs[run every cell N times (default\: 1)]:N:"
+  "--explain[with --rung\: source, timeline, and what comes next]"
+  "--json[print the result only, as one line of JSON]"
+  "--debug[show the log, and tracebacks of errors]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_holdfast_ladder_defaults_added=0
+
 _shtab_holdfast_ls_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--url[as for connect()\; default\: the configured one]:URL:"
@@ -140,6 +154,7 @@ _shtab_holdfast() {
         config) _arguments -C -s $_shtab_holdfast_config_options ;;
         demo) _arguments -C -s $_shtab_holdfast_demo_options ;;
         doctor) _arguments -C -s $_shtab_holdfast_doctor_options ;;
+        ladder) _arguments -C -s $_shtab_holdfast_ladder_options ;;
         ls) _arguments -C -s $_shtab_holdfast_ls_options ;;
         show) _arguments -C -s $_shtab_holdfast_show_options ;;
       esac

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.demo.scene import Freeze, Mood, Outcome, Race
+from holdfast.cli.picture import Picture
 
 _NARROWEST_SCORE: Final = 8
 #: Not for each of hundreds of updates: a terminal on a slow line would fall behind.
@@ -31,19 +30,19 @@ class LiveView:
         utf8 = self._console.encoding.lower().startswith("utf")
         # Shapes and not only colours, for NO_COLOR and for eyes that cannot tell red from green.
         self._alone, self._together, self._outside = ("█", "▚", "·") if utf8 else ("#", "X", ".")
-        self._live: Live | None = None
+        self._picture = Picture(self._console)
         self._next_frame = 0.0
 
     def race(self, race: Race) -> None:
         if (now := time.monotonic()) >= self._next_frame:
             self._next_frame = now + _FRAME
-            self._draw(self._picture_of_race(race))
+            self._picture.draw(self._picture_of_race(race))
 
     def end_race(self, race: Race) -> None:
         self._end(self._picture_of_race(race))
 
     def freeze(self, act: Freeze) -> None:
-        self._draw(self._picture_of_freeze(act))
+        self._picture.draw(self._picture_of_freeze(act))
 
     def end_freeze(self, act: Freeze) -> None:
         self._end(self._picture_of_freeze(act))
@@ -69,23 +68,11 @@ class LiveView:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with suppress(OSError):  # the terminal may be gone (SIGHUP)
-            if self._live is not None:
-                self._live.stop()
-            self._console.show_cursor()  # a signal inside stop() leaves it hidden, and stop() does nothing twice
+        self._picture.__exit__(kind, error, traceback)
 
-    def _draw(self, picture: RenderableType) -> None:
-        if self._live is None:
-            self._live = Live(picture, console=self._console, auto_refresh=False)
-            self._live.start(refresh=True)
-        else:
-            self._live.update(picture, refresh=True)
-
-    def _end(self, picture: RenderableType) -> None:
-        self._draw(picture)
-        assert self._live is not None
-        self._live.stop()
-        self._live = None
+    def _end(self, content: RenderableType) -> None:
+        self._picture.draw(content)
+        self._picture.leave()
         self.pause(_CURTAIN)
 
     def _picture_of_race(self, race: Race) -> RenderableType:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
 from types import TracebackType
 from typing import Protocol, Self
 
-from holdfast._version import DISTRIBUTION
 from holdfast.cli.demo.scene import Freeze, Outcome, Race
-from holdfast.cli.output import write_error
+from holdfast.cli.terminal import takes_a_picture
 
 
 class View(Protocol):
@@ -42,10 +38,7 @@ def choose(*, quiet: bool) -> View:
 
     if quiet:
         return Silent()
-    if not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
-        return Plain()
-    if importlib.util.find_spec("rich") is None:
-        write_error(f"for the live picture: pip install '{DISTRIBUTION}[cli]'", command="holdfast demo")
+    if not takes_a_picture("holdfast demo"):
         return Plain()
     from holdfast.cli.demo.live import LiveView
 

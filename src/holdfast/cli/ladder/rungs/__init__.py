@@ -1,0 +1,13 @@
+"""The nine rungs. Each file is one complete lock, written the way people write it, with the same face.
+
+``Lock(addresses, name, lease)``, ``acquire()``, ``release()``. Read them in order, or compare two neighbours: the
+difference is what the next rung changes. Rung 9 has ``guard()`` too, the check at the resource.
+
+A comment ``# <- name`` names a line. The program that runs the rung can stop a process right before it executes that
+line (see ``lines.py``); the code itself knows nothing of this:
+
+``busy``     another client holds the lock; the next line waits
+``taken``    the first command that takes the lock has run on the server
+``checked``  the last check of the lock is done; next, the caller starts to work
+``delete``   the next command gives the lock back
+"""

@@ -1,0 +1,15 @@
+"""A ladder with its servers, for the tests of one module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.cli.ladder.play import Ladder
+
+
+@pytest.fixture(scope="module")
+def ladder() -> Iterator[Ladder]:
+    with Ladder() as opened:
+        yield opened
