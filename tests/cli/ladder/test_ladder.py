@@ -227,9 +227,9 @@ def test_a_full_disk_is_one_sentence(environment: dict[str, str]) -> None:
         (("--url", "redis://localhost"), "unrecognized arguments"),
     ],
 )
-def test_wrong_usage_is_two_and_one_sentence(arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_usage_is_64_and_one_sentence(arguments: tuple[str, ...], message: str) -> None:
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (64, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
