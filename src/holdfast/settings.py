@@ -42,6 +42,8 @@ class Default(NamedTuple):
 _PREFIX: Final = "HOLDFAST_"
 #: The variables that are read, without the prefix.
 _VARIABLES: Final = frozenset({"URL", "CONFIG", "PROFILE"} | {name.upper() for name in parameters.OWN})
+#: What ``holdfast run`` tells the command that it runs. They are no options.
+_OF_RUN: Final = frozenset({"NAME", "TOKEN", "OWNER", "HELD"})
 #: Part of the contract, not of this version.
 _PLANNED: Final = frozenset({"URL_FILE"})
 #: Kubernetes sets variables by this name in each pod beside a service "holdfast" or "holdfast-…". They are no options.
@@ -108,6 +110,8 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
         if not variable.startswith(_PREFIX) or variable.startswith(links):
             continue
         name = variable.removeprefix(_PREFIX)
+        if name in _OF_RUN:
+            continue
         if name not in _VARIABLES:
             raise UsageError(_unknown(name))
         if not text.strip():

@@ -32,6 +32,7 @@ class Command(Protocol):
 _MODULES: Final[Mapping[str, str]] = {
     "demo": "holdfast.cli.demo",
     "doctor": "holdfast.cli.doctor",
+    "run": "holdfast.cli.run",
 }
 
 
