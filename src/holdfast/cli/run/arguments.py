@@ -43,7 +43,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.print_usage(_stderr())
         parser.exit(exit_codes.USAGE, f"{parser.prog}: {message}\n")
 
+    parse = parser.parse_known_args
+
+    def parse_all(*arguments: Any) -> tuple[Any, list[str]]:
+        namespace, unknown = parse(*arguments)
+        if unknown:  # else the parser of ``holdfast`` would refuse them, with its own exit code
+            refuse(f"unknown option {unknown[0]}")
+        return namespace, unknown
+
     parser.error = refuse  # type: ignore[method-assign]
+    parser.parse_known_args = parse_all  # type: ignore[assignment, method-assign]
+    parser.allow_abbrev = False
     parser.usage = "holdfast run [OPTION…] NAME [--] CMD [ARG…]\n       holdfast run [OPTION…] NAME -c STRING"
     add = parser.add_argument
     add("--url", help="the lock engine; default: the configured one")

@@ -176,6 +176,8 @@ class Guardian:
         if self._link.descriptors:
             # Never 0, 1 or 2, should they be closed: the command would take it for its input or output.
             liveness = fcntl.fcntl(self._link.descriptors[0], fcntl.F_DUPFD_CLOEXEC, 3)
+        if self._terminal is not None:
+            self._terminal.remember()
         environment = self._environment | message["environment"]
         try:
             self._launch = launch(self._program, environment, liveness, self._terminal)

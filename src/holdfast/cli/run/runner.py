@@ -34,6 +34,9 @@ def main(arguments: argparse.Namespace) -> int:
         outcome = _run(order, report, times)
     except UsageError as error:
         outcome = Outcome("usage", exit_codes.USAGE, str(error))
+    except Signalled as signalled:  # wherever it was, up to the grant; what was claimed has been withdrawn
+        number = signalled.number
+        outcome = Outcome("signalled", exit_codes.SIGNALLED + number, signal=number)
     if outcome.message is not None:
         write_error(outcome.message, command="holdfast run")
     report.write(name, outcome, times)
@@ -53,9 +56,6 @@ def _run(order: Order, report: Report, times: Times) -> Outcome:
             return Outcome("cannot_run", exit_codes.CANNOT_RUN, f"no process can be started: {error.strerror}")
         try:
             return _Run(order, given, signals, link, pid, times).run()
-        except Signalled as signalled:
-            number = signalled.number
-            return Outcome("signalled", exit_codes.SIGNALLED + number, signal=number)
         finally:
             from holdfast.cli.run.supervisor import dismiss
 
@@ -80,10 +80,15 @@ class _Run:
         self._link = link
         self._guardian = guardian
         self._times = times
+        self._lease: Lease | None = None  # kept until the client is closed: a lease that is dropped warns
 
     def run(self) -> Outcome:
-        from holdfast.client import connect  # not above: the guardian was forked before
+        import logging  # not above, as the next: the guardian was forked before
 
+        from holdfast.client import connect
+
+        # What goes wrong is one line on stderr and the exit code; the log's copy of it would be a second line.
+        logging.getLogger("holdfast").addHandler(logging.NullHandler())
         kernel.adopt_orphans()
         keywords = {} if self._order.profile is None else {"profile": self._order.profile}
         try:
@@ -123,7 +128,7 @@ class _Run:
     def _with_lock(self, client: Client, lock: Lock, marked: str) -> Outcome:
         began = clock.now()
         try:
-            lease = lock.acquire(timeout=self._order.timeout)
+            self._lease = lease = lock.acquire(timeout=self._order.timeout)
         except AcquireTimeout as busy:
             self._times.waited = clock.now() - began
             return Outcome("busy", self._order.conflict_exit_code, f"{busy}{_holders(client, lock.name)}")

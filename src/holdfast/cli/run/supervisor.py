@@ -134,6 +134,7 @@ class Supervisor:
         """Kill a guardian that does not act: the kernel then kills the command, and the descendants become ours."""
         overdue = clock.now() >= self._plan.kill_at + _FROZEN_AFTER
         if overdue and self._step is not Step.KILL and self._ending.code is None:
+            self._ending = self._ending._replace(stopped=True)
             os.kill(self._guardian, signal.SIGKILL)
 
     def _without_guardian(self) -> Ending:

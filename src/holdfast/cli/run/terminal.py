@@ -35,11 +35,14 @@ class Terminal:
 
     def give(self, group: int) -> bool:
         """Put the command's process group in the foreground, if the runner's job is there. False if it is not."""
-        if not self.at_home():
-            return False
-        if self._settings is None:
-            self._settings = self._get_settings()
-        return self._put(group)
+        return self.at_home() and self._put(group)
+
+    def remember(self) -> None:
+        """Keep the settings, for ``take_back``. Called before the command starts."""
+        try:
+            self._settings = termios.tcgetattr(self._fileno)
+        except (OSError, termios.error):
+            self._settings = None
 
     def take_back(self, group: int, *, restore: bool) -> None:
         """Put the runner's job in the foreground again, if the command's is there. The shell may have been faster.
@@ -66,9 +69,3 @@ class Terminal:
         except OSError:  # the group has ended, or the terminal hung up
             return False
         return True
-
-    def _get_settings(self) -> list[Any] | None:
-        try:
-            return termios.tcgetattr(self._fileno)
-        except (OSError, termios.error):
-            return None

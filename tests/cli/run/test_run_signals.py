@@ -1,0 +1,103 @@
+"""Signals to the runner: passed on while the command runs, the end of it while it waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from tests.cli.run.jobs import COMMAND, FOREVER, Jobs, wait_for
+
+PASSED_ON = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
+# Reports each signal by its name; ends at EOF of its stdin.
+REPORTER = (
+    "import signal, sys\n"
+    "for name in sys.argv[1:]:\n"
+    "    signal.signal(getattr(signal, 'SIG' + name), lambda *_, name=name: print(name, flush=True))\n"
+    "print('up', flush=True)\n"
+    "sys.stdin.read()\n"
+)
+
+
+def test_each_signal_reaches_the_command_and_the_runner_waits_for_it(jobs: Jobs) -> None:
+    job = jobs.start("x", "--", sys.executable, "-c", REPORTER, *PASSED_ON, stdin=subprocess.PIPE)
+    assert job.line() == "up"
+    for name in PASSED_ON:
+        for _ in range(2):  # a second Ctrl-C is passed on like the first
+            job.signal(getattr(signal, "SIG" + name))
+            assert job.line() == name
+    assert job.process.stdin is not None
+    job.process.stdin.close()
+    assert job.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_while_waiting_withdraws_the_claim(jobs: Jobs, lock_file: str, number: int) -> None:
+    with holdfast.connect(lock_file) as locks:
+        with locks.lock("x").acquire():
+            job = jobs.start("--fair", "x", "--", "true")
+            wait_for(lambda: locks.inspect("x").waiters == 1)
+            job.signal(number)
+            assert job.wait() == 128 + number
+            assert job.errors() == ""
+            assert locks.inspect("x").waiters == 0
+        with locks.lock("x").acquire(timeout=0):
+            pass
+
+
+def test_a_signal_at_any_moment_of_the_start_leaves_neither_process_nor_claim(jobs: Jobs, lock_file: str) -> None:
+    """Swept over the whole start, from before the first import to the running command."""
+    codes = set()
+    with holdfast.connect(lock_file) as locks:
+        for step in range(12):
+            job = jobs.start("x", "--", "sh", "-c", FOREVER)
+            wait_for(lambda: _progress(job.process.pid) >= step or job.process.poll() is not None)
+            job.signal(signal.SIGTERM)
+            codes.add(job.wait())
+            jobs.wait_until_none_is_left()
+            with locks.lock("x").acquire(timeout=0):
+                pass
+    assert codes <= {128 + signal.SIGTERM, -signal.SIGTERM}
+
+
+def _progress(pid: int) -> int:
+    """How far a start is, in steps: by what the process has mapped and opened, and the processes under it."""
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        threads = len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 99
+    steps = ["libc", "python", "_socket", "select", "_json", "termios", "_ctypes", "_sqlite3", "libsqlite3"]
+    done = sum(step in maps for step in steps) + bool(below) + (threads > 1)
+    return done + bool(below and Path(f"/proc/{below[0]}/task/{below[0]}/children").read_text())
+
+
+def test_what_is_ignored_from_the_start_stays_ignored_and_the_rest_is_default(jobs: Jobs) -> None:
+    show = "grep -E '^Sig(Ign|Blk|Cgt)' /proc/self/status"
+    plain = jobs.run("x", "--", "sh", "-c", show).stdout.split()
+    assert [int(mask, 16) for mask in plain[1::2]] == [0, 0, 0]
+    command = subprocess.list2cmdline([*COMMAND, "--url", jobs.url, "x", "--"])
+    shell = f"trap '' HUP USR1; exec {command} sh -c \"{show}\""
+    ignoring = subprocess.run(["sh", "-c", shell], env=jobs.environment, capture_output=True, text=True, timeout=20)
+    masks = dict(zip(*[iter(ignoring.stdout.split())] * 2, strict=True))
+    assert int(masks["SigIgn:"], 16) == 1 << (signal.SIGHUP - 1) | 1 << (signal.SIGUSR1 - 1)
+    assert int(masks["SigBlk:"], 16) == 0
+
+
+def test_an_ignored_signal_does_not_end_a_run(jobs: Jobs) -> None:
+    job = jobs.start(
+        "x", "--", "sh", "-c", "echo up; read line; exit 4", stdin=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )  # fmt: skip
+    assert job.line() == "up"
+    job.signal(signal.SIGHUP)
+    assert job.process.stdin is not None
+    job.process.stdin.write("\n")
+    job.process.stdin.flush()
+    assert job.wait() == 4
