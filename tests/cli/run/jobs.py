@@ -55,7 +55,7 @@ class Job:
     def guardian(self) -> int:
         """Its only child."""
         (pid,) = wait_for(lambda: children(self.process.pid))
-        return pid
+        return int(pid)
 
 
 class Jobs:

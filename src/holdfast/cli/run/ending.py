@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast._runtime import clock
 from holdfast.cli import exit_codes
 from holdfast.cli.output import write_error
-from holdfast.cli.run.outcome import Outcome
+from holdfast.cli.run.outcome import COMMAND, Outcome
 from holdfast.cli.run.signals import ENDING, Signalled, Signals
 from holdfast.errors import LockError, LockLost, LossReason
 
@@ -37,17 +37,19 @@ def finish(lease: Lease, until: float, signals: Signals) -> LossReason | None:
 
 def release(lease: Lease, signals: Signals) -> LossReason | None:
     """Give the lock back. Returns why it was lost, if it was. A failure is a warning: the lock ends with its ttl."""
-    signals.interrupt()
     try:
-        lease.release()
+        try:
+            signals.interrupt()  # an engine that does not answer is waited for until the deadline
+            lease.release()
+        finally:
+            signals.collect()
     except LockLost as loss:
         return loss.reason
     except LockError as error:
         _warn(f"the lock may not be released: {error}")
     except Signalled:
-        _warn(f"interrupted while lock {lease.name!r} was being released; it ends with its ttl at the latest")
-    finally:
         signals.collect()
+        _warn(f"interrupted while lock {lease.name!r} was being released; it ends with its ttl at the latest")
     return None
 
 
@@ -56,11 +58,12 @@ def lost(lease: Lease, reason: LossReason, command: int | None) -> Outcome:
     message = str(LockLost(reason, name=lease.name))
     if command is None:
         message += "; the command was not started"
-    elif command < 0:
+        return Outcome("unavailable", exit_codes.UNAVAILABLE, message, lost_reason=reason)
+    if command < 0:
         message += f"; the command died of signal {-command}"
     else:
         message += f"; the command exited with {command}"
-    number = -command if command is not None and command < 0 else None
+    number = -command if command < 0 else None
     return Outcome("lost", exit_codes.LOST, message, command, number, reason)
 
 
@@ -83,4 +86,4 @@ def _keep(lease: Lease, until: float, signals: Signals) -> None:
 
 
 def _warn(text: str) -> None:
-    write_error(text, command="holdfast run")
+    write_error(text, command=COMMAND)

@@ -24,6 +24,8 @@ from holdfast.cli.run.terminal import Terminal
 _LONGEST_WAIT: Final = 0.5
 #: Between two looks for descendants that are still there.
 _LOOK_AGAIN: Final = 0.01
+#: The same where one of them cannot be killed, and may run for long.
+_LOOK_AT_OTHERS: Final = 0.2
 _JOB_CONTROL: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 _SIGNALS: Final[Mapping[Step, tuple[int, ...]]] = {
     # A stopped process acts on SIGTERM only when it is continued.
@@ -71,6 +73,7 @@ class Guardian:
         self._taken = Step.NOTHING
         self._launch: Launch | None = None
         self._executed = False
+        self._refused = False  # some descendant cannot be killed: it is another user's
         self._over = False  # the command has ended; descendants may be left
         self._wake: tuple[int, int] = (-1, -1)
 
@@ -132,7 +135,7 @@ class Guardian:
             self._signal_all(step)
         if self._taken is Step.KILL:
             self._signal_all(Step.KILL)  # again: what was forked meanwhile
-            return _LOOK_AGAIN
+            return _LOOK_AT_OTHERS if self._refused else _LOOK_AGAIN
         return min(_LONGEST_WAIT, again - now)
 
     def _done(self) -> bool:
@@ -251,7 +254,10 @@ class Guardian:
             # Those in the group have got it. A second SIGTERM means "at once" to some programs.
             group = self._launch.pid
             found = [process for process in found if _group_of(process.pid) != group]
-        descendants.send(found, _SIGNALS[step])
+        refused = descendants.send(found, _SIGNALS[step])
+        if refused and step is Step.KILL and not self._refused:
+            self._refused = True
+            self._link.send("refused", pids=[process.pid for process in refused])
 
     def _kill_all(self) -> None:
         """Kill every descendant, and return when none is left."""
@@ -261,7 +267,7 @@ class Guardian:
             if not any_left:
                 return
             self._signal_all(Step.KILL)
-            select.select([self._wake[0]], (), (), _LOOK_AGAIN)
+            select.select([self._wake[0]], (), (), _LOOK_AT_OTHERS if self._refused else _LOOK_AGAIN)
 
 
 def _group_of(pid: int) -> int | None:

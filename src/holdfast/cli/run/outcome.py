@@ -10,6 +10,9 @@ from typing import Final, Literal, NamedTuple
 from holdfast.cli.output import write_error
 from holdfast.errors import UsageError
 
+#: What lines on stderr begin with.
+COMMAND: Final = "holdfast run"
+
 Kind = Literal[
     "ended", "lost", "busy", "unavailable", "refused", "usage", "settings", "cannot_run", "not_found", "signalled"
 ]
@@ -86,7 +89,7 @@ class Report:
             while data:
                 data = data[os.write(self.descriptor, data) :]
         except OSError as error:
-            write_error(f"the report could not be written: {error.strerror}", command="holdfast run")
+            write_error(f"the report could not be written: {error.strerror}", command=COMMAND)
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -15,9 +15,9 @@ from holdfast.cli.run.arguments import Order, read
 from holdfast.cli.run.guardian import fork_guardian
 from holdfast.cli.run.launcher import Program, ignored_signals
 from holdfast.cli.run.link import Link
-from holdfast.cli.run.outcome import KINDS, Outcome, Report, Times, shell_code
+from holdfast.cli.run.outcome import COMMAND, KINDS, Outcome, Report, Times, shell_code
 from holdfast.cli.run.signals import Signalled, Signals
-from holdfast.errors import AcquireTimeout, LockError, UsageError
+from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
 
 if TYPE_CHECKING:
     from holdfast.client import Client, Lock
@@ -38,7 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
         number = signalled.number
         outcome = Outcome("signalled", exit_codes.SIGNALLED + number, signal=number)
     if outcome.message is not None:
-        write_error(outcome.message, command="holdfast run")
+        write_error(outcome.message, command=COMMAND)
     report.write(name, outcome, times)
     return outcome.code
 
@@ -99,6 +99,8 @@ class _Run:
         try:
             lock, marked = self._lock(client)
             return self._with_lock(client, lock, marked)
+        except LockLost as loss:  # before the command was started
+            return Outcome("unavailable", exit_codes.UNAVAILABLE, str(loss), lost_reason=loss.reason)
         except LockError as error:
             code = exit_codes.code_for(error)
             return Outcome(KINDS.get(code, "unavailable"), code, str(error))
@@ -151,7 +153,7 @@ class _Run:
         supervisor = Supervisor(lease, self._link, self._guardian, self._signals, grace)
         end = supervisor.run(environment.additions(self._given, lease, marked), environment.liveness(lease))
         if end.guardian_died:
-            write_error("its guardian process was killed, so the command was killed too", command="holdfast run")
+            write_error("its guardian process was killed, so the command was killed too", command=COMMAND)
         if end.failed is not None:
             ending.release(lease, self._signals)
             return _cannot_run(lookup.after_exec(order.argv[0], end.failed or errno.EINVAL))

@@ -70,8 +70,9 @@ class Signals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._previous_wakeup)
+        writing, self._writing = self._writing, -1  # first: another thread may still call ``wake``
         os.close(self.reading)
-        os.close(self._writing)
+        os.close(writing)
 
     def collect(self) -> None:
         """From now on signals are collected, job control's stop signal too."""

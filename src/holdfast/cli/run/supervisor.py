@@ -8,8 +8,10 @@ import signal
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast._runtime import clock
+from holdfast.cli.output import write_error
 from holdfast.cli.run import descendants, schedule
 from holdfast.cli.run.link import Link, Message
+from holdfast.cli.run.outcome import COMMAND
 from holdfast.cli.run.schedule import Plan, Step
 from holdfast.cli.run.signals import Signals
 
@@ -127,6 +129,9 @@ class Supervisor:
             self._signals.stop_with(message["number"])
             self._report_lease()
             self._link.send("continue")
+        elif kind == "refused":
+            pids = ", ".join(map(str, message["pids"]))
+            write_error(f"another user's processes cannot be killed, waiting for them: pid {pids}", command=COMMAND)
         elif kind == "clear":
             self._over = True
 
