@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from tests.cli.run.jobs import FOREVER, STUBBORN, Death, Jobs, children, wait_for
+from tests.cli.run.jobs import FOREVER, STUBBORN, Death, Jobs, children, state, wait_for
 
 # A daemon as they come: forked twice, in a session of its own, deaf to SIGTERM. It prints its pid.
 DAEMON = "setsid sh -c 'trap \"\" TERM; echo $$; exec >&-; while :; do sleep 1; done' & "
@@ -129,3 +129,22 @@ def test_two_hundred_runs_leave_no_zombie_and_no_descriptor(jobs: Jobs) -> None:
         [sys.executable, "-c", script], env=jobs.environment, capture_output=True, text=True, timeout=55
     )
     assert (done.stdout, done.stderr) == ("clean\n", "")
+
+
+def test_orphans_that_the_runner_adopts_are_reaped_while_it_waits(jobs: Jobs, lock_file: str) -> None:
+    """As process 1 of a container it becomes the parent of every orphan there; here, of its guardian's."""
+    with holdfast.connect(lock_file) as locks, locks.lock("x").acquire():
+        job = jobs.start("--fair", "x", "--", "true")
+        wait_for(lambda: locks.inspect("x").waiters == 1)
+        guardian = job.guardian
+        os.kill(guardian, signal.SIGKILL)
+        wait_for(lambda: state(guardian) == "")
+
+
+def test_a_frozen_guardian_does_not_keep_a_busy_runner(jobs: Jobs, lock_file: str) -> None:
+    with holdfast.connect(lock_file) as locks, locks.lock("x").acquire() as lease:
+        job = jobs.start("--fair", "--timeout", "1s", "x", "--", "true")
+        wait_for(lambda: locks.inspect("x").waiters == 1)
+        os.kill(job.guardian, signal.SIGSTOP)
+        assert job.wait() == 75
+        assert lease.held

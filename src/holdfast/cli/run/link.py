@@ -38,6 +38,13 @@ class Link:
     def close(self) -> None:
         self._socket.close()
 
+    def hang_up(self) -> None:
+        """Say no more. The peer takes this for our death; it can still be heard."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the peer is gone
+
     def send(self, kind: str, descriptors: Sequence[int] = (), **facts: Any) -> None:
         """Send a message. A peer that is gone is noticed by :meth:`receive`."""
         if len(self._unsent) > _MOST_UNSENT:

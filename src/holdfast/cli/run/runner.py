@@ -60,7 +60,7 @@ def _run(order: Order, report: Report, times: Times) -> Outcome:
             from holdfast.cli.run.supervisor import dismiss
 
             signals.collect()
-            dismiss(link, pid, signals)
+            dismiss(link, pid)
 
 
 def _cannot_run(why: lookup.CannotRun) -> Outcome:

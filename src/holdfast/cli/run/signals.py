@@ -9,6 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from holdfast._runtime import clock
+from holdfast.cli.run import descendants
 
 #: Passed on to the command's process group.
 PASSED_ON: Final = frozenset(
@@ -111,6 +112,9 @@ class Signals:
         signal.signal(number, handler)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGCHLD:
+            descendants.reap()  # as process 1 of a container the runner gets the orphans of all others
+            return
         if not self._interrupting or number not in ENDING:
             return
         now = clock.now()

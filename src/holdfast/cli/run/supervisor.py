@@ -27,7 +27,7 @@ _FROZEN_AFTER: Final = 0.1
 #: Deadlines that differ by less are one.
 _SAME: Final = 0.001
 _LOOK_AGAIN: Final = 0.01
-#: A guardian that has not ended so long after the link was closed is frozen.
+#: A guardian that has not ended so long after it was dismissed is frozen.
 _DISMISSED_WITHIN: Final = 2.0
 
 
@@ -161,14 +161,20 @@ def kill_descendants() -> None:
         select.select((), (), (), _LOOK_AGAIN)
 
 
-def dismiss(link: Link, guardian: int, signals: Signals) -> None:
-    """Have the guardian end, and whatever it still guards. Returns when no descendant is left."""
-    link.close()
+def dismiss(link: Link, guardian: int) -> None:
+    """Have the guardian end, and whatever it still guards. Returns when both have."""
+    link.hang_up()
     until = clock.now() + _DISMISSED_WITHIN
-    while descendants.reap()[2]:
-        if clock.now() >= until:  # frozen
-            os.kill(guardian, signal.SIGKILL)
-            kill_descendants()
-            return
-        select.select([signals.reading], (), (), _LOOK_AGAIN)
-        signals.take()
+    poll = select.poll()
+    poll.register(link, select.POLLIN)
+    while not link.ended and (left := until - clock.now()) > 0:
+        poll.poll(left * 1000)
+        link.receive()
+    if not link.ended:  # frozen
+        os.kill(guardian, signal.SIGKILL)
+        kill_descendants()
+    link.close()
+    try:
+        os.waitpid(guardian, 0)
+    except ChildProcessError:
+        pass  # collected already
