@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: before it would act on the one before.
 _LOOKS_PER_TTL: Final = 12
 _LONGEST_LOOK: Final = 1.0
-#: A guardian that has not acted so long after a kill was due is frozen.
+#: A guardian that has not acted so long after a kill was seen to be due is frozen.
 _FROZEN_AFTER: Final = 0.1
 #: Deadlines that differ by less are one.
 _SAME: Final = 0.001
@@ -57,6 +57,7 @@ class Supervisor:
         self._pid: int | None = None
         self._ending = Ending()
         self._step = Step.NOTHING
+        self._overdue_since: float | None = None
         self._over = False
 
     def run(self, environment: dict[str, str], liveness: int | None) -> Ending:
@@ -85,7 +86,9 @@ class Supervisor:
         poll = select.poll()
         poll.register(self._link, select.POLLIN)
         poll.register(self._signals.reading, select.POLLIN)
-        poll.poll(self._look_every * 1000)
+        until_due = self._plan.kill_at - clock.now()
+        look_again = until_due if until_due > 0 else _FROZEN_AFTER / 4
+        poll.poll(min(self._look_every, look_again) * 1000 + 1)
 
     def _read_deadline(self) -> float:
         now = clock.now()  # before ``remaining``, which reads the clock too: early rather than late
@@ -136,11 +139,18 @@ class Supervisor:
             self._over = True
 
     def _unless_frozen(self) -> None:
-        """Kill a guardian that does not act: the kernel then kills the command, and the descendants become ours."""
-        overdue = clock.now() >= self._plan.kill_at + _FROZEN_AFTER
-        if overdue and self._step is not Step.KILL and self._ending.code is None:
+        """Kill a guardian that does not act: the kernel then kills the command, and the descendants become ours.
+
+        Not at first sight: this process may have been stopped itself, and the guardian's messages wait to be read.
+        """
+        now = clock.now()
+        if now < self._plan.kill_at or self._step is Step.KILL or self._ending.code is not None:
+            self._overdue_since = None
+        elif self._overdue_since is None:
+            self._overdue_since = now
+        elif now - self._overdue_since >= _FROZEN_AFTER:
             self._ending = self._ending._replace(stopped=True)
-            os.kill(self._guardian, signal.SIGKILL)
+            kill_guardian(self._guardian)
 
     def _without_guardian(self) -> Ending:
         """The guardian was killed. The kernel has killed the command; kill every descendant of it."""
@@ -152,6 +162,14 @@ class Supervisor:
         kill_descendants()
         ending = self._ending._replace(guardian_died=True)
         return ending if ending.code is not None else ending._replace(code=-signal.SIGKILL)
+
+
+def kill_guardian(guardian: int) -> None:
+    """Only while the link to it is open: else its pid may be another process's."""
+    try:
+        os.kill(guardian, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def kill_descendants() -> None:
@@ -171,7 +189,7 @@ def dismiss(link: Link, guardian: int) -> None:
         poll.poll(left * 1000)
         link.receive()
     if not link.ended:  # frozen
-        os.kill(guardian, signal.SIGKILL)
+        kill_guardian(guardian)
         kill_descendants()
     link.close()
     try:
