@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.cli.run.signals import Signalled, Signals
 from tests.cli.run.jobs import COMMAND, FOREVER, Jobs, wait_for
 
 PASSED_ON = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
@@ -104,3 +105,13 @@ def test_an_ignored_signal_does_not_end_a_run(jobs: Jobs) -> None:
     job.process.stdin.write("\n")
     job.process.stdin.flush()
     assert job.wait() == 4
+
+
+def test_a_signal_whose_exception_was_swallowed_is_raised_at_the_next_check() -> None:
+    with Signals(()) as signals:
+        with pytest.raises(Signalled):  # as Python does in a finalizer, which only prints it
+            signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)  # at once: does not interrupt the clean-up of the first
+        signals.collect()
+        with pytest.raises(Signalled, match=str(int(signal.SIGUSR1))):
+            signals.check()

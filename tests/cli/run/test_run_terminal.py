@@ -85,10 +85,10 @@ def shell(jobs: Jobs) -> Iterator[Screen]:
 
 
 def test_the_command_reads_the_terminal_and_gets_ctrl_c(shell: Screen) -> None:
-    shell.type("run x sh -c 'echo up:; read line; echo got $line; sleep 60'; echo code $?\n")
+    shell.type("run x sh -c 'echo up:; exec cat'; echo code $?\n")
     shell.read_until("up:")
     shell.type("hello\n")
-    shell.read_until("got hello")
+    shell.read_until("hello")
     shell.type("\x03")
     shell.read_until("code 130")
 

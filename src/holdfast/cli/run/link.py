@@ -47,9 +47,8 @@ class Link:
 
     def send(self, kind: str, descriptors: Sequence[int] = (), **facts: Any) -> None:
         """Send a message. A peer that is gone is noticed by :meth:`receive`."""
-        if len(self._unsent) > _MOST_UNSENT:
-            return
-        self._unsent += json.dumps({"kind": kind, **facts}).encode() + b"\n"
+        if len(self._unsent) <= _MOST_UNSENT:
+            self._unsent += json.dumps({"kind": kind, **facts}).encode() + b"\n"
         try:
             if descriptors:
                 sent = socket.send_fds(self._socket, [self._unsent], descriptors)

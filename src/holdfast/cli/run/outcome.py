@@ -7,6 +7,7 @@ import json
 import os
 from typing import Final, Literal, NamedTuple
 
+from holdfast.cli import exit_codes
 from holdfast.cli.output import write_error
 from holdfast.errors import UsageError
 
@@ -17,7 +18,13 @@ Kind = Literal[
     "ended", "lost", "busy", "unavailable", "refused", "usage", "settings", "cannot_run", "not_found", "signalled"
 ]
 #: What the report says for an error's exit code.
-KINDS: Final[dict[int, Kind]] = {64: "usage", 69: "unavailable", 75: "busy", 77: "refused", 78: "settings"}
+KINDS: Final[dict[int, Kind]] = {
+    exit_codes.USAGE: "usage",
+    exit_codes.UNAVAILABLE: "unavailable",
+    exit_codes.BUSY: "busy",
+    exit_codes.REFUSED: "refused",
+    exit_codes.SETTINGS: "settings",
+}
 
 
 class Outcome(NamedTuple):
@@ -42,7 +49,7 @@ class Times:
 
 def shell_code(code: int) -> int:
     """The exit code of a command as a shell has it: 128 + n if it died of signal n."""
-    return 128 - code if code < 0 else code
+    return exit_codes.SIGNALLED - code if code < 0 else code
 
 
 class Report:

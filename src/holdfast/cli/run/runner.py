@@ -136,6 +136,7 @@ class _Run:
             return Outcome("busy", self._order.conflict_exit_code, f"{busy}{_holders(client, lock.name)}")
         granted = clock.now()
         self._signals.collect()
+        self._signals.check()
         self._times.waited, self._times.token, self._times.owner = granted - began, lease.token, lease.owner
         try:
             return self._with_lease(lease, marked, granted)

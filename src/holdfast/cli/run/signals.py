@@ -53,6 +53,7 @@ class Signals:
         self._before: dict[int, Any] = {}
         self._interrupting = True
         self._raised_at: float | None = None
+        self._raised: Signalled | None = None
         self._previous_wakeup = -1
         self.reading, self._writing = os.pipe()
         os.set_blocking(self.reading, False)
@@ -81,10 +82,15 @@ class Signals:
         if signal.SIGTSTP not in self._ignored:
             self._before.setdefault(signal.SIGTSTP, signal.signal(signal.SIGTSTP, self._received))
 
+    def check(self) -> None:
+        """Raise what a handler raised where Python only prints it: in a finalizer."""
+        if self._raised is not None:
+            raise self._raised
+
     def interrupt(self) -> None:
         """From now on a signal raises Signalled, once."""
         self.take()
-        self._raised_at = None
+        self._raised_at = self._raised = None
         self._interrupting = True
 
     def take(self) -> list[int]:
@@ -120,4 +126,5 @@ class Signals:
         now = clock.now()
         if self._raised_at is None or now - self._raised_at > _RAISE_AGAIN:
             self._raised_at = now
-            raise Signalled(number)
+            self._raised = Signalled(number)
+            raise self._raised
