@@ -115,7 +115,7 @@ def wait_for(condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """What ``condition`` returns, once it is true. For what sends no event."""
     end = time.monotonic() + patience
     while not (value := condition()):
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
     return value
 
@@ -138,9 +138,13 @@ class Death:
     def __init__(self, pid: int) -> None:
         self._handle = os.pidfd_open(pid)
 
+    def happened(self, patience: float = 0.0) -> bool:
+        return bool(select.select([self._handle], (), (), patience)[0])
+
     def wait(self, patience: float = PATIENCE) -> float:
         """Until it has ended; the time at which that was seen."""
-        assert select.select([self._handle], (), (), patience)[0], "still alive"
-        seen = time.monotonic()
+        assert self.happened(patience), "still alive"
+        return time.monotonic()
+
+    def __del__(self) -> None:
         os.close(self._handle)
-        return seen

@@ -15,7 +15,8 @@ Read ``schedule.py`` first (what is killed when, pure), then ``runner.py`` (the 
 - ``guardian.py``: the guardian's loop. ``launcher.py``: the child before exec. ``descendants.py``: finding and killing
   all descendants. ``kernel.py``: prctl. ``terminal.py``: the foreground process group.
 - ``supervisor.py``: the runner's loop while CMD runs. ``signals.py``: signals of the runner. ``link.py``: messages
-  between the two. ``outcome.py``: exit codes, the line on stderr, the line for ``--report``.
+  between the two. ``ending.py``: keeping and releasing the lock after CMD's end. ``outcome.py``: exit codes, the line
+  for ``--report``.
 
 Modules that are imported before the fork import little: the guardian is forked first, and the runner imports the lock
 engine while the guardian prepares itself.

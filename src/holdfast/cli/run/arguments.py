@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -40,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments. A wrong command line ends with EX_USAGE: argparse's own 2 is too often CMD's."""
 
     def refuse(message: str) -> NoReturn:
-        parser.print_usage(_stderr())
+        parser.print_usage(sys.stderr)
         parser.exit(exit_codes.USAGE, f"{parser.prog}: {message}\n")
 
     parse = parser.parse_known_args
@@ -74,12 +75,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     # One argument for NAME and CMD: argparse treats a "--" between two positional arguments differently in each
     # version, and must not take CMD's options for ours.
     add("words", nargs=argparse.REMAINDER, metavar="NAME [--] CMD", help=argparse.SUPPRESS)
-
-
-def _stderr() -> Any:
-    import sys
-
-    return sys.stderr
 
 
 def read(arguments: argparse.Namespace) -> Order:

@@ -214,7 +214,7 @@ class Guardian:
         if self._taken is not Step.NOTHING:
             self._signal_group(signal.SIGCONT)
         elif self._terminal is None or number not in _JOB_CONTROL:
-            return  # SIGSTOP, or no terminal: somebody examines it. The lock is held on.
+            return  # SIGSTOP, or no terminal: an operator examines it. The lock stays held.
         elif number != signal.SIGTSTP and self._terminal.give(pid):
             self._signal_group(signal.SIGCONT)  # it asked for a terminal that the job has
             self._terminal.wanted = True

@@ -1,7 +1,8 @@
-"""The program behind CMD, looked up before the lock is taken: nobody should wait for a lock to learn of a typo."""
+"""The program behind CMD, looked up before the lock is taken: a typo is reported at once, not after the wait."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -40,6 +41,6 @@ def _refusal(program: str, code: int) -> CannotRun:
 
 def after_exec(program: str, number: int) -> CannotRun:
     """The same for an exec that failed with errno ``number``, though the program was found."""
-    gone = number in (2, 20)  # ENOENT (also of the interpreter that a script names), ENOTDIR
+    gone = number in (errno.ENOENT, errno.ENOTDIR)  # also of the interpreter that a script names
     code = exit_codes.NOT_FOUND if gone else exit_codes.CANNOT_RUN
     return CannotRun(code, f"{program}: {os.strerror(number)}; the lock was released")

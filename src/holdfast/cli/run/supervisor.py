@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LOOKS_PER_TTL: Final = 12
 _LONGEST_LOOK: Final = 1.0
 #: A guardian that has not acted so long after a kill was seen to be due is frozen.
-_FROZEN_AFTER: Final = 0.1
+_FROZEN_AFTER: Final = 0.05
 #: Deadlines that differ by less are one.
 _SAME: Final = 0.001
 _LOOK_AGAIN: Final = 0.01
@@ -37,7 +37,7 @@ class Ending(NamedTuple):
     code: int | None = None
     failed: int | None = None  #: errno of exec
     late: bool = False  #: the lease was too short by the time the guardian could start it
-    stopped: bool = False  #: it was told to end because its lock was ending
+    stopped: bool = False  #: it was sent SIGTERM or SIGKILL because its lock was ending
     guardian_died: bool = False
 
 
