@@ -20,11 +20,13 @@ _INTERRUPTED: Final = SIGNALLED + signal.SIGINT
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand. Errors are one line on stderr; the exit code says the rest."""
-    if sys.stdout is None:
+    argv = sys.argv[1:] if argv is None else argv
+    rows = commands()
+    if sys.stdout is None and all(rows[name].prints for name in chosen(argv, rows)):
         write_error("stdout is closed: there is nowhere to write to")
         return FAILED
     with unwinding() as received:
-        code = _run(sys.argv[1:] if argv is None else argv)
+        code = _run(argv)
     # Cleaning up may have failed in its turn: after SIGHUP the terminal is gone.
     return SIGNALLED + received[0] if received else code
 

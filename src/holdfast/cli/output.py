@@ -51,6 +51,8 @@ def write_json(value: Any) -> None:
 
 def flush() -> None:
     """Write what others, such as argparse, have left in the buffer of stdout."""
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/holdfast
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_holdfast_subparsers=(break completion config demo doctor ladder ls show)
+_shtab_holdfast_subparsers=(break completion config demo doctor ladder ls run show)
 
 _shtab_holdfast_break_option_strings=(-h --help --token --reason --url --profile --namespace --json --debug)
 _shtab_holdfast_completion_option_strings=(-h --help --json --debug)
@@ -14,6 +14,7 @@ _shtab_holdfast_demo_option_strings=(-h --help --json --debug)
 _shtab_holdfast_doctor_option_strings=(-h --help --url --profile --namespace --json --debug)
 _shtab_holdfast_ladder_option_strings=(-h --help --rung --fault --runs --explain --json --debug)
 _shtab_holdfast_ls_option_strings=(-h --help --url --profile --namespace --json --debug)
+_shtab_holdfast_run_option_strings=(-h --help --url --profile --timeout -n --nonblock --ttl --fair --max-hold --at-least --grace --report -E --conflict-exit-code -c --debug)
 _shtab_holdfast_show_option_strings=(-h --help --url --profile --namespace --json --exit-code --debug)
 _shtab_holdfast_option_strings=(-h --help --version --debug)
 
@@ -22,7 +23,7 @@ _shtab_holdfast_option_strings=(-h --help --version --debug)
 _shtab_holdfast_completion_pos_0_choices=(bash zsh fish)
 _shtab_holdfast_ladder___rung_choices=(1 2 3 4 5 6 7 8 9)
 _shtab_holdfast_ladder___fault_choices=(crash-between crash-holding slow-holder check-then-delete freeze failover redlock-pause)
-_shtab_holdfast_pos_0_choices=(break completion config demo doctor ladder ls show)
+_shtab_holdfast_pos_0_choices=(break completion config demo doctor ladder ls run show)
 
 _shtab_holdfast_break__h_nargs=0
 _shtab_holdfast_break___help_nargs=0
@@ -53,6 +54,12 @@ _shtab_holdfast_ls__h_nargs=0
 _shtab_holdfast_ls___help_nargs=0
 _shtab_holdfast_ls___json_nargs=0
 _shtab_holdfast_ls___debug_nargs=0
+_shtab_holdfast_run__h_nargs=0
+_shtab_holdfast_run___help_nargs=0
+_shtab_holdfast_run__n_nargs=0
+_shtab_holdfast_run___nonblock_nargs=0
+_shtab_holdfast_run___fair_nargs=0
+_shtab_holdfast_run___debug_nargs=0
 _shtab_holdfast_show__h_nargs=0
 _shtab_holdfast_show___help_nargs=0
 _shtab_holdfast_show___json_nargs=0

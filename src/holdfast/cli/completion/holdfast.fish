@@ -50,8 +50,8 @@ function _shtab_holdfast_using
   test "$_shtab_holdfast_cmdpath" = "$argv"
 end
 
-set -g _shtab_holdfast_commands break completion config demo doctor ladder ls show
-set -g _shtab_holdfast_opts_with_value --fault --namespace --profile --reason --rung --runs --token --url
+set -g _shtab_holdfast_commands break completion config demo doctor ladder ls run show
+set -g _shtab_holdfast_opts_with_value --at-least --conflict-exit-code --fault --grace --max-hold --namespace --profile --reason --report --rung --runs --timeout --token --ttl --url -E -c
 
 complete -c holdfast -e
 complete -c holdfast -f
@@ -106,6 +106,21 @@ complete -c holdfast -n '_shtab_holdfast_using ls' -l profile -x -d 'a profile o
 complete -c holdfast -n '_shtab_holdfast_using ls' -l namespace -x -d 'put before every name; default: the configured one'
 complete -c holdfast -n '_shtab_holdfast_using ls' -l json -d 'print one JSON object on one line for each lock'
 complete -c holdfast -n '_shtab_holdfast_using ls' -l debug -d 'show the log, and tracebacks of errors'
+complete -c holdfast -n '_shtab_holdfast_using; and test $_shtab_holdfast_npos -eq 0' -a run -d 'run a command while a lock is held'
+complete -c holdfast -n '_shtab_holdfast_using run' -s h -l help -d 'show this help message and exit'
+complete -c holdfast -n '_shtab_holdfast_using run' -l url -x -d 'the lock engine; default: the configured one'
+complete -c holdfast -n '_shtab_holdfast_using run' -l profile -x -d 'a profile of the settings file'
+complete -c holdfast -n '_shtab_holdfast_using run' -l timeout -x -d 'wait at most so long for the lock (30, 500ms, 5m; 0: one try)'
+complete -c holdfast -n '_shtab_holdfast_using run' -s n -l nonblock -d 'one try; the same as --timeout 0'
+complete -c holdfast -n '_shtab_holdfast_using run' -l ttl -x -d 'how long the lock outlives a runner that vanished; at least 3s; default 30s'
+complete -c holdfast -n '_shtab_holdfast_using run' -l fair -d 'strictly first come, first served'
+complete -c holdfast -n '_shtab_holdfast_using run' -l max-hold -x -d 'stop CMD when the lock has been held for so long'
+complete -c holdfast -n '_shtab_holdfast_using run' -l at-least -x -d 'keep the lock for so long, also if CMD ends earlier'
+complete -c holdfast -n '_shtab_holdfast_using run' -l grace -x -d 'time from SIGTERM to SIGKILL; at most a third of the ttl; default 5s'
+complete -c holdfast -n '_shtab_holdfast_using run' -l report -x -d 'write one JSON line about the outcome to this descriptor'
+complete -c holdfast -n '_shtab_holdfast_using run' -s E -l conflict-exit-code -x -d 'exit code if busy; default 75'
+complete -c holdfast -n '_shtab_holdfast_using run' -s c -x -d 'run STRING by /bin/sh -c'
+complete -c holdfast -n '_shtab_holdfast_using run' -l debug -d 'show the log, and tracebacks of errors'
 complete -c holdfast -n '_shtab_holdfast_using; and test $_shtab_holdfast_npos -eq 0' -a show -d 'print all that is known about one lock: holders, waiters, token, times'
 complete -c holdfast -n '_shtab_holdfast_using show' -s h -l help -d 'show this help message and exit'
 complete -c holdfast -n '_shtab_holdfast_using show' -l url -x -d 'as for connect(); default: the configured one'

@@ -17,6 +17,7 @@ _shtab_holdfast_commands() {
     doctor:'examine the servers behind a URL: what could cost you a lock (Redis, ZooKeeper), with the remedies'
     ladder:'watch nine kinds of locks meet the faults that break them: real processes, servers of its own (30 s)'
     ls:'list the locks that are held, and their holders'
+    run:'run a command while a lock is held'
     show:'print all that is known about one lock: holders, waiters, token, times'
   )
   _describe 'holdfast commands' _commands
@@ -116,6 +117,26 @@ _shtab_holdfast_ls_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_holdfast_ls_defaults_added=0
 
+_shtab_holdfast_run_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--url[the lock engine\; default\: the configured one]:url:"
+  "--profile[a profile of the settings file]:profile:"
+  "--timeout[wait at most so long for the lock (30, 500ms, 5m\; 0\: one try)]:T:"
+  {-n,--nonblock}"[one try\; the same as --timeout 0]"
+  "--ttl[how long the lock outlives a runner that vanished\; at least 3s\; default 30s]:T:"
+  "--fair[strictly first come, first served]"
+  "--max-hold[stop CMD when the lock has been held for so long]:T:"
+  "--at-least[keep the lock for so long, also if CMD ends earlier]:T:"
+  "--grace[time from SIGTERM to SIGKILL\; at most a third of the ttl\; default 5s]:T:"
+  "--report[write one JSON line about the outcome to this descriptor]:FD:"
+  {-E,--conflict-exit-code}"[exit code if busy\; default 75]:N:"
+  "-c[run STRING by \/bin\/sh -c]:STRING:"
+  "--debug[show the log, and tracebacks of errors]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_holdfast_run_defaults_added=0
+
 _shtab_holdfast_show_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--url[as for connect()\; default\: the configured one]:URL:"
@@ -156,6 +177,7 @@ _shtab_holdfast() {
         doctor) _arguments -C -s $_shtab_holdfast_doctor_options ;;
         ladder) _arguments -C -s $_shtab_holdfast_ladder_options ;;
         ls) _arguments -C -s $_shtab_holdfast_ls_options ;;
+        run) _arguments -C -s $_shtab_holdfast_run_options ;;
         show) _arguments -C -s $_shtab_holdfast_show_options ;;
       esac
   esac

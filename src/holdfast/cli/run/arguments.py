@@ -1,0 +1,120 @@
+"""The command line of ``holdfast run``, read into an Order."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Final, NamedTuple, NoReturn
+
+from holdfast.cli import exit_codes
+from holdfast.errors import UsageError
+
+_SHELL: Final = "/bin/sh"
+
+
+class Order(NamedTuple):
+    """What is to be run, under which lock. Durations are seconds; None: not given."""
+
+    name: str
+    argv: tuple[str, ...]
+    url: str | None
+    profile: str | None
+    timeout: float | None
+    ttl: float | None
+    fair: bool
+    max_hold: float | None
+    at_least: float
+    grace: float | None
+    report: int | None
+    conflict_exit_code: int
+
+
+class _NotYet(argparse.Action):
+    """An option that has its place on the command line, but not in this version."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.error(f"{self.option_strings[0]} is not in this version of holdfast")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.allow_abbrev = False
+    parser.usage = "holdfast run [OPTION…] NAME [--] CMD [ARG…]\n       holdfast run [OPTION…] NAME -c STRING"
+    add = parser.add_argument
+    add("--url", help="the lock engine; default: the configured one")
+    add("--profile", help="a profile of the settings file")
+    waiting = parser.add_mutually_exclusive_group()
+    waiting.add_argument("--timeout", metavar="T", help="wait at most so long for the lock (30, 500ms, 5m; 0: one try)")
+    waiting.add_argument("-n", "--nonblock", action="store_true", help="one try; the same as --timeout 0")
+    add("--ttl", metavar="T", help="how long the lock outlives a runner that vanished; at least 3s; default 30s")
+    add("--fair", action="store_true", help="strictly first come, first served")
+    add("--max-hold", metavar="T", help="stop CMD when the lock has been held for so long")
+    add("--at-least", metavar="T", default="0", help="keep the lock for so long, also if CMD ends earlier")
+    add("--grace", metavar="T", help="time from SIGTERM to SIGKILL; at most a third of the ttl; default 5s")
+    add("--report", metavar="FD", help="write one JSON line about the outcome to this descriptor")
+    add("-E", "--conflict-exit-code", metavar="N", default=str(exit_codes.BUSY), help="exit code if busy; default 75")
+    add("-c", dest="shell", metavar="STRING", help=f"run STRING by {_SHELL} -c")
+    add("--shared", nargs=0, action=_NotYet, help=argparse.SUPPRESS)
+    add("--semaphore", action=_NotYet, help=argparse.SUPPRESS)
+    # One argument for NAME and CMD: argparse treats a "--" between two positional arguments differently in each
+    # version, and must not take CMD's options for ours.
+    add("words", nargs=argparse.REMAINDER, metavar="NAME [--] CMD", help=argparse.SUPPRESS)
+
+
+def read(arguments: argparse.Namespace) -> Order:
+    """The order; UsageError with the remedy if the words make none."""
+    name, argv = _split(arguments.words, arguments.shell)
+    order = Order(
+        name=name,
+        argv=argv,
+        url=arguments.url,
+        profile=arguments.profile,
+        timeout=0.0 if arguments.nonblock else _seconds(arguments.timeout, "--timeout"),
+        ttl=_seconds(arguments.ttl, "--ttl"),
+        fair=arguments.fair,
+        max_hold=_seconds(arguments.max_hold, "--max-hold"),
+        at_least=_seconds(arguments.at_least, "--at-least") or 0.0,
+        grace=_seconds(arguments.grace, "--grace"),
+        report=None if arguments.report is None else _number(arguments.report, "--report", 2**31 - 1),
+        conflict_exit_code=_number(arguments.conflict_exit_code, "--conflict-exit-code", 255),
+    )
+    if order.max_hold is not None and order.at_least > order.max_hold:
+        raise UsageError("--at-least is longer than --max-hold: the lock would be lost before")
+    return order
+
+
+def _split(words: Sequence[str], shell: str | None) -> tuple[str, tuple[str, ...]]:
+    rest = list(words[1:] if words[:1] == ["--"] else words)
+    if not rest:
+        raise UsageError("NAME is missing: holdfast run NAME -- CMD")
+    name = rest.pop(0)
+    if len(rest) == 2 and rest[0] == "-c" and shell is None:  # as flock(1) has it
+        shell, rest = rest[1], []
+    if shell is not None:
+        if rest:
+            raise UsageError("-c STRING and CMD are both given: leave one of them out")
+        return name, (_SHELL, "-c", shell)
+    if rest[:1] == ["--"]:
+        rest.pop(0)
+    elif rest and rest[0].startswith("-"):
+        raise UsageError(f"{rest[0]} stands after NAME: options of holdfast go before NAME, CMD after --")
+    if not rest:
+        raise UsageError("CMD is missing: holdfast run NAME -- CMD")
+    return name, tuple(rest)
+
+
+def _seconds(text: str | None, option: str) -> float | None:
+    from holdfast._core.durations import parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text, what=option)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _number(text: str, option: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= most):
+        raise UsageError(f"{option} is not a number from 0 to {most}")
+    return int(text)

@@ -1,0 +1,79 @@
+"""Messages between runner and guardian: JSON lines on a socket pair. The end of the stream is the peer's death."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any, Final
+
+Message = dict[str, Any]
+
+_CHUNK: Final = 65536
+#: A peer that is frozen reads nothing. What does not fit in here is dropped: signals, and deadlines that are newer than
+#: the guardian's, which then kills earlier.
+_MOST_UNSENT: Final = 65536
+
+
+class Link:
+    """One end. Never blocks."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._socket = end
+        self._unsent = b""
+        self._partial = b""
+        self.ended = False  #: the peer is gone
+        self.descriptors: list[int] = []  #: received, in order
+
+    @classmethod
+    def pair(cls) -> tuple[Link, Link]:
+        ours, theirs = socket.socketpair()
+        return cls(ours), cls(theirs)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def hang_up(self) -> None:
+        """Say no more. The peer takes this for our death; it can still be heard."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the peer is gone
+
+    def send(self, kind: str, descriptors: Sequence[int] = (), **facts: Any) -> None:
+        """Send a message. A peer that is gone is noticed by :meth:`receive`."""
+        if len(self._unsent) <= _MOST_UNSENT:
+            self._unsent += json.dumps({"kind": kind, **facts}).encode() + b"\n"
+        try:
+            if descriptors:
+                sent = socket.send_fds(self._socket, [self._unsent], descriptors)
+            else:
+                sent = self._socket.send(self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._unsent = b""
+            return
+        self._unsent = self._unsent[sent:]
+
+    def receive(self) -> list[Message]:
+        """All messages that are there. Sets ``ended`` at the end of the stream, after the last message."""
+        while not self.ended:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._socket, _CHUNK, 4)
+            except BlockingIOError:
+                break
+            except OSError:
+                data, descriptors = b"", []
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
+            self.descriptors += descriptors
+            self._partial += data
+            self.ended = not data
+        *lines, self._partial = self._partial.split(b"\n")
+        return [json.loads(line) for line in lines]

@@ -1,0 +1,26 @@
+"""A lock file, and runs that end with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run.jobs import Jobs
+
+
+@pytest.fixture
+def lock_file(tmp_path: Path) -> str:
+    """The URL of a lock file of this test's own."""
+    directory = tmp_path / "locks"
+    directory.mkdir(mode=0o700)
+    return f"sqlite://{directory}/locks.db"
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, lock_file: str) -> Iterator[Jobs]:
+    """Starts runs on ``lock_file``. No process of theirs is left at the end of the test."""
+    started = Jobs(lock_file, str(tmp_path))
+    yield started
+    started.close()

@@ -1,0 +1,150 @@
+"""Starting ``holdfast run`` and looking at its processes."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any, Final
+
+PATIENCE: Final = 20.0
+COMMAND: Final = [sys.executable, "-W", "error", "-m", "holdfast.cli", "run"]
+#: A command that says its pid and goes on until it is killed.
+FOREVER: Final = "echo $$; while :; do sleep 1; done"
+STUBBORN: Final = "trap 'echo term' TERM; echo $$; while :; do sleep 0.02; done"
+
+
+class Job:
+    """One run. Its stdout is read line by line; ``pids`` are those that its command has printed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def line(self) -> str:
+        """The next line that the command prints."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"ended with {self.process.wait(PATIENCE)}: {self.errors()}"
+        return line.rstrip("\n")
+
+    def pid(self) -> int:
+        return int(self.line())
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE)
+
+    def errors(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+    def freeze(self) -> None:
+        """SIGSTOP, and return when it stands still."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    @property
+    def guardian(self) -> int:
+        """Its only child."""
+        (pid,) = wait_for(lambda: children(self.process.pid))
+        return int(pid)
+
+
+class Jobs:
+    """``jobs.start("name", "--", "cmd")``; ``jobs.run(...)`` waits for the end."""
+
+    def __init__(self, url: str, mark: str) -> None:
+        self.url = url
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        self.environment["RUN_UNDER_TEST"] = mark
+        self._mark = f"RUN_UNDER_TEST={mark}".encode()
+        self._jobs: list[Job] = []
+
+    def start(self, *arguments: str, url: str | None = None, **settings: Any) -> Job:
+        command = [*COMMAND, "--url", url or self.url, *arguments]
+        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": PIPE, "stderr": PIPE, "text": True}
+        job = Job(subprocess.Popen(command, **options | {"env": self.environment} | settings))
+        self._jobs.append(job)
+        return job
+
+    def run(self, *arguments: str, url: str | None = None, **settings: Any) -> subprocess.CompletedProcess[str]:
+        job = self.start(*arguments, url=url, **settings)
+        out, err = job.process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(arguments, job.process.returncode, out, err)
+
+    def processes(self) -> list[int]:
+        """Every process of these runs, zombies not counted."""
+        found = []
+        for status in Path("/proc").glob("[0-9]*"):
+            try:
+                if self._mark in (status / "environ").read_bytes().split(b"\0"):
+                    found.append(int(status.name))
+            except OSError:
+                continue  # ended meanwhile, or not ours
+        return found
+
+    def wait_until_none_is_left(self) -> None:
+        wait_for(lambda: not self.processes())
+
+    def close(self) -> None:
+        for job in self._jobs:
+            if job.process.poll() is None:
+                job.process.kill()
+            job.process.wait()
+            for stream in (job.process.stdin, job.process.stdout, job.process.stderr):
+                if stream is not None:
+                    stream.close()
+        left = self.processes()
+        end = time.monotonic() + PATIENCE
+        while left and time.monotonic() < end:
+            left = self.processes()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert not left, "processes outlived their run"
+
+
+def wait_for(condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    """What ``condition`` returns, once it is true. For what sends no event."""
+    end = time.monotonic() + patience
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+    return value
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def state(pid: int) -> str:
+    """One letter, as ps shows it; empty if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+class Death:
+    """The end of a process, by whichever parent. Made while it lives."""
+
+    def __init__(self, pid: int) -> None:
+        self._handle = os.pidfd_open(pid)
+
+    def happened(self, patience: float = 0.0) -> bool:
+        return bool(select.select([self._handle], (), (), patience)[0])
+
+    def wait(self, patience: float = PATIENCE) -> float:
+        """Until it has ended; the time at which that was seen."""
+        assert self.happened(patience), "still alive"
+        return time.monotonic()
+
+    def __del__(self) -> None:
+        os.close(self._handle)

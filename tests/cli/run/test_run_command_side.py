@@ -1,0 +1,93 @@
+"""What the command finds, and what ``--report`` says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.cli.run import environment
+from tests.cli.run.jobs import Jobs
+
+
+def test_the_environment_is_untouched_but_for_four_variables(jobs: Jobs, tmp_path: Path) -> None:
+    given = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "ODD": "a b\n'\"", "PATH": os.environ["PATH"]}
+    job = jobs.start("--report", "1", "töpf", "--", "cat", "/proc/self/environ", env=given)
+    out = job.process.communicate(timeout=20)[0]
+    seen = dict(variable.split("=", 1) for variable in out.rpartition("\0")[0].split("\0"))
+    report = json.loads(out.rpartition("\0")[2])
+    assert seen.pop("HOLDFAST_NAME") == "töpf"
+    assert int(seen.pop("HOLDFAST_TOKEN")) == report["token"]
+    assert seen.pop("HOLDFAST_OWNER") == report["owner"]
+    assert seen.pop("HOLDFAST_HELD").endswith(":t%C3%B6pf")
+    assert seen == given  # also without the LC_CTYPE that Python sets for itself
+
+
+def test_the_fingerprint_of_an_engine_has_no_secret_and_differs_by_engine_and_namespace() -> None:
+    marks = set()
+    for url in ("redis://u:secret@h/0", "redis://u:other@h/0", "redis://h/1", "redis://h/0?namespace=n"):
+        with holdfast.connect(url) as client:
+            marks.add(environment.mark(client, "x"))
+    assert len(marks) == 3
+    assert not [mark for mark in marks if "secret" in mark]
+
+
+def test_a_closed_stdin_stays_closed(jobs: Jobs) -> None:
+    """And is not, by its number, the descriptor that keeps the lock."""
+    look = "readlink /proc/$$/fd/0 || echo closed"
+    shown = jobs.run("x", "--", "sh", "-c", look, stdin=None, preexec_fn=lambda: os.close(0))
+    assert (shown.stdout, shown.returncode) == ("closed\n", 0)
+
+
+def _report(jobs: Jobs, *arguments: str, **settings: Any) -> dict[str, Any]:
+    reading, writing = os.pipe()
+    try:
+        job = jobs.start("--report", str(writing), *arguments, pass_fds=[writing], **settings)
+    finally:
+        os.close(writing)
+    with os.fdopen(reading) as stream:
+        line: dict[str, Any] = json.loads(stream.read())  # its end is the end of the runner: no one else has it
+    assert job.wait() == line["exit_code"]
+    return line
+
+
+def test_report_of_a_command_that_ended(jobs: Jobs) -> None:
+    line = _report(jobs, "x", "--", "sh", "-c", "exit 75")
+    assert line["outcome"] == "ended"
+    assert (line["name"], line["command_exit_code"], line["signal"], line["lost_reason"]) == ("x", 75, None, None)
+    assert line["waited"] >= 0
+    assert line["held"] > 0
+
+
+def test_report_of_a_busy_lock(jobs: Jobs, lock_file: str) -> None:
+    with holdfast.connect(lock_file) as locks, locks.lock("x").acquire():
+        line = _report(jobs, "--nonblock", "x", "--", "true")
+    assert (line["outcome"], line["exit_code"], line["command_exit_code"], line["token"]) == ("busy", 75, None, None)
+
+
+def test_report_of_a_lost_lock(jobs: Jobs) -> None:
+    line = _report(jobs, "--max-hold", "1s", "--grace", "300ms", "x", "--", "sh", "-c", "exec sleep 60")
+    assert (line["outcome"], line["exit_code"], line["command_exit_code"]) == ("lost", 79, 143)
+    assert (line["lost_reason"], line["signal"]) == ("max_hold", 15)
+
+
+@pytest.mark.parametrize("url, outcome", [("bogus://", "settings"), ("memory:", "settings")])
+def test_report_of_wrong_settings(jobs: Jobs, url: str, outcome: str) -> None:
+    assert _report(jobs, "x", "true", url=url)["outcome"] == outcome
+
+
+@pytest.mark.alone
+def test_a_run_on_the_embedded_engine_starts_in_150_ms(jobs: Jobs, tmp_path: Path) -> None:
+    settings = jobs.environment | {"PYTHONPYCACHEPREFIX": str(tmp_path / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+    taken = []
+    for _ in range(12):
+        began = time.perf_counter()
+        assert jobs.run("x", "--", "true", env=settings, stdout=subprocess.DEVNULL).returncode == 0
+        taken.append(time.perf_counter() - began)
+    assert min(taken) < 0.150

@@ -1,0 +1,150 @@
+"""kill -9 of each process at each stage: the command never runs without the lock."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from tests.cli.run.jobs import FOREVER, STUBBORN, Death, Jobs, children, state, wait_for
+
+# A daemon as they come: forked twice, in a session of its own, deaf to SIGTERM. It prints its pid.
+DAEMON = "setsid sh -c 'trap \"\" TERM; echo $$; exec >&-; while :; do sleep 1; done' & "
+
+
+def test_runner_killed_while_it_waits_leaves_nothing(jobs: Jobs, lock_file: str, tmp_path: Path) -> None:
+    flag = tmp_path / "ran"
+    with holdfast.connect(lock_file) as locks:
+        with locks.lock("x").acquire():
+            job = jobs.start("--fair", "x", "--", "touch", str(flag))
+            wait_for(lambda: locks.inspect("x").waiters == 1)
+            guardian = Death(job.guardian)
+            job.process.kill()
+            guardian.wait()
+        with locks.lock("x", fair=True).acquire(timeout=10):
+            assert not flag.exists()
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "redis"])
+def test_runner_killed_kills_the_command_and_its_daemons(
+    jobs: Jobs, engine: str, request: pytest.FixtureRequest
+) -> None:
+    url = jobs.url if engine == "sqlite" else request.getfixturevalue("redis_url")
+    job = jobs.start("x", "--", "sh", "-c", DAEMON + STUBBORN, url=url)
+    deaths = [Death(job.pid()), Death(job.pid()), Death(job.guardian)]
+    with holdfast.connect(url) as locks:
+        job.process.kill()
+        if engine == "sqlite":
+            # Free as soon as the last of them has ended, and not before: they have its liveness descriptor.
+            with locks.lock("x").acquire(timeout=10):
+                assert jobs.processes() == []
+        for death in deaths:
+            death.wait()
+        if engine == "redis":
+            assert locks.lock("x").try_acquire() is None, "it lives on until its ttl"
+
+
+@pytest.mark.parametrize("looks", [0, 1, 4, 16])
+def test_runner_killed_in_any_instant_of_the_start_leaves_no_command(jobs: Jobs, looks: int) -> None:
+    """Between the grant and exec: as soon as the guardian has a child, and some looks later."""
+    job = jobs.start("x", "--", "sh", "-c", FOREVER)
+    guardian = job.guardian
+    wait_for(lambda: children(guardian))
+    for _ in range(looks):
+        children(guardian)
+    job.process.kill()
+    jobs.wait_until_none_is_left()
+
+
+def test_guardian_killed_kills_the_command_and_its_daemons(jobs: Jobs) -> None:
+    job = jobs.start("x", "--", "sh", "-c", DAEMON + STUBBORN)
+    deaths = [Death(job.pid()), Death(job.pid())]
+    os.kill(job.guardian, signal.SIGKILL)
+    assert job.wait() == 137
+    for death in deaths:
+        death.wait(0)  # the runner has waited for them
+    assert "guardian" in job.errors()
+    assert jobs.run("--nonblock", "x", "true").returncode == 0
+
+
+def test_guardian_killed_before_the_grant_starts_no_command(jobs: Jobs, lock_file: str, tmp_path: Path) -> None:
+    flag = tmp_path / "ran"
+    with holdfast.connect(lock_file) as locks, locks.lock("x").acquire() as lease:
+        job = jobs.start("--fair", "x", "--", "touch", str(flag))
+        wait_for(lambda: locks.inspect("x").waiters == 1)
+        os.kill(job.guardian, signal.SIGKILL)
+        lease.release()
+        assert job.wait() == 137
+    assert not flag.exists()
+
+
+def test_both_killed_at_once_kills_the_command(jobs: Jobs) -> None:
+    job = jobs.start("x", "--", "sh", "-c", STUBBORN)
+    death = Death(job.pid())
+    guardian = job.guardian
+    for pid in (job.process.pid, guardian):
+        os.kill(pid, signal.SIGSTOP)  # so that neither can act on the other's death
+    for pid in (job.process.pid, guardian):
+        os.kill(pid, signal.SIGKILL)
+    death.wait()
+
+
+def test_a_signal_to_the_runners_group_does_not_reach_the_guardian(jobs: Jobs) -> None:
+    job = jobs.start("x", "--", "sh", "-c", DAEMON + STUBBORN, process_group=0)
+    deaths = [Death(job.pid()), Death(job.pid())]
+    os.killpg(job.process.pid, signal.SIGKILL)
+    for death in deaths:
+        death.wait()
+
+
+def test_descendants_that_the_command_leaves_get_term_then_kill_before_the_release(jobs: Jobs) -> None:
+    job = jobs.start("--grace", "300ms", "x", "--", "sh", "-c", DAEMON + "read line; exit 3", stdin=-1)
+    death = Death(job.pid())
+    assert job.process.stdin is not None
+    job.process.stdin.close()
+    with holdfast.connect(jobs.url) as locks, locks.lock("x").acquire(timeout=15):
+        death.wait(0)
+    assert job.wait() == 3
+
+
+def test_two_hundred_runs_leave_no_zombie_and_no_descriptor(jobs: Jobs) -> None:
+    script = (
+        "import os, sys\n"
+        "from holdfast.cli.main import main\n"
+        "def left(): return len(os.listdir('/proc/self/fd'))\n"
+        f"arguments = ['run', '--url', {jobs.url!r}, 'x', '--', 'true']\n"
+        "assert main(arguments) == 0\n"
+        "before = left()\n"
+        "for _ in range(200): assert main(arguments) == 0\n"
+        "assert left() == before, (before, left())\n"
+        "try: os.waitpid(-1, os.WNOHANG)\n"
+        "except ChildProcessError: print('clean')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=jobs.environment, capture_output=True, text=True, timeout=55
+    )
+    assert (done.stdout, done.stderr) == ("clean\n", "")
+
+
+def test_orphans_that_the_runner_adopts_are_reaped_while_it_waits(jobs: Jobs, lock_file: str) -> None:
+    """As process 1 of a container it becomes the parent of every orphan there; here, of its guardian's."""
+    with holdfast.connect(lock_file) as locks, locks.lock("x").acquire():
+        job = jobs.start("--fair", "x", "--", "true")
+        wait_for(lambda: locks.inspect("x").waiters == 1)
+        guardian = job.guardian
+        os.kill(guardian, signal.SIGKILL)
+        wait_for(lambda: state(guardian) == "")
+
+
+def test_a_frozen_guardian_does_not_keep_a_busy_runner(jobs: Jobs, lock_file: str) -> None:
+    with holdfast.connect(lock_file) as locks, locks.lock("x").acquire() as lease:
+        job = jobs.start("--fair", "--timeout", "1s", "x", "--", "true")
+        wait_for(lambda: locks.inspect("x").waiters == 1)
+        os.kill(job.guardian, signal.SIGSTOP)
+        assert job.wait() == 75
+        assert lease.held

@@ -1,0 +1,46 @@
+"""Messages between runner and guardian."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.cli.run.link import Link
+
+
+def test_messages_and_descriptors_arrive_in_order_and_the_end_after_them() -> None:
+    ours, theirs = Link.pair()
+    ours.send("start", [0], environment={"A": "ä\n"})
+    ours.send("deadline", deadline=1.5)
+    ours.hang_up()
+    assert theirs.receive() == [
+        {"kind": "start", "environment": {"A": "ä\n"}},
+        {"kind": "deadline", "deadline": 1.5},
+    ]
+    assert theirs.ended
+    (descriptor,) = theirs.descriptors
+    assert not os.get_inheritable(descriptor)
+    os.close(descriptor)
+    ours.close()
+    theirs.close()
+
+
+def test_a_peer_that_reads_nothing_does_not_block_and_messages_stay_whole() -> None:
+    ours, theirs = Link.pair()
+    for number in range(50_000):
+        ours.send("signal", number=number)
+    received = theirs.receive()
+    assert [message["number"] for message in received] == list(range(len(received)))
+    assert len(received) < 50_000
+    ours.send("signal", number=-1)  # what was kept goes out with the next one
+    assert theirs.receive()[-1]["kind"] == "signal"
+    ours.close()
+    theirs.close()
+
+
+def test_a_peer_that_is_gone_is_the_end_and_no_error() -> None:
+    ours, theirs = Link.pair()
+    theirs.close()
+    ours.send("signal", number=1)
+    assert ours.receive() == []
+    assert ours.ended
+    ours.close()

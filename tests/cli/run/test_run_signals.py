@@ -1,0 +1,117 @@
+"""Signals to the runner: passed on while the command runs, the end of it while it waits."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.cli.run.signals import Signalled, Signals
+from tests.cli.run.jobs import COMMAND, FOREVER, Jobs, wait_for
+
+PASSED_ON = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
+# Reports each signal by its name; ends at EOF of its stdin.
+REPORTER = (
+    "import signal, sys\n"
+    "for name in sys.argv[1:]:\n"
+    "    signal.signal(getattr(signal, 'SIG' + name), lambda *_, name=name: print(name, flush=True))\n"
+    "print('up', flush=True)\n"
+    "sys.stdin.read()\n"
+)
+
+
+def test_each_signal_reaches_the_command_and_the_runner_waits_for_it(jobs: Jobs) -> None:
+    job = jobs.start("x", "--", sys.executable, "-c", REPORTER, *PASSED_ON, stdin=subprocess.PIPE)
+    assert job.line() == "up"
+    for name in PASSED_ON:
+        for _ in range(2):  # a second Ctrl-C is passed on like the first
+            job.signal(getattr(signal, "SIG" + name))
+            assert job.line() == name
+    assert job.process.stdin is not None
+    job.process.stdin.close()
+    assert job.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_while_waiting_withdraws_the_claim(jobs: Jobs, lock_file: str, number: int) -> None:
+    with holdfast.connect(lock_file) as locks:
+        with locks.lock("x").acquire():
+            job = jobs.start("--fair", "x", "--", "true")
+            wait_for(lambda: locks.inspect("x").waiters == 1)
+            job.signal(number)
+            assert job.wait() == 128 + number
+            assert job.errors() == ""
+            assert locks.inspect("x").waiters == 0
+        with locks.lock("x").acquire(timeout=0):
+            pass
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 6, 7, 8, 9, 10, 11])
+def test_a_signal_at_any_moment_of_the_start_leaves_neither_process_nor_claim(
+    jobs: Jobs, lock_file: str, step: int
+) -> None:
+    """Over the whole start, from before the first import to the running command."""
+    job = jobs.start("x", "--", "sh", "-c", FOREVER)
+    wait_for(lambda: _progress(job.process.pid) >= step)
+    job.signal(signal.SIGTERM)
+    assert job.wait() in (128 + signal.SIGTERM, -signal.SIGTERM)  # the latter: before Python has a handler for it
+    jobs.wait_until_none_is_left()
+    with holdfast.connect(lock_file) as locks, locks.lock("x").acquire(timeout=0):
+        pass
+
+
+def _progress(pid: int) -> int:
+    """How far a start is, in steps: by what the process has mapped and opened, and the processes under it."""
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        threads = len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 99
+    steps = ["libc", "python", "_socket", "select", "_json", "termios", "_ctypes", "_sqlite3", "libsqlite3"]
+    done = sum(step in maps for step in steps) + bool(below) + (threads > 1)
+    return done + bool(below and Path(f"/proc/{below[0]}/task/{below[0]}/children").read_text())
+
+
+def test_what_is_ignored_from_the_start_stays_ignored_and_the_rest_is_default(jobs: Jobs) -> None:
+    show = ["cat", "/proc/self/status"]
+    plain = jobs.run("x", "--", *show)
+    assert _masks(plain.stdout) == {"SigBlk": 0, "SigIgn": 0, "SigCgt": 0}
+    shell = f"trap '' HUP USR1; exec {shlex.join([*COMMAND, '--url', jobs.url, 'x', *show])}"
+    ignoring = subprocess.run(["sh", "-c", shell], env=jobs.environment, capture_output=True, text=True, timeout=20)
+    ignored = 1 << (signal.SIGHUP - 1) | 1 << (signal.SIGUSR1 - 1)
+    assert _masks(ignoring.stdout) == {"SigBlk": 0, "SigIgn": ignored, "SigCgt": 0}
+
+
+def _masks(status: str) -> dict[str, int]:
+    return {name: int(mask, 16) for name, mask in re.findall(r"^(Sig(?:Blk|Ign|Cgt)):\t(\w+)$", status, re.MULTILINE)}
+
+
+def test_an_ignored_signal_does_not_end_a_run(jobs: Jobs) -> None:
+    job = jobs.start(
+        "x", "--", "sh", "-c", "echo up; read line; exit 4", stdin=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )  # fmt: skip
+    assert job.line() == "up"
+    job.signal(signal.SIGHUP)
+    assert job.process.stdin is not None
+    job.process.stdin.write("\n")
+    job.process.stdin.flush()
+    assert job.wait() == 4
+
+
+def test_a_signal_whose_exception_was_swallowed_is_raised_at_the_next_check() -> None:
+    with Signals(()) as signals:
+        with pytest.raises(Signalled):  # as Python does in a finalizer, which only prints it
+            signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)  # at once: does not interrupt the clean-up of the first
+        signals.collect()
+        with pytest.raises(Signalled, match=str(int(signal.SIGUSR1))):
+            signals.check()
