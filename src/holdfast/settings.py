@@ -65,6 +65,11 @@ def configure(url_or_client: Any = None, **keywords: Any) -> None:
         _configured = (url_or_client, dict(keywords))
 
 
+def configured() -> object:
+    """What the last ``configure`` has set, as an object to compare by identity: another one after each call."""
+    return _configured
+
+
 def resolve_default(environment: Mapping[str, str] = os.environ) -> Default:
     """What ``connect()`` without a URL means now. Reads the environment and perhaps one file; connects to nothing."""
     with _lock:
