@@ -285,20 +285,28 @@ class AsyncClient(BaseClient):
         return AsyncLock(self, self._policy(name, require, given))
 
     @overload
-    def locked(self, key: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...  # type: ignore[overload-overlap]
+    def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...  # type: ignore[overload-overlap]
     @overload
     def locked(
-        self, key: Key = None, *, on_busy: Literal["skip"], default: None = None, **options: Unpack[LockedOptions]
+        self,
+        template: Key = None,
+        /,
+        *,
+        on_busy: Literal["skip"],
+        default: None = None,
+        **options: Unpack[LockedOptions],
     ) -> AsyncSkippingDecorator[None]: ...
     @overload
     def locked(
-        self, key: Key = None, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
+        self, template: Key = None, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
     ) -> AsyncSkippingDecorator[D]: ...
     @overload
     def locked(
-        self, key: Key = None, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
+        self, template: Key = None, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
     ) -> AsyncDecorator: ...
-    def locked(self, key: Any = None, *, on_busy: Any = "wait", default: Any = None, **options: Any) -> Any:
+    def locked(
+        self, template: Any = None, /, *, key: Any = None, on_busy: Any = "wait", default: Any = None, **options: Any
+    ) -> Any:
         """Decorate a function so that each call holds a lock named by its arguments: ``@client.locked("{order.id}")``.
 
         ``key``: a template over the arguments (``{parameter.name[key]}``), a callable of the same arguments, or None
@@ -311,7 +319,7 @@ class AsyncClient(BaseClient):
         """
         from holdfast.decorator import decorate  # here: few programs need it
 
-        return decorate.locked(decorate.of_async_client(self), self, key, on_busy, default, options)
+        return decorate.locked(decorate.of_async_client(self), self, template, key, on_busy, default, options)
 
     async def inspect(self, name: str) -> LockState:
         """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""

@@ -200,20 +200,28 @@ class Client(BaseClient):
         return Lock(self, self._policy(name, require, given))
 
     @overload
-    def locked(self, key: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]
+    def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]
     @overload
     def locked(
-        self, key: Key = None, *, on_busy: Literal["skip"], default: None = None, **options: Unpack[LockedOptions]
+        self,
+        template: Key = None,
+        /,
+        *,
+        on_busy: Literal["skip"],
+        default: None = None,
+        **options: Unpack[LockedOptions],
     ) -> SyncSkippingDecorator[None]: ...
     @overload
     def locked(
-        self, key: Key = None, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
+        self, template: Key = None, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
     ) -> SyncSkippingDecorator[D]: ...
     @overload
     def locked(
-        self, key: Key = None, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
+        self, template: Key = None, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
     ) -> SyncDecorator: ...
-    def locked(self, key: Any = None, *, on_busy: Any = "wait", default: Any = None, **options: Any) -> Any:
+    def locked(
+        self, template: Any = None, /, *, key: Any = None, on_busy: Any = "wait", default: Any = None, **options: Any
+    ) -> Any:
         """Decorate a function so that each call holds a lock named by its arguments: ``@client.locked("{order.id}")``.
 
         ``key``: a template over the arguments (``{parameter.name[key]}``), a callable of the same arguments, or None
@@ -226,7 +234,7 @@ class Client(BaseClient):
         """
         from holdfast.decorator import decorate  # here: few programs need it
 
-        return decorate.locked(decorate.of_sync_client(self), self, key, on_busy, default, options)
+        return decorate.locked(decorate.of_sync_client(self), self, template, key, on_busy, default, options)
 
     def inspect(self, name: str) -> LockState:
         """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""

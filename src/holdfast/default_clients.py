@@ -1,8 +1,8 @@
 """The clients behind ``@holdfast.locked``: one for sync functions, and one for each event loop.
 
 Made at the first call by ``connect()``, so ``configure()`` may come after decorating. After another ``configure()`` the
-next call gets a new client; the old one ends by itself when nothing is held through it any more. Environment and
-settings file are read when a client is made.
+next call gets a new client. The old one stays open for what is held through it: a sync client ends by itself when
+nothing is, an async client with its loop. Environment and settings file are read when a client is made.
 
 No lock is used: a signal handler or a forked child may come at any step. Two threads may both make a client; the first
 to be kept is used by both, and the other was never opened.
@@ -74,7 +74,7 @@ def _make_async(configured: object, loop: asyncio.AbstractEventLoop) -> AsyncCli
     from holdfast.aio import connect
 
     for key, old in _async.copy().items():
-        if old.loop.is_closed() or (old.loop is loop and old.configured is not configured):
+        if old.loop.is_closed():
             _async.pop(key, None)
     client = connect()
     entry = _async.setdefault((id(configured), id(loop)), _Async(configured, loop, client, _closed_with_loop(client)))

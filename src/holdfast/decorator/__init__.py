@@ -32,28 +32,34 @@ __all__ = ["LockedFunction", "locked"]
 
 
 @overload
-def locked(key: Callable[P, Coroutine[Any, Any, T]], /) -> LockedFunction[P, Coroutine[Any, Any, T], AsyncLock]: ...  # type: ignore[overload-overlap]
+def locked(  # type: ignore[overload-overlap]
+    function: Callable[P, Coroutine[Any, Any, T]], /
+) -> LockedFunction[P, Coroutine[Any, Any, T], AsyncLock]: ...
 @overload
-def locked(key: Callable[P, A], /) -> LockedFunction[P, A, AsyncLock]: ...  # type: ignore[overload-overlap]
+def locked(function: Callable[P, A], /) -> LockedFunction[P, A, AsyncLock]: ...  # type: ignore[overload-overlap]
 @overload
-def locked(key: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]
+def locked(function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]
 @overload
 def locked(
-    key: Key = None, *, on_busy: Literal["skip"], default: None = None, **options: Unpack[LockedOptions]
+    template: Key = None, /, *, on_busy: Literal["skip"], default: None = None, **options: Unpack[LockedOptions]
 ) -> DefaultSkippingDecorator[None]: ...
 @overload
 def locked(
-    key: Key = None, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
+    template: Key = None, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
 ) -> DefaultSkippingDecorator[D]: ...
 @overload
-def locked(key: Key = None, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]) -> DefaultDecorator: ...
-def locked(key: Any = None, *, on_busy: Any = "wait", default: Any = None, **options: Any) -> Any:
+def locked(
+    template: Key = None, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
+) -> DefaultDecorator: ...
+def locked(
+    template: Any = None, /, *, key: Any = None, on_busy: Any = "wait", default: Any = None, **options: Any
+) -> Any:
     """Decorate a function so that each call holds a lock, by the default client: ``@holdfast.locked("{user.id}")``.
 
     As ``client.locked``, with the client that ``connect()`` without a URL would give, made at the first call and used
     by all functions; sync or async, as the function is. A later ``configure()`` counts for calls that begin after it.
     """
-    return decorate.locked(_default_client, None, key, on_busy, default, options)
+    return decorate.locked(_default_client, None, template, key, on_busy, default, options)
 
 
 def _default_client(is_async: bool) -> Callable[[], Any]:

@@ -9,14 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast import current
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncLease
 
 
 class AsyncSteps:
-    """The steps of an async generator, one at a time: ``advance``, then ``item``, then ``send`` or ``throw``."""
+    """The steps of an async generator, one at a time: ``advance``, then ``item``, then ``send`` or ``throw``.
+
+    A context manager: at its end the generator is closed.
+    """
 
     __slots__ = ("_inner", "_lease", "_thrown", "_value", "item")
 
@@ -26,6 +31,18 @@ class AsyncSteps:
         self._value: Any = None
         self._thrown: BaseException | None = None
         self.item: Any = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        current.enter(self._lease)
+        try:
+            await self._inner.aclose()
+        finally:
+            current.leave(self._lease)
 
     def send(self, value: Any) -> None:
         """What the ``yield`` of the body is to return at the next step."""

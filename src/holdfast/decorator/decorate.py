@@ -21,18 +21,24 @@ ClientChooser = Callable[[bool], Callable[[], Any]]
 _ASYNC: Final = ("coroutine", "async generator")
 
 
-def locked(choose: ClientChooser, client: Any, key: Any, on_busy: Any, default: Any, given: Mapping[str, Any]) -> Any:
-    """The decorator for these options; without parentheses (``key`` is the function), the decorated function.
+def locked(
+    choose: ClientChooser, client: Any, first: Any, key: Any, on_busy: Any, default: Any, given: Mapping[str, Any]
+) -> Any:
+    """The decorator for these options; without parentheses (``first`` is the function), the decorated function.
 
     ``client`` is the fixed client, on which the policy is checked now, or None. Called by the face that the user calls.
     """
+    if first is not None and key is not None:
+        raise UsageError("the key is given twice, by position and as key=; remove one of them")
+    bare = key is None and _is_bare(first, on_busy, given, sys._getframe(2))
+    key = first if key is None else key
     if isinstance(key, (list, tuple, set, frozenset)):
         raise UsageError(
             "several key templates need the multi-lock, which is not in this version; nest two decorators with one "
             "template each, in the same order everywhere"
         )
     plan = options.check(on_busy, default, given)
-    if _is_bare(key, on_busy, given, sys._getframe(2)):
+    if bare:
         return _decorate(key, choose, client, None, plan)
 
     def decorator(function: Any = None, /, *args: Any, **kwargs: Any) -> Any:
@@ -43,21 +49,23 @@ def locked(choose: ClientChooser, client: Any, key: Any, on_busy: Any, default: 
     return decorator
 
 
-def _is_bare(key: Any, on_busy: str, given: Mapping[str, Any], frame: FrameType) -> bool:
-    """Whether ``key`` is the function to lock: ``@client.locked`` without parentheses.
+def _is_bare(first: Any, on_busy: str, given: Mapping[str, Any], frame: FrameType) -> bool:
+    """Whether ``first`` is the function to lock: ``@client.locked`` without parentheses.
 
     A key may be a callable, too. A lambda, an object or a function beside other options is a key. A function that
     already has its name where ``locked`` is called is not being defined there: whether it is the key or the function
     to lock is not guessed, for a wrong guess would lock the wrong thing.
     """
-    if isinstance(key, (classmethod, staticmethod)):
+    if isinstance(first, (classmethod, staticmethod)):
         return True
-    if not isinstance(key, (FunctionType, LockedMethod)) or given or on_busy != "wait" or key.__name__ == "<lambda>":
+    if not isinstance(first, (FunctionType, LockedMethod)) or given or on_busy != "wait":
         return False
-    name = key.__name__
-    if frame.f_locals.get(name) is key or frame.f_globals.get(name) is key:
+    name = first.__name__
+    if name == "<lambda>":
+        return False
+    if frame.f_locals.get(name) is first or frame.f_globals.get(name) is first:
         raise UsageError(
-            f"locked({name}) may mean two things: write locked(key={name}, prefix=…) if {name} makes the key, or "
+            f"locked({name}) may mean two things: write locked(key={name}) if {name} makes the key, or "
             f"locked()({name}) to lock {name} itself"
         )
     return True

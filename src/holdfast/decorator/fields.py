@@ -23,6 +23,8 @@ from holdfast.errors import UsageError
 _UNKNOWN: Final = Any
 #: A class whose methods use one of these may have attributes of any name.
 _SETTERS: Final = frozenset({"setattr", "__setattr__", "__dict__", "vars"})
+#: Packages of bases whose methods add no attributes.
+_OTHERS: Final = frozenset({"abc", "builtins", "pydantic", "typing"})
 #: Files of methods that dataclasses and attrs write.
 _GENERATED: Final = ("<string>", "<attrs")
 #: Metaclasses that give instances no attributes of their own.
@@ -147,6 +149,8 @@ def _mentioned(kind: type) -> set[str]:
 
 def _codes(kind: type) -> Iterable[types.CodeType]:
     for each in kind.__mro__:
+        if each.__module__.partition(".")[0] in _OTHERS:
+            continue
         for member in vars(each).values():
             function = inspect.unwrap(member) if callable(member) else getattr(member, "__func__", None)
             code = getattr(function, "__code__", None)

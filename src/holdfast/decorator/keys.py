@@ -150,10 +150,18 @@ def _accessor(step: template.Step, what: str) -> Callable[[Any], Any]:
         try:
             return read(value)
         except (AttributeError, LookupError, TypeError) as error:
-            kind = type(value).__qualname__
-            raise InvalidName(f"{what}: there is no {step} in the {kind} of this call") from error
+            raise InvalidName(f"{what}: {_missing(value, step)}") from error
 
     return access
+
+
+def _missing(value: Any, step: template.Step) -> str:
+    found = f"this call's {type(value).__qualname__} has no {step}"
+    if isinstance(step, template.Attribute) and isinstance(value, Mapping):
+        return f"{found}; write [{step.name}] for a key"
+    if isinstance(step, template.Item) and not hasattr(value, "__getitem__"):
+        return f"{found}; write .{step.key} for an attribute"
+    return found
 
 
 def _item(key: str) -> Callable[[Any], Any]:

@@ -23,6 +23,11 @@ def stands_in_a_class(function: Callable[..., Any]) -> bool:
     return bool(outer) and not outer.endswith("<locals>")
 
 
+#: Every class has these two of its own, so that ``__getattr__`` is not asked.
+_doc: Any = property(lambda self: self._function.__doc__)
+_module: Any = property(lambda self: self._function.__module__)
+
+
 class _FunctionLike:
     """Everything but calls is asked of the function: its name, its code, its marks. ``inspect`` takes it for one."""
 
@@ -34,14 +39,6 @@ class _FunctionLike:
             raise AttributeError(name)
         return getattr(self._function, name)
 
-    @property
-    def __doc__(self) -> str | None:  # type: ignore[override]
-        return self._function.__doc__  # type: ignore[no-any-return]
-
-    @property
-    def __module__(self) -> str:  # type: ignore[override]
-        return self._function.__module__  # type: ignore[no-any-return]
-
     def __repr__(self) -> str:
         return repr(self._function)
 
@@ -50,6 +47,7 @@ class LockedMethod(_FunctionLike):
     """A decorated function in a class."""
 
     __slots__ = ("_binding",)
+    __doc__, __module__ = _doc, _module
 
     def __init__(self, function: Any, binding: Binding = "instance") -> None:
         self._function = function
@@ -76,6 +74,7 @@ class _OfObject(_FunctionLike):
     """The function of one bound method."""
 
     __slots__ = ("_instance",)
+    __doc__, __module__ = _doc, _module
 
     def __init__(self, function: Any, instance: object) -> None:
         self._function = function

@@ -18,8 +18,9 @@ WaitOrRaise = Literal["wait", "raise"]
 
 
 class LockedOptions(TypedDict, total=False):
-    """Keywords of ``locked`` beside ``key``, ``on_busy`` and ``default``. All but two are those of ``client.lock``."""
+    """Keywords of ``locked`` beside ``on_busy`` and ``default``. All but the first three are of ``client.lock``."""
 
+    key: str | Callable[..., Any] | None
     prefix: str
     at_least: Duration
     timeout: Duration | None
@@ -33,7 +34,7 @@ class LockedOptions(TypedDict, total=False):
     require: Collection[str]
 
 
-_KNOWN: Final = frozenset(LockedOptions.__annotations__) | {"key", "on_busy", "default"}
+_KNOWN: Final = frozenset(LockedOptions.__annotations__) | {"on_busy", "default"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,9 @@ class LockedFunction(Protocol[P, R_co, L_co]):
     Guaranteed is what the lock guarantees: after a loss the body may still run for a moment, see ``current_lease``.
     """
 
+    __name__: str
+    __qualname__: str
+
     @property
     def __wrapped__(self) -> Callable[P, Any]:
         """The function itself, without the lock."""

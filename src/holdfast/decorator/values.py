@@ -19,6 +19,7 @@ from holdfast.errors import InvalidName
 _REMEDY: Final = "a key is made of str, int, UUID, date or Enum; give a callable key that makes one of these"
 #: An int of more bits has more digits than a name may have. Python refuses to convert very long ones.
 _MOST_BITS: Final = MAX_BYTES * 4
+_FEW: Final = 10**18
 
 _WHY: Final[tuple[tuple[type, str], ...]] = (
     (bool, "a bool, which other programs write in another way"),
@@ -29,6 +30,9 @@ _WHY: Final[tuple[tuple[type, str], ...]] = (
 
 def text_of(value: Any, what: str) -> str:
     """The text of ``value`` in a name; InvalidName that names ``what`` it is if it may not be part of one."""
+    kind = type(value)
+    if (kind is str and value) or (kind is int and -_FEW < value < _FEW):
+        return str(value)
     if isinstance(value, enum.Enum):
         return text_of(value.value, f"the value of {what}")
     if isinstance(value, str):

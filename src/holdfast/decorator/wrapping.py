@@ -11,7 +11,6 @@ import inspect
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing
 from typing import Any, Final, Literal
 
 from holdfast.decorator.generators import steps
@@ -153,9 +152,7 @@ def _async_generator(function: Callable[..., Any], locks: Locks, plan: Plan, ski
         async with released_at_the_end(lease):
             if plan.at_least:
                 lease._keep_for(plan.at_least)
-            inner: AsyncGenerator[Any, Any] = function(*args, **kwargs)
-            turn = AsyncSteps(inner, lease)
-            async with aclosing(inner):
+            async with AsyncSteps(function(*args, **kwargs), lease) as turn:
                 while await turn.advance():
                     try:
                         turn.send((yield turn.item))
