@@ -76,6 +76,16 @@ class Meta(type):
     pass
 
 
+class Failing:
+    plain_id: int
+
+    class _Descriptor:
+        def __get__(self, instance: object, owner: type) -> int:
+            raise ZeroDivisionError
+
+    broken = _Descriptor()
+
+
 class Mapped(metaclass=Meta):
     plain_id: int
 
@@ -151,6 +161,7 @@ def test_a_field_that_cannot_exist_is_refused_with_the_nearest(
         (".anything", Answering),
         (".anything", Mapped),
         (".anything", Unannotated),
+        (".anything", Failing),
         (".anything", User | Unannotated),
         (".anything", Any),
         (".anything", "Undefined"),

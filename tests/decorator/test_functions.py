@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import pickle
@@ -248,7 +247,6 @@ def test_the_wrapper_is_of_the_functions_own_kind(client: holdfast.Client) -> No
             yield n
 
     assert inspect.iscoroutinefunction(coroutine)
-    assert asyncio.iscoroutinefunction(coroutine)
     assert inspect.isasyncgenfunction(async_generator)
     assert inspect.isgeneratorfunction(generator)
     assert not inspect.iscoroutinefunction(module_level)

@@ -96,6 +96,17 @@ def test_a_timeout_inside_the_body_is_not_taken_for_a_busy_lock(
     assert work.skipped() == 0
 
 
+def test_a_timeout_of_a_callable_key_is_not_taken_for_a_busy_lock(client: holdfast.Client) -> None:
+    def key() -> str:
+        raise holdfast.AcquireTimeout("of the key", name="other")
+
+    @client.locked(key=key, on_busy="skip")
+    def work() -> None: ...
+
+    with pytest.raises(holdfast.AcquireTimeout, match="of the key"):
+        work()
+
+
 def test_an_engine_out_of_reach_is_not_busy() -> None:
     with holdfast.connect("redis://127.0.0.1:1", unavailable_after=0.05) as client:
 

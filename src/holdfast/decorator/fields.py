@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.decorator.nearest import suggestion
-from holdfast.decorator.template import Attribute, Item, Step
+from holdfast.decorator.template import Item, Step
 from holdfast.errors import UsageError
 
 #: Nothing is known about it.
@@ -67,11 +67,10 @@ def _members(kind: Any) -> list[Any]:
 
 def _after(kind: Any, step: Step) -> Any:
     """The type after ``step`` from ``kind``; a str says why there can be none."""
-    if isinstance(step, Item):
-        return _item(kind, step.key)
-    if typing.is_typeddict(kind):
-        return f"{kind.__qualname__} is a TypedDict; write [{step.name}]" if not hasattr(dict, step.name) else _UNKNOWN
-    return _attribute(kind, step)
+    try:
+        return _item(kind, step.key) if isinstance(step, Item) else _attribute(kind, step.name)
+    except Exception:  # a class may answer questions about itself by any code; a check must not break what works
+        return _UNKNOWN
 
 
 def _item(kind: Any, key: str) -> Any:
@@ -88,8 +87,9 @@ def _item(kind: Any, key: str) -> Any:
     return _UNKNOWN
 
 
-def _attribute(kind: Any, step: Attribute) -> Any:
-    name = step.name
+def _attribute(kind: Any, name: str) -> Any:
+    if typing.is_typeddict(kind):
+        return _UNKNOWN if hasattr(dict, name) else f"{kind.__qualname__} is a TypedDict; write [{name}]"
     if not _is_closed(kind):
         return _UNKNOWN
     hints = _hints(kind)
@@ -116,7 +116,7 @@ def _is_closed(kind: Any) -> bool:
     if _is_pydantic(kind):
         config = getattr(kind, "model_config", {})
         return isinstance(config, Mapping) and config.get("extra") != "allow" and _hooks(kind) <= {"pydantic.main"}
-    annotated = any("__annotations__" in vars(each) for each in kind.__mro__)
+    annotated = any(inspect.get_annotations(each) for each in kind.__mro__)
     return annotated and type(kind) in _PLAIN_METACLASSES and not _hooks(kind)
 
 
@@ -137,7 +137,7 @@ def _hints(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in reversed(kind.__mro__):
         namespace = vars(sys.modules.get(each.__module__, types))
-        annotations: Mapping[str, Any] = vars(each).get("__annotations__", {})
+        annotations = inspect.get_annotations(each)
         found |= {name: _resolved(annotation, namespace) for name, annotation in annotations.items()}
     return found
 

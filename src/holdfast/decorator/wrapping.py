@@ -83,16 +83,16 @@ def _function(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Ski
         return locked
 
     def locked_with_options(*args: Any, **kwargs: Any) -> Any:
-        inside = False
+        lock, inside = find(args, kwargs), False
         try:
-            with find(args, kwargs) as lease:
+            with lock as lease:
                 inside = True
                 if at_least:
                     lease._keep_for(at_least)
                 return function(*args, **kwargs)
         except AcquireTimeout as busy:
             if inside or plan.on_busy != "skip":
-                raise  # of a lock that the function itself waited for, or nothing to skip
+                raise  # inside, it is about a lock that the function itself waited for
             skips.add(busy)
             return plan.default
 
@@ -103,9 +103,9 @@ def _coroutine(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Sk
     find, at_least = locks.of, plan.at_least
 
     async def locked(*args: Any, **kwargs: Any) -> Any:
-        inside = False
+        lock, inside = find(args, kwargs), False
         try:
-            async with find(args, kwargs) as lease:
+            async with lock as lease:
                 inside = True
                 if at_least:
                     lease._keep_for(at_least)
@@ -121,9 +121,9 @@ def _coroutine(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Sk
 
 def _generator(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Skips) -> Callable[..., Any]:
     def locked(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        inside = False
+        lock, inside = locks.of(args, kwargs), False
         try:
-            with locks.of(args, kwargs) as lease:
+            with lock as lease:
                 inside = True
                 if plan.at_least:
                     lease._keep_for(plan.at_least)
