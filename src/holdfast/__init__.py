@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from holdfast import aio as aio
     from holdfast import fencing as fencing
     from holdfast.client import Client, Lock, connect
+    from holdfast.current import current_lease
+    from holdfast.decorator import locked
     from holdfast.engines.base import Guarantees, Holder, LockState
     from holdfast.errors import (
         AcquireTimeout,
@@ -52,12 +54,16 @@ __all__ = [
     "aio",
     "configure",
     "connect",
+    "current_lease",
     "fencing",
+    "locked",
 ]
 
 # Everything is loaded when it is first used: a program that imports holdfast but does not lock this time pays nothing.
 _HOMES = {
     "client": ("Client", "Lock", "connect"),
+    "current": ("current_lease",),
+    "decorator": ("locked",),
     "engines.base": ("Guarantees", "Holder", "LockState"),
     "lease": ("Lease",),
     "settings": ("configure",),

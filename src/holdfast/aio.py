@@ -7,8 +7,9 @@ import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, overload
 
+from holdfast import current
 from holdfast._core import habits, names, operators, renewing, states
 from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
@@ -20,6 +21,12 @@ from holdfast.engines.base import LockState
 from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
 from holdfast.lease import BaseLease, NotPortable, until_lost
 from holdfast.options import Duration, check_timeout
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from holdfast.decorator.options import LockedOptions, WaitOrRaise
+    from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, LockedFunction, P, R
 
 __all__ = ["AsyncClient", "AsyncLease", "AsyncLock", "connect"]
 
@@ -137,6 +144,11 @@ class AsyncLease(BaseLease):
             core.begin_close()
 
     async def __aenter__(self) -> Self:
+        self._begin_body()
+        return self
+
+    def _begin_body(self) -> None:
+        """From here on a loss cancels the running task, once."""
         self._check_loop()
         self.check()
         body = _Body()
@@ -146,16 +158,25 @@ class AsyncLease(BaseLease):
             lost = self._hold.state is states.State.LOST
         if lost:
             body.on_loss()
-        return self
+        current.enter(self)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _end_body(self, error: BaseException | None) -> tuple[asyncio.CancelledError | None, bool]:
+        """From here on nothing is cancelled. Returns a cancellation that came late, and whether a loss cancelled it."""
+        current.leave(self)
         body = self._pop_body()
         with self._hold.core.lock:
             self._hold.scopes = tuple(scope for scope in self._hold.scopes if scope is not body)
         late = await body.leave(error)
-        ours = body.cancelled and body.absorbed()
+        return late, body.cancelled and body.absorbed()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        late, ours = await self._end_body(error)
+        await self._end(error, late, ours)
+
+    async def _end(self, error: BaseException | None, late: asyncio.CancelledError | None, ours: bool) -> None:
+        """Release, and raise what is to be raised after a body that ended with ``error``."""
         failure: LockError | None = None
         try:
             await self.release()
@@ -272,6 +293,43 @@ class AsyncClient(BaseClient):
         if foreign:
             habits.refuse_keywords("lock", foreign, tuple(given))
         return AsyncLock(self, self._policy(name, require, given))
+
+    @overload
+    def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...  # type: ignore[overload-overlap]
+    @overload
+    def locked(
+        self,
+        template: Key = None,
+        /,
+        *,
+        on_busy: Literal["skip"],
+        default: None = None,
+        **options: Unpack[LockedOptions],
+    ) -> AsyncSkippingDecorator[None]: ...
+    @overload
+    def locked(
+        self, template: Key = None, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
+    ) -> AsyncSkippingDecorator[D]: ...
+    @overload
+    def locked(
+        self, template: Key = None, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
+    ) -> AsyncDecorator: ...
+    def locked(
+        self, template: Any = None, /, *, key: Any = None, on_busy: Any = "wait", default: Any = None, **options: Any
+    ) -> Any:
+        """Decorate a function so that each call holds a lock named by its arguments: ``@client.locked("{order.id}")``.
+
+        ``key``: a template over the arguments (``{parameter.name[key]}``), a callable of the same arguments, or None
+        for module.qualname. The lock's name is ``prefix:key``. ``on_busy``: "wait" for ``timeout`` and raise
+        AcquireTimeout, "raise" it after one try, or "skip" the call, which returns ``default``, is logged and counted.
+        ``at_least``: keep the lock for this long from its grant, without making the caller wait. Other options as for
+        ``lock``. Decorates coroutine functions, methods and async generators.
+
+        A wrong template or option raises UsageError now; arguments that make no name raise InvalidName at the call.
+        """
+        from holdfast.decorator import decorate  # here: few programs need it
+
+        return decorate.locked(decorate.of_async_client(self), self, template, key, on_busy, default, options)
 
     async def inspect(self, name: str) -> LockState:
         """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""

@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Never, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Never, Self, overload
 
 from holdfast._core import habits, lifecycle, names, operators
 from holdfast._core.blocks import Blocks, exit_of_block
@@ -22,6 +22,12 @@ from holdfast.errors import AcquireTimeout, EngineUnavailable, UsageError
 from holdfast.lease import Lease, NotPortable
 from holdfast.options import ClientOptions, Duration, Target, check_timeout, check_ttl, parse_duration
 from holdfast.settings import resolve_target
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from holdfast.decorator.options import LockedOptions, WaitOrRaise
+    from holdfast.decorator.shapes import D, Key, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
 
 _log: Final = logging.getLogger("holdfast")
 
@@ -202,6 +208,43 @@ class Client(BaseClient):
         if foreign:
             habits.refuse_keywords("lock", foreign, tuple(given))
         return Lock(self, self._policy(name, require, given))
+
+    @overload
+    def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]
+    @overload
+    def locked(
+        self,
+        template: Key = None,
+        /,
+        *,
+        on_busy: Literal["skip"],
+        default: None = None,
+        **options: Unpack[LockedOptions],
+    ) -> SyncSkippingDecorator[None]: ...
+    @overload
+    def locked(
+        self, template: Key = None, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
+    ) -> SyncSkippingDecorator[D]: ...
+    @overload
+    def locked(
+        self, template: Key = None, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
+    ) -> SyncDecorator: ...
+    def locked(
+        self, template: Any = None, /, *, key: Any = None, on_busy: Any = "wait", default: Any = None, **options: Any
+    ) -> Any:
+        """Decorate a function so that each call holds a lock named by its arguments: ``@client.locked("{order.id}")``.
+
+        ``key``: a template over the arguments (``{parameter.name[key]}``), a callable of the same arguments, or None
+        for module.qualname. The lock's name is ``prefix:key``. ``on_busy``: "wait" for ``timeout`` and raise
+        AcquireTimeout, "raise" it after one try, or "skip" the call, which returns ``default``, is logged and counted.
+        ``at_least``: keep the lock for this long from its grant, without making the caller wait. Other options as for
+        ``lock``. Decorates functions, methods and generators.
+
+        A wrong template or option raises UsageError now; arguments that make no name raise InvalidName at the call.
+        """
+        from holdfast.decorator import decorate  # here: few programs need it
+
+        return decorate.locked(decorate.of_sync_client(self), self, template, key, on_busy, default, options)
 
     def inspect(self, name: str) -> LockState:
         """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""

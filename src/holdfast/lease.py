@@ -9,7 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
-from holdfast._core import renewing, states
+from holdfast import current
+from holdfast._core import keeping, renewing, states
 from holdfast._core.hold import Hold
 from holdfast._runtime.blocking import run
 from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
@@ -123,6 +124,10 @@ class BaseLease(NotPortable):
         self.check()
         return self._hold, self._hold.grant.ttl if ttl is None else check_ttl(ttl)
 
+    def _keep_for(self, seconds: float) -> None:
+        """Have the lock stay held until ``seconds`` after it was granted, also if all handles are released before."""
+        keeping.keep(self._hold.core, self._hold, seconds)
+
     def _annotate(self, error: BaseException) -> None:
         """The body's own exception goes first; a loss on top of it is a note, never a mask."""
         if (reason := self.lost_reason) is not None:
@@ -206,11 +211,13 @@ class Lease(BaseLease):
 
     def __enter__(self) -> Self:
         self.check()
+        current.enter(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        current.leave(self)
         if error is None:
             self.release()
             return

@@ -60,23 +60,28 @@ def configure(url_or_client: Any = None, *, profile: str | None = None, **keywor
         _configured = _Configured(url_or_client, profile, dict(keywords))
 
 
+def configured() -> object:
+    """What the last ``configure`` has set, as an object to compare by identity: another one after each call."""
+    return _configured
+
+
 def resolve_default(environment: Mapping[str, str] = os.environ, *, profile: str | None = None) -> Default:
     """What ``connect(profile=…)``, or ``connect()`` without a URL, means now.
 
     Reads the environment and perhaps files; connects to nothing.
     """
     with _lock:
-        configured = _configured
-    keywords = dict(configured.keywords)
+        chosen = _configured
+    keywords = dict(chosen.keywords)
     origins = dict.fromkeys(keywords, "configure()")
-    if configured.url is not None:
+    if chosen.url is not None:
         if profile is None:
-            return Default(configured.url, keywords, "configure", origins | {"url": "configure()"})
+            return Default(chosen.url, keywords, "configure", origins | {"url": "configure()"})
         keywords, origins = {}, {}  # they belong to that URL
     if profile is not None:
         found = _from_file(env.read(environment), profile, "connect(profile=…)")
-    elif configured.profile is not None:
-        found = _from_file(env.read(environment), configured.profile, "configure(profile=…)")
+    elif chosen.profile is not None:
+        found = _from_file(env.read(environment), chosen.profile, "configure(profile=…)")
     else:
         found = _from_environment(env.read(environment))
     return found._replace(keywords=found.keywords | keywords, origins={**found.origins, **origins})

@@ -91,8 +91,9 @@ class Core:
                 name=policy.name,
             )
         with self.lock:
-            # Without a handle it is being given back: a release that was interrupted is finished by the watchdog.
-            if hold.state is not states.State.HELD or not hold.handles:
+            # Without a handle it is being given back: a release that was interrupted is finished by the watchdog. With
+            # none but keepers the caller has left: at_least makes it wait like any other.
+            if hold.state is not states.State.HELD or hold.handles.keys() <= hold.keepers:
                 return False
             hold.add(handle)
         return True

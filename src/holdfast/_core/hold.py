@@ -63,6 +63,7 @@ class Hold:
         "ends",
         "grant",
         "handles",
+        "keepers",
         "listeners",
         "policy",
         "reason",
@@ -83,6 +84,7 @@ class Hold:
         #: The handles that were not given back, by their keys. One atomic step gives one back: an interrupted release
         #: has either done it or not.
         self.handles: dict[int, HandleRef] = {}
+        self.keepers: frozenset[int] = frozenset()  #: those of ``handles`` that no user has, see keeping.py
         self.since = started
         self.ends = None if policy.max_hold is None else started + policy.max_hold
         self.scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last

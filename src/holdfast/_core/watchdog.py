@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 from holdfast._core import lease_time
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
+from holdfast._core.keeping import Keeper, Keepers
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects, WatchingSession, Withdrawn
@@ -65,6 +66,7 @@ class Watchdog:
         self._withdrawals = Withdrawals()
         #: Handles that became garbage unreleased, see ``Hold.add``.
         self.dropped: deque[HandleRef] = deque()
+        self._keepers = Keepers()
         self._suspects: set[str] = set()
         self._slots_in_use = False
         self._slots_checked = _NOW
@@ -109,6 +111,11 @@ class Watchdog:
         """A handle became garbage unreleased. Called from ``__del__``: no lock, no I/O."""
         self.dropped.append(handle)
         self.ring()
+
+    def keep(self, keeper: Keeper) -> None:
+        """Give back ``keeper`` when its time is over."""
+        self._keepers.add(keeper)
+        self._look_by(keeper.until)
 
     def suspect(self, name: str) -> None:
         """Have it asked whether what is held under ``name`` is still ours."""
@@ -182,7 +189,7 @@ class Watchdog:
         with self._core.lock:
             if not self._core.live:
                 self._earliest = _NEVER
-            wake = min(self._earliest, self._withdrawals.next_due(), self._early_due())
+            wake = min(self._earliest, self._withdrawals.next_due(), self._early_due(), self._keepers.next_due())
             core = self._core
             unneeded = core.orphaned and wake == _NEVER and not core.releasing
             if self.stopping or self.dropped or self._suspects or unneeded:
@@ -232,6 +239,8 @@ class Watchdog:
             return self.stopping or (self._core.orphaned and not busy)
 
     async def _round(self, suspects: Suspects) -> None:
+        with self._core.lock:
+            self._keepers.drop_due(self._runtime.now())
         while self.dropped:
             handle = self.dropped.popleft()
             self._core.drop_handle(handle.hold, handle.key)

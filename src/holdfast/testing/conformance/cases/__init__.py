@@ -10,6 +10,7 @@ from holdfast.testing.conformance.cases.breaking import BreakingCases
 from holdfast.testing.conformance.cases.callers import CallerCases
 from holdfast.testing.conformance.cases.cancelling import CancellingCases
 from holdfast.testing.conformance.cases.closing import ClosingCases
+from holdfast.testing.conformance.cases.decorating import DecoratingCases
 from holdfast.testing.conformance.cases.dying import DyingCases, InterruptedCases
 from holdfast.testing.conformance.cases.exclusion import ExclusionCases
 from holdfast.testing.conformance.cases.fairness import FairnessCases, HandOverCases
@@ -40,6 +41,7 @@ ALL: Final = (
     CancellingCases,
     LoopCases,
     PortabilityCases,
+    DecoratingCases,
     DyingCases,
     InterruptedCases,
 )

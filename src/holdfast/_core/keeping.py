@@ -1,0 +1,73 @@
+"""Holds that outlive the caller's handles: ``at_least`` of the decorator.
+
+A keeper is one more handle of a hold, which no user has. The watchdog's list refers to it until its time is over; then
+it is garbage, and the hold is given back like that of any dropped handle. So the caller does not wait, the lease is
+renewed meanwhile, and a client that is closed, or a process that exits, releases it at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final
+
+from holdfast._core import states
+
+if TYPE_CHECKING:
+    from holdfast._core.core import Core
+    from holdfast._core.hold import Hold
+    from holdfast.errors import LossReason
+
+#: Keys of keepers are negative, those of leases are not; -1 stands for "no handle".
+_keys: Final = itertools.count(-2, -1)
+
+
+class Keeper:
+    """A handle that keeps a hold until ``until``."""
+
+    __slots__ = ("__weakref__", "_caller", "_key", "until")
+
+    def __init__(self, until: float) -> None:
+        self._key: Final = next(_keys)
+        self._caller: Hashable = None
+        self.until: Final = until
+
+    def _bind(self, hold: Hold) -> None:
+        """Not needed: it is given back by its reference, see ``Hold.add``. A cycle would delay that."""
+
+    def _lost_on_release(self, reason: LossReason) -> None:
+        """A loss is reported to leases only."""
+
+
+class Keepers:
+    """The keepers of one client by the end of their time. The caller holds the core's lock."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Keeper]] = []
+
+    def add(self, keeper: Keeper) -> None:
+        heapq.heappush(self._heap, (keeper.until, keeper._key, keeper))
+
+    def next_due(self) -> float:
+        return self._heap[0][0] if self._heap else float("inf")
+
+    def drop_due(self, now: float) -> None:
+        """Those whose time is over are garbage from here on, and on the watchdog's list of dropped handles."""
+        while self._heap and self._heap[0][0] <= now:
+            heapq.heappop(self._heap)
+
+
+def keep(core: Core, hold: Hold, seconds: float) -> None:
+    """Have ``hold`` last until ``seconds`` after its grant, also if all leases are released before. No I/O."""
+    until = hold.since + seconds
+    with core.lock:
+        if hold.state is states.State.HELD and until > core.front.now():
+            keeper = Keeper(until)
+            hold.keepers |= {keeper._key}
+            # First the list, then the hold: interrupted in between, the hold must not have a handle that is garbage
+            # without the watchdog being woken.
+            core.watchdog.keep(keeper)
+            hold.add(keeper)

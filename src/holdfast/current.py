@@ -1,0 +1,61 @@
+"""The lease of the innermost open ``with`` block of this context: ``holdfast.current_lease()``.
+
+A ContextVar keeps the open blocks of a context as a linked list, innermost first. Three rules make it safe:
+
+* References are weak. A context is copied into every task and many threads; a strong reference there would keep a
+  forgotten lease, and so its lock, alive.
+* ``ContextVar.reset`` is never used: a generator may be closed in another context, where it raises.
+* A block that ended elsewhere stays on the list. It is skipped by readers and removed by the next block that opens.
+"""
+
+from __future__ import annotations
+
+import weakref
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncLease
+    from holdfast.lease import BaseLease, Lease
+
+#: One open block and those around it: (weak reference to its lease, enclosing blocks).
+_Block = tuple["weakref.ref[BaseLease]", Any]
+
+_innermost: Final[ContextVar[_Block | None]] = ContextVar("holdfast-current-lease", default=None)
+
+
+def current_lease() -> Lease | AsyncLease | None:
+    """The lease of the innermost ``with`` block, or ``locked`` function, that this code runs in; None outside of all.
+
+    For reading: ``current_lease().check()``, ``.token`` for a fence. A lease that was released is skipped; one that was
+    lost is returned, so that ``check()`` raises. Tasks and threads that copy the context see the lease, too.
+
+    Not guaranteed: that this code holds the lock. The context says where code was started, not what it owns.
+    """
+    block = _unreleased(_innermost.get())
+    lease: Any = None if block is None else block[0]()
+    return lease  # type: ignore[no-any-return]  # only leases are put on the list
+
+
+def enter(lease: BaseLease) -> None:
+    """A block of ``lease`` begins in this context."""
+    block = _innermost.get()
+    if block is not None:
+        block = _unreleased(block)
+    _innermost.set((weakref.ref(lease), block))
+
+
+def leave(lease: BaseLease) -> None:
+    """A block of ``lease`` ends, perhaps in another context than it began in: then there is nothing to do."""
+    block = _innermost.get()
+    if block is not None and block[0]() is lease:
+        _innermost.set(block[1])
+
+
+def _unreleased(block: _Block | None) -> _Block | None:
+    while block is not None:
+        lease = block[0]()
+        if lease is not None and not lease.released:
+            return block
+        block = block[1]
+    return None

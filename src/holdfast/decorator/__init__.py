@@ -1,0 +1,66 @@
+"""``locked``: a function that holds a lock while it runs, named by its arguments.
+
+Read ``decorate.py`` first: what happens when decorating. Then, in the order of a call:
+
+* ``keys.py``: from arguments to a name; ``template.py`` is the grammar, ``values.py`` the values that may be part of a
+  name, ``fields.py`` the check against annotations, ``nearest.py`` the hint in its errors;
+* ``locks.py``: from a name to a Lock; ``options.py`` is its policy;
+* ``wrapping.py``: around a function of each kind; ``generators.py`` and ``async_generators.py`` have the
+  steps of generators;
+* ``methods.py``: functions in classes; ``shapes.py``: the types that users see.
+
+No engine, driver or event loop is imported by this package: decorating costs a program nothing that does not lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from holdfast import default_clients
+from holdfast.decorator import decorate
+from holdfast.decorator.shapes import A, D, DefaultDecorator, DefaultSkippingDecorator, Key, LockedFunction, P, R, T
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from holdfast.aio import AsyncLock
+    from holdfast.client import Lock
+    from holdfast.decorator.options import LockedOptions, WaitOrRaise
+
+__all__ = ["LockedFunction", "locked"]
+
+
+@overload
+def locked(  # type: ignore[overload-overlap]
+    function: Callable[P, Coroutine[Any, Any, T]], /
+) -> LockedFunction[P, Coroutine[Any, Any, T], AsyncLock]: ...
+@overload
+def locked(function: Callable[P, A], /) -> LockedFunction[P, A, AsyncLock]: ...  # type: ignore[overload-overlap]
+@overload
+def locked(function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]
+@overload
+def locked(
+    template: Key = None, /, *, on_busy: Literal["skip"], default: None = None, **options: Unpack[LockedOptions]
+) -> DefaultSkippingDecorator[None]: ...
+@overload
+def locked(
+    template: Key = None, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
+) -> DefaultSkippingDecorator[D]: ...
+@overload
+def locked(
+    template: Key = None, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
+) -> DefaultDecorator: ...
+def locked(
+    template: Any = None, /, *, key: Any = None, on_busy: Any = "wait", default: Any = None, **options: Any
+) -> Any:
+    """Decorate a function so that each call holds a lock, by the default client: ``@holdfast.locked("{user.id}")``.
+
+    As ``client.locked``, with the client that ``connect()`` without a URL would give, made at the first call and used
+    by all functions; sync or async, as the function is. A later ``configure()`` counts for calls that begin after it.
+    """
+    return decorate.locked(_default_client, None, template, key, on_busy, default, options)
+
+
+def _default_client(is_async: bool) -> Callable[[], Any]:
+    return default_clients.async_client if is_async else default_clients.sync_client

@@ -1,0 +1,110 @@
+"""Async generators inside their lock. Loaded with the first one that is decorated: it needs asyncio.
+
+As in ``generators.py``; and a loss cancels the task that runs the present step, not the one that ran the first. Between
+two steps it cancels nothing: the consumer's own code would be hit, outside of the block that could raise LockLost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast import current
+
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncLease
+
+
+class AsyncSteps:
+    """The steps of an async generator, one at a time: ``advance``, then ``item``, then ``send`` or ``throw``.
+
+    A context manager: at its end the generator is closed.
+    """
+
+    __slots__ = ("_inner", "_lease", "_thrown", "_value", "item")
+
+    def __init__(self, inner: AsyncGenerator[Any, Any], lease: AsyncLease) -> None:
+        self._inner = inner
+        self._lease = lease
+        self._value: Any = None
+        self._thrown: BaseException | None = None
+        self.item: Any = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        current.enter(self._lease)
+        try:
+            await self._inner.aclose()
+        finally:
+            current.leave(self._lease)
+
+    def send(self, value: Any) -> None:
+        """What the ``yield`` of the body is to return at the next step."""
+        self._value = value
+
+    def throw(self, error: BaseException) -> None:
+        """What the ``yield`` of the body is to raise at the next step."""
+        self._thrown = error
+
+    async def advance(self) -> bool:
+        """Run the body to its next ``yield``; False if it has ended."""
+        lease = self._lease
+        value, thrown = self._value, self._thrown
+        self._value = self._thrown = self.item = None
+        if thrown is None and lease.lost_reason is not None:
+            thrown = lease._loss()
+        try:
+            async with _Step(lease):
+                self.item = await (self._inner.asend(value) if thrown is None else self._inner.athrow(thrown))
+        except StopAsyncIteration:
+            return False
+        return True
+
+
+class _Step:
+    """A step of the body: a loss cancels the task that runs it, and is raised from its end."""
+
+    __slots__ = ("_begun", "_lease")
+
+    def __init__(self, lease: AsyncLease) -> None:
+        self._lease = lease
+        self._begun = False
+
+    async def __aenter__(self) -> None:
+        if self._lease.held:  # else the body only cleans up
+            self._lease._begin_body()
+            self._begun = True
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._begun:
+            return
+        late, ours = await self._lease._end_body(error)
+        if late is not None and not ours:
+            raise late
+        if ours and (error is None or isinstance(error, asyncio.CancelledError)):
+            raise self._lease._loss() from None
+
+
+class released_at_the_end:  # noqa: N801 -- used as a context manager only
+    """Releases the lease of an async generator at its end, and raises what ``async with lease`` would raise there."""
+
+    __slots__ = ("_lease",)
+
+    def __init__(self, lease: AsyncLease) -> None:
+        self._lease = lease
+
+    async def __aenter__(self) -> None:
+        """Nothing to do: no task is cancelled between two steps."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._lease._end(error, None, ours=False)

@@ -1,0 +1,42 @@
+"""Generators inside their lock: held from the first step to the end, current only while a step runs.
+
+Between two steps the consumer's code runs, perhaps with other generators, in other tasks, threads and contexts. So
+``current_lease()`` is set for each step. A lease that was lost between two steps is raised at the ``yield``: the body
+does not go on without its lock. ``async_generators.py`` does the same for async generators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from holdfast import current
+
+if TYPE_CHECKING:
+    from holdfast.lease import Lease
+
+
+def steps(inner: Generator[Any, Any, Any], lease: Lease) -> Generator[Any, Any, Any]:
+    """As ``yield from inner``, inside the block of ``lease``. ``inner`` is closed before that block ends."""
+    value: Any = None
+    thrown: BaseException | None = None
+    try:
+        while True:
+            try:
+                item = inner.send(value) if thrown is None else inner.throw(thrown)
+            except StopIteration as end:
+                return end.value
+            value = thrown = None
+            current.leave(lease)
+            try:
+                value = yield item
+            except GeneratorExit:
+                raise  # the finally clause closes ``inner``
+            except BaseException as error:
+                thrown = error
+            finally:
+                current.enter(lease)
+            if thrown is None and lease.lost_reason is not None:
+                thrown = lease._loss()
+    finally:
+        inner.close()

@@ -1,0 +1,54 @@
+"""The locks of one decorated function: which client, which name.
+
+A Lock is a name and a policy; making one costs about 6 µs, mostly for checks. Names recur, so the last ones are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from holdfast.decorator.keys import Namer
+from holdfast.decorator.options import Plan, check_lasting
+
+#: Locks that are kept for each decorated function. When they are more, all are dropped: most names are either few or
+#: very many.
+_MOST: Final = 256
+
+
+class Locks:
+    """Finds the lock of a call. Shared by all threads: each step is one atomic operation."""
+
+    __slots__ = ("_client", "_kept", "_name", "_plan")
+
+    def __init__(self, client: Callable[[], Any], name: Namer, plan: Plan) -> None:
+        self._client = client
+        self._name = name
+        self._plan = plan
+        #: The locks of one client. Another default client, as after ``configure``, has others.
+        self._kept: tuple[Any, dict[str, Any]] = (None, {})
+
+    def of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The Lock or AsyncLock of a call with these arguments. No I/O."""
+        name = self._name(args, kwargs)
+        client = self._client()
+        owner, locks = self._kept
+        if owner is not client:
+            locks = {}
+            self._kept = (client, locks)
+        lock = locks.get(name)
+        if lock is None:
+            lock = self._make(client, name)
+            if len(locks) >= _MOST:
+                locks.clear()
+            locks[name] = lock
+        return lock
+
+    def check(self, client: Any) -> None:
+        """Raise now what the policy would raise at the first call on ``client``: an engine may not give all of it."""
+        self._make(client, "a")
+
+    def _make(self, client: Any, name: str) -> Any:
+        lock = client.lock(name, **self._plan.policy)
+        check_lasting(self._plan.at_least, lock._policy.renew, lock._policy.ttl)
+        return lock

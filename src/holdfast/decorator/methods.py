@@ -1,0 +1,93 @@
+"""Decorated functions in the body of a class.
+
+Outside of classes a decorated function is a plain function with the attributes ``lock_for`` and ``skipped``. A bound
+method has no attributes of its own, so that ``account.withdraw.lock_for(5)`` would not know ``account``. Therefore a
+descriptor stands in the class. It gives bound methods whose ``lock_for`` knows their object; everything else it leaves
+to the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any, Literal
+
+Binding = Literal["instance", "class"]
+
+
+def stands_in_a_class(function: Callable[..., Any]) -> bool:
+    """Whether ``function`` was defined in the body of a class: its qualified name says so."""
+    if not isinstance(function, FunctionType):
+        return False
+    outer = function.__qualname__.rpartition(".")[0]
+    return bool(outer) and not outer.endswith("<locals>")
+
+
+#: Every class has these two of its own, so that ``__getattr__`` is not asked.
+_doc: Any = property(lambda self: self._function.__doc__)
+_module: Any = property(lambda self: self._function.__module__)
+
+
+class _FunctionLike:
+    """Everything but calls is asked of the function: its name, its code, its marks. ``inspect`` takes it for one."""
+
+    __slots__ = ("__weakref__", "_function")
+    _function: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_function":  # not there yet, as while it is being copied
+            raise AttributeError(name)
+        return getattr(self._function, name)
+
+    def __repr__(self) -> str:
+        return repr(self._function)
+
+
+class LockedMethod(_FunctionLike):
+    """A decorated function in a class."""
+
+    __slots__ = ("_binding",)
+    __doc__, __module__ = _doc, _module
+
+    def __init__(self, function: Any, binding: Binding = "instance") -> None:
+        self._function = function
+        self._binding = binding
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if self._binding == "class":
+            instance = type(instance) if owner is None else owner
+        elif instance is None:
+            return self._function
+        return MethodType(_OfObject(self._function, instance), instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("_function", "_binding"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._function, name, value)  # a mark of another decorator, such as abstractmethod
+
+
+class _OfObject(_FunctionLike):
+    """The function of one bound method."""
+
+    __slots__ = ("_instance",)
+    __doc__, __module__ = _doc, _module
+
+    def __init__(self, function: Any, instance: object) -> None:
+        self._function = function
+        self._instance = instance
+
+    def __call__(self, instance: object, /, *args: Any, **kwargs: Any) -> Any:
+        return self._function(instance, *args, **kwargs)
+
+    def lock_for(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function.lock_for(self._instance, *args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OfObject) and self._function is other._function and self._instance is other._instance
+
+    def __hash__(self) -> int:
+        return hash((self._function, id(self._instance)))

@@ -1,0 +1,67 @@
+"""Which values may be part of a lock's name, and their texts.
+
+Accepted: str, int, UUID, date, and Enum by its value. Each has one text in every process and every version of Python.
+Refused is what does not: None and "" (a missing value would be one lock for all), bool ("True" here, "true" elsewhere),
+float and Decimal (1, 1.0, 1.00), datetime (zones), bytes, containers and other objects (an address is another lock each
+time). Methods of subclasses are not called: their texts could be any.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import uuid
+from typing import Any, Final
+
+from holdfast._core.names import MAX_BYTES
+from holdfast.errors import InvalidName
+
+_REMEDY: Final = "a key is made of str, int, UUID, date or Enum; give a callable key that makes one of these"
+#: An int of more bits has more digits than a name may have. Python refuses to convert very long ones.
+_MOST_BITS: Final = MAX_BYTES * 4
+_FEW: Final = 10**18
+
+_WHY: Final[tuple[tuple[type, str], ...]] = (
+    (bool, "a bool, which other programs write in another way"),
+    (datetime.datetime, "a datetime, whose text depends on its zone and precision"),
+    (float, "a float, which has several texts"),
+)
+
+
+def text_of(value: Any, what: str) -> str:
+    """The text of ``value`` in a name; InvalidName that names ``what`` it is if it may not be part of one."""
+    kind = type(value)
+    if (kind is str and value) or (kind is int and -_FEW < value < _FEW):
+        return str(value)
+    if isinstance(value, enum.Enum):
+        return text_of(value.value, f"the value of {what}")
+    if isinstance(value, str):
+        if not value:
+            raise InvalidName(f"{what} is empty: all calls with an empty value would share one lock")
+        return str.__str__(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if int.bit_length(value) > _MOST_BITS:
+            raise InvalidName(f"{what} is an int with too many digits for a lock name of at most {MAX_BYTES} bytes")
+        return int.__repr__(value)
+    if isinstance(value, uuid.UUID):
+        return uuid.UUID.__str__(value)
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return datetime.date.isoformat(value)
+    raise InvalidName(f"{what} is {_described(value)}: {_REMEDY}")
+
+
+def escaped(value: Any, what: str) -> str:
+    """As ``text_of``, with ``%`` and ``:`` of a str percent-encoded: for names with two placeholders or more.
+
+    The other types contain neither, so an id has the same text as a str and as an int or UUID.
+    """
+    return text_of(value, what).replace("%", "%25").replace(":", "%3A")
+
+
+def _described(value: object) -> str:
+    if value is None:
+        return "None, which all calls without a value would share"
+    for kind, why in _WHY:
+        if isinstance(value, kind):
+            return why
+    return f"of type {type(value).__qualname__}"

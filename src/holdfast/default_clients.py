@@ -1,0 +1,102 @@
+"""The clients behind ``@holdfast.locked``: one for sync functions, and one for each event loop.
+
+Made at the first call by ``connect()``, so ``configure()`` may come after decorating. After another ``configure()`` the
+next call gets a new client. The old one stays open for what is held through it: a sync client ends by itself when
+nothing is, an async client with its loop. Environment and settings file are read when a client is made.
+
+No lock is used: a signal handler or a forked child may come at any step. Two threads may both make a client; the first
+to be kept is used by both, and the other was never opened.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdfast import settings
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from holdfast.aio import AsyncClient
+    from holdfast.client import Client
+
+
+class _Sync(NamedTuple):
+    configured: object  #: kept alive, so that its id is not another's
+    client: Client
+
+
+class _Async(NamedTuple):
+    configured: object
+    loop: Any
+    client: AsyncClient
+    closer: AsyncGenerator[None, None]
+
+
+_sync: Final[dict[int, _Sync]] = {}
+_async: Final[dict[tuple[int, int], _Async]] = {}
+
+
+def sync_client() -> Client:
+    """The default client of sync functions."""
+    configured = settings.configured()
+    found = _sync.get(id(configured))
+    return _make_sync(configured) if found is None else found.client
+
+
+def _make_sync(configured: object) -> Client:
+    from holdfast.client import connect
+
+    entry = _sync.setdefault(id(configured), _Sync(configured, connect()))
+    for key in [key for key in _sync.copy() if key != id(configured)]:
+        _sync.pop(key, None)
+    return entry.client
+
+
+def async_client() -> AsyncClient:
+    """The default client of async functions on the running event loop."""
+    asyncio: Any = sys.modules.get("asyncio")  # importing it costs much, and without it no loop can run
+    loop = None if asyncio is None else asyncio._get_running_loop()
+    if loop is None:
+        raise UsageError(
+            "no event loop is running, and a default async client belongs to one: call this inside of it, or use "
+            "locked() of a client of your own"
+        )
+    configured = settings.configured()
+    found = _async.get((id(configured), id(loop)))
+    return _make_async(configured, loop) if found is None else found.client
+
+
+def _make_async(configured: object, loop: asyncio.AbstractEventLoop) -> AsyncClient:
+    from holdfast.aio import connect
+
+    for key, old in _async.copy().items():
+        if old.loop.is_closed():
+            _async.pop(key, None)
+    client = connect()
+    entry = _async.setdefault((id(configured), id(loop)), _Async(configured, loop, client, _closed_with_loop(client)))
+    if entry.client is client:
+        _start(entry.closer)
+    return entry.client
+
+
+async def _closed_with_loop(client: AsyncClient) -> AsyncGenerator[None, None]:
+    """Closes ``client`` before its loop: ``asyncio.run`` and most servers close the async generators of a loop first.
+
+    Else its connections would be left to the garbage collector, with a warning.
+    """
+    try:
+        yield
+    finally:
+        await client.close()
+
+
+def _start(generator: AsyncGenerator[None, None]) -> None:
+    """Run it to its ``yield``, which makes the running loop know it."""
+    try:
+        generator.__anext__().__await__().send(None)
+    except StopIteration:
+        pass  # it has yielded

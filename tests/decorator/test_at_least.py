@@ -1,0 +1,155 @@
+"""``at_least``: the lock stays held for a while after its grant, and the caller does not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import holdfast
+from holdfast import aio
+from tests.faults.waiting import eventually
+
+
+def is_held(client: holdfast.Client, name: str = "a") -> bool:
+    return client.inspect(name).holders != ()
+
+
+def test_the_lock_outlives_the_body_but_the_call_does_not_wait(client: holdfast.Client, other: holdfast.Client) -> None:
+    @client.locked("a", at_least=0.4, on_busy="skip", default="skipped")
+    def work() -> str:
+        return "done"
+
+    began = time.monotonic()
+    assert work() == "done"
+    assert time.monotonic() - began < 0.3
+    assert is_held(other)
+    assert work() == "skipped"  # also for the caller itself
+    lease = other.lock("a").acquire(timeout=5)
+    assert time.monotonic() - began >= 0.4
+    lease.release()
+    assert work() == "done"
+
+
+def test_it_counts_from_the_grant_not_from_the_end(client: holdfast.Client, other: holdfast.Client) -> None:
+    @client.locked("a", at_least=0.05)
+    def work() -> None:
+        time.sleep(0.06)
+
+    work()
+    assert not is_held(other)
+
+
+def test_a_body_that_raises_keeps_it_too(client: holdfast.Client, other: holdfast.Client) -> None:
+    @client.locked("a", at_least=30)
+    def work() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    gc.collect()
+    assert is_held(other)
+    client.close()
+    assert not is_held(other)
+
+
+def test_it_is_renewed_meanwhile(client: holdfast.Client, other: holdfast.Client) -> None:
+    @client.locked("a", at_least=0.8, ttl=0.2)
+    def work() -> None: ...
+
+    began = time.monotonic()
+    work()
+    other.lock("a").acquire(timeout=5).release()
+    assert time.monotonic() - began >= 0.8
+
+
+def test_the_body_may_still_re_enter_and_so_may_an_outer_block(client: holdfast.Client, other: holdfast.Client) -> None:
+    @client.locked("a", at_least=0.3)
+    def work(depth: int) -> int:
+        return depth if depth == 0 else work(depth - 1)
+
+    assert work(3) == 0
+    other.lock("a").acquire(timeout=5).release()
+    with client.lock("a"):
+        assert work(0) == 0
+        with client.lock("a", timeout=0):
+            pass
+    assert is_held(other)
+    assert client.lock("a").try_acquire() is None
+    other.lock("a").acquire(timeout=5).release()
+
+
+def test_the_next_caller_of_the_same_process_waits(client: holdfast.Client) -> None:
+    @client.locked("a", at_least=0.2)
+    def work() -> float:
+        return time.monotonic()
+
+    first = work()
+    assert work() - first >= 0.15
+
+
+def test_a_garbage_client_keeps_it_until_its_time(url: str, other: holdfast.Client) -> None:
+    began = time.monotonic()
+
+    def once() -> None:
+        client = holdfast.connect(url)
+        client.locked("a", at_least=0.4)(lambda: None)()
+
+    once()
+    gc.collect()
+    assert is_held(other)
+    other.lock("a").acquire(timeout=5).release()
+    assert time.monotonic() - began >= 0.4
+
+
+def test_breaking_it_frees_it_at_once(client: holdfast.Client, other: holdfast.Client) -> None:
+    @client.locked("a", at_least=30)
+    def work() -> None: ...
+
+    work()
+    assert other.break_("a")
+    with other.lock("a", timeout=5):
+        pass
+
+
+def test_generators_and_coroutines(url: str, client: holdfast.Client, other: holdfast.Client) -> None:
+    @client.locked("g", at_least=0.3)
+    def generator() -> Iterator[int]:
+        yield 1
+
+    assert list(generator()) == [1]
+    assert is_held(other, "g")
+
+    async def main() -> None:
+        async with aio.connect(url) as alocks:
+
+            @alocks.locked("c", at_least=0.3)
+            async def work() -> None: ...
+
+            await work()
+            assert is_held(other, "c")
+            await asyncio.to_thread(eventually, lambda: not is_held(other, "c"))
+
+    asyncio.run(main())
+    eventually(lambda: not is_held(other, "g"))
+
+
+def test_a_process_that_exits_releases_it(tmp_path: object) -> None:
+    code = f"""
+import holdfast
+locks = holdfast.connect("sqlite:///{str(tmp_path).lstrip("/")}/locks.db")
+@locks.locked("a", at_least=60)
+def work(): pass
+work()
+assert locks.inspect("a").holders
+"""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    assert time.monotonic() - began < 20
+    with holdfast.connect(f"sqlite://{tmp_path}/locks.db") as locks:
+        assert not is_held(locks)

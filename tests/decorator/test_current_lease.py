@@ -1,0 +1,161 @@
+"""``holdfast.current_lease()``: the innermost open block of this context, and never an error from a context."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import os
+import threading
+import timeit
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+import holdfast
+from holdfast import aio, current
+from tests.faults.waiting import eventually
+
+
+def name() -> str | None:
+    lease = holdfast.current_lease()
+    return lease.name if lease is not None else None
+
+
+def test_none_outside_of_all_blocks(client: holdfast.Client) -> None:
+    assert holdfast.current_lease() is None
+    lease = client.lock("a").acquire()
+    assert holdfast.current_lease() is None  # a bare acquire opens no block
+    lease.release()
+
+
+def test_the_innermost_block(client: holdfast.Client) -> None:
+    with client.lock("a") as outer:
+        assert holdfast.current_lease() is outer
+        with client.lock("b").acquire() as inner:
+            assert holdfast.current_lease() is inner
+            with client.lock("a") as again:
+                assert holdfast.current_lease() is again
+        assert holdfast.current_lease() is outer
+    assert holdfast.current_lease() is None
+
+
+def test_a_block_that_raises_or_cannot_be_entered_leaves_nothing(
+    client: holdfast.Client, other: holdfast.Client
+) -> None:
+    with pytest.raises(ZeroDivisionError), client.lock("a"):
+        raise ZeroDivisionError
+    assert holdfast.current_lease() is None
+    with other.lock("a") as outer:
+        with pytest.raises(holdfast.AcquireTimeout), client.lock("a", timeout=0):
+            pass
+        assert holdfast.current_lease() is outer
+
+
+def test_a_released_lease_is_skipped_and_a_lost_one_is_not(client: holdfast.Client, other: holdfast.Client) -> None:
+    with client.lock("a") as outer, client.lock("b") as inner:
+        inner.release()
+        assert holdfast.current_lease() is outer
+
+    def lose() -> None:
+        with client.lock("a", ttl=0.3) as lease:
+            other.break_("a")
+            assert lease.lost.wait(5)
+            assert holdfast.current_lease() is lease
+
+    with pytest.raises(holdfast.LockLost):
+        lose()
+
+
+def test_interleaved_blocks(client: holdfast.Client) -> None:
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(client.lock("a"))
+    second.enter_context(client.lock("b"))
+    first.close()
+    assert name() == "b"
+    second.close()
+    assert name() is None
+
+
+def test_a_block_that_ends_in_another_context(client: holdfast.Client) -> None:
+    def steps() -> Iterator[str | None]:
+        with client.lock("a"):
+            yield name()
+
+    for end_in in (contextvars.Context().run, contextvars.copy_context().run):
+        generator = steps()
+        assert next(generator) == "a"
+        end_in(generator.close)  # type: ignore[attr-defined]
+        assert name() is None
+        with client.lock("b"):
+            assert name() == "b"
+            block = current._innermost.get()
+            assert block is not None
+            assert block[1] is None, "an ended block stays on the list for ever"
+
+
+def test_threads_and_tasks(client: holdfast.Client) -> None:
+    seen: list[str | None] = []
+    with client.lock("a"):
+        thread = threading.Thread(target=lambda: seen.append(name()))
+        thread.start()
+        thread.join(10)
+        context = contextvars.copy_context()
+    assert seen == [None]
+    assert context.run(name) is None  # the copy outlives the block
+
+    async def main() -> None:
+        async with aio.connect("memory:") as alocks:
+            async with alocks.lock("a"):
+                inner = asyncio.create_task(child(alocks))
+                assert await asyncio.to_thread(name) == "a"  # copies the context
+                assert await inner == ["a", "b", "a"]
+                assert name() == "a"
+                late = asyncio.create_task(asyncio.sleep(0, None))
+            await late
+            assert name() is None
+
+    async def child(alocks: aio.AsyncClient) -> list[str | None]:
+        seen = [name()]
+        async with alocks.lock("b"):
+            seen.append(name())
+        return [*seen, name()]
+
+    asyncio.run(main())
+
+
+def test_a_context_does_not_keep_a_dropped_lease_alive(client: holdfast.Client, other: holdfast.Client) -> None:
+    def drop() -> contextvars.Context:
+        client.lock("a").acquire().__enter__()
+        return contextvars.copy_context()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        context = drop()
+        gc.collect()
+    eventually(lambda: not other.inspect("a").holders)
+    assert context.run(name) is None
+    assert name() is None
+
+
+def test_in_a_forked_child_it_is_the_lost_lease(client: holdfast.Client) -> None:
+    with client.lock("a"):
+        child = os.fork()
+        if child == 0:
+            lease = holdfast.current_lease()
+            os._exit(0 if lease is not None and lease.lost_reason == "forked" else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_it_costs_a_block_less_than_a_microsecond(client: holdfast.Client) -> None:
+    """The best of several, since a busy machine only ever adds."""
+    with client.lock("outer"), client.lock("a") as lease:
+
+        def block() -> None:
+            current.enter(lease)
+            current.leave(lease)
+
+        cost = min(timeit.repeat(block, number=2000, repeat=40)) / 2000
+    assert cost < 1e-6, f"{cost * 1e9:.0f} ns"

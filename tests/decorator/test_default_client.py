@@ -1,0 +1,187 @@
+"""``@holdfast.locked``: the default client, made at the first call, one for each event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import aio, default_clients
+
+
+@pytest.fixture(autouse=True)
+def _configured(url: str) -> Iterator[None]:
+    holdfast.configure(url)
+    yield
+    holdfast.configure()
+
+
+@holdfast.locked("{n}", prefix="sync")
+def sync_work(n: int) -> str:
+    return where()
+
+
+@holdfast.locked("{n}", prefix="async")
+async def async_work(n: int) -> str:
+    await asyncio.sleep(0)
+    return where()
+
+
+@holdfast.locked
+async def numbers() -> AsyncIterator[int]:
+    yield 1
+
+
+def where() -> str:
+    lease = holdfast.current_lease()
+    assert lease is not None
+    assert lease.held
+    return f"{lease.name} on {lease._hold.core.engine!r}"
+
+
+def test_functions_and_coroutines_each_get_the_default_client_of_their_kind(url: str) -> None:
+    store = f"<memory engine {url.removeprefix('memory:')!r}>"
+    assert sync_work(1) == f"sync:1 on {store}"
+    assert asyncio.run(async_work(1)) == f"async:1 on {store}"
+    assert isinstance(sync_work.lock_for(1), holdfast.Lock)
+    assert default_clients.sync_client() is default_clients.sync_client()
+
+
+def test_a_later_configure_counts_for_later_calls_and_leaves_running_ones_alone() -> None:
+    async def other_store() -> None:
+        lease = await async_work.lock_for(9).acquire()
+        assert "memory engine 'second'" not in await async_work(1)
+        holdfast.configure("memory:second")
+        assert "memory engine 'second'" in await async_work(1)
+        assert lease.held
+        await lease.release()
+
+    with sync_work.lock_for(9) as lease:
+        before = sync_work(1)
+        holdfast.configure("memory:first")
+        assert "memory engine 'first'" in sync_work(1)
+        assert "memory engine 'first'" not in before
+        assert lease.held
+    asyncio.run(other_store())
+
+
+def test_loops_one_after_another_and_at_the_same_time() -> None:
+    results: list[str] = []
+
+    async def several() -> None:
+        await asyncio.gather(*(async_work(n) for n in range(5)))
+        assert [n async for n in numbers()] == [1]
+        results.append("ok")
+
+    for _ in range(3):
+        asyncio.run(several())
+    threads = [threading.Thread(target=lambda: asyncio.run(several())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert results == ["ok"] * 7
+    asyncio.run(several())
+    assert len(default_clients._async) == 1, "clients of closed loops stay behind"
+
+
+def test_the_client_of_a_loop_is_closed_with_it() -> None:
+    """Its connections would be left to the garbage collector otherwise."""
+
+    async def client() -> aio.AsyncClient:
+        await async_work(1)
+        return default_clients.async_client()
+
+    assert asyncio.run(client())._closed
+
+
+def test_without_a_running_loop_there_is_no_async_lock() -> None:
+    with pytest.raises(holdfast.UsageError, match="no event loop is running"):
+        async_work.lock_for(1)
+
+
+def test_the_policy_is_checked_by_the_first_call() -> None:
+    @holdfast.locked("a", require={"cross_host"})
+    def work() -> None: ...
+
+    with pytest.raises(holdfast.UsageError, match="cross_host"):
+        work()
+
+
+def test_threads_that_come_first_together_share_one_client() -> None:
+    gate, clients = threading.Barrier(8), set()
+
+    def first() -> None:
+        gate.wait(10)
+        clients.add(default_clients.sync_client())
+
+    threads = [threading.Thread(target=first) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(clients) == 1
+
+
+def test_a_forked_child_locks_with_a_client_of_its_own(tmp_path: Path) -> None:
+    holdfast.configure(f"sqlite://{tmp_path}/locks.db")
+    sync_work(1)
+    child = os.fork()
+    if child == 0:
+        try:
+            sync_work(1)
+            asyncio.run(async_work(1))
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sync_work(2)
+
+
+def test_decorating_imports_no_engine_no_driver_and_no_event_loop() -> None:
+    code = """
+import holdfast, json, sys
+@holdfast.locked("{n}")
+def work(n): pass
+@holdfast.locked
+def steps(): yield 1
+print(json.dumps(sorted(sys.modules)))
+holdfast.configure("memory:")
+work(1)
+assert "asyncio" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    loaded = done.stdout
+    for module in ("asyncio", "redis", "kazoo", "sqlite3", "holdfast.engines", "holdfast.client"):
+        assert f'"{module}"' not in loaded
+
+
+def test_on_a_server_connections_are_closed_with_the_loop(redis_url: str) -> None:
+    """Run with warnings as errors: an unclosed connection would be one."""
+    code = f"""
+import asyncio, gc, holdfast
+holdfast.configure({redis_url!r}, namespace="{uuid.uuid4().hex}")
+@holdfast.locked("a")
+async def work(): return holdfast.current_lease().token
+@holdfast.locked("a")
+def sync_work(): return holdfast.current_lease().token
+tokens = [asyncio.run(work()), sync_work(), asyncio.run(work())]
+assert tokens == sorted(tokens)
+gc.collect()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

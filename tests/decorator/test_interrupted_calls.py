@@ -1,0 +1,80 @@
+"""Ctrl-C at every place of a decorated call where CPython looks for signals: the lock is never left held."""
+
+from __future__ import annotations
+
+import gc
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.faults.striker import Strike, Striker
+
+
+@pytest.fixture(autouse=True)
+def _dropped_handles_and_coroutines_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+        gc.collect()
+
+
+def strike_everywhere(prepare: Callable[[holdfast.Client], Callable[[], Any]]) -> int:
+    """Call it with a signal at its first place, its second, …, until it goes through. Each time another client gets the
+    lock, long before its ttl of 30 s, and the same caller can call again."""
+    number = 0
+    while True:
+        url, striker = f"memory:{uuid.uuid4().hex}", Striker(number)
+        with holdfast.connect(url) as other, holdfast.connect(url) as client:
+            client.ping()
+            call = prepare(client)
+            try:
+                with striker:
+                    call()
+            except Strike:
+                gc.collect(0)
+            free = other.lock("a").try_acquire(timeout=5)
+            assert free is not None, f"left held by a strike at {striker.struck_at}"
+            free.release()
+            call()
+            assert holdfast.current_lease() is None
+        if not striker.struck_at:
+            return number
+        number += 1
+
+
+def test_a_function() -> None:
+    def prepare(client: holdfast.Client) -> Callable[[], Any]:
+        return client.locked("{name}")(lambda name="a": None)
+
+    assert strike_everywhere(prepare) > 60
+
+
+def test_a_function_that_may_be_skipped() -> None:
+    def prepare(client: holdfast.Client) -> Callable[[], Any]:
+        return client.locked("{name}", on_busy="skip", timeout=5)(lambda name="a": None)
+
+    assert strike_everywhere(prepare) > 60
+
+
+def test_a_function_that_keeps_its_lock_for_a_while() -> None:
+    def prepare(client: holdfast.Client) -> Callable[[], Any]:
+        return client.locked("a", at_least=0.01)(lambda: None)
+
+    assert strike_everywhere(prepare) > 60
+
+
+def test_a_generator() -> None:
+    def prepare(client: holdfast.Client) -> Callable[[], Any]:
+        @client.locked("a")
+        def steps() -> Iterator[int]:
+            yield 1
+            yield 2
+
+        return lambda: list(steps())
+
+    assert strike_everywhere(prepare) > 60
