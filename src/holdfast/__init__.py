@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast import aio as aio
     from holdfast import fencing as fencing
     from holdfast.client import Client, Lock, connect
-    from holdfast.engines.base import Guarantees, Holder, LockState
+    from holdfast.engines.base import Guarantees, Holder, LockState, Waiter
     from holdfast.errors import (
         AcquireTimeout,
         EngineError,
@@ -48,6 +48,7 @@ __all__ = [
     "QuorumLost",
     "StaleToken",
     "UsageError",
+    "Waiter",
     "__version__",
     "aio",
     "configure",
@@ -58,7 +59,7 @@ __all__ = [
 # Everything is loaded when it is first used: a program that imports holdfast but does not lock this time pays nothing.
 _HOMES = {
     "client": ("Client", "Lock", "connect"),
-    "engines.base": ("Guarantees", "Holder", "LockState"),
+    "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
     "settings": ("configure",),
 }

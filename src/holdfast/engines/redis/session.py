@@ -162,8 +162,9 @@ class RedisSession:
             raise answer
 
     async def inspect(self, name: str, timeout: float) -> LockState:
+        keys = keys_of(name)
         try:
-            reply = await self._channel.run(INSPECT, keys_of(name).inspect, (), timeout)
+            reply = await self._channel.run(INSPECT, keys.inspect, keys.inspected, timeout)
         except WrongType as error:
             raise await self._foreign(name, error, timeout) from error
         return metadata.lock_state(name, reply)
@@ -186,12 +187,11 @@ class RedisSession:
         except WrongType:
             return False
 
-    async def break_(self, name: str, timeout: float) -> bool:
-        keys = keys_of(name)
+    async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
+        keys, only = keys_of(name), "" if token is None else str(token)
+        args = (keys.channel, self._channel.publish, self._token_ttl, only, "")
         try:
-            held = await self._channel.run(
-                BREAK, keys.raise_, (keys.channel, self._channel.publish, self._token_ttl), timeout
-            )
+            held = await self._channel.run(BREAK, keys.raise_, args, timeout)
         except WrongType as error:
             raise await self._foreign(name, error, timeout) from error
         return bool(held)

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from holdfast._core import operators
+from holdfast._core import breaking
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast._core.states import State
@@ -206,7 +206,7 @@ class User:
         """An operator's force, on whatever is there; usually this very process's own lock."""
         self._note("break", policy.name)
         try:
-            await operators.break_(self._core, policy.name)
+            await breaking.break_(self._core, policy.name)
         except (EngineUnavailable, OutcomeUnknown) as error:
             self._note("not broken", policy.name, type(error).__name__)
 
