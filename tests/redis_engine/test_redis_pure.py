@@ -235,7 +235,7 @@ def test_what_is_no_client_is_refused() -> None:
 
 
 def state(fields: list[bytes], about: bytes | None, *, counter: bytes | None = b"105", pttl: int = 2500) -> Any:
-    return metadata.lock_state("a", [fields, pttl, about, counter, 3, b"1700000000", b"500000"])
+    return metadata.lock_state("a", [fields, pttl, about, counter, 3, b"1700000000", b"500000", [], []])
 
 
 def test_a_holder_as_it_described_itself() -> None:
