@@ -279,6 +279,6 @@ def connect(url_or_client: Any = None, **keywords: Any) -> Client:
     """A client for ``url``, an existing redis client, or the configured default (embedded SQLite). Does no I/O.
 
     Keywords: ``ttl=30.0, namespace="", renew=True, request_timeout=1.0, unavailable_after=3.0, replicas=0,
-    token_ttl=…`` and those of the engine's driver. Unknown ones raise UsageError naming the nearest.
+    token_ttl=…, label=None`` and those of the engine's driver. Unknown ones raise UsageError naming the nearest.
     """
     return Client(find_target(url_or_client, keywords))
