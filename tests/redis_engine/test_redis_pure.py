@@ -120,6 +120,7 @@ def test_a_request_from_packed_parts_is_the_request() -> None:
         of = keys.keys_of(name)
         for script, opening, closing in (
             (ACQUIRE, of.acquire, Closing.of(30000, 1, b'{"host": "h"}', 2592000000, 0, 0)),
+            (ACQUIRE, of.acquire, Closing.around(Closing.of(30000, 1), b"{}" * 500, Closing.of(2592000000, 0, 0))),
             (RELEASE, of.release, of.published("PUBLISH")),
         ):
             for owner in ("", "owner:1", "o" * 127, "o" * 128, "ö" * 300):

@@ -56,10 +56,9 @@ def test_break_by_token_breaks_one_owner_on_all_servers_also_where_its_token_was
     try:
         granted = run(session.acquire(claim, PATIENT))
         assert isinstance(granted, Granted)
-        behind = five_masters.servers[4].client()
-        metadata = behind.get("holdfast_owner:{it}")
-        low = granted.token - 5
-        behind.set("holdfast_owner:{it}", metadata.replace(str(granted.token).encode(), str(low).encode()), px=60_000)
+        behind, low = five_masters.servers[4], granted.token - 5
+        metadata: str = behind.ask("GET", "holdfast_owner:{it}")
+        behind.ask("SET", "holdfast_owner:{it}", metadata.replace(str(granted.token), str(low)), "PX", "60000")
         assert run(session.break_("it", PATIENT, low)) is False
         assert owners(five_masters, "it") == [claim.owner] * 5
         assert run(session.break_("it", PATIENT, granted.token)) is True

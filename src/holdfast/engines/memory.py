@@ -60,7 +60,7 @@ class _Entry:
     token: int  #: the last of its block
     tokens: int
     description: bytes
-    since: float
+    since: int  #: ns since the epoch
 
 
 @dataclass(slots=True, eq=False)
@@ -256,8 +256,9 @@ class MemorySession:
                         head.call(now)
                         return Busy(None)
                     queue = record.queue_without(claim.owner)
-            token = max(last + 1, time.time_ns() // 1000) + claim.tokens - 1
-            entry = _Entry(claim.owner, now + claim.ttl, token, claim.tokens, claim.description, time.time())
+            wall, tokens = time.time_ns(), claim.tokens
+            token = max(last + 1, wall // 1000) + tokens - 1
+            entry = _Entry(claim.owner, now + claim.ttl, token, tokens, claim.description, wall)
             if store.replace(name, record, forgotten, _Name(token, entry, queue)):
                 return Granted(token)
 
@@ -314,7 +315,7 @@ class MemorySession:
             return LockState(name, (), len(waiting), record.token or None, None, queue)
         left, first = entry.expires - now, entry.token - entry.tokens + 1
         until = time.time() + left
-        holder = Holder(entry.owner, **_facts(entry), since=entry.since, until=until, token=first, count=1)
+        holder = Holder(entry.owner, **_facts(entry), since=entry.since / 1e9, until=until, token=first, count=1)
         return LockState(name, (holder,), len(waiting), entry.token, left, queue)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:

@@ -76,7 +76,8 @@ class EngineView:
         """A break by token, or by owner, hits that holder and no later one."""
         tokens = self._block.get(name, 0)
         if token and tokens and not is_of_grant(int(token), self._token[name], tokens):
-            raise Violation("I2", f"{name}: break with {token} took it from …{owner[-4:]}, which has {self._token[name]}")
+            had = self._token[name]
+            raise Violation("I2", f"{name}: break with {token} took it from …{owner[-4:]}, which has {had}")
         if only and only != owner:
             raise Violation("I2", f"{name}: break of …{only[-4:]} took it from …{owner[-4:]}")
 
