@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.client import Client, Lock, connect
     from holdfast.current import current_lease
     from holdfast.decorator import locked
-    from holdfast.engines.base import Guarantees, Holder, LockState
+    from holdfast.engines.base import Guarantees, Holder, LockState, Waiter
     from holdfast.errors import (
         AcquireTimeout,
         EngineError,
@@ -50,6 +50,7 @@ __all__ = [
     "QuorumLost",
     "StaleToken",
     "UsageError",
+    "Waiter",
     "__version__",
     "aio",
     "configure",
@@ -64,7 +65,7 @@ _HOMES = {
     "client": ("Client", "Lock", "connect"),
     "current": ("current_lease",),
     "decorator": ("locked",),
-    "engines.base": ("Guarantees", "Holder", "LockState"),
+    "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
     "settings": ("configure",),
 }

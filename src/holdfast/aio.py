@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, overload
 
 from holdfast import current
-from holdfast._core import habits, names, operators, renewing, states
+from holdfast._core import breaking, habits, names, operators, renewing, states
 from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.policy import Policy
@@ -234,6 +234,17 @@ class AsyncLock(NotPortable):
         except AcquireTimeout:
             return None
 
+    async def inspect(self) -> LockState:
+        """The lock's holders and its queue, as the engine saw it just now: ``client.inspect`` of its name."""
+        return await operators.inspect(self._client._open(), self.name)
+
+    async def locked(self) -> bool:
+        """Whether any owner holds the lock, as the engine saw it just now: one request.
+
+        No basis for a decision: it may be free, or held, by the time the answer is here. ``try_acquire`` is.
+        """
+        return bool((await self.inspect()).holders)
+
     def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
         return self._enter(self._blocks.entered(self, sys._getframe(1)))
 
@@ -332,7 +343,10 @@ class AsyncClient(BaseClient):
         return decorate.locked(decorate.of_async_client(self), self, template, key, on_busy, default, options)
 
     async def inspect(self, name: str) -> LockState:
-        """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""
+        """The holders of ``name`` and its queue, as the engine saw it just now. Never None; free: ``holders == ()``.
+
+        ``queue`` lists the waiters in order, as far as the engine knows them: see LockState.
+        """
         return await operators.inspect(self._open(), names.validate(name))
 
     async def locks(self, prefix: str = "") -> AsyncIterator[LockState]:
@@ -340,13 +354,22 @@ class AsyncClient(BaseClient):
         async for state in operators.locks(self._open(), prefix):
             yield state
 
-    async def break_(self, name: str) -> bool:
-        """Take ``name`` from whoever holds it; the holder is told ``'broken'``, and its token is fenced off.
+    async def break_(self, name: str, *, token: int | None = None) -> bool:
+        """Take ``name`` from its holder by force. True if it was held.
 
-        True if somebody held it. The holder's code is not stopped: use it on holders known to be gone, or fenced.
-        Raises OutcomeUnknown if no answer came: asked again, it would break the next holder's lock too.
+        The holder is reported the loss as ``'broken'``: at once if this client holds it, else by push or at its next
+        renewal. Its token is fenced off, waiters are woken, and the break is logged. With ``token`` this happens only
+        if that is still the holder's fencing token, as ``inspect`` shows it: compared and broken in one step, so a
+        later holder is never hit; else False, and nothing changes. A holder without a token (``Holder.token`` is None:
+        another library's) can only be broken without ``token``.
+
+        The holder's code is not stopped: use it on holders known to be gone, or fenced. Raises OutcomeUnknown if no
+        answer came: asked again, it would break the next holder's lock too. With ``token`` it is asked again instead,
+        which is safe; if that holder is gone by then, the answer is True, although it may have released the lock itself
+        at that moment. Callers of one process may hand a lock on without asking the engine, within 10 ms of its grant:
+        for other clients all of them are one holder.
         """
-        return await operators.break_(self._open(), names.validate(name))
+        return await breaking.break_(self._open(), names.validate(name), token)
 
     async def ping(self) -> None:
         """Readiness probe: raises EngineUnavailable or EngineRefused if the engine cannot serve."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, Self, overload
 
-from holdfast._core import habits, lifecycle, names, operators
+from holdfast._core import breaking, habits, lifecycle, names, operators
 from holdfast._core.blocks import Blocks, exit_of_block
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy, check_flag, check_replicas
@@ -151,6 +151,17 @@ class Lock(NotPortable):
         except AcquireTimeout:
             return None
 
+    def inspect(self) -> LockState:
+        """The lock's holders and its queue, as the engine saw it just now: ``client.inspect`` of its name."""
+        return run(operators.inspect(self._client._open(), self.name))
+
+    def locked(self) -> bool:
+        """Whether any owner holds the lock, as the engine saw it just now: one request.
+
+        No basis for a decision: it may be free, or held, by the time the answer is here. ``try_acquire`` is.
+        """
+        return bool(self.inspect().holders)
+
     def __enter__(self) -> Lease:
         block = self._blocks.entered(self, sys._getframe(1))
         lease = self.acquire(timeout=self._policy.timeout).__enter__()
@@ -247,7 +258,10 @@ class Client(BaseClient):
         return decorate.locked(decorate.of_sync_client(self), self, template, key, on_busy, default, options)
 
     def inspect(self, name: str) -> LockState:
-        """Who holds ``name`` and how many wait, as the engine saw it just now. Never None; free: ``holders == ()``."""
+        """The holders of ``name`` and its queue, as the engine saw it just now. Never None; free: ``holders == ()``.
+
+        ``queue`` lists the waiters in order, as far as the engine knows them: see LockState.
+        """
         return run(operators.inspect(self._open(), names.validate(name)))
 
     def locks(self, prefix: str = "") -> Iterator[LockState]:
@@ -256,13 +270,22 @@ class Client(BaseClient):
         while (state := run(anext(found, None))) is not None:
             yield state
 
-    def break_(self, name: str) -> bool:
-        """Take ``name`` from whoever holds it; the holder is told ``'broken'``, and its token is fenced off.
+    def break_(self, name: str, *, token: int | None = None) -> bool:
+        """Take ``name`` from its holder by force. True if it was held.
 
-        True if somebody held it. The holder's code is not stopped: use it on holders known to be gone, or fenced.
-        Raises OutcomeUnknown if no answer came: asked again, it would break the next holder's lock too.
+        The holder is reported the loss as ``'broken'``: at once if this client holds it, else by push or at its next
+        renewal. Its token is fenced off, waiters are woken, and the break is logged. With ``token`` this happens only
+        if that is still the holder's fencing token, as ``inspect`` shows it: compared and broken in one step, so a
+        later holder is never hit; else False, and nothing changes. A holder without a token (``Holder.token`` is None:
+        another library's) can only be broken without ``token``.
+
+        The holder's code is not stopped: use it on holders known to be gone, or fenced. Raises OutcomeUnknown if no
+        answer came: asked again, it would break the next holder's lock too. With ``token`` it is asked again instead,
+        which is safe; if that holder is gone by then, the answer is True, although it may have released the lock itself
+        at that moment. Callers of one process may hand a lock on without asking the engine, within 10 ms of its grant:
+        for other clients all of them are one holder.
         """
-        return run(operators.break_(self._open(), names.validate(name)))
+        return run(breaking.break_(self._open(), names.validate(name), token))
 
     def ping(self) -> None:
         """Readiness probe: raises EngineUnavailable or EngineRefused if the engine cannot serve."""
@@ -309,6 +332,6 @@ def connect(url_or_client: Any = None, **keywords: Any) -> Client:
     ``profile``: instead of a URL, a profile of the settings file named by ``HOLDFAST_CONFIG``.
 
     Keywords: ``ttl=30.0, namespace="", renew=True, request_timeout=1.0, unavailable_after=3.0, replicas=0,
-    token_ttl=…`` and those of the engine's driver. Unknown ones raise UsageError naming the nearest.
+    token_ttl=…, label=None`` and those of the engine's driver. Unknown ones raise UsageError naming the nearest.
     """
     return Client(find_target(url_or_client, keywords))

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from holdfast._core import driver_clients, engine_options, names, parameters, urls
 from holdfast._core.durations import Duration, check_timeout, check_ttl, parse_duration
+from holdfast._core.labels import check_label
 from holdfast._core.policy import check_replicas
 from holdfast._core.sentinel_target import SentinelTarget
 from holdfast._core.zookeeper_target import ZooKeeperTarget, refuse_client
@@ -46,6 +47,8 @@ class ClientOptions:
     replicas: int = 0
     #: How long a fencing counter outlives its last grant; None: for ever.
     token_ttl: float | None = DEFAULT_TOKEN_TTL
+    #: Shown by ``inspect`` beside what this client holds and waits for.
+    label: str | None = None
 
     def __post_init__(self) -> None:
         ttl = check_ttl(self.ttl)
@@ -60,6 +63,8 @@ class ClientOptions:
                 raise ValueError(f"{name} is 0: no engine can answer in no time")
             object.__setattr__(self, name, seconds)
         check_replicas(self.replicas)
+        if self.label is not None:
+            check_label(self.label)
         if self.token_ttl is not None:
             token_ttl = parse_duration(self.token_ttl, what="token_ttl")
             if token_ttl < ttl:
@@ -99,6 +104,8 @@ def option_from_text(name: str, text: str, *, where: str) -> Any:
     try:
         if name == "namespace":
             return text
+        if name == "label":
+            return check_label(text)
         if name == "renew":
             if lowered not in parameters.BOOLS:
                 raise ValueError("renew is neither true nor false")
@@ -145,6 +152,6 @@ def parse_target(url_or_client: Any, keywords: Mapping[str, Any]) -> Target:
 
 def _normal(name: str, value: Any) -> Any:
     """``value`` as ClientOptions would keep it, for comparison with what a text said."""
-    if name in ("namespace", "renew", "replicas") or value is None:
+    if name in ("label", "namespace", "renew", "replicas") or value is None:
         return value
     return parse_duration(value, what=name)

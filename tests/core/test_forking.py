@@ -95,3 +95,16 @@ def test_a_client_closed_in_the_child_is_open_in_the_parent() -> None:
         assert in_a_child(close)
         assert lease.held
         client.ping()
+
+
+def test_a_child_describes_itself_and_not_its_parent() -> None:
+    with holdfast.connect("memory:", label="family") as client:
+        use(client)
+
+        def describes_itself() -> bool:
+            with client.lock("a") as lease:
+                (holder,) = client.inspect("a").holders
+                return (holder.pid, holder.label, holder.token) == (os.getpid(), "family", lease.token)
+
+        assert in_a_child(describes_itself)
+        assert describes_itself()

@@ -23,6 +23,7 @@ REFERENCE: Final = ROOT / "docs" / "reference"
 PUBLIC: Final = [(module, name) for module in (holdfast, aio, fencing) for name in module.__all__]
 CLASSES: Final = [
     holdfast.Client, holdfast.Lock, holdfast.Lease, holdfast.Guarantees, holdfast.Holder, holdfast.LockState,
+    holdfast.Waiter,
     aio.AsyncClient, aio.AsyncLock, aio.AsyncLease,
     fencing.Fence, fencing.FileFence, fencing.MemoryFence, fencing.Guard, fencing.SqlFence,
     fencing.RedisFence, fencing.AsyncRedisFence, fencing.ObjectFence, fencing.AsyncObjectFence, fencing.InheritedLease,

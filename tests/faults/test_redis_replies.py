@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -187,6 +188,44 @@ def test_a_break_whose_answer_was_lost_is_never_repeated(
         assert victim.lost.wait(15)
         with others.lock("broken", timeout=5) as following:
             assert following.token > victim.token
+        with pytest.raises(holdfast.LockLost):
+            victim.release()
+
+
+@every_loss
+def test_a_break_by_token_whose_answer_was_lost_is_repeated_and_spares_the_next_holder(
+    redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client, lose: Arm
+) -> None:
+    with (
+        holdfast.connect(redis_server.url, ttl=LASTING) as others,
+        holdfast.connect(redis_server.url) as third,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        victim = others.lock("broken by token").acquire()
+        following = pool.submit(third.lock("broken by token").acquire, timeout=15)
+        eventually(lambda: third.inspect("broken by token").waiters == 1)
+        lose(proxy, scripts.BREAK)
+        assert locks.break_("broken by token", token=victim.token) is True
+        assert len([words for words in proxy.seen if scripts.BREAK.sha.encode() in words]) >= 2
+        lease = following.result(15)
+        assert lease.token > victim.token
+        assert locks.break_("broken by token", token=victim.token) is False
+        lease.renew()
+        lease.release()
+        with pytest.raises(holdfast.LockLost):
+            victim.release()
+
+
+def test_a_break_by_token_that_is_never_answered_has_an_unknown_outcome(
+    redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client
+) -> None:
+    with holdfast.connect(redis_server.url, ttl=LASTING) as others:
+        victim = others.lock("silent").acquire()
+        proxy.on(script=scripts.BREAK, times=None).drop_reply_and_reset()
+        with pytest.raises(holdfast.OutcomeUnknown) as caught:
+            locks.break_("silent", token=victim.token)
+        assert caught.value.operation == "break_"
+        assert victim.lost.wait(15)
         with pytest.raises(holdfast.LockLost):
             victim.release()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from holdfast._runtime import clock
-from holdfast.engines.base import Granted
+from holdfast.engines.base import Granted, Waiter
 from holdfast.engines.redis.session import RedisSession
 from tests.redis_engine.support import TIMEOUT, Other, both_colours, make_claim
 from tests.servers.redis import RedisServer
@@ -79,3 +79,61 @@ async def test_many_names_are_found_once_each(session: RedisSession, server: Red
             other.hold(f"job-{number}")
         found = [name async for name in session.names("job-", TIMEOUT)]
         assert sorted(found) == sorted(f"job-{number}" for number in range(1200))
+
+
+@both_colours
+async def test_waiters_are_described_in_their_keys_which_have_a_ttl(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        other.hold("job")
+        claim = make_claim("job", description=b'{"host": "h", "pid": 7, "thread": "t", "program": "p", "label": "l"}')
+        contender = session.contender(claim, TIMEOUT)
+        await contender.wait(clock.now() + 0.01)
+        (waiter,) = (await session.inspect("job", TIMEOUT)).queue
+        assert waiter == Waiter(claim.owner, "h", 7, "t", "p", "l", waiter.since)
+        assert waiter.since is not None
+        assert abs(waiter.since - time.time()) < 60
+        client = server.client()
+        assert {key for key in client.keys("holdfast_queue:*") if client.pttl(key) < 0} == set()
+        assert len(client.keys("holdfast_queue:*")) == 2
+        await contender.leave()
+        assert (await session.inspect("job", TIMEOUT)).queue == ()
+
+
+@both_colours
+async def test_waiters_of_others_are_shown_as_far_as_they_say(session: RedisSession, server: RedisServer) -> None:
+    client = server.client()
+    said = {"old": "1", "odd": "1790000000.000001 a:1 [", "long": "x" * 5000, "none": ""}
+    for waiter, value in said.items():
+        client.rpush("holdfast_queue:{job}", waiter)
+        client.set(f"holdfast_queue:{{job}}:{waiter}", value, px=20_000)
+    client.rpush("redisson_lock_queue:{job}", "8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42")
+    state = await session.inspect("job", TIMEOUT)
+    assert state.queue == (
+        Waiter("old"),
+        Waiter("a:1", since=1790000000.000001),
+        Waiter("long"),
+        Waiter("none"),
+        Waiter("8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42"),
+    )
+    assert state.waiters == 5
+
+
+@both_colours
+async def test_a_long_queue_is_counted_and_its_beginning_listed(session: RedisSession, server: RedisServer) -> None:
+    client = server.client()
+    for number in range(250):
+        client.rpush("holdfast_queue:{job}", f"w{number}")
+        if number % 2:
+            client.set(f"holdfast_queue:{{job}}:w{number}", "1", px=20_000)
+    client.rpush("redisson_lock_queue:{job}", *(f"r{number}" for number in range(250)))
+    state = await session.inspect("job", TIMEOUT)
+    assert [waiter.owner for waiter in state.queue] == [f"w{2 * number + 1}" for number in range(100)]
+    assert state.waiters == 225
+
+
+@both_colours
+async def test_a_key_of_another_type_beside_redissons_queue_does_not_matter(
+    session: RedisSession, server: RedisServer
+) -> None:
+    server.client().set("redisson_lock_queue:{job}", "a string")
+    assert (await session.inspect("job", TIMEOUT)).queue == ()

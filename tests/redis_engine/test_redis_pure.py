@@ -120,6 +120,7 @@ def test_a_request_from_packed_parts_is_the_request() -> None:
         of = keys.keys_of(name)
         for script, opening, closing in (
             (ACQUIRE, of.acquire, Closing.of(30000, 1, b'{"host": "h"}', 2592000000, 0, 0)),
+            (ACQUIRE, of.acquire, Closing.around(Closing.of(30000, 1), b"{}" * 500, Closing.of(2592000000, 0, 0))),
             (RELEASE, of.release, of.published("PUBLISH")),
         ):
             for owner in ("", "owner:1", "o" * 127, "o" * 128, "ö" * 300):
@@ -235,7 +236,7 @@ def test_what_is_no_client_is_refused() -> None:
 
 
 def state(fields: list[bytes], about: bytes | None, *, counter: bytes | None = b"105", pttl: int = 2500) -> Any:
-    return metadata.lock_state("a", [fields, pttl, about, counter, 3, b"1700000000", b"500000"])
+    return metadata.lock_state("a", [fields, pttl, about, counter, 3, b"1700000000", b"500000", [], []])
 
 
 def test_a_holder_as_it_described_itself() -> None:

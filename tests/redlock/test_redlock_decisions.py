@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engines.base import Found, Holder, LockState, RequestFailed
+from holdfast.engines.base import Found, Holder, LockState, RequestFailed, Waiter
 from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.metadata import Block
 from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.health import Health
 from holdfast.engines.redis.redlock.proposal import Proposal
@@ -258,3 +259,38 @@ def test_an_estimate_that_took_long_is_used_once_and_not_kept() -> None:
     assert proposal.at(110.0) is None
     assert proposal.learn([as_time(epoch + 10_000_000)], 110.0, 110.01) == epoch + 10_000_000
     assert proposal.at(110.01) is not None
+
+
+# ---- the holder with a token
+
+
+def test_the_owner_of_a_token_is_known_by_the_largest_number_that_any_server_has_of_it() -> None:
+    low, agreed = Block(5, 1), Block(9, 1)
+    views = [{"a": low}, {"a": agreed}, {"a": agreed}]
+    assert quorum.owner_of(9, views, 3) == "a"
+    assert quorum.owner_of(5, views, 3) is None
+
+
+def test_each_token_of_a_block_is_its_owners() -> None:
+    views = [{"a": Block(20, 4)}] * 2
+    assert [quorum.owner_of(token, views, 3) for token in (16, 17, 20, 21)] == [None, "a", "a", None]
+
+
+def test_an_attempt_with_the_same_number_on_a_minority_is_no_holder() -> None:
+    views = [{"attempt": Block(9, 1)}, {"a": Block(9, 1)}, {"a": Block(9, 1)}]
+    assert quorum.owner_of(9, views, 3) == "a"
+    assert quorum.owner_of(9, [*views[:1], {}, {}], 3) is None
+
+
+def test_one_that_may_have_a_majority_with_the_silent_servers_is_a_holder() -> None:
+    assert quorum.owner_of(9, [{"a": Block(9, 1)}, {}], 3) == "a"
+
+
+def test_an_owner_without_a_number_has_none() -> None:
+    assert quorum.owner_of(0, [{"a": None}] * 3, 3) is None
+
+
+def test_the_queue_of_the_server_with_most_waiters_is_shown() -> None:
+    states = [LockState("a", waiters=count, queue=tuple(map(Waiter, "xyz"[:count]))) for count in (0, 2, 1)]
+    merged = quorum.merged("a", states, 2)
+    assert (merged.waiters, merged.queue) == (2, (Waiter("x"), Waiter("y")))

@@ -34,6 +34,7 @@ def test_no_seed_breaks_an_invariant() -> None:
 #: What must have noticed each mutant. The same fault may show in more than one way.
 NOTICED_BY = {
     "acquire-not-idempotent": {"I4"},
+    "break-ignores-the-token": {"I2"},
     "deadline-from-the-reply": {"I1", "I4"},
     "no-fence": {"I3"},
     "no-margin": {"I1", "I4"},

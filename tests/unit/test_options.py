@@ -37,12 +37,20 @@ def test_defaults_are_those_of_the_contract() -> None:
         "unavailable_after": 3.0,
         "replicas": 0,
         "token_ttl": 30 * 86400.0,
+        "label": None,
     }
 
 
 def test_durations_become_seconds() -> None:
     options = parse_target("memory:", {"ttl": "5m", "request_timeout": timedelta(seconds=2), "token_ttl": None}).options
     assert (options.ttl, options.request_timeout, options.token_ttl) == (300.0, 2.0, None)
+
+
+def test_a_label_is_kept_as_it_was_written() -> None:
+    for label in ("x", "x" * 100, " night shift ", "\N{EURO SIGN} 5", "\u3000", "None"):
+        assert parse_target("memory:", {"label": label}).options.label == label
+    assert parse_target("memory:?label=a", {"label": "a"}).options.label == "a"
+    assert parse_target("memory:", {"label": None}).options.label is None
 
 
 def test_options_are_frozen() -> None:
@@ -68,6 +76,16 @@ def test_options_are_frozen() -> None:
         ({"replicas": True}, TypeError),
         ({"replicas": 1.0}, TypeError),
         ({"token_ttl": 10, "ttl": 20}, ValueError),
+        ({"label": 5}, TypeError),
+        ({"label": b"billing"}, TypeError),
+        ({"label": ""}, ValueError),
+        ({"label": "x" * 101}, ValueError),
+        ({"label": "two\nlines"}, ValueError),
+        ({"label": "\x1b[31mred"}, ValueError),
+        ({"label": "c1 \x9b"}, ValueError),
+        ({"label": "right-to-left \u202e"}, ValueError),
+        ({"label": "line \u2028"}, ValueError),
+        ({"label": "\ud800"}, ValueError),
     ],
 )
 def test_wrong_values(keywords: dict[str, Any], error: type[Exception]) -> None:
@@ -165,11 +183,11 @@ def test_refused_urls(url: str, says: str) -> None:
 def test_own_parameters_are_taken_out_and_converted() -> None:
     url = (
         "redis://u:p%2Fw@h:1/2?ttl=5m&namespace=a%20b&client_name=n%26m&renew=no&request_timeout=500ms"
-        "&unavailable_after=4&replicas=2&token_ttl=none&socket_timeout=5"
+        "&unavailable_after=4&replicas=2&token_ttl=none&socket_timeout=5&label=night%20shift"
     )
     found = parse_target(url, {})
     assert found.target == "redis://u:p%2Fw@h:1/2?client_name=n%26m&socket_timeout=5"
-    assert found.options == ClientOptions(300.0, "a b", False, 0.5, 4.0, 2, None)
+    assert found.options == ClientOptions(300.0, "a b", False, 0.5, 4.0, 2, None, "night shift")
 
 
 @pytest.mark.parametrize("text, value", [("1", True), ("TRUE", True), ("on", True), ("0", False), ("Off", False)])
@@ -177,7 +195,9 @@ def test_bools_in_a_url(text: str, value: bool) -> None:
     assert parse_target(f"memory:?renew={text}", {}).options.renew is value
 
 
-@pytest.mark.parametrize("query", ["ttl=soon", "ttl=8d", "ttl=", "renew=maybe", "replicas=-1", "replicas=²"])
+@pytest.mark.parametrize(
+    "query", ["ttl=soon", "ttl=8d", "ttl=", "renew=maybe", "replicas=-1", "replicas=²", "label=", "label=a%00"]
+)
 def test_wrong_texts_in_a_url_name_the_parameter(query: str) -> None:
     with pytest.raises(UsageError, match=f"URL parameter {query.partition('=')[0]}"):
         parse_target(f"memory:?{query}", {})
@@ -213,6 +233,7 @@ def test_keyword_and_parameter_may_agree() -> None:
     [
         ("redis://h?ttl=5", {"ttl": 6}),
         ("redis://h?renew=yes", {"renew": False}),
+        ("redis://h?label=a", {"label": "b"}),
         ("redis://h?token_ttl=none", {"token_ttl": 86400}),
         ("redis://h/1", {"db": 2}),
         ("redis://h?client_name=a", {"client_name": "b"}),

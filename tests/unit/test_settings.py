@@ -43,6 +43,17 @@ def test_environment_comes_before_the_file(tmp_path: Path) -> None:
     assert resolve_default(environment)[:3] == ("memory:e", {"ttl": 9.0}, "environment")
 
 
+def test_a_label_is_read_from_the_environment_and_from_the_file(tmp_path: Path) -> None:
+    environment = {"HOLDFAST_URL": "memory:", "HOLDFAST_LABEL": "night shift"}
+    assert resolve_default(environment).keywords == {"label": "night shift"}
+    assert resolve_default(write(tmp_path, "url = 'memory:'\nlabel = 'day'")).keywords == {"label": "day"}
+    for label in ('"two\\nlines"', "5"):
+        with pytest.raises(UsageError, match="label"):
+            resolve_default(write(tmp_path, f"url = 'memory:'\nlabel = {label}"))
+    with pytest.raises(UsageError, match="HOLDFAST_LABEL: label"):
+        resolve_default({"HOLDFAST_LABEL": "x" * 101})
+
+
 def test_configure_without_url_is_laid_over_the_others(tmp_path: Path) -> None:
     configure(namespace="app")
     assert resolve_default({"HOLDFAST_URL": "memory:", "HOLDFAST_NAMESPACE": "x"})[:3] == (
@@ -169,7 +180,7 @@ def test_a_variable_that_is_set_but_empty_is_refused(name: str, empty: str, tmp_
         ("HOLDFAST_URI", "did you mean HOLDFAST_URL?"),
         ("HOLDFAST_Url", "did you mean HOLDFAST_URL?"),
         ("HOLDFAST_NAMESPCE", "did you mean HOLDFAST_NAMESPACE?"),
-        ("HOLDFAST_COLOUR", "known: HOLDFAST_CONFIG, HOLDFAST_NAMESPACE, "),
+        ("HOLDFAST_COLOUR", "known: HOLDFAST_CONFIG, HOLDFAST_LABEL, HOLDFAST_NAMESPACE, "),
         ("HOLDFAST_", "known: HOLDFAST_CONFIG, "),
         ("HOLDFAST_URLFILE", "did you mean HOLDFAST_URL_FILE?"),
         ("HOLDFAST_PORT", "unknown environment variable 'HOLDFAST_PORT'"),

@@ -68,6 +68,28 @@ def _enter(locks: holdfast.Client, name: str, body: Callable[[], None]) -> None:
         body()
 
 
+def test_the_queue_is_shown_in_curators_order_with_what_each_node_says(connect: Connect, plain: KazooClient) -> None:
+    locks, others = connect(label="ours"), connect()
+    first = java(plain, "a")
+    call = Call(lambda: locks.lock("a").acquire(timeout=SOON))
+    eventually(lambda: others.inspect("a").waiters == 1)
+    last = java(plain, "a")
+    state = others.inspect("a")
+    assert [holder.owner for holder in state.holders] == [first]
+    ours, theirs = state.queue
+    assert (ours.label, ours.pid, state.waiters) == ("ours", os.getpid(), 2)
+    assert (theirs.owner, theirs.host, theirs.label) == (last, None, None)
+    assert theirs.since is not None
+    token = plain.get(f"{BASE}/a/{first}")[1].czxid
+    assert state.holders[0].token == token
+    assert others.break_("a", token=plain.get(f"{BASE}/a/{last}")[1].czxid) is False  # it waits, and holds nothing
+    assert others.break_("a", token=token) is True
+    lease = call.result()
+    assert (lease.owner, nodes(plain, "a")[-1]) == (ours.owner, last)
+    assert others.break_("a", token=token) is False
+    lease.release()
+
+
 def test_a_java_holder_excludes_us_and_we_queue_behind_it(connect: Connect, plain: KazooClient) -> None:
     """A Java process holds, we wait, and another Java process waits behind us."""
     locks = connect()

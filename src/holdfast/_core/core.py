@@ -49,6 +49,7 @@ class Core:
         self.disowned = False  #: it belongs to the parent process
         self.orphaned = False  #: the client object is garbage: end when nothing is held any more
         self._identity = str(uuid.uuid4())
+        self._describe = front.describer(options.label)
         self._number = random.Random(os.urandom(16)).getrandbits  # tells claims apart; the identity keeps strangers out
         self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
         self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
@@ -71,7 +72,7 @@ class Core:
             policy.fair,
             polite,
             policy.replicas,
-            self.front.description(),
+            self._describe(),
         )
 
     # -- acquiring -------------------------------------------------------------------------------------------------

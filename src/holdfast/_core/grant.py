@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from holdfast._core import lease_time
-from holdfast.engines.base import Claim, Found
+from holdfast.engines.base import Claim, Found, is_of_grant
 from holdfast.errors import LossReason
 
 if TYPE_CHECKING:
@@ -73,6 +73,14 @@ class Grant:
             raise RuntimeError("internal error in holdfast: the block of fencing tokens is used up")
         self.next_token = token + 1
         return token
+
+    def has_token(self, token: int) -> bool:
+        """Whether ``token`` is one of the reserved block."""
+        return is_of_grant(token, self.last_token, self.claim.tokens)
+
+    def stop_handovers(self) -> None:
+        """Keep it with its present hold: the rest of the block is given up. The caller holds the core's lock."""
+        self.next_token = self.last_token + 1
 
     def handed_on_by(self, giver: object) -> bool:
         """Whether ``giver`` has handed it to a local waiter, as far as that waiter can know of it."""

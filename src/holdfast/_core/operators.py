@@ -1,26 +1,32 @@
-"""What operators ask of an engine: does it serve, who holds what, take a lock away."""
+"""What operators ask of an engine: whether it serves, and the state of its locks. ``breaking`` takes one away."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from holdfast._core import backoff, names, unavailable
 from holdfast._core.core import Core
-from holdfast.engines.base import LockState, RequestFailed
-from holdfast.errors import OutcomeUnknown
+from holdfast._core.hold import Hold
+from holdfast.engines.base import Holder, LockState, RequestFailed
 
 T = TypeVar("T")
-_log: Final = logging.getLogger("holdfast")
 
 
 async def inspect(core: Core, name: str) -> LockState:
     key = names.qualify(core.options.namespace, name)
-    state = await _ask(core, lambda timeout: core.session.inspect(key, timeout), name)
-    return dataclasses.replace(state, name=name)
+    state = await ask(core, lambda timeout: core.session.inspect(key, timeout), name)
+    return dataclasses.replace(state, name=name, holders=tuple(_as_known(core, key, each) for each in state.holders))
+
+
+def _as_known(core: Core, key: str, holder: Holder) -> Holder:
+    """With its present token, if this client holds the lock: the engine knows the first of the block only."""
+    hold = core.queue.occupant(key)
+    if isinstance(hold, Hold) and hold.grant.claim.owner == holder.owner:
+        return dataclasses.replace(holder, token=hold.token)
+    return holder
 
 
 async def locks(core: Core, prefix: str) -> AsyncIterator[LockState]:
@@ -37,38 +43,11 @@ async def locks(core: Core, prefix: str) -> AsyncIterator[LockState]:
         raise unavailable.error(f"{core.engine!r} could not serve: {failure}", failure) from failure
 
 
-async def break_(core: Core, name: str) -> bool:
-    key = names.qualify(core.options.namespace, name)
-    own = core.grants_on(key)  # whatever of it is still held when the answer comes was broken, or lost before
-
-    async def once(timeout: float) -> bool:
-        try:
-            return await core.session.break_(key, timeout)
-        except RequestFailed as failure:
-            if not failure.may_have_happened:
-                raise
-            core.suspect(key)
-            # Asked again, it would take the lock from the next holder too.
-            raise OutcomeUnknown(
-                f"lock {name!r}: no answer came, so it is unknown whether it was broken; inspect() tells who holds it",
-                operation="break_",
-                name=name,
-            ) from failure
-
-    held = await _ask(core, once, name)
-    if held:
-        core.broken(own)
-    else:
-        core.suspect(key)  # free: should this client believe to hold it, that is checked
-    _log.warning("lock %r was broken by force%s", name, "" if held else "; nobody held it")
-    return held
-
-
 async def ping(core: Core) -> None:
-    await _ask(core, core.session.ping, None)
+    await ask(core, core.session.ping, None)
 
 
-async def _ask(core: Core, ask: Callable[[float], Awaitable[T]], name: str | None) -> T:
+async def ask(core: Core, question: Callable[[float], Awaitable[T]], name: str | None) -> T:
     """A question that may be repeated, until it is answered or the engine counts as unavailable."""
     core.check_open()
     front, options = core.front, core.options
@@ -76,7 +55,7 @@ async def _ask(core: Core, ask: Callable[[float], Awaitable[T]], name: str | Non
     failures = 0
     while True:
         try:
-            return await ask(options.request_timeout)
+            return await question(options.request_timeout)
         except RequestFailed as failure:
             failures += 1
             if front.now() - since >= options.unavailable_after:

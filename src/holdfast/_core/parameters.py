@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 #: Our own keywords: those of ``connect``, of a URL's query, of HOLDFAST_* and of the settings file.
-OWN: Final = frozenset({"ttl", "namespace", "renew", "request_timeout", "unavailable_after", "replicas", "token_ttl"})
+OWN: Final = frozenset(
+    {"label", "namespace", "renew", "replicas", "request_timeout", "token_ttl", "ttl", "unavailable_after"}
+)
 
 #: What a redis:// URL may carry in its query: texts that redis-py's URL parser converts or passes on.
 REDIS_URL: Final = frozenset(

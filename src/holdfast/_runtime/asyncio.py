@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, Final
 
 from holdfast._runtime import callers, clock
 from holdfast._runtime.base import Wakeup
-from holdfast._runtime.description import describe
+from holdfast._runtime.description import Description
 from holdfast.errors import UsageError
 
 _log: Final = logging.getLogger("holdfast")
@@ -94,7 +95,6 @@ class AsyncioRuntime:
     def __init__(self) -> None:
         self.loop: Final = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._description = describe()
 
     now = staticmethod(clock.now)
 
@@ -110,8 +110,21 @@ class AsyncioRuntime:
             raise UsageError("this client belongs to another event loop that is still open: connect() once per loop")
         return False
 
-    def description(self) -> bytes:
-        return self._description
+    def describer(self, label: str | None) -> Callable[[], bytes]:
+        description, thread = Description(label), threading.current_thread().name
+        last = ("", b"")  # a task often locks more than once in a row
+
+        def describe() -> bytes:
+            nonlocal last
+            task = asyncio.current_task()
+            name = thread if task is None else task.get_name()
+            known, text = last
+            if name != known:
+                text = description.of(name)
+                last = (name, text)
+            return text
+
+        return describe
 
     async def sleep_until(self, when: float) -> None:
         while (left := when - clock.now()) > 0:

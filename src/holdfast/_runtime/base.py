@@ -55,8 +55,9 @@ class Runtime(Protocol):
         """Whether the caller may wait here: on asyncio, in the same loop. False if that loop is closed; UsageError if
         it is another one that is still open."""
 
-    def description(self) -> bytes:
-        """A JSON object about the caller, for people who look at a held lock: host, pid, thread, program."""
+    def describer(self, label: str | None) -> Callable[[], bytes]:
+        """What describes the running caller of one client each time it is called: a JSON object with host, pid,
+        program, the thread's or task's name as ``thread``, and the client's ``label`` if it has one."""
 
     async def sleep_until(self, when: float) -> None: ...
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
 from holdfast._runtime import callers, clock
-from holdfast._runtime.description import describe
+from holdfast._runtime.description import Description
 from holdfast._runtime.threads import start_daemon
 
 T = TypeVar("T")
@@ -30,14 +30,11 @@ def _left(until: float | None) -> float:
     return _SLICE if until is None else min(_SLICE, until - clock.now())
 
 
-class _Description(threading.local):
-    """What is written beside a lock about the thread that holds it."""
+class _OfThread(threading.local):
+    """What is written beside a lock about the thread that holds it or waits for it."""
 
-    def __init__(self) -> None:
-        self.text = describe()
-
-
-_description = _Description()
+    def __init__(self, description: Description) -> None:
+        self.text = description.of(threading.current_thread().name)
 
 
 class _Driver:
@@ -258,8 +255,10 @@ class BlockingRuntime:
     def at_home(self) -> bool:
         return True
 
-    def description(self) -> bytes:
-        return _description.text
+    def describer(self, label: str | None) -> Callable[[], bytes]:
+        # Not refreshed after a fork: the child's clients are opened anew, with describers of their own.
+        running = _OfThread(Description(label))
+        return lambda: running.text
 
     async def sleep_until(self, when: float) -> None:
         while (left := _left(when)) > 0:
@@ -289,9 +288,7 @@ class BlockingRuntime:
         self._dispatcher.put(callback)
 
     def after_fork_in_child(self) -> None:
-        global _description
         self._dispatcher = _Dispatcher()  # its threads and its lock stayed in the parent
-        _description = _Description()  # another pid
         callers.after_fork_in_child()
 
 

@@ -1,19 +1,46 @@
-"""Who holds a lock, in words for people."""
+"""What is written beside a lock about the caller that holds it or waits for it: a JSON object, shown by inspect.
+
+It is made for every claim, so all of it but the name of the thread or task is put together once for each client.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-import threading
+from json.encoder import encode_basestring_ascii
 from typing import Final
 
-_HOST: Final = os.uname().nodename
-_PROGRAM: Final = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+#: Of a thread's, a task's or a program's name, in characters: what is stored beside a lock stays small.
 _LONGEST: Final = 100
+#: What ``sys.argv[0]`` is for ``python -c`` and while ``python -m`` looks for its module, and without any program.
+_NO_PROGRAM: Final = ("", "-", "-c", "-m")
 
 
-def describe() -> bytes:
-    """The calling thread, as a JSON object."""
-    thread = threading.current_thread().name[:_LONGEST]
-    return json.dumps({"host": _HOST, "pid": os.getpid(), "thread": thread, "program": _PROGRAM[:_LONGEST]}).encode()
+class Description:
+    """Describes the callers of one client in this process: a forked child makes its own."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, label: str | None) -> None:
+        facts: dict[str, str | int] = {
+            "host": os.uname().nodename[:_LONGEST],
+            "pid": os.getpid(),
+            "program": program()[:_LONGEST],
+        }
+        if label is not None:
+            facts["label"] = label
+        self._before: Final = f'{json.dumps(facts, separators=(",", ":"))[:-1]},"thread":'
+
+    def of(self, thread: str) -> bytes:
+        """The description of the thread or task of this name. ASCII only: a name may have lone surrogates."""
+        return f"{self._before}{encode_basestring_ascii(thread[:_LONGEST])}}}".encode()
+
+
+def program() -> str:
+    """The name of the running program, without its path, and never its arguments: those may hold a password."""
+    path = sys.argv[0] if sys.argv else ""
+    name = os.path.basename(path)
+    if name == "__main__.py":  # python -m package
+        name = os.path.basename(os.path.dirname(path)) or name
+    return "python" if name in _NO_PROGRAM else name

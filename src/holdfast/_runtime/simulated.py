@@ -389,8 +389,8 @@ class SimulatedRuntime:
     def at_home(self) -> bool:
         return True
 
-    def description(self) -> bytes:
-        return b"{}"
+    def describer(self, label: str | None) -> Callable[[], bytes]:
+        return lambda: b"{}"
 
     async def sleep_until(self, when: float) -> None:
         await self.process.wait_any((), when)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from holdfast._runtime.base import Runtime, Wakeup
 from holdfast.errors import EngineError
@@ -42,9 +42,21 @@ class Guarantees:
     loss_bound: str
 
 
+#: ``LockState.queue`` lists so many waiters at most; ``LockState.waiters`` counts them all.
+MOST_WAITERS: Final = 100
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One owner of a lock. Times are epoch seconds. A foreign owner (another library's) has None where it is silent."""
+    """One owner of a lock. Times are epoch seconds. A foreign owner (another library's) has None where it is silent.
+
+    ``thread``: the name of the thread that acquired it; of the task, on an async client. ``label``: the holder's own,
+    from ``connect(label=…)``. ``token``: its fencing token; any token of its grant is accepted by ``break_``. If the
+    holder's process has handed the lock from one of its callers to the next without asking the engine (it may for the
+    first 10 ms of a grant), ``thread`` and, seen from another client, ``token`` are those of the first of them.
+    ``count``: how many times the owner holds it at the engine. holdfast acquires once for all re-entrant handles, so
+    it is 1; Redisson counts re-entries there.
+    """
 
     owner: str
     host: str | None = None
@@ -55,17 +67,43 @@ class Holder:
     until: float | None = None
     token: int | None = None
     count: int | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """One claim in the engine's queue for a lock. What the engine does not know of it is None.
+
+    ``owner`` is the text that ``Holder.owner`` will be when the lock is granted to it, or a foreign waiter's own id.
+    ``since``: when it joined the queue, in epoch seconds. ``thread`` and ``label`` as for a Holder.
+    """
+
+    owner: str
+    host: str | None = None
+    pid: int | None = None
+    thread: str | None = None
+    program: str | None = None
+    label: str | None = None
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """A lock as the engine saw it a moment ago: information for people, never a basis for exclusion."""
+    """A lock as the engine saw it a moment ago: information for people, never a basis for exclusion.
+
+    ``waiters`` counts those in the engine's queue; ``queue`` has the first 100 of them, in the order in which the
+    engine would serve fair ones. Callers that wait inside a process, behind another caller of the same client, are
+    known to that client only, and neither counted nor listed. ``token``: the largest fencing token that the engine has
+    reserved for this name. ``remaining``: seconds until the lock expires if it is not renewed; None if it is free or
+    does not expire by itself.
+    """
 
     name: str
     holders: tuple[Holder, ...] = ()
     waiters: int = 0
     token: int | None = None
     remaining: float | None = None
+    queue: tuple[Waiter, ...] = ()
 
 
 class Claim:
@@ -94,7 +132,7 @@ class Claim:
         self.fair = fair  #: only the head of the engine's queue may acquire
         self.polite = polite  #: this once, do not overtake anybody who waits in the engine's queue
         self.replicas = replicas  #: how many must acknowledge the acquire and each renewal
-        self.description = description  #: JSON object about the holder, shown by inspect (host, pid, thread, program)
+        self.description = description  #: JSON object about the caller, for inspect (host, pid, thread, program, label)
         self.waiter: str | None = None  #: this claim's entry in the engine's queue; set by the engine's Contender
         self.unresolved = False  #: a transmission of this claim has an unknown fate: leave a tombstone
         self.token: int | None = None  #: as granted; for engines that must tell it to a node which comes late
@@ -124,6 +162,11 @@ class Granted(NamedTuple):
     token: int
     ttl: float | None = None
     slack: float = 0.0
+
+
+def is_of_grant(token: int, last: int, tokens: int) -> bool:
+    """Whether ``token`` is one of the block of ``tokens`` that ends with ``last``."""
+    return last - tokens < token <= last
 
 
 class Busy(NamedTuple):
@@ -219,13 +262,21 @@ class Session(Protocol):
         """
 
     async def inspect(self, name: str, timeout: float) -> LockState:
-        """Who holds ``name`` and who waits."""
+        """The holders of ``name``, and its queue as far as the engine keeps one.
+
+        A holder's ``token`` is the first of its block. ``queue`` has at most MOST_WAITERS entries, in order.
+        """
 
     def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         """Names held at present that start with ``prefix``."""
 
-    async def break_(self, name: str, timeout: float) -> bool:
-        """Take the name from whoever holds it, raise the token, wake a waiter, tell the holder if it can be told."""
+    async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
+        """Take the name from its holder, raise the token, wake a waiter, and report it to the holder if possible.
+
+        With ``token``: only if it is one of the holder's block (``is_of_grant``), compared and taken in one atomic
+        step, so that no later holder is ever broken; else False, and nothing changes. A holder without a token, such as
+        another library's, has none to compare: False. May be repeated with the same token.
+        """
 
     async def ping(self, timeout: float) -> None:
         """Prove that the engine can be reached and will serve us."""

@@ -7,7 +7,6 @@ of the process. A forked child starts with empty stores.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import weakref
@@ -16,8 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from holdfast._runtime.base import Event, Runtime, Wakeup
+from holdfast.engines import descriptions
 from holdfast.engines.base import (
     ALL_NAMES,
+    MOST_WAITERS,
     Busy,
     Claim,
     Found,
@@ -26,7 +27,9 @@ from holdfast.engines.base import (
     Holder,
     LockState,
     Suspects,
+    Waiter,
     Withdrawn,
+    is_of_grant,
 )
 
 _GUARANTEES: Final = Guarantees(
@@ -54,9 +57,10 @@ class _Entry:
 
     owner: str
     expires: float
-    token: int
+    token: int  #: the last of its block
+    tokens: int
     description: bytes
-    since: float
+    since: int  #: ns since the epoch
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +69,8 @@ class _Place:
     leaves the queue when it is collected."""
 
     owner: str
+    description: bytes
+    since: float
     contender: weakref.ref[_MemoryContender]
     called: float | None = None  #: when it was notified that it is its turn, if it has not come since
     first_called: float | None = None  #: when it was notified for the first time
@@ -173,7 +179,7 @@ class _MemoryContender:
         self._claim = claim
         self.timeout = 0.0  # it asks nothing that could take time
         self.bell: Event = session.runtime.event()
-        self._place = _Place(claim.owner, weakref.ref(self))
+        self._place = _Place(claim.owner, claim.description, time.time(), weakref.ref(self))
 
     async def wait(self, until: float) -> None:
         now = self._session.runtime.now()
@@ -250,8 +256,9 @@ class MemorySession:
                         head.call(now)
                         return Busy(None)
                     queue = record.queue_without(claim.owner)
-            token = max(last + 1, time.time_ns() // 1000) + claim.tokens - 1
-            entry = _Entry(claim.owner, now + claim.ttl, token, claim.description, time.time())
+            wall, tokens = time.time_ns(), claim.tokens
+            token = max(last + 1, wall // 1000) + tokens - 1
+            entry = _Entry(claim.owner, now + claim.ttl, token, tokens, claim.description, wall)
             if store.replace(name, record, forgotten, _Name(token, entry, queue)):
                 return Granted(token)
 
@@ -302,13 +309,14 @@ class MemorySession:
         now = self.runtime.now()
         record = self.store.names.get(name, _NOTHING)
         entry = record.live(now)
-        waiters = sum(place.contender() is not None for place in record.queue)
+        waiting = [place for place in record.queue if place.contender() is not None]
+        queue = tuple(Waiter(place.owner, **_facts(place), since=place.since) for place in waiting[:MOST_WAITERS])
         if entry is None:
-            return LockState(name, (), waiters, record.token or None, None)
-        left = entry.expires - now
-        facts: dict[str, Any] = json.loads(entry.description)
-        holder = Holder(entry.owner, **facts, since=entry.since, until=time.time() + left, token=entry.token, count=1)
-        return LockState(name, (holder,), waiters, entry.token, left)
+            return LockState(name, (), len(waiting), record.token or None, None, queue)
+        left, first = entry.expires - now, entry.token - entry.tokens + 1
+        until = time.time() + left
+        holder = Holder(entry.owner, **_facts(entry), since=entry.since / 1e9, until=until, token=first, count=1)
+        return LockState(name, (holder,), len(waiting), entry.token, left, queue)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         now = self.runtime.now()
@@ -316,9 +324,11 @@ class MemorySession:
             if name.startswith(prefix) and record.live(now):
                 yield name
 
-    async def break_(self, name: str, timeout: float) -> bool:
+    async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
         now, store = self.runtime.now(), self.store
-        while (record := store.names.get(name)) is not None and record.live(now) is not None:
+        while (record := store.names.get(name)) is not None and (entry := record.live(now)) is not None:
+            if token is not None and not is_of_grant(token, entry.token, entry.tokens):
+                return False
             broken = _Name(max(record.token + 1, time.time_ns() // 1000), None, record.queue)
             if store.replace(name, record, 0, broken):
                 broken.call_head(now)
@@ -349,6 +359,10 @@ class MemorySession:
 
     async def close(self) -> None:
         self.store.sessions.discard(self._reference)
+
+
+def _facts(source: _Entry | _Place) -> descriptions.Facts:
+    return descriptions.facts(descriptions.parsed(source.description))
 
 
 #: A name that was never used.

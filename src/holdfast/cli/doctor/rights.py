@@ -59,6 +59,7 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
         *on(wait, waiter, "holdfast_queue", "set 1 px 1000", "exists", "pttl", "pexpire 1000", "del"),
         *on(look, keys.name, "", "hgetall", "hlen"),
         *on(look, keys.queue, "holdfast_queue", "lrange 0 0"),
+        *on(look, waiter, "holdfast_queue", "get"),
         Need(Purpose.PUSHES, ("client", "tracking", "on", "optin")),
         Need(Purpose.PUSHES, ("client", "caching", "yes")),
         *on(Purpose.PUSHES, probe, "holdfast_probe", "set 1 px 1000", "pttl", "del"),

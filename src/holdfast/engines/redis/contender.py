@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Claim, RequestFailed
+from holdfast.engines.redis import metadata
 from holdfast.engines.redis.channel import Channel
 from holdfast.engines.redis.keys import Keys
 from holdfast.engines.redis.scripts import ENQUEUE, LEAVE
@@ -86,5 +87,6 @@ class RedisContender:
 
     async def _enqueue(self, waiter: str, *, join: bool) -> Any:
         keys = self._keys
-        args = (waiter, _WAITER_TTL_MS, _QUEUE_TTL_MS, int(join), self._front)
+        about = metadata.waiter_about(self._claim) if join else b""
+        args = (waiter, _WAITER_TTL_MS, _QUEUE_TTL_MS, int(join), self._front, about)
         return await self._channel.run(ENQUEUE, (keys.queue, keys.waiter(waiter)), args, self.timeout)

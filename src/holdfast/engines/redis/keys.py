@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from holdfast.engines.base import MOST_WAITERS
 from holdfast.engines.redis.channel import Publish
 from holdfast.engines.redis.requests import Closing, Opening
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
@@ -41,8 +42,8 @@ class Keys:
     """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
 
     __slots__ = (
-        "_published", "acquire", "channel", "inspect", "join", "metadata", "name", "queue", "raise_", "release",
-        "renew", "token",
+        "_published", "acquire", "channel", "inspect", "inspected", "join", "metadata", "name", "queue", "raise_",
+        "release", "renew", "token",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -58,6 +59,7 @@ class Keys:
         self.raise_ = (name, self.token, self.metadata)
         self.join = (name, self.token, self.metadata, tombstones)
         self.inspect = (name, self.token, self.metadata, self.queue)
+        self.inspected = (MOST_WAITERS, prefixed("redisson_lock_queue", name))  #: the arguments beside these keys
         self.renew = (name, self.metadata, self.token)
 
     def published(self, how: Publish) -> Closing:

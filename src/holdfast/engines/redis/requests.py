@@ -51,6 +51,13 @@ class Closing(tuple[Argument, ...]):  # noqa: SLOT001
         closing.packed = _without_head(pack(arguments))
         return closing
 
+    @classmethod
+    def around(cls, before: Closing, word: bytes, after: Closing) -> Closing:
+        """Two that are the same for many calls, with a word between them that is not."""
+        closing = cls((*before, word, *after))
+        closing.packed = b"%b$%d\r\n%b\r\n%b" % (before.packed, len(word), word, after.packed)
+        return closing
+
 
 class Arguments(Sequence[Argument]):
     """An owner, and the arguments after it."""

@@ -48,6 +48,7 @@ class RedisSession:
         self._runtime = runtime
         self._token_ttl = 0 if token_ttl is None else math.ceil(token_ttl * 1000)
         self._closings: dict[tuple[float, int, bool, bytes], Closing] = {}
+        self._around_description: dict[tuple[float, int, bool], tuple[Closing, Closing]] = {}
 
     async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
         keys = keys_of(claim.name)
@@ -91,11 +92,21 @@ class RedisSession:
         return RequestFailed(str(unacknowledged(acknowledged, claim.replicas)), may_have_happened=lingers)
 
     def _close_request(self, claim: Claim) -> Closing:
-        """The end of an acquire request: all that does not name the lock or the owner, packed once."""
+        """The end of an acquire request: all that does not name the lock or the owner, packed once.
+
+        Each task of an event loop has a description of its own, often for one lock: what is around that is kept too.
+        """
         polite = claim.fair or claim.polite
-        closing = Closing.of(
-            math.ceil(claim.ttl * 1000), claim.tokens, claim.description, self._token_ttl, 1 if polite else 0, 0
-        )
+        parts = self._around_description.get((claim.ttl, claim.tokens, polite))
+        if parts is None:
+            if len(self._around_description) >= _CLOSINGS_CAP:
+                self._around_description.clear()
+            parts = (
+                Closing.of(math.ceil(claim.ttl * 1000), claim.tokens),
+                Closing.of(self._token_ttl, 1 if polite else 0, 0),
+            )
+            self._around_description[claim.ttl, claim.tokens, polite] = parts
+        closing = Closing.around(parts[0], claim.description, parts[1])
         if len(self._closings) >= _CLOSINGS_CAP:
             self._closings.clear()
         self._closings[claim.ttl, claim.tokens, polite, claim.description] = closing
@@ -162,8 +173,9 @@ class RedisSession:
             raise answer
 
     async def inspect(self, name: str, timeout: float) -> LockState:
+        keys = keys_of(name)
         try:
-            reply = await self._channel.run(INSPECT, keys_of(name).inspect, (), timeout)
+            reply = await self._channel.run(INSPECT, keys.inspect, keys.inspected, timeout)
         except WrongType as error:
             raise await self._foreign(name, error, timeout) from error
         return metadata.lock_state(name, reply)
@@ -186,12 +198,11 @@ class RedisSession:
         except WrongType:
             return False
 
-    async def break_(self, name: str, timeout: float) -> bool:
-        keys = keys_of(name)
+    async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
+        keys, only = keys_of(name), "" if token is None else str(token)
+        args = (keys.channel, self._channel.publish, self._token_ttl, only, "")
         try:
-            held = await self._channel.run(
-                BREAK, keys.raise_, (keys.channel, self._channel.publish, self._token_ttl), timeout
-            )
+            held = await self._channel.run(BREAK, keys.raise_, args, timeout)
         except WrongType as error:
             raise await self._foreign(name, error, timeout) from error
         return bool(held)

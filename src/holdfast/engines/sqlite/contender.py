@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import TYPE_CHECKING, Final
 
 from holdfast.engines.base import Claim, RequestFailed
@@ -99,7 +100,8 @@ class SqliteContender:
             return
         claim.waiter = claim.owner
         bell = "" if self._bell is None else self._bell.name
-        place = (claim.name, claim.owner, store.process, store.boot, expires, bell, claim.name)
+        about = (time.time_ns() // 1000, claim.description)
+        place = (claim.name, claim.owner, store.process, store.boot, expires, bell, *about, claim.name)
         store.write(statements.ENQUEUE, place)
 
     async def leave(self) -> bool:

@@ -6,13 +6,24 @@ nothing of a claim can arrive after its release or withdrawal.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.engines.base import Busy, Claim, Found, Granted, Holder, LockState, RequestFailed
+from holdfast.engines import descriptions
+from holdfast.engines.base import (
+    MOST_WAITERS,
+    Busy,
+    Claim,
+    Found,
+    Granted,
+    Holder,
+    LockState,
+    RequestFailed,
+    Waiter,
+    is_of_grant,
+)
 from holdfast.engines.sqlite import statements
 from holdfast.engines.sqlite.bell import ring
 from holdfast.engines.sqlite.faults import Contended
@@ -61,11 +72,18 @@ def _try(store: Store, now: int, claim: Claim, wall: int, first: int, victim: st
     until, last = now + ttl, first + ahead
     if until > store.vouched_until:
         store.vouch(until, now)
-    row = (claim.name, claim.owner, store.process, store.boot, until, ttl, last, wall, claim.description)
+    description = claim.description if claim.tokens == 1 else _with_block(claim)
+    row = (claim.name, claim.owner, store.process, store.boot, until, ttl, last, wall, description)
     if claim.fair or claim.polite:
         turn = (claim.name, store.boot, now, claim.name, claim.owner)
         return store.write(statements.TAKE_IN_TURN, (*row, *turn, ahead, victim, seen))
     return store.write(statements.TAKE, (*row, ahead, victim, seen))
+
+
+def _with_block(claim: Claim) -> bytes:
+    """The description with the number of tokens reserved. Not a column: a process of an earlier version would leave the
+    one of the holder before it there."""
+    return b'{"tokens":%d%b%b' % (claim.tokens, b"" if claim.description == b"{}" else b",", claim.description[1:])
 
 
 def _granted(store: Store, claim: Claim, token: int) -> Granted:
@@ -230,10 +248,17 @@ def leave_queue(store: Store, now: int, claim: Claim) -> None:
         wake_first(store, now, claim.name)
 
 
-def break_(store: Store, now: int, name: str) -> bool:
-    """Free the name whoever holds it; its token is spent. Tells the holder's process and the first waiter."""
-    row = look(store, name)
+def break_(store: Store, now: int, name: str, token: int | None = None) -> bool:
+    """Free the name; its holder's token is spent. Reports it to the holder's process and wakes the first waiter.
+
+    With ``token``, only if it is the holder's. The statement is conditional on the owner that was judged, and an owner
+    is never used again: no later holder is broken.
+    """
+    rows = store.read(statements.INSPECT, (store.boot, now, name))
+    row = Row._make(rows[0][:6]) if rows else None
     if row is None or judge(row, now, store.boot, store.is_dead) in (Verdict.FREE, Verdict.LAPSED):
+        return False
+    if token is not None and not is_of_grant(token, row.token, _tokens(descriptions.parsed(rows[0][7]))):
         return False
     wall = time.time_ns() // 1000
     if not store.write(statements.BREAK, (wall, wall, name, row.owner)):
@@ -250,13 +275,36 @@ def inspect(store: Store, now: int, name: str) -> LockState:
     if not rows:
         return LockState(name)
     row, (since, description, waiters) = Row._make(rows[0][:6]), rows[0][6:]
-    if row.owner is None or judge(row, now, store.boot, store.is_dead) is Verdict.LAPSED:
-        return LockState(name, (), waiters, row.token)
+    queue = _queue(store, now, name) if waiters else ()
+    owner = row.owner
+    if owner is None or judge(row, now, store.boot, store.is_dead) is Verdict.LAPSED:
+        return LockState(name, (), waiters, row.token, queue=queue)
     if row.boot not in (store.boot, adopted(store.boot)):
         row = _adopt_seen(store, now, name, row)
     remaining = (row.expires - now) / SECOND
-    holder = _holder(row, since, description, time.time() + remaining)
-    return LockState(name, (holder,), waiters, row.token, remaining)
+    about = descriptions.parsed(description)
+    holder = Holder(
+        owner,
+        **descriptions.facts(about),
+        since=since / SECOND,
+        until=time.time() + remaining,
+        token=row.token - _tokens(about) + 1,
+        count=1,
+    )
+    return LockState(name, (holder,), waiters, row.token, remaining, queue)
+
+
+def _queue(store: Store, now: int, name: str) -> tuple[Waiter, ...]:
+    return tuple(
+        Waiter(owner, **descriptions.facts(descriptions.parsed(description)), since=since / SECOND if since else None)
+        for owner, since, description in store.read(statements.QUEUE, (name, store.boot, now, MOST_WAITERS))
+    )
+
+
+def _tokens(about: Mapping[str, Any]) -> int:
+    """How many tokens were reserved for the holder described so."""
+    tokens = about.get("tokens", 1)
+    return tokens if isinstance(tokens, int) and tokens > 0 else 1
 
 
 def _adopt_seen(store: Store, now: int, name: str, row: Row) -> Row:
@@ -266,30 +314,6 @@ def _adopt_seen(store: Store, now: int, name: str, row: Row) -> Row:
     except (Contended, RequestFailed, EngineRefused):
         pass  # the next look does it
     return row._replace(expires=now + row.ttl)
-
-
-def _holder(row: Row, since: int, description: bytes, until: float) -> Holder:
-    try:
-        facts: Any = json.loads(description)
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict):
-        facts = {}
-
-    def fact(key: str, kind: type) -> Any:
-        return facts[key] if isinstance(facts.get(key), kind) else None
-
-    return Holder(
-        owner=row.owner or "",
-        host=fact("host", str),
-        pid=fact("pid", int),
-        thread=fact("thread", str),
-        program=fact("program", str),
-        since=since / SECOND,
-        until=until,
-        token=row.token,
-        count=1,
-    )
 
 
 def page_of_names(store: Store, now: int, prefix: str, after: str | None) -> list[tuple[str, bool]]:

@@ -27,7 +27,8 @@ CREATE TABLE IF NOT EXISTS lock (
 );
 CREATE TABLE IF NOT EXISTS queue (
     name TEXT, seq INTEGER, owner TEXT NOT NULL, process TEXT NOT NULL, boot TEXT NOT NULL, expires INTEGER NOT NULL,
-    bell TEXT NOT NULL, PRIMARY KEY (name, seq)
+    bell TEXT NOT NULL, since INTEGER NOT NULL DEFAULT 0, description BLOB NOT NULL DEFAULT x'',
+    PRIMARY KEY (name, seq)
 ) WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS queued AFTER INSERT ON queue BEGIN
     UPDATE lock SET waiting = 1 WHERE name = NEW.name;
@@ -35,6 +36,15 @@ END;
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 PRAGMA application_id = 1752132708;
 PRAGMA user_version = 1;
+COMMIT;
+"""
+
+# A file of an earlier holdfast, whose queue had neither. The version stays: processes that run an earlier one, and have
+# the file open or open it later, name the columns that they write, and these have defaults.
+_DESCRIBE_WAITERS: Final = """
+BEGIN IMMEDIATE;
+ALTER TABLE queue ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE queue ADD COLUMN description BLOB NOT NULL DEFAULT x'';
 COMMIT;
 """
 
@@ -74,6 +84,8 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
     connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
     if fresh:
         connection.executescript(_CREATE)
+    elif not connection.execute("SELECT 1 FROM pragma_table_info('queue') WHERE name = 'description'").fetchall():
+        connection.executescript(_DESCRIBE_WAITERS)
 
 
 def _pragma(connection: sqlite3.Connection, text: str) -> object:

@@ -143,8 +143,8 @@ class SqliteSession:
                     yield name
             after = page[-1][0]
 
-    async def break_(self, name: str, timeout: float) -> bool:
-        return await self.patiently(timeout, ledger.break_, name)
+    async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
+        return await self.patiently(timeout, ledger.break_, name, token)
 
     async def ping(self, timeout: float) -> None:
         await self.patiently(timeout, _ping)

@@ -66,6 +66,9 @@ INSPECT: Final = """
         (SELECT count(*) FROM queue WHERE name = lock.name AND boot = ? AND expires > ?)
     FROM lock WHERE name = ?
 """
+QUEUE: Final = """
+    SELECT owner, since, description FROM queue WHERE name = ? AND boot = ? AND expires > ? ORDER BY seq LIMIT ?
+"""
 NAMES_FROM: Final = """
     SELECT name, owner, process, boot, expires, ttl, token FROM lock
     WHERE name >= ? AND name < ? AND owner IS NOT NULL ORDER BY name LIMIT 256
@@ -73,8 +76,8 @@ NAMES_FROM: Final = """
 NAMES_AFTER: Final = NAMES_FROM.replace("name >= ?", "name > ?")
 
 ENQUEUE: Final = """
-    INSERT INTO queue (name, seq, owner, process, boot, expires, bell)
-    SELECT ?, coalesce(max(seq), 0) + 1, ?, ?, ?, ?, ? FROM queue WHERE name = ?
+    INSERT INTO queue (name, seq, owner, process, boot, expires, bell, since, description)
+    SELECT ?, coalesce(max(seq), 0) + 1, ?, ?, ?, ?, ?, ?, ? FROM queue WHERE name = ?
 """
 STAY: Final = "UPDATE queue SET expires = ? WHERE name = ? AND owner = ?"
 LEAVE: Final = "DELETE FROM queue WHERE name = ? AND owner = ?"

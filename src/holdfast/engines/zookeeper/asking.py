@@ -124,6 +124,10 @@ class Asker:
         """Data and stat; NoNodeError."""
         found = self.reply()
         connection.get(path, found.address)
+        return await self.read(connection, found, timeout)
+
+    async def read(self, connection: Connection, found: Reply, timeout: float) -> tuple[bytes, Any]:
+        """The answer to a ``get`` that was sent already."""
         try:
             data, stat = await self.answer(connection, found, timeout)
         except RequestFailed as failure:

@@ -6,10 +6,9 @@ import json
 import time
 from typing import Any, Final
 
-from holdfast.engines.base import Claim, Holder
+from holdfast.engines import descriptions
+from holdfast.engines.base import Claim, Holder, Waiter
 
-_LONGEST: Final = 4096
-_LONGEST_TEXT: Final = 256
 _LONGEST_TTL: Final = 7 * 86400
 
 
@@ -20,43 +19,26 @@ def describe(claim: Claim, ttl: float) -> bytes:
 
 
 def holder(node: str, data: bytes, stat: Any) -> tuple[Holder, float | None]:
-    """Who owns a node, as far as it says so (else its name stands for the owner); and how long it may hold out.
+    """The owner of a node, as far as it says so (else its name stands for the owner); and how long it may hold out.
 
-    ``since`` is when it came into the line, not when it got to its head. How long: if its process died now. The servers
+    ``since`` is when it joined the queue, not when it became the head. How long: if its process died now. The servers
     do not say when they last heard of a session.
     """
-    about = _parsed(data)
-    owner, since = _text(about.get("owner")), stat.ctime / 1000.0
+    about = descriptions.parsed(data)
+    owner, since = descriptions.text(about.get("owner")), stat.ctime / 1000.0
     if owner is None:
         return Holder(node, since=since, token=stat.czxid), None
     remaining = _number(about.get("ttl"), _LONGEST_TTL)
-    pid = _number(about.get("pid"), 1 << 32)
-    found = Holder(
-        owner,
-        host=_text(about.get("host")),
-        pid=None if pid is None else int(pid),
-        thread=_text(about.get("thread")),
-        program=_text(about.get("program")),
-        since=since,
-        until=None if remaining is None else time.time() + remaining,
-        token=stat.czxid,
-        count=1,
-    )
+    until = None if remaining is None else time.time() + remaining
+    found = Holder(owner, **descriptions.facts(about), since=since, until=until, token=stat.czxid, count=1)
     return found, remaining
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
-    if len(data) > _LONGEST:
-        return {}
-    try:
-        about = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return about if isinstance(about, dict) else {}
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else None
+def waiter(node: str, data: bytes, stat: Any) -> Waiter:
+    """The same of a node that is not the first in the queue."""
+    about = descriptions.parsed(data)
+    owner, since = descriptions.text(about.get("owner")), stat.ctime / 1000.0
+    return Waiter(node, since=since) if owner is None else Waiter(owner, **descriptions.facts(about), since=since)
 
 
 def _number(value: object, limit: float) -> float | None:

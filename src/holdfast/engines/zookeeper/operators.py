@@ -1,4 +1,4 @@
-"""What people ask of ZooKeeper's locks: who holds what, take it away from him."""
+"""What operators ask of ZooKeeper's locks: their holders and queues, and to break one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 
 from kazoo.exceptions import NoNodeError
 
-from holdfast.engines.base import LockState
+from holdfast.engines.base import MOST_WAITERS, LockState, Waiter
 from holdfast.engines.zookeeper import metadata, names, order
 from holdfast.engines.zookeeper.asking import Asker
+from holdfast.engines.zookeeper.connection import Connection
 
 
 class Operators:
@@ -27,8 +28,26 @@ class Operators:
             except NoNodeError:
                 continue  # released meanwhile
             holder, remaining = metadata.holder(contenders[0], data, stat)
-            return LockState(name, (holder,), len(contenders) - 1, stat.czxid, remaining)
+            queue, gone = await self._queue(connection, path, contenders[1 : 1 + MOST_WAITERS], timeout)
+            return LockState(name, (holder,), len(contenders) - 1 - gone, stat.czxid, remaining, queue)
         return LockState(name)
+
+    async def _queue(
+        self, connection: Connection, path: str, nodes: Sequence[str], timeout: float
+    ) -> tuple[tuple[Waiter, ...], int]:
+        """What these nodes say of their owners, asked in one flight; and how many of them are gone meanwhile."""
+        asker, replies = self._asker, [self._asker.reply() for _ in nodes]
+        for node, reply in zip(nodes, replies, strict=True):
+            connection.get(f"{path}/{node}", reply.address)
+        left = await asker.arrival(replies[-1], timeout) if replies else timeout
+        queue: list[Waiter] = []
+        for node, reply in zip(nodes, replies, strict=True):
+            try:
+                data, stat = await asker.read(connection, reply, left)
+            except NoNodeError:
+                continue
+            queue.append(metadata.waiter(node, data, stat))
+        return tuple(queue), len(nodes) - len(queue)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         asker = self._asker
@@ -40,12 +59,28 @@ class Operators:
             if _contenders(await asker.children(connection, f"{self._base}/{node}", timeout)):
                 yield name
 
-    async def break_(self, name: str, timeout: float) -> bool:
+    async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
         asker, path = self._asker, names.path(self._base, name)
         connection = await asker.connected(None, timeout)
+        if token is not None:
+            return await self._break_holder(connection, path, timeout, token)
         while contenders := _contenders(await asker.children(connection, path, timeout)):
             if await asker.delete(connection, f"{path}/{contenders[0]}", timeout):
                 return True
+        return False
+
+    async def _break_holder(self, connection: Connection, path: str, timeout: float, token: int) -> bool:
+        """Remove the head of the queue if it was created with ``token``. Its path has an id, also Curator's, that no
+        other node is given: if it goes between the look and the deletion, nothing is deleted."""
+        asker = self._asker
+        connection.sync(path, asker.reply().address)  # a server that lags behind must not show an earlier holder
+        while contenders := _contenders(await asker.children(connection, path, timeout)):
+            head = f"{path}/{contenders[0]}"
+            try:
+                _, stat = await asker.get(connection, head, timeout)
+            except NoNodeError:
+                continue  # released meanwhile
+            return bool(stat.czxid == token) and await asker.delete(connection, head, timeout)
         return False
 
     async def ping(self, timeout: float) -> None:

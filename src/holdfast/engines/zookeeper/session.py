@@ -129,9 +129,9 @@ class ZooKeeperSession:
         self._reopen()
         return self._operators.names(prefix, timeout)
 
-    async def break_(self, name: str, timeout: float) -> bool:
+    async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
         self._reopen()
-        return await self._operators.break_(name, timeout)
+        return await self._operators.break_(name, timeout, token)
 
     async def ping(self, timeout: float) -> None:
         self._reopen()

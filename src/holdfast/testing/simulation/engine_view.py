@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from holdfast.engines.base import is_of_grant
 from holdfast.testing.simulation.history import Violation
 from holdfast.testing.simulation.server import RedisModel
 
@@ -24,6 +25,7 @@ class EngineView:
         self.names = names
         self._owner: dict[str, str | None] = dict.fromkeys(names)
         self._token: dict[str, int] = dict.fromkeys(names, 0)
+        self._block: dict[str, int] = {}  # how many tokens were reserved for the owner, where that is known
         self._finished: set[str] = set()
         self.grants = 0
 
@@ -52,10 +54,12 @@ class EngineView:
                 continue
             self._owner[name] = now
             if before is not None and script == "break":
+                self._check_broken(name, before, *arguments[3:5])
                 change.robbed.append(before)
             elif before is not None:
                 self._removed(name, before, script, words, now)
             if now is not None:
+                self._block[name] = int(arguments[2]) if script == "acquire" else 0
                 self._granted(name, now, script)
                 change.granted.append(now)
         if script == "release" and arguments[3] != "0":
@@ -67,6 +71,15 @@ class EngineView:
         elif script == "join":
             self._check_holders(script, _keys(words)[::4], arguments[2::4], reply)
         return change
+
+    def _check_broken(self, name: str, owner: str, token: str, only: str) -> None:
+        """A break by token, or by owner, hits that holder and no later one."""
+        tokens = self._block.get(name, 0)
+        if token and tokens and not is_of_grant(int(token), self._token[name], tokens):
+            had = self._token[name]
+            raise Violation("I2", f"{name}: break with {token} took it from …{owner[-4:]}, which has {had}")
+        if only and only != owner:
+            raise Violation("I2", f"{name}: break of …{only[-4:]} took it from …{owner[-4:]}")
 
     def _check_acquire(self, name: str, owner: str, reply: Any) -> None:
         """The answer must be true: neither a yes without a lock nor a no that hides one."""

@@ -166,6 +166,13 @@ def wake_without_re_poll(world: Stage) -> Iterator[None]:
 
 
 @_mutant
+def break_ignores_the_token(world: Stage) -> Iterator[None]:
+    """An operator breaks a holder that is gone, and hits the next one."""
+    rewrite(world, "break", r"ARGV\[4\] ~= ''", "false")
+    yield
+
+
+@_mutant
 def store_only_guard(world: Stage) -> Iterator[None]:
     """The fence looks at the store alone: a stale holder writes between the new holder's load and its store."""
 

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from holdfast._core import operators
+from holdfast._core import breaking
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast._core.states import State
@@ -55,6 +55,7 @@ class User:
         self._name = name
         self._policies = policies
         self._dice = process.simulator.random
+        self._earlier: dict[str, int] = {}  # the last token that it had of each name
 
     def _note(self, what: str, *details: object) -> None:
         self._shared.history.add(self._process.simulator.time, f"{self._process.name}/{self._name}", what, *details)
@@ -79,7 +80,7 @@ class User:
         if lease is None:
             return
         if self._dice.random() < 0.01 and not self._shared.faults.healed:
-            await self._break(policy)
+            await self._break(policy, lease.token)
         for _ in range(self._dice.randint(0, 3)):
             await self._dice.choice((self._add, self._add, self._linger, self._reenter, self._renew))(lease)
         if self._dice.random() < 0.97:
@@ -87,6 +88,7 @@ class User:
         else:
             self._note("forget", lease.belief)
             self._shared.beliefs.releases(lease.belief)
+        self._earlier[policy.name] = lease.token
         dropped = None if lease.released else weakref.ref(lease)
         del lease
         if dropped is not None and dropped() is not None:
@@ -202,11 +204,13 @@ class User:
         except (LockLost, EngineUnavailable) as error:
             self._note("not renewed", lease.name, type(error).__name__)
 
-    async def _break(self, policy: Policy) -> None:
-        """An operator's force, on whatever is there; usually this very process's own lock."""
-        self._note("break", policy.name)
+    async def _break(self, policy: Policy, token: int) -> None:
+        """An operator's force, on whatever is there (usually this very process's own lock), on what has this token, or
+        on what had an earlier one, which must not be broken any more."""
+        only = self._dice.choice((None, token, self._earlier.get(policy.name, token - 1)))
+        self._note("break", policy.name, only)
         try:
-            await operators.break_(self._core, policy.name)
+            await breaking.break_(self._core, policy.name, only)
         except (EngineUnavailable, OutcomeUnknown) as error:
             self._note("not broken", policy.name, type(error).__name__)
 

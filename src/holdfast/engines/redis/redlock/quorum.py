@@ -10,8 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.engines.base import Found, Holder, LockState, RequestFailed
+from holdfast.engines.base import Found, Holder, LockState, RequestFailed, is_of_grant
 from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.metadata import Block
 from holdfast.errors import EngineRefused
 
 
@@ -75,9 +76,32 @@ def found(answers: Sequence[Found | Exception], quorum: int) -> Found | None:
     return Found.STOLEN if stolen >= quorum else Found.GONE
 
 
+def owner_of(token: int, views: Sequence[Mapping[str, Block | None]], servers: int) -> str | None:
+    """The owner that holds the lock with ``token``, or may hold it, by the views of those of ``servers`` that answered.
+
+    An owner's token is the largest that any server knows of it: the second phase of an acquire may not have reached all
+    of them. One that too few servers know, even if all that are silent knew it too, made an attempt and holds nothing:
+    two attempts may have been given the same number by different servers.
+    """
+    seen: dict[str, list[Block]] = {}
+    for view in views:
+        for owner, block in view.items():
+            seen.setdefault(owner, []).append(block or Block(-1, 0))
+    silent = servers - len(views)
+    having = [
+        owner
+        for owner, blocks in seen.items()
+        if is_of_grant(token, *max(blocks)) and len(blocks) + silent >= majority(servers)
+    ]
+    return max(having, key=lambda owner: len(seen[owner]), default=None)
+
+
 def merged(name: str, states: Sequence[LockState], quorum: int) -> LockState:
     """One view of a lock, from those servers that answered: who has a majority holds it; a smaller part is only an
-    attempt. It ends when so many servers have forgotten it that no majority is left."""
+    attempt. It ends when so many servers have forgotten it that no majority is left.
+
+    Waiters queue at one server, all at the same one unless it has failed meanwhile: the longest queue is shown.
+    """
     holders = dict[str, Holder]()
     for owner in dict.fromkeys(holder.owner for state in states for holder in state.holders):
         seen = [holder for state in states for holder in state.holders if holder.owner == owner]
@@ -86,10 +110,12 @@ def merged(name: str, states: Sequence[LockState], quorum: int) -> LockState:
             best = max(seen, key=lambda holder: (holder.token or 0, -(holder.since or 0.0)))
             holders[owner] = dataclasses.replace(best, until=_nth_longest([holder.until for holder in seen], quorum))
     held = [state.remaining for state in states if any(holder.owner in holders for holder in state.holders)]
+    longest = max(states, key=lambda state: state.waiters, default=LockState(name))
     return LockState(
         name,
         tuple(holders.values()),
-        waiters=max((state.waiters for state in states), default=0),
+        waiters=longest.waiters,
+        queue=longest.queue,
         token=max((state.token for state in states if state.token is not None), default=None),
         remaining=_nth_longest(held, quorum) if holders else None,
     )

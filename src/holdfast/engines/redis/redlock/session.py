@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from holdfast._runtime.base import Event, Runtime, Wakeup
 from holdfast.engines.base import (
@@ -325,7 +325,7 @@ class RedlockSession(Generic[C]):
     # -- operators -------------------------------------------------------------------------------------------------
 
     async def inspect(self, name: str, timeout: float) -> LockState:
-        replies = await self._servers.majority_of(Call(INSPECT, keys_of(name).inspect, ()), timeout, name=name)
+        replies = await self._look(name, timeout)
         return quorum.merged(name, [metadata.lock_state(name, reply) for reply in replies], self._quorum)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
@@ -348,9 +348,20 @@ class RedlockSession(Generic[C]):
         if len(chosen) - len(failed) < self._quorum:
             raise self._servers.too_few(failed, may_have_happened=False)
 
-    async def break_(self, name: str, timeout: float) -> bool:
+    async def _look(self, name: str, timeout: float) -> Sequence[Any]:
         keys = keys_of(name)
-        call = Call(BREAK, keys.join, (keys.channel, "PUBLISH", self._token_ttl, _SHORTEST_TOMBSTONE))
+        return await self._servers.majority_of(Call(INSPECT, keys.inspect, keys.inspected), timeout, name=name)
+
+    async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
+        """With a token in two steps: find the owner that has it, then break that owner, on every server. An owner is
+        never used again, so no later holder is hit, however long the second step takes."""
+        keys, owner = keys_of(name), ""
+        if token is not None:
+            views = [metadata.blocks(reply) for reply in await self._look(name, timeout)]
+            owner = quorum.owner_of(token, views, len(self._servers.channels)) or ""
+            if not owner:
+                return False
+        call = Call(BREAK, keys.join, (keys.channel, "PUBLISH", self._token_ttl, "", owner, _SHORTEST_TOMBSTONE))
         return 1 in await self._servers.majority_of(call, timeout, name=name, changes=True)
 
     async def ping(self, timeout: float) -> None:

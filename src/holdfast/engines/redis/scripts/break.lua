@@ -1,21 +1,31 @@
 -- Take the lock from its holder.
 --
 -- KEYS     1 lock  2 fencing counter  3 holder's metadata  [4 what tombstones begin with]
--- ARGV     1 channel  2 how to publish  3 ttl of the counter, ms (0: none)  [4 shortest ttl of a tombstone, ms]
--- Returns  1 if it was held, else 0.
+-- ARGV     1 channel  2 how to publish  3 ttl of the counter, ms (0: none)  4 token ('': any)  5 owner ('': any)
+--          [6 shortest ttl of a tombstone, ms]
+-- Returns  1 if it was held and is broken, else 0.
 --
--- The counter is raised, so that a guard which learns the new number refuses the old holder. Not idempotent by nature:
--- a repeat breaks whatever lock it finds. What is not a lock is refused before anything is written.
+-- The counter is raised, so that a guard which learns the new number refuses the old holder. With a token, only a lock
+-- whose one holder has it in its block is broken; with an owner, only one that it holds alone: then a repeat does no
+-- harm. Without either it is not idempotent: a repeat breaks whatever lock it finds. What is not a lock is refused
+-- before anything is written.
 local holders, problem = owners(KEYS[1])
 if not holders then return problem end
 if #holders == 0 then return 0 end
+if ARGV[4] ~= '' then
+    local last, tokens, owner = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%d+) [%d.]+ (%S+) ')
+    if #holders > 2 or holders[1] ~= owner then return 0 end
+    local token = tonumber(ARGV[4])
+    if token > tonumber(last) or token <= last - tokens then return 0 end
+end
+if ARGV[5] ~= '' and (#holders > 2 or holders[1] ~= ARGV[5]) then return 0 end
 local token
 token, problem = raise_counter(KEYS[2], 1, ARGV[3], '0')
 if not token then return problem end
 if KEYS[4] then
     -- One of several servers: a renewal that others have just confirmed, who are not broken yet, would let the holder
     -- join here again.
-    local ttl = math.max(2 * redis.call('PTTL', KEYS[1]), tonumber(ARGV[4]))
+    local ttl = math.max(2 * redis.call('PTTL', KEYS[1]), tonumber(ARGV[6]))
     for i = 1, #holders, 2 do
         redis.call('SET', KEYS[4] .. ':gone:' .. holders[i], '1', 'PX', string.format('%.0f', ttl))
     end

@@ -2,7 +2,7 @@
 --
 -- KEYS     1 queue  2 key of this waiter
 -- ARGV     1 waiter  2 ttl of a waiter's key, ms  3 ttl of the queue, ms  4 '1': join, else only look
---          5 how many at the front watch the lock itself
+--          5 how many at the front watch the lock itself  6 owner and description of its claim, for inspect
 -- Returns  -1: no longer in line (the waiter's key ran out): join again under a new id. 0: watch the lock.
 --          Text: watch this waiter, the live one in front (or one just dropped: its key is gone, so ask again).
 --
@@ -25,7 +25,9 @@ if left == -2 then
         redis.call('LREM', queue, 1, me)
         return -1
     end
-    redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
+    local time = redis.call('TIME')
+    local since = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
+    redis.call('SET', KEYS[2], since .. ' ' .. ARGV[6], 'PX', ARGV[2])
     append()
 elseif left < tonumber(ARGV[2]) / 2 then
     redis.call('PEXPIRE', KEYS[2], ARGV[2])

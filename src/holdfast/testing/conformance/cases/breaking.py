@@ -87,3 +87,122 @@ class BreakingCases:
         next_lease = await world.do(lambda: world.connect().lock(world.name()).acquire(timeout=world.soon))
         assert next_lease.token > lease.token + 1
         await world.do(next_lease.release)
+
+    @case
+    async def test_break_with_the_holders_token_breaks_it(self, world: World) -> None:
+        client, operator, actors = world.connect(ttl=world.lasting), world.connect(), world.actors(2)
+        lease = await actors[0].do(client.lock(world.name()).acquire)
+        waiting = actors[1].do(world.connect().lock(world.name()).acquire)
+        await world.until_waiting(operator, world.name())
+        (holder,) = (await world.inspect(operator, world.name())).holders
+        assert holder.token == lease.token
+        assert await world.do(lambda: operator.break_(world.name(), token=holder.token)) is True
+        following = await waiting
+        assert following.token > lease.token + 1
+        assert await actors[0].do(lambda: lease.lost.wait(world.soon)) is True
+        assert lease.lost_reason in ("broken", "stolen")  # by the time it looks, there is another owner
+        with pytest.raises(holdfast.LockLost):
+            await actors[0].do(lease.release)
+        await actors[1].do(following.release)
+
+    @case
+    async def test_the_own_clients_holder_is_reported_broken_at_once(self, world: World) -> None:
+        client = world.connect()
+        lease = await world.do(client.lock(world.name()).acquire)
+        assert await world.do(lambda: client.break_(world.name(), token=lease.token)) is True
+        assert (lease.held, lease.lost_reason) == (False, "broken")
+        with pytest.raises(holdfast.LockLost, match="broken"):
+            await world.do(lease.release)
+        assert await world.is_free(world.name())
+
+    @case
+    async def test_break_with_another_token_changes_nothing(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        client, operator = world.connect(), world.connect()
+        earlier = await world.do(client.lock(world.name()).acquire)
+        await world.do(earlier.release)
+        lease = await world.do(client.lock(world.name()).acquire)
+        before = await world.inspect(operator, world.name())
+        with caplog.at_level(logging.WARNING, "holdfast"):
+            for token in (earlier.token, lease.token - 1, lease.token + 1, 0, 2**64):
+                assert await world.do(functools.partial(operator.break_, world.name(), token=token)) is False
+                assert await world.do(functools.partial(client.break_, world.name(), token=token)) is False
+        assert not [record for record in caplog.records if "broken" in record.getMessage()]
+        assert lease.held
+        after = await world.inspect(operator, world.name())
+        assert (after.holders[0].owner, after.token) == (before.holders[0].owner, before.token)
+        await world.do(lease.renew)
+        await world.do(lease.release)
+
+    @case
+    async def test_break_of_a_free_lock_by_token_does_nothing(self, world: World) -> None:
+        client = world.connect()
+        assert await world.do(lambda: client.break_(world.name(), token=1)) is False
+        lease = await world.do(client.lock(world.name()).acquire)
+        await world.do(lease.release)
+        assert await world.do(lambda: client.break_(world.name(), token=lease.token)) is False
+        assert await world.is_free(world.name())
+
+    @case
+    async def test_a_repeated_break_by_token_spares_the_next_holder(self, world: World) -> None:
+        client, operator = world.connect(), world.connect()
+        broken = world.keep(await world.do(client.lock(world.name(), renew=False).acquire))
+        assert await world.do(lambda: operator.break_(world.name(), token=broken.token)) is True
+        following = await world.do(lambda: world.connect().lock(world.name()).acquire(timeout=world.soon))
+        assert await world.do(lambda: operator.break_(world.name(), token=broken.token)) is False
+        assert following.held
+        await world.do(following.renew)
+        await world.do(following.release)
+
+    @case
+    async def test_a_grant_with_a_block_of_tokens_is_broken_by_the_token_shown(self, world: World) -> None:
+        """With local waiters behind it, a claim reserves tokens for them: the engine stores the last of the block."""
+        client, operator, (one, two, three) = world.connect(), world.connect(), world.actors(3)
+        first = await one.do(client.lock(world.name()).acquire)
+        waiting = []
+        for number, actor in enumerate((two, three), 1):
+            waiting.append(actor.do(client.lock(world.name()).acquire))
+            await world.until_queued(client, world.name(), number)
+        await one.do(first.release)
+        second = await waiting[0]
+        (holder,) = (await world.inspect(operator, world.name())).holders
+        assert (holder.owner, holder.token) == (second.owner, second.token)
+        assert await world.do(lambda: operator.break_(world.name(), token=holder.token)) is True
+        third = await waiting[1]
+        assert third.token > second.token
+        assert not await world.do(lambda: client.break_(world.name(), token=second.token))
+        assert third.held
+        with pytest.raises(holdfast.LockLost):
+            await two.do(second.release)
+        await three.do(third.release)
+
+    @case
+    async def test_a_token_handed_on_in_the_process_is_not_the_holders_any_more(self, world: World) -> None:
+        client, (one, two, three) = world.connect(), world.actors(3)
+        first = await one.do(client.lock(world.name()).acquire)
+        tokens: list[int] = []
+        passing = two.within(client.lock(world.name()), lambda lease: tokens.append(lease.token))
+        await world.until_queued(client, world.name())
+        waiting = three.do(client.lock(world.name()).acquire)
+        await world.until_queued(client, world.name(), 2)
+        await one.do(first.release)
+        await passing
+        third = await waiting
+        (holder,) = (await world.inspect(client, world.name())).holders
+        assert (holder.owner, holder.token) == (third.owner, third.token)
+        assert await world.do(lambda: client.break_(world.name(), token=tokens[0])) is False
+        assert third.held
+        assert await world.do(lambda: client.break_(world.name(), token=third.token)) is True
+        with pytest.raises(holdfast.LockLost, match="broken"):
+            await three.do(third.release)
+
+    @case
+    async def test_what_is_no_token_is_refused(self, world: World) -> None:
+        client = world.connect()
+        lease = await world.do(client.lock(world.name()).acquire)
+        for wrong, error in ((True, TypeError), ("5", TypeError), (5.0, TypeError), (-1, ValueError)):
+            with pytest.raises(error, match="token"):
+                await world.do(functools.partial(client.break_, world.name(), token=wrong))
+        assert lease.held
+        await world.do(lease.release)

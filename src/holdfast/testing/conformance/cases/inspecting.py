@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import time
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,84 @@ class InspectingCases:
         await actors[0].do(lease.release)
         assert await asyncio.gather(*waiting) == [True, True]
         assert (await world.inspect(clients[0], world.name())).waiters == 0
+
+    @case
+    async def test_a_holder_shows_its_thread_or_task_and_its_label(self, world: World) -> None:
+        actors, stranger = world.actors(2), world.connect()
+        clients = [world.connect(label="billing \N{EURO SIGN} 1"), world.connect()]
+        for number, (actor, client, label) in enumerate(
+            zip(actors, clients, ("billing \N{EURO SIGN} 1", None), strict=True)
+        ):
+            lease = await actor.do(client.lock(world.name()).acquire)
+            (holder,) = (await world.inspect(stranger, world.name())).holders
+            assert (holder.thread, holder.label) == (f"actor-{number}", label)
+            await actor.do(lease.release)
+
+    @case
+    async def test_waiters_are_listed_in_order_with_what_is_known_of_them(self, world: World) -> None:
+        actors, labels = world.actors(4), [None, "first", "second", "third"]
+        clients = [world.connect(label=label) for label in labels]
+        fair = clients[0].guarantees.fair
+        lease = await actors[0].do(clients[0].lock(world.name()).acquire)
+        began = time.time()
+        waiting: list[asyncio.Future[Any]] = []
+        for number in (1, 2, 3):
+            waiting.append(actors[number].do(clients[number].lock(world.name(), fair=fair).acquire))
+            await world.until_waiting(clients[0], world.name(), number)
+        state = await world.inspect(clients[0], world.name())
+        assert state.waiters == 3
+        assert [waiter.label for waiter in state.queue] == labels[1:]
+        assert [waiter.thread for waiter in state.queue] == ["actor-1", "actor-2", "actor-3"]
+        here = (platform.node(), os.getpid(), state.holders[0].program)
+        assert {(waiter.host, waiter.pid, waiter.program) for waiter in state.queue} == {here}
+        times = [waiter.since or 0.0 for waiter in state.queue]
+        assert times == sorted(times)
+        assert abs(times[0] - began) < 5
+        assert len({waiter.owner for waiter in state.queue} | {state.holders[0].owner}) == 4
+        for number, waiter in enumerate(state.queue, 1):
+            await world.do(lease.release)
+            lease = await _first_of(waiting)
+            left = (await world.inspect(clients[0], world.name())).queue
+            if fair:
+                assert (lease.owner, left) == (waiter.owner, state.queue[number:])
+            assert len(left) == 3 - number
+        await world.do(lease.release)
+
+    @case
+    async def test_a_waiter_that_gave_up_is_not_listed(self, world: World) -> None:
+        actors, clients = world.actors(3), [world.connect(label=label) for label in (None, "leaves", "stays")]
+        lease = await actors[0].do(clients[0].lock(world.name()).acquire)
+        leaving = actors[1].do(lambda: clients[1].lock(world.name()).try_acquire(timeout=world.paced(0.3)))
+        staying = actors[2].do(clients[2].lock(world.name()).acquire)
+        assert await leaving is None
+
+        async def only_one_is_listed() -> bool:
+            return [waiter.label for waiter in (await world.inspect(clients[0], world.name())).queue] == ["stays"]
+
+        await world.until(only_one_is_listed)
+        await actors[0].do(lease.release)
+        await actors[2].do((await staying).release)
+
+    @case
+    async def test_a_lock_tells_whether_it_is_locked_and_by_which_owner(self, world: World) -> None:
+        lock, other = world.connect().lock(world.name()), world.connect().lock(world.name())
+        assert await world.do(other.locked) is False
+        lease = await world.do(lock.acquire)
+        assert await world.do(lock.locked) is True
+        assert await world.do(other.locked) is True
+        state = await world.do(other.inspect)
+        assert (state.name, state.holders[0].owner) == (world.name(), lease.owner)
+        await world.do(lease.release)
+        assert await world.do(other.locked) is False
+
+    @case
+    async def test_re_entry_is_one_hold_at_the_engine(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        leases = [await actor.do(client.lock(world.name()).acquire) for _ in range(3)]
+        (holder,) = (await world.inspect(world.connect(), world.name())).holders
+        assert (holder.owner, holder.count) == (leases[0].owner, 1)
+        for lease in leases:
+            await actor.do(lease.release)
 
     @case
     async def test_locks_lists_what_is_held_by_prefix(self, world: World) -> None:
@@ -113,3 +192,11 @@ class InspectingCases:
     async def test_ping_answers(self, world: World) -> None:
         client = world.connect()
         assert await world.do(client.ping) is None
+
+
+async def _first_of(waiting: list[asyncio.Future[Any]]) -> Any:
+    """The result of the first that is done; it is taken off the list."""
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    first = done.pop()
+    waiting.remove(first)
+    return first.result()
