@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import logging
 import os
@@ -23,20 +22,6 @@ from tests.cli.command import Run, read_terminal
 #: A third of it is how long a holder may take to notice that its lock was broken.
 TTL = 3
 PROGRAM = [sys.executable, "-W", "error", "-m", "holdfast.cli"]
-
-
-@pytest.fixture(autouse=True)
-def _break_by_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for ``break_(name, token=)`` where clients do not have it."""
-    plain = holdfast.Client.break_
-    if "token" in inspect.signature(plain).parameters:
-        return
-
-    def break_(self: holdfast.Client, name: str, *, token: int | None = None) -> bool:
-        holders = self.inspect(name).holders
-        return (token is None or token in [holder.token for holder in holders]) and plain(self, name)
-
-    monkeypatch.setattr(holdfast.Client, "break_", break_)
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.cli import connecting
 from holdfast.cli.exit_codes import BUSY, FAILED, OK, USAGE
@@ -61,8 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _break(client: Client, name: str, token: int | None) -> bool:
     """Between the look and this, the lock may have got another holder: the engine compares the token."""
-    break_: Any = client.break_
-    return bool(break_(name, token=token))
+    return client.break_(name, token=token)
 
 
 def _not_broken(state: LockState) -> int:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast.cli.output import visible
-from holdfast.engines.base import Holder, LockState
+from holdfast.engines.base import Holder, LockState, Waiter
 
 #: The facts about a holder, in the order in which they are shown. A waiter has those up to "since".
 _FACTS: Final = ("owner", "host", "pid", "thread", "program", "label", "since", "until", "token", "count")
@@ -29,7 +29,7 @@ def as_data(state: LockState) -> dict[str, Any]:
         "remaining": state.remaining,
         "waiters": state.waiters,
         "holders": [holder_data(holder) for holder in state.holders],
-        "queue": [_data(waiter, _WAITER_FACTS) for waiter in _queue(state)],
+        "queue": [_data(waiter, _WAITER_FACTS) for waiter in state.queue],
     }
 
 
@@ -54,7 +54,7 @@ def as_lines(state: LockState, now: float) -> Iterator[str]:
         yield f"  token      {_or_unknown(holder.token)}"
         yield f"  count      {_or_unknown(holder.count)}"
     yield f"waiters: {state.waiters}"
-    for place, waiter in enumerate(_queue(state), 1):
+    for place, waiter in enumerate(state.queue, 1):
         yield from _person(f"{place}. waiter", waiter)
         yield f"  since      {_moment(waiter.since, now)}"
 
@@ -78,7 +78,7 @@ def as_row(state: LockState, now: float) -> tuple[str, ...]:
     )
 
 
-def person(one: Any) -> str:
+def person(one: Holder | Waiter) -> str:
     """A holder or waiter in a few words: program@host pid; of another library's, the owner."""
     if one.host is None and one.pid is None and one.program is None:
         return visible(one.owner)
@@ -98,11 +98,11 @@ def duration(seconds: float | None) -> str:
     return f"{whole}s"
 
 
-def _person(heading: str, one: Any) -> Iterator[str]:
+def _person(heading: str, one: Holder | Waiter) -> Iterator[str]:
     yield f"{heading} {person(one)}"
-    for fact in ("thread", "label"):
-        if (value := getattr(one, fact, None)) is not None:
-            yield f"  {fact:9}  {visible(str(value))}"
+    for fact, value in (("thread", one.thread), ("label", one.label)):
+        if value is not None:
+            yield f"  {fact:9}  {visible(value)}"
     yield f"  owner      {visible(one.owner)}"
 
 
@@ -120,13 +120,8 @@ def _remaining(state: LockState, holder: Holder, now: float) -> float | None:
     return state.remaining if holder.until is None else max(0.0, holder.until - now)
 
 
-def _queue(state: LockState) -> tuple[Any, ...]:
-    """The waiters in order, as far as the engine knows them."""
-    return getattr(state, "queue", ())
-
-
-def _data(one: Any, facts: tuple[str, ...]) -> dict[str, Any]:
-    return {fact: getattr(one, fact, None) for fact in facts}
+def _data(one: Holder | Waiter, facts: tuple[str, ...]) -> dict[str, Any]:
+    return {fact: getattr(one, fact) for fact in facts}
 
 
 def _or_unknown(value: object) -> str:
