@@ -22,6 +22,7 @@ ONLY_ASYNC = {"AsyncClient.aclose"}
 #: Whatever may do I/O, or wait.
 AWAITED = {
     "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait",
+    "AsyncLock.locked",
 }  # fmt: skip
 #: Words that differ by colour.
 COLOURED = [
@@ -74,7 +75,8 @@ def test_same_first_sentences(sync: type, async_: type) -> None:
 def test_what_may_do_io_is_awaited_and_nothing_else(sync: type, async_: type) -> None:
     for name, member in public(async_).items():
         if inspect.isfunction(member) and name != "aclose":
-            assert inspect.iscoroutinefunction(member) == (name in AWAITED), f"{async_.__name__}.{name}"
+            full = f"{async_.__name__}.{name}"
+            assert inspect.iscoroutinefunction(member) == bool({name, full} & AWAITED), full
             assert not inspect.iscoroutinefunction(public(sync)[name])
     assert inspect.isasyncgenfunction(aio.AsyncClient.locks)
 
