@@ -37,6 +37,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "unavailable_after": 3.0,
         "replicas": 0,
         "token_ttl": 30 * 86400.0,
+        "observer": None,
     }
 
 

@@ -14,7 +14,7 @@ from holdfast.engines.base import LockState, RequestFailed
 from holdfast.errors import OutcomeUnknown
 
 T = TypeVar("T")
-_log: Final = logging.getLogger("holdfast")
+_log: Final = logging.getLogger("holdfast.operator")
 
 
 async def inspect(core: Core, name: str) -> LockState:
@@ -58,6 +58,8 @@ async def break_(core: Core, name: str) -> bool:
         core.broken(own)
     else:
         core.suspect(key)  # free: should this client believe to hold it, that is checked
+    if core.reports is not None:
+        core.reports.broken(name, held)
     _log.warning("lock %r was broken by force%s", name, "" if held else "; nobody held it")
     return held
 

@@ -14,6 +14,9 @@ from typing import Final
 #: Our own keywords: those of ``connect``, of a URL's query, of HOLDFAST_* and of the settings file.
 OWN: Final = frozenset({"ttl", "namespace", "renew", "request_timeout", "unavailable_after", "replicas", "token_ttl"})
 
+#: Our own keywords that only Python can express: no text names a function.
+PYTHON_ONLY: Final = frozenset({"observer"})
+
 #: What a redis:// URL may carry in its query: texts that redis-py's URL parser converts or passes on.
 REDIS_URL: Final = frozenset(
     {
@@ -101,6 +104,8 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """
     if not _IDENTIFIER.fullmatch(name):
         return f"a {kind} has no valid name; '?', '#', '/' and '@' in user info must be percent-encoded"
+    if name in PYTHON_ONLY:
+        return f"{kind} {name!r} is a Python object: give it to connect() as a keyword"
     for engine, names in EXTRA.items():
         if name in names:
             return f"{kind} {name!r} is for redis+{engine}:// only"
