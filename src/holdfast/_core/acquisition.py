@@ -71,6 +71,8 @@ class Acquisition:
                 if self._contender is not None:
                     self._drop_contender()
                 hold = core.begin_hold(grant, policy, self, handle, watched=inherited)
+                if self._attempt is not None:
+                    self._attempt.acquired(hold, inherited=inherited)
             except LockError as error:
                 try:
                     await self._clean_up()
@@ -84,9 +86,6 @@ class Acquisition:
             self._undo(handle)  # cancelled or interrupted, perhaps in the middle of its clean-up
             self._report_failure(error)
             raise
-        else:
-            if self._attempt is not None:
-                self._attempt.acquired(hold, inherited=inherited)
         finally:
             # Not before: for others it is over from here on, and its slot, with a grant it was handed, theirs to take.
             core.acquiring.end(self)
@@ -272,6 +271,7 @@ class Acquisition:
         if grant is not None and grant.hold is not None and grant.hold.handles.keys() <= {handle._key}:
             # Interrupted when the hold was there but not yet returned. Left there, the same caller would re-enter it: a
             # lock that the engine is asked to give to others.
+            grant.hold.report_end("unknown")
             core.lose_grant(grant, "expired")
             grant.claim.unresolved = True
             core.withdraw_grant(grant)

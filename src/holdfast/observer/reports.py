@@ -92,6 +92,10 @@ class Reports:
             if hold.reason is not None:
                 self.end(hold, hold.reason)
 
+    def has_begun(self, hold: Hold, record: _HoldRecord) -> bool:
+        """Whether it was reported as acquired."""
+        return hold in self._open or record.ended > 0.0
+
     def releasing(self, hold: Hold, now: float) -> None:
         """The last handle is given back: the hold ends here, whatever the engine answers."""
         record = self._open.get(hold)
@@ -155,7 +159,7 @@ class Reports:
 class Attempt:
     """One acquire, from the call to its end."""
 
-    __slots__ = ("_began", "_name", "_reports", "_timeout", "_waited")
+    __slots__ = ("_began", "_hold", "_name", "_reports", "_timeout", "_waited")
 
     def __init__(self, reports: Reports, policy: Policy, timeout: float | None) -> None:
         self._reports = reports
@@ -163,6 +167,7 @@ class Attempt:
         self._timeout = timeout
         self._began = reports.now()
         self._waited = False
+        self._hold: tuple[Hold, _HoldRecord] | None = None
 
     def waiting(self) -> None:
         """It is found busy, perhaps not for the first time."""
@@ -171,10 +176,15 @@ class Attempt:
             self._reports.put(Waiting, name=self._name, timeout=self._timeout)
 
     def acquired(self, hold: Hold, *, inherited: bool) -> None:
-        self._reports.begin(hold, _HoldRecord(self._reports, hold, self._began, self._waited, inherited))
+        record = _HoldRecord(self._reports, hold, self._began, self._waited, inherited)
+        self._hold = hold, record
+        self._reports.begin(hold, record)
 
     def failed(self, error: BaseException) -> None:
+        """It ends with ``error``; unless it was interrupted after its hold had been reported, which then ends."""
         reports = self._reports
+        if self._hold is not None and reports.has_begun(*self._hold):
+            return
         facts = {"name": self._name, "duration": reports.now() - self._began, "waited": self._waited}
         if isinstance(error, AcquireTimeout):
             reports.put(Busy, timeout=self._timeout, **facts)

@@ -18,6 +18,7 @@ from holdfast.testing.conformance.cases.lifetime import LifetimeCases
 from holdfast.testing.conformance.cases.loops import LoopCases
 from holdfast.testing.conformance.cases.losing import LosingCases
 from holdfast.testing.conformance.cases.naming import NamingCases
+from holdfast.testing.conformance.cases.observing import ObservingCases
 from holdfast.testing.conformance.cases.portability import PortabilityCases
 from holdfast.testing.conformance.cases.reentry import ReentryCases
 from holdfast.testing.conformance.cases.renewing import RenewingCases
@@ -40,6 +41,7 @@ ALL: Final = (
     CancellingCases,
     LoopCases,
     PortabilityCases,
+    ObservingCases,
     DyingCases,
     InterruptedCases,
 )
