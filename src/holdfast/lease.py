@@ -147,9 +147,11 @@ class BaseLease(NotPortable):
         handle = hold.handles.get(key)
         if handle is None or (hold.state is not states.State.HELD and hold.reason in ("closed", "forked")):
             return
-        handle.acquired_at = self._acquired_at
+        forgotten = hold.reason is None
+        if forgotten:
+            handle.acquired_at = self._acquired_at
         hold.core.watchdog.abandoned(handle)
-        if hold.reason is None:
+        if forgotten:
             warnings.warn(
                 f"a lease on lock {hold.policy.name!r} was dropped without release(); its lock is being released. "
                 f"It was {call_site.describe(self._acquired_at)}",

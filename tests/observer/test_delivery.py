@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.observer import Acquired, Dropped, Event, Released, delivery
+from holdfast.observer import Acquired, Dropped, Event, Released, Renewed, delivery
 from tests.core.test_forking import in_a_child
 from tests.faults.waiting import LASTING, eventually, renewed
 
@@ -46,8 +46,9 @@ def test_events_come_in_order_on_one_thread_of_their_own() -> None:
     threads: set[int] = set()
 
     def observer(event: Event) -> None:
-        events.append(event)
         threads.add(threading.get_ident())
+        if not isinstance(event, Renewed):  # a hint of the engine may have it ask
+            events.append(event)
 
     with holdfast.connect(store(), observer=observer) as locks:
         use(locks, 500)
@@ -132,9 +133,9 @@ def test_an_observer_that_raises_is_logged_once_and_called_again(
 
     with holdfast.connect(store(), observer=observer) as locks:
         use(locks, 50)
-    assert len(calls) == 100
+    assert len(calls) >= 100
     logged = [record for record in caplog.records if record.name == "holdfast.observer"]
-    assert len(logged) == 2  # for an acquire and for a release
+    assert len(logged) == len({event.kind for event in calls})
     assert all(type(error).__name__ in record.getMessage() for record in logged)
 
 
@@ -190,7 +191,7 @@ def test_async_clients_deliver_on_a_thread_and_close_waits_without_blocking_the_
                     pass
             beating = asyncio.create_task(beat())
         beating.cancel()
-        assert [event.kind for event in events] == ["acquired", "released"] * 4
+        assert [event.kind for event in events if not isinstance(event, Renewed)] == ["acquired", "released"] * 4
         assert beats > 5
 
     asyncio.run(main())
@@ -245,7 +246,8 @@ def test_a_garbage_client_whose_observer_refers_to_it_is_freed_and_its_events_ar
 
         def __call__(self, event: Event) -> None:
             assert self.client is not None
-            kinds.append(event.kind)
+            if not isinstance(event, Renewed):
+                kinds.append(event.kind)
 
     observer = Observer()
     observer.client = locks = holdfast.connect(store(), observer=observer)
@@ -263,7 +265,8 @@ def test_events_go_on_while_a_lease_outlives_its_client() -> None:
     lease = holdfast.connect(store(), observer=lambda event: kinds.append(event.kind)).lock("a").acquire()
     gc.collect()
     lease.release()
-    eventually(lambda: kinds == ["acquired", "released"])
+    eventually(lambda: "released" in kinds)
+    assert kinds[0] == "acquired"
     del lease
 
 

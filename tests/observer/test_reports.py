@@ -178,7 +178,7 @@ def test_an_engine_that_cannot_serve_is_reported_by_its_outcome(error: Exception
         core.session = _Failing(core.session, "acquire", error)  # type: ignore[assignment]
         with pytest.raises(holdfast.LockError):
             locks.lock("a").acquire()
-    (failed,) = events
+    (failed,) = (event for event in events if not isinstance(event, Renewed))
     assert isinstance(failed, AcquireFailed)
     assert failed.outcome == outcome
     assert "no " not in failed.error  # the type, not the text
@@ -234,9 +234,8 @@ def test_a_release_that_finds_the_loss_reports_it_as_lost() -> None:
             other.break_("a")
             with pytest.raises(holdfast.LockLost):
                 lease.release()
-    assert [event.kind for event in events] == ["acquired", "lost"]
-    assert isinstance(events[1], Lost)
-    assert events[1].reason == "broken"
+    ends = [event for event in events if isinstance(event, (Released, Lost))]
+    assert [getattr(event, "reason", None) for event in ends] == ["broken"]
 
 
 def test_a_release_without_an_answer_is_reported_as_unknown() -> None:
@@ -279,9 +278,9 @@ def test_a_busy_local_lock_is_reported_without_a_wait() -> None:
     events: list[Event] = []
     with holdfast.connect(store(), observer=events.append) as locks, locks.lock("a"):
         assert locks.lock("a", reentrant=False).try_acquire() is None
-    assert [event.kind for event in events] == ["acquired", "busy", "released"]
-    assert isinstance(events[1], Busy)
-    assert not events[1].waited
+    _, busy, _ = (event for event in events if not isinstance(event, Renewed))
+    assert isinstance(busy, Busy)
+    assert not busy.waited
 
 
 def test_found_is_still_what_the_batch_is_sorted_by() -> None:

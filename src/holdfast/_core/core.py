@@ -240,21 +240,20 @@ class Core:
     def drop_handle(self, hold: Hold, key: int) -> bool:
         """A handle is garbage (called by the watchdog): as a release, but the engine is asked in the background.
 
-        Whether it was a handle of a hold that was not lost: then its user has forgotten to release it.
+        Whether it had not been given back.
         """
         with self.lock:
             known = hold.handles.pop(key, None)
-            forgotten = known is not None and hold.reason is None
             hold.take_listeners(key)
             if hold.handles:
-                return forgotten
+                return known is not None
             if known is not None and hold.state is states.State.LOST and not self.closed:
                 self.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
             # Told twice of one handle, it may find the release of another one under way: that is not abandoned.
             if repairs.is_over(self, hold):
                 self.abandon_release(hold, "unknown" if known is None else "dropped")
         hold.ring()
-        return forgotten
+        return known is not None
 
     def pass_on(self, grant: Grant, seeker: object) -> None:
         """A local waiter was given this grant but has gone: give it to the next, or to the engine. No I/O."""

@@ -42,7 +42,7 @@ class HandleRef(weakref.ref[Handle]):
     __slots__ = ("acquired_at", "hold", "key")
     hold: Hold
     key: int
-    acquired_at: CallSite | None  #: set when it is garbage
+    acquired_at: CallSite | None  #: set when it becomes garbage and was neither given back nor lost
 
 
 class Scope(Protocol):

@@ -234,7 +234,7 @@ class Watchdog:
 
     def _may_end(self) -> bool:
         with self._core.lock:
-            if self._withdrawals:
+            if self._withdrawals or self.dropped:
                 return False  # also when stopping: each is tried once more
             # A release may be under way by a caller to whom the client is garbage already: it needs the session that
             # ends with this thread.
@@ -244,7 +244,8 @@ class Watchdog:
     async def _round(self, suspects: Suspects) -> None:
         while self.dropped:
             handle = self.dropped.popleft()
-            if self._core.drop_handle(handle.hold, handle.key):
+            was_lost = handle.hold.reason is not None and not hasattr(handle, "acquired_at")
+            if self._core.drop_handle(handle.hold, handle.key) and not was_lost:
                 _log_forgotten(handle)
         now = self._runtime.now()
         if self._slots_in_use and now >= self._slots_checked + _CHECK_SLOTS / 2:

@@ -11,9 +11,8 @@ the middle of a call may cost the event that ends the call. Re-entry costs no re
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 from holdfast.errors import LossReason
 
@@ -186,5 +185,7 @@ class Dropped(Event):
     count: int
 
 
-#: What ``connect(observer=…)`` takes.
-Observer = Callable[[Event], object]
+class Observer(Protocol):
+    """What ``connect(observer=…)`` takes: a function of one event. What it returns is ignored, what it raises logged."""
+
+    def __call__(self, event: Event, /) -> object: ...
