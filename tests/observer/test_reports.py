@@ -175,7 +175,7 @@ def test_an_engine_that_cannot_serve_is_reported_by_its_outcome(error: Exception
         locks.ping()
         core = locks._opened
         assert core is not None
-        core.session = _Failing(core.session, "acquire", error)  # type: ignore[assignment]
+        core.session = _Failing(core.session, "acquire", error)
         with pytest.raises(holdfast.LockError):
             locks.lock("a").acquire()
     (failed,) = (event for event in events if not isinstance(event, Renewed))
@@ -245,7 +245,7 @@ def test_a_release_without_an_answer_is_reported_as_unknown() -> None:
         core = locks._opened
         assert core is not None
         gone = RequestFailed("no answer", may_have_happened=True)
-        core.session = _Failing(core.session, "release", gone)  # type: ignore[assignment]
+        core.session = _Failing(core.session, "release", gone)
         with pytest.raises(holdfast.OutcomeUnknown):
             lease.release()
     assert isinstance(events[-1], Released)
@@ -271,7 +271,8 @@ def test_fences_report_their_checks_to_the_client_of_the_lease(kind: str, tmp_pa
     (refused,) = (event for event in events if isinstance(event, FenceRefused))
     assert [event.token for event in passed] == [old.token, new.token]
     assert (refused.token, refused.seen, refused.owner) == (old.token, new.token, old.owner)
-    assert {(event.fence, event.resource) for event in (*passed, refused)} == {(type(fence).__name__, "orders")}
+    checks: list[FencePassed | FenceRefused] = [*passed, refused]
+    assert {(event.fence, event.resource) for event in checks} == {(type(fence).__name__, "orders")}
 
 
 def test_a_busy_local_lock_is_reported_without_a_wait() -> None:

@@ -132,7 +132,7 @@ class Released(Event):
     """A hold has ended without a loss. ``held``: from the acquire to the release of the last handle.
 
     ``outcome``: ``released`` (the engine has confirmed), ``handed_over`` (to another caller of this process),
-    ``dropped`` (the last handle was garbage; it is being released), ``unknown`` (no answer, or the release was
+    ``dropped`` (no handle was left to release it: the watchdog does), ``unknown`` (no answer, or the release was
     cancelled; it is being withdrawn, and ends at its ttl at the latest). ``duration``: of the request.
     """
 
@@ -186,6 +186,6 @@ class Dropped(Event):
 
 
 class Observer(Protocol):
-    """What ``connect(observer=…)`` takes: a function of one event. What it returns is ignored, what it raises logged."""
+    """What ``connect(observer=…)`` takes: a function of one event. Its result is ignored; what it raises is logged."""
 
     def __call__(self, event: Event, /) -> object: ...
