@@ -272,7 +272,8 @@ class Core:
     def released(self, hold: Hold, reason: LossReason | None) -> None:
         """The engine has answered a release; with a ``reason``, that it was lost. The next local waiter's turn."""
         with self.lock:
-            hold.report_end(reason or "released")
+            if self.reports is not None:  # asked here: it is on the way of every release
+                hold.report_end(reason or "released")
             hold.reason = reason
             hold.state = states.NEXT[hold.state, states.Event.CONFIRM if reason is None else states.Event.LOSE]
             waiter = self.queue.vacate(hold.policy.key, hold)
