@@ -10,6 +10,7 @@ from holdfast._version import __version__
 if TYPE_CHECKING:
     from holdfast import aio as aio
     from holdfast import fencing as fencing
+    from holdfast import observer as observer
     from holdfast.client import Client, Lock, connect
     from holdfast.current import current_lease
     from holdfast.decorator import locked
@@ -58,6 +59,7 @@ __all__ = [
     "current_lease",
     "fencing",
     "locked",
+    "observer",
 ]
 
 # Everything is loaded when it is first used: a program that imports holdfast but does not lock this time pays nothing.
@@ -70,7 +72,7 @@ _HOMES = {
     "settings": ("configure",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = frozenset({"aio", "fencing"})
+_MODULES = frozenset({"aio", "fencing", "observer"})
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import threading
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import D, Key, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
+    from holdfast.observer.delivery import ObserverCell
+    from holdfast.observer.events import Observer
+    from holdfast.observer.reports import Reports
 
-_log: Final = logging.getLogger("holdfast")
+_log: Final = logging.getLogger("holdfast.settings")
 
 #: Stands for "as the client says".
 _DEFAULT: Final[Any] = type("Default", (), {"__repr__": lambda self: "<as the client>"})()
@@ -42,6 +46,9 @@ class BaseClient(NotPortable):
 
     def __init__(self, target: Target) -> None:
         self._options: ClientOptions = target.options
+        self._observer_cell: ObserverCell | None = None
+        if target.options.observer is not None:
+            self._own_observer(target.options.observer)
         self._engine: Engine = make_engine(target)
         self._opened: Core | None = None
         self._opening = threading.RLock()  # re-entrant: a signal handler may use the client that is being opened
@@ -70,9 +77,25 @@ class BaseClient(NotPortable):
 
     def _make_core(self, front: Callable[[], Runtime]) -> Core:
         try:
-            return Core(self._engine, self._options, front(), BLOCKING)
+            core = Core(self._engine, self._options, front(), BLOCKING)
+            core.reports = self._open_reports(core.front)
+            return core
         except OSError as error:  # no descriptor is left
             raise EngineUnavailable(f"{self._engine!r} cannot be opened: {error}") from error
+
+    def _own_observer(self, observer: Observer) -> None:
+        """Only here: the core outlives a client that is garbage, and the observer may refer to the client."""
+        from holdfast.observer.delivery import ObserverCell  # here, not above: few programs have an observer
+
+        self._observer_cell = ObserverCell(observer)
+        self._options = dataclasses.replace(self._options, observer=None)
+
+    def _open_reports(self, front: Runtime) -> Reports | None:
+        if self._observer_cell is None:
+            return None
+        from holdfast.observer.reports import open_reports
+
+        return open_reports(self._engine, front, self._observer_cell)
 
     def _policy(self, name: str, require: Collection[str], settings: dict[str, Any]) -> Policy:
         self._require(require)
@@ -333,5 +356,6 @@ def connect(url_or_client: Any = None, **keywords: Any) -> Client:
 
     Keywords: ``ttl=30.0, namespace="", renew=True, request_timeout=1.0, unavailable_after=3.0, replicas=0,
     token_ttl=…, label=None`` and those of the engine's driver. Unknown ones raise UsageError naming the nearest.
+    ``observer``: a function that is called with each event, on a thread of its own; see :mod:`holdfast.observer`.
     """
     return Client(find_target(url_or_client, keywords))

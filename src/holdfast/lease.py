@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import warnings
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -10,13 +11,14 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from holdfast import current
-from holdfast._core import keeping, renewing, states
+from holdfast._core import call_site, keeping, renewing, states
 from holdfast._core.hold import Hold
 from holdfast._runtime.blocking import run
 from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
 from holdfast.options import Duration, check_ttl
 
 _keys: Final = itertools.count()
+_between: Final = call_site.between
 
 
 class NotPortable:
@@ -32,7 +34,7 @@ class NotPortable:
 class BaseLease(NotPortable):
     """What sync and async leases have in common: everything that does no I/O."""
 
-    __slots__ = ("__weakref__", "_caller", "_hold", "_key", "_reason")
+    __slots__ = ("__weakref__", "_acquired_at", "_caller", "_hold", "_key", "_reason")
     _remedy = "pass the URL and acquire there; handing over a held lock by detach() is not in this version yet"
     _hold: Hold
 
@@ -40,6 +42,15 @@ class BaseLease(NotPortable):
         self._key: Final = next(_keys)  #: tells it from the other handles of this process
         self._caller: Hashable = None
         self._reason: LossReason | None = None
+        self._acquired_at: call_site.CallSite | None = None
+        try:  # for each acquire: so not a call, and a step back by number, which is cheaper than frame.f_back
+            frame = sys._getframe(2)
+            if _between[frame.f_code.co_filename]:
+                frame = sys._getframe(3)
+        except ValueError:
+            return  # Lock.acquire is the first function of its thread
+        code = frame.f_code
+        self._acquired_at = call_site.outside(frame) if _between[code.co_filename] else (code, frame.f_lasti)
 
     def _bind(self, hold: Hold) -> None:
         """It is a handle of ``hold`` from now on. It exists before: so a hold is never without one that can drop it."""
@@ -141,10 +152,14 @@ class BaseLease(NotPortable):
         handle = hold.handles.get(key)
         if handle is None or (hold.state is not states.State.HELD and hold.reason in ("closed", "forked")):
             return
+        forgotten = hold.reason is None
+        if forgotten:
+            handle.acquired_at = self._acquired_at
         hold.core.watchdog.abandoned(handle)
-        if hold.reason is None:
+        if forgotten:
             warnings.warn(
-                f"a lease on lock {hold.policy.name!r} was dropped without release(); its lock is being released",
+                f"a lease on lock {hold.policy.name!r} was dropped without release(); its lock is being released. "
+                f"It was {call_site.describe(self._acquired_at)}",
                 ResourceWarning,
                 source=self,
                 stacklevel=2,

@@ -7,8 +7,8 @@ environment, a file) and wrong combinations raise UsageError. No error repeats u
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from holdfast._core import driver_clients, engine_options, names, parameters, urls
 from holdfast._core.durations import Duration, check_timeout, check_ttl, parse_duration
@@ -17,6 +17,9 @@ from holdfast._core.policy import check_replicas
 from holdfast._core.sentinel_target import SentinelTarget
 from holdfast._core.zookeeper_target import ZooKeeperTarget, refuse_client
 from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.observer.events import Observer
 
 __all__ = [
     "ClientOptions",
@@ -49,6 +52,8 @@ class ClientOptions:
     token_ttl: float | None = DEFAULT_TOKEN_TTL
     #: Shown by ``inspect`` beside what this client holds and waits for.
     label: str | None = None
+    #: Called with each event. Python only: a URL, a variable or a file cannot name one.
+    observer: Observer | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         ttl = check_ttl(self.ttl)
@@ -71,9 +76,13 @@ class ClientOptions:
                 # The counter must not vanish while a lease that it numbered may still be believed in.
                 raise ValueError(f"token_ttl ({token_ttl:g} s) is shorter than ttl ({ttl:g} s); None means for ever")
             object.__setattr__(self, "token_ttl", token_ttl)
+        if self.observer is not None:
+            from holdfast.observer.delivery import check_observer  # here, not above: few programs have one
+
+            check_observer(self.observer)
 
 
-assert {field.name for field in fields(ClientOptions)} == parameters.OWN
+assert {each.name for each in fields(ClientOptions)} == parameters.OWN | parameters.PYTHON_ONLY
 
 
 class Target(NamedTuple):
@@ -129,8 +138,9 @@ def parse_target(url_or_client: Any, keywords: Mapping[str, Any]) -> Target:
     An option given both in the URL and as a keyword must be the same in both; else UsageError: guessing which one
     was meant could put two processes on different locks.
     """
-    own = {name: value for name, value in keywords.items() if name in parameters.OWN}
-    others = {name: value for name, value in keywords.items() if name not in parameters.OWN}
+    ours = parameters.OWN | parameters.PYTHON_ONLY
+    own = {name: value for name, value in keywords.items() if name in ours}
+    others = {name: value for name, value in keywords.items() if name not in ours}
     if isinstance(url_or_client, str):
         parsed = urls.parse(url_or_client)
         for name, text in parsed.own.items():

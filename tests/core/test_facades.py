@@ -101,10 +101,11 @@ def test_the_contracts_members_are_there() -> None:
     assert {"acquire", "try_acquire", "name"} <= set(public(holdfast.Lock))
     assert "release" not in public(holdfast.Lock)
     lock = inspect.signature(holdfast.Client.lock).parameters
-    assert list(lock)[2:] == [
+    assert list(lock)[2:-1] == [
         "ttl", "renew", "timeout", "fair", "reentrant", "max_hold", "replicas", "on_lost", "require",
     ]  # fmt: skip
-    assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in list(lock.values())[2:])
+    assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in list(lock.values())[2:-1])
+    assert lock["foreign"].kind is inspect.Parameter.VAR_KEYWORD  # refused, with a translation
     assert lock["reentrant"].default is True
     assert inspect.signature(holdfast.Lock.acquire).parameters["timeout"].default is None
     assert inspect.signature(holdfast.Lock.try_acquire).parameters["timeout"].default == 0

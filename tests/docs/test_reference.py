@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 import pytest
 
 import holdfast
-from holdfast import aio, errors, fencing
+from holdfast import aio, errors, fencing, observer
 from holdfast._core import parameters, urls
 from holdfast.engines import base
 from holdfast.engines.redis import keys
@@ -20,13 +20,14 @@ from holdfast.testing.proxy import FaultProxy
 from tests.docs.markdown import ROOT, tables
 
 REFERENCE: Final = ROOT / "docs" / "reference"
-PUBLIC: Final = [(module, name) for module in (holdfast, aio, fencing) for name in module.__all__]
+PUBLIC: Final = [(module, name) for module in (holdfast, aio, fencing, observer) for name in module.__all__]
 CLASSES: Final = [
     holdfast.Client, holdfast.Lock, holdfast.Lease, holdfast.Guarantees, holdfast.Holder, holdfast.LockState,
     holdfast.Waiter,
     aio.AsyncClient, aio.AsyncLock, aio.AsyncLease,
     fencing.Fence, fencing.FileFence, fencing.MemoryFence, fencing.Guard, fencing.SqlFence,
     fencing.RedisFence, fencing.AsyncRedisFence, fencing.ObjectFence, fencing.AsyncObjectFence, fencing.InheritedLease,
+    *(event for name in observer.__all__ if isinstance(event := getattr(observer, name), type)),
 ]  # fmt: skip
 MEMBERS: Final = [
     pytest.param(kind, name, id=f"{kind.__name__}.{name}")

@@ -52,7 +52,7 @@ NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
     "no-phase-2": (GrantsWorld, {"I5"}, 5),
     "no-take-back": (RedlockWorld, {"I8"}, 0),
     "plain-incr": (GrantsWorld, {"I5"}, 0),
-    "renewal-by-any-server": (StallingWorld, {"I1"}, 76),
+    "renewal-by-any-server": (StallingWorld, {"I1"}, 336),
 }
 
 

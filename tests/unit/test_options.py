@@ -38,6 +38,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         "replicas": 0,
         "token_ttl": 30 * 86400.0,
         "label": None,
+        "observer": None,
     }
 
 

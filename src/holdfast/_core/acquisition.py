@@ -34,8 +34,8 @@ class Acquisition:
     """One call of ``acquire`` that was not a re-entry. It occupies the name's local slot until its hold does."""
 
     __slots__ = (
-        "_claim", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_timeout", "_waiter",
-        "unanswered_since",
+        "_attempt", "_claim", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_timeout",
+        "_waiter", "unanswered_since",
     )  # fmt: skip
 
     def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
@@ -50,6 +50,7 @@ class Acquisition:
         #: When the first request was sent that the engine has not answered yet; None: it has answered them all.
         self.unanswered_since: float | None = None
         self._failures = 0  # of these requests
+        self._attempt = None if core.reports is None else core.reports.attempt(policy, timeout)
 
     async def run(self, handle: Handle) -> None:
         core, policy = self._core, self._policy
@@ -69,23 +70,35 @@ class Acquisition:
                 self._grant = grant
                 if self._contender is not None:
                     self._drop_contender()
-                core.begin_hold(grant, policy, self, handle, watched=inherited)
+                hold = core.begin_hold(grant, policy, self, handle, watched=inherited)
+                if self._attempt is not None:
+                    self._attempt.acquired(hold, inherited=inherited)
             except LockError as error:
                 try:
                     await self._clean_up()
                 finally:  # also if the clean-up is cancelled
                     core.give_up_slot(policy, self, self._unreachable_for(error))
                 raise
-        except LockError:
+        except LockError as error:
+            self._report_failure(error)
             raise
-        except BaseException:
+        except BaseException as error:
             self._undo(handle)  # cancelled or interrupted, perhaps in the middle of its clean-up
+            self._report_failure(error)
             raise
         finally:
             # Not before: for others it is over from here on, and its slot, with a grant it was handed, theirs to take.
             core.acquiring.end(self)
             if core.closed:
                 core.acquisition_left()
+
+    def _report_failure(self, error: BaseException) -> None:
+        if self._attempt is not None:
+            self._attempt.failed(error)
+
+    def _report_waiting(self) -> None:
+        if self._attempt is not None:
+            self._attempt.waiting()
 
     @property
     def waiter(self) -> LocalWaiter | None:
@@ -123,6 +136,7 @@ class Acquisition:
             self._waiter = LocalWaiter(self, self._policy, core.front.event(), core.front.now())
             core.queue.join(key, self._waiter)
             core.watchdog.check_slots()
+            self._report_waiting()
             return False
 
     def _unreachable_since(self, occupant: object) -> float | None:
@@ -190,6 +204,7 @@ class Acquisition:
 
     async def _wait(self, claim: Claim, sent: float) -> None:
         if self._contender is None:
+            self._report_waiting()
             with self._core.lock:
                 self._core.watchdog.resume()
             self._contender = self._core.session.contender(claim, self._policy.request_timeout)
@@ -256,6 +271,7 @@ class Acquisition:
         if grant is not None and grant.hold is not None and grant.hold.handles.keys() <= {handle._key}:
             # Interrupted when the hold was there but not yet returned. Left there, the same caller would re-enter it: a
             # lock that the engine is asked to give to others.
+            grant.hold.report_end("unknown")
             core.lose_grant(grant, "expired")
             grant.claim.unresolved = True
             core.withdraw_grant(grant)

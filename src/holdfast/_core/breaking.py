@@ -12,7 +12,7 @@ from holdfast._core.grant import Grant
 from holdfast.engines.base import RequestFailed
 from holdfast.errors import EngineError, OutcomeUnknown
 
-_log: Final = logging.getLogger("holdfast")
+_log: Final = logging.getLogger("holdfast.operator")
 
 
 async def break_(core: Core, name: str, token: int | None = None) -> bool:
@@ -31,6 +31,8 @@ async def break_(core: Core, name: str, token: int | None = None) -> bool:
         core.broken(own)
     else:
         core.suspect(key)  # free, or another's: should this client believe to hold it, that is checked
+    if core.reports is not None and (held or token is None):
+        core.reports.broken(name, held)
     if token is None:
         _log.warning("lock %r was broken by force%s", name, "" if held else "; nobody held it")
         return held

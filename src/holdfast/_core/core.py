@@ -12,9 +12,9 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Hashable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from holdfast._core import states
+from holdfast._core import repairs, states
 from holdfast._core.acquisition import Acquisition
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle, Hold
@@ -28,6 +28,10 @@ from holdfast.engines.base import Claim, Engine
 from holdfast.errors import LockLost, LossReason, UsageError
 from holdfast.options import ClientOptions
 
+if TYPE_CHECKING:
+    from holdfast.observer.events import End
+    from holdfast.observer.reports import Reports
+
 CLOSE_WITHIN: Final = 1.0
 #: Waiters queued for at least this part of an outage share its error.
 _SHARES_OUTAGE: Final = 0.9
@@ -38,6 +42,7 @@ class Core:
 
     def __init__(self, engine: Engine, options: ClientOptions, front: Runtime, back: Runtime) -> None:
         self.engine = engine
+        self.reports: Reports | None = None  #: to the observer, if there is one
         self.options = options
         self.front = front
         self.session = engine.session(front)
@@ -116,7 +121,7 @@ class Core:
             if not self.acquiring:
                 self._idle.set()
 
-    def begin_hold(self, grant: Grant, policy: Policy, seeker: Acquisition, handle: Handle, *, watched: bool) -> None:
+    def begin_hold(self, grant: Grant, policy: Policy, seeker: Acquisition, handle: Handle, *, watched: bool) -> Hold:
         """Make a grant into the caller's hold, with one handle. The local slot passes from ``seeker`` to it."""
         caller = handle._caller
         hold = Hold(self, grant, policy, caller, self.front.now())
@@ -135,6 +140,7 @@ class Core:
                 self.watchdog.watch(grant, grant.since)
         if grant.lost is not None:  # while it was on its way to us
             self.lose_grant(grant, grant.lost)
+        return hold
 
     # -- releasing -------------------------------------------------------------------------------------------------
 
@@ -170,7 +176,7 @@ class Core:
                             self.withdraw_grant(hold.grant)  # the engine may still have it
                     except BaseException:
                         # Before the lock is given back: what was half handed over must not be seen, then withdrawn.
-                        self._abandon_release(hold)
+                        self.abandon_release(hold)
                         raise
                 if lost is not None:
                     raise LockLost(lost, name=hold.policy.name, token=hold.token)
@@ -186,7 +192,7 @@ class Core:
                     self.watchdog.ring()  # it may have waited for this before it ends
         except BaseException as error:
             # Perhaps interrupted between two steps, or in the clean-up: what was left undone is done in the background.
-            self._abandon_release(hold)
+            self.abandon_release(hold)
             self.repair_slot(hold.policy.key)
             if not hold.handles:
                 self.releasing.end(hold)
@@ -195,19 +201,21 @@ class Core:
                 self._dispatch(listeners)
             raise
 
-    def _abandon_release(self, hold: Hold) -> None:
+    def abandon_release(self, hold: Hold, outcome: End = "unknown") -> None:
         """Finish a release as far as it got, in the background. Twice does no harm."""
         waiter = None
         with self.lock:
             if hold.state is states.State.HELD and not hold.handles:
                 waiter = self._end(hold, self.front.now())
             if hold.state is states.State.RELEASING and hold.grant.handed_on_by(hold):
+                hold.report_end("handed_over")
                 hold.state = states.NEXT[hold.state, states.Event.CONFIRM]
             elif hold.state is states.State.RELEASING:
                 self.live.pop(hold.grant, None)
                 self._forget_caller(hold)
                 hold.grant.claim.unresolved = True
                 self.withdraw_grant(hold.grant)
+                hold.report_end(outcome)
                 hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
             if waiter is None and hold.state in states.FINAL:
                 waiter = self.queue.vacate(hold.policy.key, hold)
@@ -217,30 +225,37 @@ class Core:
     def _end(self, hold: Hold, now: float) -> LocalWaiter | None:
         """Belief ends here, before any byte is sent. Returns the local heir, if there may be one."""
         grant = hold.grant
+        if self.reports is not None:
+            self.reports.releasing(hold, now)
         hold.state = states.NEXT[hold.state, states.Event.RELEASE]
         if hold.policy.reentrant:
             self._forget_caller(hold)
         grant.hold = None  # also lets both be freed at once: a cycle would keep the garbage collector busy
         heir = self.queue.heir(grant, hold, now)
         if heir is not None:
+            hold.report_end("handed_over")
             hold.state = states.NEXT[hold.state, states.Event.CONFIRM]
             return heir
         self.live.pop(grant, None)
         return None
 
-    def drop_handle(self, hold: Hold, key: int) -> None:
-        """A handle is garbage (called by the watchdog): as a release, but the engine is asked in the background."""
+    def drop_handle(self, hold: Hold, key: int) -> bool:
+        """A handle is garbage (called by the watchdog): as a release, but the engine is asked in the background.
+
+        Whether it had not been given back.
+        """
         with self.lock:
             known = hold.handles.pop(key, None)
             hold.take_listeners(key)
             if hold.handles:
-                return
+                return known is not None
             if known is not None and hold.state is states.State.LOST and not self.closed:
                 self.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
             # Told twice of one handle, it may find the release of another one under way: that is not abandoned.
-            if self._is_over(hold):
-                self._abandon_release(hold)
+            if repairs.is_over(self, hold):
+                self.abandon_release(hold, "unknown" if known is None else "dropped")
         hold.ring()
+        return known is not None
 
     def pass_on(self, grant: Grant, seeker: object) -> None:
         """A local waiter was given this grant but has gone: give it to the next, or to the engine. No I/O."""
@@ -259,6 +274,8 @@ class Core:
     def released(self, hold: Hold, reason: LossReason | None) -> None:
         """The engine has answered a release; with a ``reason``, that it was lost. The next local waiter's turn."""
         with self.lock:
+            if self.reports is not None:  # asked here: it is on the way of every release
+                hold.report_end(reason or "released")
             hold.reason = reason
             hold.state = states.NEXT[hold.state, states.Event.CONFIRM if reason is None else states.Event.LOSE]
             waiter = self.queue.vacate(hold.policy.key, hold)
@@ -337,6 +354,7 @@ class Core:
         with self.lock:
             if hold.state is not states.State.HELD:
                 return
+            hold.report_end(reason)
             hold.state = states.NEXT[hold.state, states.Event.LOSE]
             hold.reason = reason
             self._forget_caller(hold)
@@ -382,44 +400,12 @@ class Core:
     # -- interrupted callers ---------------------------------------------------------------------------------------
 
     def repair_slot(self, key: str) -> None:
-        """Give a name's local slot to the next waiter if its occupant is gone, and notify one whose turn has come.
-
-        A signal may end a caller between any two instructions: before it has vacated its slot, or before it has woken
-        the waiter that has the slot now. Called when a slot is found occupied, and by the watchdog.
-        """
-        waiter: LocalWaiter | None = None
-        with self.lock:
-            occupant = self.queue.occupant(key)
-            if isinstance(occupant, Acquisition):
-                if occupant not in self.acquiring:
-                    waiter = self._evict(occupant, key)
-                elif (waiter := occupant.waiter) is not None:
-                    self.queue.repair(key, waiter)
-            elif isinstance(occupant, Hold) and self._is_over(occupant):
-                self._abandon_release(occupant)
-        if waiter is not None:
-            waiter.event.set()
-
-    def _is_over(self, hold: Hold) -> bool:
-        return hold not in self.releasing and (hold.state is not states.State.HELD or not hold.handles)
-
-    def _evict(self, acquisition: Acquisition, key: str) -> LocalWaiter | None:
-        if acquisition.gift is not None:
-            self.pass_on(acquisition.gift, acquisition)
-        else:
-            acquisition.withdraw()
-        return self.queue.vacate(key, acquisition)
+        """Give a name's local slot to the next waiter if its occupant is gone. No I/O."""
+        repairs.repair_slot(self, key)
 
     def repair_slots(self) -> bool:
-        """The same for every name that local callers wait for. No I/O. Whether there are any."""
-        with self.lock:
-            waiting = [acquisition for acquisition in self.acquiring.all() if acquisition.waiter is not None]
-            keys = self.queue.contended()
-        for key in keys:
-            self.repair_slot(key)
-        for acquisition in waiting:
-            acquisition.notify_again()
-        return bool(waiting)
+        """The same for every name that local callers wait for. Whether there are any."""
+        return repairs.repair_slots(self)
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 
@@ -441,6 +427,8 @@ class Core:
         finally:  # also if it is cancelled or interrupted: nobody would come back to close the rest
             self._stop_watchdog()
             await self.session.close()
+        if self.reports is not None:
+            await self.reports.flush()
 
     def begin_close(self) -> None:
         """Flip all belief, turn all waiters away, and send the watchdog to release what was held. No I/O."""
@@ -479,6 +467,7 @@ class Core:
     def disown_in_child(self) -> None:
         """After a fork, in the child: nothing here is ours. The lock may be held by a thread that was not copied."""
         self.lock = threading.RLock()
+        self.reports = None  # the parent delivers what is queued
         self.closed = self.disowned = True
         for grant in list(self.live):
             grant.lost = grant.lost or "forked"

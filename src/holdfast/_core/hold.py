@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast._core import states
+from holdfast._core.call_site import CallSite
 from holdfast._core.grant import Grant
 from holdfast._core.policy import Policy
 from holdfast._runtime.base import Event
@@ -15,6 +16,7 @@ from holdfast.errors import LossReason
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
+    from holdfast.observer.events import End
 
 
 class Handle(Protocol):
@@ -37,9 +39,10 @@ Callback = Callable[[Any], Any]
 class HandleRef(weakref.ref[Handle]):
     """A handle, weakly, and what is to be given back when it is garbage."""
 
-    __slots__ = ("hold", "key")
+    __slots__ = ("acquired_at", "hold", "key")
     hold: Hold
     key: int
+    acquired_at: CallSite | None  #: set when it becomes garbage and was neither given back nor lost
 
 
 class Scope(Protocol):
@@ -101,6 +104,11 @@ class Hold:
         reference = HandleRef(handle, self.core.watchdog.dropped.append)
         reference.hold, reference.key = self, handle._key
         self.handles[handle._key] = reference
+
+    def report_end(self, how: End | LossReason) -> None:
+        """To the observer. Before the state changes: interrupted in between, it is reported again, without effect."""
+        if self.core.reports is not None:
+            self.core.reports.end(self, how)
 
     def listen(self, handle: Handle, callback: Callback) -> bool:
         """Have ``callback(handle)`` called at the loss; False if it is lost already. Under the core's lock."""

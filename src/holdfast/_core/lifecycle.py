@@ -26,6 +26,7 @@ _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _open: weakref.WeakSet[Core] = weakref.WeakSet()
 _tidy: Final[list[Callable[[], None]]] = []
 _EXIT_WITHIN: Final = 1.0
+_FLUSH_WITHIN: Final = 0.5
 
 
 def register_client(client: Client) -> None:
@@ -62,8 +63,17 @@ def _at_exit() -> None:
     for core in cores:
         while core.watchdog.started and not core.watchdog.stopped.is_set() and time.monotonic() < end:
             time.sleep(0.002)
+    _flush_observers(cores)
     for tidy in _tidy:
         tidy()
+
+
+def _flush_observers(cores: list[Core]) -> None:
+    """What is queued is delivered, unless an observer takes too long: half a second for all of them."""
+    end = time.monotonic() + _FLUSH_WITHIN
+    for core in cores:
+        while core.reports is not None and not core.reports.delivery.stopped.is_set() and time.monotonic() < end:
+            time.sleep(0.002)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

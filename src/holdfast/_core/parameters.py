@@ -16,6 +16,9 @@ OWN: Final = frozenset(
     {"label", "namespace", "renew", "replicas", "request_timeout", "token_ttl", "ttl", "unavailable_after"}
 )
 
+#: Our own keywords that only Python can express: no text names a function.
+PYTHON_ONLY: Final = frozenset({"observer"})
+
 #: What a redis:// URL may carry in its query: texts that redis-py's URL parser converts or passes on.
 REDIS_URL: Final = frozenset(
     {
@@ -103,6 +106,8 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
     """
     if not _IDENTIFIER.fullmatch(name):
         return f"a {kind} has no valid name; '?', '#', '/' and '@' in user info must be percent-encoded"
+    if name in PYTHON_ONLY:
+        return f"{kind} {name!r} is a Python object: give it to connect() as a keyword"
     for engine, names in EXTRA.items():
         if name in names:
             return f"{kind} {name!r} is for redis+{engine}:// only"

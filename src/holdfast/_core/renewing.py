@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast._core import backoff, lease_time, unavailable
 from holdfast._core.hold import Hold
+from holdfast._core.renewed_batch import RenewedBatch
 from holdfast.engines.base import Found
 from holdfast.errors import LockLost
 
@@ -39,6 +40,8 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
     if answer is not Found.OURS:
         core.lose_grant(hold.grant, hold.grant.why_lost(answer, front.now()))
     elif hold.held:
+        if core.reports is not None:
+            core.reports.batch(RenewedBatch([hold.grant], [answer]), sent, front.now())
         core.renewed(hold.grant, sent, ttl)
         return
     raise LockLost(hold.lost or "expired", name=hold.policy.name, token=hold.token)

@@ -16,10 +16,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from holdfast._core import lease_time
+from holdfast._core import call_site, lease_time
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
 from holdfast._core.keeping import Keeper, Keepers
+from holdfast._core.logs import log_later
+from holdfast._core.renewed_batch import RenewedBatch
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects, WatchingSession, Withdrawn
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast._core.core import Core
 
 _log: Final = logging.getLogger("holdfast.watchdog")
+_lease_log: Final = logging.getLogger("holdfast.lease")
 
 #: Sleep no longer than this while anything is held: a suspend is not noticed by the sleep itself.
 _LONGEST_SLEEP: Final = 1.0
@@ -146,6 +149,12 @@ class Watchdog:
         else:
             self._never = True
             self._bell.close()  # no thread will ever sleep on it
+            self._end_reports()
+
+    def _end_reports(self) -> None:
+        """Nothing worth reporting comes after it: the observer gets what is queued, and no more."""
+        if self._core.reports is not None:
+            self._core.reports.delivery.shut()
 
     def _look_by(self, due: float) -> None:
         if self._never:
@@ -181,6 +190,7 @@ class Watchdog:
             await self._session.close()
             if self._core.orphaned:  # nobody is left who could close the callers' side
                 self._core.front.spawn(self._core.session.close, "holdfast-close")
+            self._end_reports()
             self._bell.close()
             self.stopped.set()
 
@@ -231,7 +241,7 @@ class Watchdog:
 
     def _may_end(self) -> bool:
         with self._core.lock:
-            if self._withdrawals:
+            if self._withdrawals or self.dropped:
                 return False  # also when stopping: each is tried once more
             # A release may be under way by a caller to whom the client is garbage already: it needs the session that
             # ends with this thread.
@@ -243,7 +253,9 @@ class Watchdog:
             self._keepers.drop_due(self._runtime.now())
         while self.dropped:
             handle = self.dropped.popleft()
-            self._core.drop_handle(handle.hold, handle.key)
+            was_lost = handle.hold.reason is not None and not hasattr(handle, "acquired_at")
+            if self._core.drop_handle(handle.hold, handle.key) and not was_lost:
+                _log_forgotten(handle)
         now = self._runtime.now()
         if self._slots_in_use and now >= self._slots_checked + _CHECK_SLOTS / 2:
             self._slots_in_use, self._slots_checked = self._core.repair_slots(), now
@@ -347,8 +359,25 @@ class Watchdog:
             answers = await self._session.renew([grant.claim for grant in grants], ttl, timeout)
         except (RequestFailed, EngineError) as failure:
             answers = [failure] * len(grants)
+        answers = list(answers)
+        self._report(RenewedBatch(grants, answers), sent, ttl)
         for grant, answer in zip(grants, answers, strict=True):
             self._settle(grant, answer, sent, ttl)
+
+    def _report(self, batch: RenewedBatch, sent: float, ttl: float) -> None:
+        """Log changes, not each failure: an outage is one line for all leases that it touches, and one for its end."""
+        if batch.newly_failing:
+            first, others = batch.newly_failing[0], len(batch.newly_failing) - 1
+            more = f" (and {others} more)" if others else ""
+            log_later(
+                _log, logging.WARNING, "lock %r%s could not be renewed yet: %s", first.policy.name, more, batch.failure
+            )
+        if batch.recovered:
+            first, others = batch.recovered[0], len(batch.recovered) - 1
+            more = f" (and {others} more)" if others else ""
+            log_later(_log, logging.INFO, "lock %r%s was renewed again", first.policy.name, more)
+        if self._core.reports is not None and ttl > _ONLY_ASK:
+            self._core.reports.batch(batch, sent, self._runtime.now())
 
     def _settle(self, grant: Grant, answer: Found | Exception, sent: float, ttl: float) -> None:
         now = self._runtime.now()
@@ -362,8 +391,6 @@ class Watchdog:
                         self.watch(grant, sent)
                     return
         elif isinstance(answer, Exception):
-            if not grant.failing:
-                _log.warning("lock %r could not be renewed yet: %s", grant.policy.name, answer)
             grant.failing = True
             end = grant.deadline if grant.hold is None else grant.hold.deadline
             grant.due = lease_time.retry_at(now, ttl, end)
@@ -404,10 +431,24 @@ class Watchdog:
                     continue
                 self._withdrawals.done(withdrawal)
                 if isinstance(answer, EngineError):
-                    _log.warning("could not withdraw from lock %r: %s", withdrawal.claim.name, answer)
+                    log_later(
+                        _log, logging.WARNING, "could not withdraw from lock %r: %s", withdrawal.claim.name, answer
+                    )
 
     def _timeout_for(self, batch: list[Withdrawal]) -> float:
         """No longer than until a lease is to be looked at, but long enough to be answered."""
         shortest = min(self._shortest_ttl(), *(withdrawal.claim.ttl for withdrawal in batch))
         timeout = lease_time.request_timeout(self._core.options.request_timeout, shortest)
         return min(timeout, max(self._earliest - self._runtime.now(), timeout * _LEAST_PART))
+
+
+def _log_forgotten(handle: HandleRef) -> None:
+    """A ResourceWarning is invisible by default, so there is a line in the log too."""
+    log_later(
+        _lease_log,
+        logging.WARNING,
+        "a lease on lock %r was dropped without release(); its lock is being released%s. It was %s",
+        handle.hold.policy.name,
+        " with the last of its leases" if handle.hold.handles else "",
+        call_site.describe(getattr(handle, "acquired_at", None)),
+    )

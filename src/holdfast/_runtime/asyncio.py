@@ -14,7 +14,7 @@ from holdfast._runtime.base import Wakeup
 from holdfast._runtime.description import Description
 from holdfast.errors import UsageError
 
-_log: Final = logging.getLogger("holdfast")
+_log: Final = logging.getLogger("holdfast.callbacks")
 
 # The loop's clock stands still while the machine is suspended: look at the clock of belief this often.
 _SLICE: Final = 1.0

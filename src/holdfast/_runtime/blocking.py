@@ -17,7 +17,7 @@ from holdfast._runtime.description import Description
 from holdfast._runtime.threads import start_daemon
 
 T = TypeVar("T")
-_log: Final = logging.getLogger("holdfast")
+_log: Final = logging.getLogger("holdfast.callbacks")
 
 # A wait on CLOCK_MONOTONIC does not notice a suspend: sleep in slices, re-reading the clock of belief.
 _SLICE: Final = 1.0

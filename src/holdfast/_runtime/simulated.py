@@ -19,7 +19,7 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 from typing import Any, Final
 
-_log: Final = logging.getLogger("holdfast")
+_log: Final = logging.getLogger("holdfast.callbacks")
 
 # So many steps without any time passing is a busy loop: a real machine would burn a core.
 _SPIN: Final = 20_000

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.client import Client
     from holdfast.engines.base import LockState
 
-_log: Final = logging.getLogger("holdfast")
+_log: Final = logging.getLogger("holdfast.operator")
 _COMMAND: Final = "holdfast break"
 
 

@@ -40,7 +40,9 @@ class Fence(abc.ABC):
         undone: an exception in the body leaves the token raised and whatever was written.
         """
         resource = names.validate(resource, what="resource name")
-        return Guard(self._gate(resource), resource, bearer(token, owner), check_timeout(timeout))
+        return Guard(
+            self._gate(resource), resource, bearer(token, owner, fence=type(self).__name__), check_timeout(timeout)
+        )
 
     def check(self, resource: str, token: int | Lease, owner: str | None = None) -> None:
         """Check the token, and remember it if it is newer. Raises :class:`holdfast.StaleToken`.

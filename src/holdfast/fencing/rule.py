@@ -7,10 +7,13 @@ tokens pass only for the same owner.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from holdfast._core import names
 from holdfast.errors import StaleToken
+
+if TYPE_CHECKING:
+    from holdfast.observer.reports import Reports
 
 # Every engine's token fits (Redis stays below 2**53, a ZooKeeper zxid is a signed 64-bit number), and so does a BIGINT
 # column. A larger number is a bug at the caller, and letting it in would shut out every real holder for ever.
@@ -24,6 +27,16 @@ class Bearer(NamedTuple):
     owner: str | None
 
 
+class Comer(Bearer):
+    """A bearer that has just come to a fence, with what is needed to report the check to its client's observer.
+
+    Equal to a bearer of the same token and owner.
+    """
+
+    fence: str = ""  #: the fence's class
+    reports: Reports | None = None  #: of the client whose lease it is; None for a bare token, or without an observer
+
+
 class Lease(Protocol):
     """What a fence needs of a lease: its token and its owner, whether it is still held or not."""
 
@@ -34,12 +47,15 @@ class Lease(Protocol):
     def owner(self) -> str: ...
 
 
-def bearer(token: int | Lease, owner: str | None = None) -> Bearer:
+def bearer(token: int | Lease, owner: str | None = None, *, fence: str = "") -> Comer:
     """The bearer that a caller named, by a lease or by its parts. TypeError or ValueError for what is neither.
 
+    ``fence`` names the fence's class, for events.
     A lease is never asked whether it is held: its belief may be wrong, and the fence exists for just that case.
     """
+    reports = None
     if not isinstance(token, int):
+        reports = _reports_of(token)
         if owner is not None:
             raise TypeError("a lease brings its own owner: pass either a lease, or a token and its owner")
         lease = token
@@ -55,7 +71,16 @@ def bearer(token: int | Lease, owner: str | None = None) -> Bearer:
     if not 0 <= token <= LARGEST_TOKEN:
         raise ValueError(f"a fencing token must be from 0 to 2**63 - 1, not {token}")
     # The same bounds as for names keep what a fence stores small, and its parser strict.
-    return Bearer(int(token), None if owner is None else names.validate(owner, what="lease owner"))
+    comer = Comer(int(token), None if owner is None else names.validate(owner, what="lease owner"))
+    if reports is not None:
+        comer.fence, comer.reports = fence, reports
+    return comer
+
+
+def _reports_of(lease: object) -> Reports | None:
+    """Of the client that the lease belongs to. Only our own leases have one."""
+    hold = getattr(lease, "_hold", None)
+    return getattr(getattr(hold, "core", None), "reports", None)
 
 
 def admit(resource: str, seen: Bearer | None, comer: Bearer) -> bool:
@@ -65,7 +90,22 @@ def admit(resource: str, seen: Bearer | None, comer: Bearer) -> bool:
     on one side only is not the same owner.
     """
     if seen is None or comer.token > seen.token:
+        passed(resource, comer)
         return True
     if comer == seen:
+        passed(resource, comer)
         return False
-    raise StaleToken(resource, token=comer.token, seen=seen.token)
+    raise refused(resource, comer, seen.token)
+
+
+def passed(resource: str, comer: Bearer) -> None:
+    """The fence has accepted ``comer``: report it to the observer of its client. For fences that do not ``admit``."""
+    if isinstance(comer, Comer) and comer.reports is not None:
+        comer.reports.fence_passed(comer.fence, resource, comer.token, comer.owner)
+
+
+def refused(resource: str, comer: Bearer, seen: int) -> StaleToken:
+    """The fence has refused ``comer``: report it to the observer of its client, and return the error to raise."""
+    if isinstance(comer, Comer) and comer.reports is not None:
+        comer.reports.fence_refused(comer.fence, resource, comer.token, comer.owner, seen)
+    return StaleToken(resource, token=comer.token, seen=seen)

@@ -23,7 +23,7 @@ from holdfast.engines.sqlite.bell import ring
 from holdfast.engines.sqlite.faults import Contended, Displaced, primary_code
 from holdfast.engines.sqlite.paths import PrivateDirectory, create_file
 
-_log: Final = logging.getLogger("holdfast")
+_log: Final = logging.getLogger("holdfast.sqlite")
 _CHECKED: Final = "boot"
 _NONE: Final = 0  # in the place of the inode of a file that is not there
 #: A larger file (about 25,000 names) is not checked as a whole when it is opened: opening must not grow with it, and

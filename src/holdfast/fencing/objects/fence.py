@@ -39,19 +39,19 @@ class ObjectFence:
 
     def check(self, key: str, token: int | Lease, owner: str | None = None) -> None:
         """Raise the head, read no value. Raises :class:`holdfast.StaleToken`."""
-        run(self._register.raise_guard(validate(key), bearer(token, owner)))
+        run(self._register.raise_guard(validate(key), bearer(token, owner, fence=type(self).__name__)))
 
     def load(self, key: str, token: int | Lease, owner: str | None = None) -> bytes | None:
         """Raise the head, then read the value. None: there is none. Call it before anything else is read."""
-        return run(self._register.load(validate(key), bearer(token, owner)))
+        return run(self._register.load(validate(key), bearer(token, owner, fence=type(self).__name__)))
 
     def store(self, key: str, data: Data, token: int | Lease, owner: str | None = None) -> None:
         """Replace the value. The same lease must have called :meth:`load` or :meth:`check` before, else UsageError."""
-        run(self._register.store(validate(key), _checked(data), bearer(token, owner)))
+        run(self._register.store(validate(key), _checked(data), bearer(token, owner, fence=type(self).__name__)))
 
     def delete(self, key: str, token: int | Lease, owner: str | None = None) -> None:
         """Remove the value, as :meth:`store` replaces it. The head stays: it is the guard."""
-        run(self._register.store(validate(key), None, bearer(token, owner)))
+        run(self._register.store(validate(key), None, bearer(token, owner, fence=type(self).__name__)))
 
     def read(self, key: str) -> bytes | None:
         """The value, for a reader without a lease: some value that counted during the call."""
@@ -78,19 +78,19 @@ class AsyncObjectFence:
 
     async def check(self, key: str, token: int | Lease, owner: str | None = None) -> None:
         """Raise the head, read no value. Raises :class:`holdfast.StaleToken`."""
-        await self._register.raise_guard(validate(key), bearer(token, owner))
+        await self._register.raise_guard(validate(key), bearer(token, owner, fence=type(self).__name__))
 
     async def load(self, key: str, token: int | Lease, owner: str | None = None) -> bytes | None:
         """Raise the head, then read the value. None: there is none. Call it before anything else is read."""
-        return await self._register.load(validate(key), bearer(token, owner))
+        return await self._register.load(validate(key), bearer(token, owner, fence=type(self).__name__))
 
     async def store(self, key: str, data: Data, token: int | Lease, owner: str | None = None) -> None:
         """Replace the value. The same lease must have called :meth:`load` or :meth:`check` before, else UsageError."""
-        await self._register.store(validate(key), _checked(data), bearer(token, owner))
+        await self._register.store(validate(key), _checked(data), bearer(token, owner, fence=type(self).__name__))
 
     async def delete(self, key: str, token: int | Lease, owner: str | None = None) -> None:
         """Remove the value, as :meth:`store` replaces it. The head stays: it is the guard."""
-        await self._register.store(validate(key), None, bearer(token, owner))
+        await self._register.store(validate(key), None, bearer(token, owner, fence=type(self).__name__))
 
     async def read(self, key: str) -> bytes | None:
         """The value, for a reader without a lease: some value that counted during the call."""

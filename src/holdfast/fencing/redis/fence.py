@@ -16,7 +16,7 @@ from holdfast.errors import UsageError
 from holdfast.fencing.redis import operation
 from holdfast.fencing.redis.keys import Key, resource_of, validate_for_cluster
 from holdfast.fencing.redis.operation import SHA, SOURCE, Operation, Value
-from holdfast.fencing.rule import Lease, bearer
+from holdfast.fencing.rule import Bearer, Lease, bearer
 
 _LONGEST_TTL: Final = 10 * 365 * 86_400.0
 
@@ -37,13 +37,13 @@ class _Core:
 
     def _check(self, resource: str, token: int | Lease, owner: str | None) -> Operation:
         resource = self._named(names.validate(resource, what="resource name"))
-        return operation.check(resource, bearer(token, owner), self._ttl)
+        return operation.check(resource, self._comer(token, owner), self._ttl)
 
     def _command(
         self, name: str, key: Key, token: int | Lease, owner: str | None, resource: str | None, *arguments: Value
     ) -> Operation:
         resource = self._named(resource_of([key], resource))
-        return operation.command(resource, bearer(token, owner), self._ttl, name, key, *arguments)
+        return operation.command(resource, self._comer(token, owner), self._ttl, name, key, *arguments)
 
     def _script(
         self,
@@ -57,7 +57,10 @@ class _Core:
         if isinstance(keys, str | bytes):
             raise TypeError("keys is a list of keys, not one key")
         resource = self._named(resource_of(list(keys), resource))
-        return operation.script(resource, bearer(token, owner), self._ttl, source, keys, arguments)
+        return operation.script(resource, self._comer(token, owner), self._ttl, source, keys, arguments)
+
+    def _comer(self, token: int | Lease, owner: str | None) -> Bearer:
+        return bearer(token, owner, fence=type(self).__name__)
 
     def _named(self, resource: str) -> str:
         if self._cluster:

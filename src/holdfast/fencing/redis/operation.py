@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from holdfast.errors import EngineRefused, UsageError
 from holdfast.fencing.redis.keys import Key, guard_key
-from holdfast.fencing.rule import Bearer, admit
+from holdfast.fencing.rule import Bearer, admit, passed
 
 SOURCE: Final = resources.files(__package__).joinpath("fence.lua").read_text("utf-8")
 SHA: Final = hashlib.sha1(SOURCE.encode(), usedforsecurity=False).hexdigest()
@@ -32,6 +32,7 @@ class Operation(NamedTuple):
         kind, *rest = reply
         match _text(kind):
             case "passed":
+                passed(self.resource, self.comer)
                 answer = rest[0] if rest else None  # a nil at the end of a Lua table is not sent
                 if isinstance(answer, Exception):
                     raise answer  # an error that the program's script returned, as a value

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from holdfast._core import names
 from holdfast.errors import EngineRefused, InvalidName
-from holdfast.fencing.rule import Bearer, Lease, admit, bearer
+from holdfast.fencing.rule import Bearer, Lease, admit, bearer, passed
 from holdfast.fencing.sql.statements import Operation, Request, Values
 from holdfast.fencing.sql.table import TableName
 
@@ -19,15 +19,15 @@ Plan: TypeAlias = Generator[Request, Row | None, None]
 def check(table: TableName, resource: str, token: int | Lease, owner: str | None) -> Plan:
     """Validates at once; the plan raises StaleToken if the database did not admit the token."""
     resource = _text(names.validate(resource, what="resource name"), "resource name")
-    comer = bearer(token, owner)
-    if comer.owner is not None:
-        comer = Bearer(comer.token, _text(comer.owner, "lease owner"))
-    return _check(table, resource, comer)
+    comer = bearer(token, owner, fence="SqlFence")
+    stored = None if comer.owner is None else _text(comer.owner, "lease owner")
+    return _check(table, resource, comer, stored)
 
 
-def _check(table: TableName, resource: str, comer: Bearer) -> Plan:
-    values: Values = {"resource": resource, "token": comer.token, "owner": comer.owner}
+def _check(table: TableName, resource: str, comer: Bearer, owner: str | None) -> Plan:
+    values: Values = {"resource": resource, "token": comer.token, "owner": owner}
     if (yield Request(Operation.RAISE, table, values)) is not None:
+        passed(resource, comer)
         return
     # The row is locked by the statement above, so this is what refused the token.
     row = yield Request(Operation.SEEN, table, {"resource": resource})

@@ -19,6 +19,7 @@ from holdfast.testing.conformance.cases.lifetime import LifetimeCases
 from holdfast.testing.conformance.cases.loops import LoopCases
 from holdfast.testing.conformance.cases.losing import LosingCases
 from holdfast.testing.conformance.cases.naming import NamingCases
+from holdfast.testing.conformance.cases.observing import ObservingCases
 from holdfast.testing.conformance.cases.portability import PortabilityCases
 from holdfast.testing.conformance.cases.reentry import ReentryCases
 from holdfast.testing.conformance.cases.renewing import RenewingCases
@@ -42,6 +43,7 @@ ALL: Final = (
     LoopCases,
     PortabilityCases,
     DecoratingCases,
+    ObservingCases,
     DyingCases,
     InterruptedCases,
 )

@@ -1,0 +1,217 @@
+"""From a queue to the observer: one thread for each open client that has one.
+
+Reporting an event must not delay a lock. So it is one ``append`` to a queue, safe under any lock, in a signal handler
+and in ``__del__``; whatever the observer does, it does on the thread here.
+
+Who refers to whom: the observer may refer to the client, and the thread, like the watchdog's, outlives neither. So only
+the client has the observer, in its :class:`ObserverCell`; the thread asks for it while it has something to deliver.
+"""
+
+from __future__ import annotations
+
+import _thread
+import inspect
+import logging
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from holdfast._runtime import base
+from holdfast._runtime.threads import start_daemon
+from holdfast.errors import UsageError
+from holdfast.observer.events import Dropped, Event, Observer
+
+_log: Final = logging.getLogger("holdfast.observer")
+
+#: Events that may wait for the observer; more are dropped, and counted.
+CAPACITY: Final = 10_000
+#: Events are delivered together, at most this often in seconds: waking a thread costs more than a lock.
+GATHER: Final = 0.01
+#: How long ``close()``, and the interpreter's exit, wait for the observer to take what is queued.
+FLUSH_WITHIN: Final = 0.5
+#: Different failures of an observer that are logged.
+_MOST_LOGGED: Final = 100
+
+#: Makes the event, on the observer's thread.
+Record = Callable[[], Event]
+
+
+class ObserverCell:
+    """The client's reference to its observer.
+
+    When the client is garbage and leases of it live on, the observer is handed to the deliveries that are open, until
+    these end. (An observer that refers to the client then keeps it for as long, and no longer.)
+    """
+
+    __slots__ = ("__weakref__", "_deliveries", "observer")
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self._deliveries: list[Delivery] = []
+
+    def attach(self, delivery: Delivery) -> None:
+        self._deliveries = [each for each in self._deliveries if not each.closing]
+        self._deliveries.append(delivery)
+
+    def __del__(self) -> None:
+        for delivery in self._deliveries:
+            delivery.adopt(self.observer)
+
+
+class _Gate:
+    """Ends a sleep. One raw lock: opening it never waits, and may be interrupted anywhere."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+
+    def open(self) -> None:
+        if self._lock.locked():
+            try:
+                self._lock.release()
+            except RuntimeError:
+                pass  # another thread has opened it
+
+    def wait(self, timeout: float = -1) -> None:
+        """Until it is opened, or was since the last ``wait``."""
+        self._lock.acquire(timeout=timeout)
+
+
+class Delivery:
+    """The queue and the thread of one open client."""
+
+    def __init__(self, engine: str, cell: ObserverCell, stopped: base.Event) -> None:
+        self.engine: Final = engine
+        self.queue: Final[deque[Record]] = deque()
+        self.stopped: Final = stopped
+        self.closing = False
+        self._cell = weakref.ref(cell)
+        self._adopted: Observer | None = None
+        self._news = _Gate()
+        self._hurry = _Gate()
+        self._missed = 0
+        self._missed_reported = 0
+        self._thread: int | None = None
+        self._logged: set[tuple[str, type[BaseException]]] = set()
+
+    def start(self) -> bool:
+        """Whether its thread could be started: without one, a client reports nothing, and locks all the same."""
+        try:
+            start_daemon(self._run, "holdfast-observer")
+        except RuntimeError:
+            self.closing = True
+            _log.warning("no thread could be started: the observer gets no events of this client")
+            return False
+        return True
+
+    # -- called by the core, by anybody, anywhere ------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Whether one more event may be queued; else it counts as dropped."""
+        if len(self.queue) < CAPACITY:
+            return True
+        self._missed += 1
+        return False
+
+    def put(self, record: Record) -> None:
+        """Queue one event."""
+        if self.has_room():
+            self.queue.append(record)
+            self._news.open()
+
+    def wake(self) -> None:
+        """Something was queued."""
+        self._news.open()
+
+    def adopt(self, observer: Observer) -> None:
+        """The client is garbage: keep its observer until the end."""
+        if not self.closing:
+            self._adopted = observer
+            self._news.open()
+
+    def shut(self) -> None:
+        """Deliver what is queued, then end. Waits for nothing."""
+        self.closing = True
+        self._hurry.open()
+        self._news.open()
+
+    async def flush(self, until: float) -> None:
+        """Wait for the end, unless the observer itself is waiting here."""
+        if self._thread != threading.get_ident():
+            await self.stopped.wait(until)
+
+    # -- its own thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._thread = threading.get_ident()
+        try:
+            while self._round():
+                pass
+        finally:
+            self._adopted = None
+            self.stopped.set()
+
+    def _round(self) -> bool:
+        self._news.wait()
+        closing = self.closing  # read before the queue: what comes later is not waited for
+        self._deliver()
+        if closing:
+            return False
+        self._hurry.wait(GATHER)
+        return True
+
+    def _deliver(self) -> None:
+        """In a frame of its own: it must not refer to the observer while it sleeps."""
+        cell = self._cell()
+        observer = self._adopted if cell is None else cell.observer
+        del cell
+        if observer is None:
+            return  # the client is just becoming garbage: its cell's finaliser hands the observer over
+        for _ in range(len(self.queue)):  # no more: an observer that locks makes events, and closing must have an end
+            self._call(observer, self.queue.popleft())
+        missed = self._missed - self._missed_reported
+        if missed:
+            if not self._missed_reported:
+                _log.warning("the observer is too slow: %d events were dropped; further drops are only counted", missed)
+            self._missed_reported += missed
+            self._call(observer, lambda: Dropped(at=time.time(), engine=self.engine, count=missed))
+
+    def _call(self, observer: Observer, record: Record) -> None:
+        event = record()
+        try:
+            result = observer(event)
+            if inspect.iscoroutine(result):
+                result.close()
+                raise TypeError("the observer returned a coroutine: it is called on a thread, and must be a function")
+        except BaseException as error:  # also SystemExit: the thread has more to deliver
+            self._failed(event, error)
+
+    def _failed(self, event: Event, error: BaseException) -> None:
+        """Log it once for each kind of event and of error: an observer that always fails must not flood the log."""
+        kind = (event.kind, type(error))
+        if kind not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(kind)
+            _log.error(
+                "the observer raised %s on a %r event; this is logged once", type(error).__name__, event.kind,
+                exc_info=error,
+            )  # fmt: skip
+
+
+def check_observer(observer: object) -> None:
+    """TypeError for what cannot be called; UsageError for what must be awaited."""
+    if not callable(observer):
+        raise TypeError(f"observer is a {type(observer).__name__}: give a function that takes an event")
+    if any(
+        is_async(each)
+        for is_async in (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        for each in (observer, getattr(observer, "__call__", None))  # noqa: B004 -- of an object with async __call__
+    ):
+        raise UsageError(
+            "observer is a coroutine function, and it is called on a thread of its own, for async clients too: give a "
+            "plain function; loop.call_soon_threadsafe() brings an event to the loop"
+        )

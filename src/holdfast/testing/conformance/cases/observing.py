@@ -1,0 +1,110 @@
+"""The events of a client with an observer: the same on every engine, sync and async."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+import holdfast
+from holdfast.observer import Acquired, Broken, Busy, Event, Lost, Released, Renewed, Waiting
+from holdfast.testing.conformance.world import World
+from holdfast.testing.conformance.writing import case
+
+
+class ObservingCases:
+    @case
+    async def test_events_of_holds_come_in_order_and_re_entry_is_not_reported(self, world: World) -> None:
+        events: list[Event] = []
+        client = world.connect(observer=events.append, ttl=world.lasting)
+        lock = client.lock(world.name())
+        lease = await world.do(lock.acquire)
+        again = await world.do(lock.acquire)
+        await world.do(again.release)
+        await world.do(lease.release)
+        await world.do(client.close)
+        acquired, released = (event for event in events if not isinstance(event, Renewed))
+        assert isinstance(acquired, Acquired)
+        assert (acquired.name, acquired.token, acquired.owner) == (world.name(), lease.token, lease.owner)
+        assert (acquired.waited, acquired.inherited) == (False, False)
+        assert acquired.engine == client._engine.scheme
+        assert isinstance(released, Released)
+        assert (released.outcome, released.token, released.owner) == ("released", lease.token, lease.owner)
+        assert 0 <= released.duration < world.soon
+        assert 0 <= released.held < world.soon
+        assert acquired.at <= released.at
+
+    @case
+    async def test_a_busy_lock_reports_the_wait_and_the_timeout(self, world: World) -> None:
+        events: list[Event] = []
+        timeout = world.paced(0.1)
+        holder, client = world.connect(ttl=world.lasting), world.connect(observer=events.append)
+        lease = await world.do(holder.lock(world.name()).acquire)
+        assert await world.do(client.lock(world.name()).try_acquire) is None
+        with pytest.raises(holdfast.AcquireTimeout):
+            await world.do(functools.partial(client.lock(world.name()).acquire, timeout=timeout))
+        await world.do(lease.release)
+        await world.do(client.close)
+        at_once, waiting, busy = events
+        assert isinstance(at_once, Busy)
+        assert isinstance(waiting, Waiting)
+        assert isinstance(busy, Busy)
+        assert (at_once.waited, at_once.timeout) == (False, 0.0)
+        assert (waiting.name, waiting.timeout) == (world.name(), timeout)
+        assert (busy.waited, busy.timeout) == (True, timeout)
+        assert busy.duration >= timeout
+
+    @case
+    async def test_a_waiter_reports_how_long_it_waited(self, world: World) -> None:
+        events: list[Event] = []
+        holder, client, actor = world.connect(ttl=world.lasting), world.connect(observer=events.append), world.actor()
+        lease = await world.do(holder.lock(world.name()).acquire)
+        waiting = actor.do(client.lock(world.name()).acquire)
+        await world.until_waiting(holder, world.name())
+        await world.do(lease.release)
+        got = await waiting
+        await actor.do(got.release)
+        await world.do(client.close)
+        _, acquired, _ = (event for event in events if not isinstance(event, Renewed))
+        assert isinstance(events[0], Waiting)
+        assert isinstance(acquired, Acquired)
+        assert acquired.waited
+        assert acquired.duration > 0
+
+    @case
+    async def test_a_broken_lock_is_reported_as_lost_once(self, world: World) -> None:
+        events: list[Event] = []
+        client = world.connect(observer=events.append, ttl=world.lasting)
+        lease = await world.do(client.lock(world.name()).acquire)
+        await world.do(lambda: client.break_(world.name()))
+        with pytest.raises(holdfast.LockLost):
+            await world.do(lease.release)
+        await world.do(client.close)
+        ends = [event for event in events if isinstance(event, (Lost, Released))]
+        assert [(event.name, event.token, getattr(event, "reason", None)) for event in ends] == [
+            (world.name(), lease.token, "broken")
+        ]
+        assert [event.held for event in events if isinstance(event, Broken)] == [True]
+
+    @case
+    async def test_renewals_are_reported_with_what_was_left(self, world: World) -> None:
+        events: list[Event] = []
+        client = world.connect(observer=events.append, ttl=world.lasting)
+        lease = await world.do(client.lock(world.name()).acquire)
+        await world.do(lambda: lease.renew())
+        await world.do(lease.release)
+        await world.do(client.close)
+        renewed = [event for event in events if isinstance(event, Renewed)]
+        assert renewed
+        assert all((event.name, event.count, event.recovered) == (world.name(), 1, 0) for event in renewed)
+        assert all(0 < event.remaining <= lease.ttl for event in renewed)
+
+    @case
+    async def test_a_closed_client_has_reported_the_end_of_every_hold(self, world: World) -> None:
+        events: list[Event] = []
+        client = world.connect(observer=events.append, ttl=world.lasting)
+        leases = [await world.do(client.lock(world.name(str(n))).acquire) for n in range(3)]
+        await world.do(client.close)
+        lost = {event.token: event.reason for event in events if isinstance(event, Lost)}
+        assert sorted(lost.values()) == ["closed"] * 3
+        assert {event.name for event in events if isinstance(event, Lost)} == {lease.name for lease in leases}

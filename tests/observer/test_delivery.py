@@ -1,0 +1,327 @@
+"""Whatever an observer does, locks go on; and it gets every event in order, or learns how many it missed."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.observer import Acquired, Dropped, Event, Released, Renewed, delivery
+from tests.core.test_forking import in_a_child
+from tests.faults.waiting import LASTING, eventually, renewed
+
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+def store() -> str:
+    return f"memory:{uuid.uuid4().hex}"
+
+
+def observers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "holdfast-observer"]
+
+
+def use(client: holdfast.Client, times: int = 1) -> None:
+    lock = client.lock("a")
+    for _ in range(times):
+        with lock:
+            pass
+
+
+def test_events_come_in_order_on_one_thread_of_their_own() -> None:
+    events: list[Event] = []
+    threads: set[int] = set()
+
+    def observer(event: Event) -> None:
+        threads.add(threading.get_ident())
+        if not isinstance(event, Renewed):  # a hint of the engine may have it ask
+            events.append(event)
+
+    with holdfast.connect(store(), observer=observer) as locks:
+        use(locks, 500)
+    assert [event.kind for event in events] == ["acquired", "released"] * 500
+    tokens = [event.token for event in events if isinstance(event, Acquired)]
+    assert tokens == sorted(tokens)
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+def test_no_thread_is_started_without_an_observer_and_it_ends_with_the_client() -> None:
+    eventually(lambda: not observers())
+    before = 0
+    with holdfast.connect(store()) as locks:
+        use(locks)
+        assert len(observers()) == before
+    with holdfast.connect(store(), observer=lambda event: None) as locks:
+        assert len(observers()) == before
+        use(locks)
+        assert len(observers()) == before + 1
+    eventually(lambda: len(observers()) == before)
+
+
+def test_a_blocked_observer_delays_neither_callers_nor_renewals() -> None:
+    entered, over = threading.Event(), threading.Event()
+
+    def observer(event: Event) -> None:
+        entered.set()
+        over.wait(20)
+
+    with holdfast.connect(store(), observer=observer, ttl=LASTING) as locks:
+        lease = locks.lock("kept").acquire()
+        assert entered.wait(5)
+        use(locks, 200)
+        eventually(renewed(lease))
+        lease.release()
+        began = time.monotonic()
+        locks.close()
+        assert time.monotonic() - began < 1.0 + delivery.FLUSH_WITHIN + 1.0  # a second for the locks, half for it
+        over.set()
+
+
+def test_events_beyond_the_capacity_are_counted_and_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(delivery, "CAPACITY", 10)
+    events: list[Event] = []
+    entered, over = threading.Event(), threading.Event()
+
+    def observer(event: Event) -> None:
+        entered.set()
+        assert over.wait(20)
+        events.append(event)
+
+    with holdfast.connect(store(), observer=observer) as locks:
+        for _ in range(2):
+            entered.clear()
+            over.clear()
+            use(locks)
+            assert entered.wait(5)
+            use(locks, 50)
+            over.set()
+            eventually(lambda: isinstance(events[-1] if events else None, Dropped))
+    dropped = [event.count for event in events if isinstance(event, Dropped)]
+    # A hold whose Acquired was dropped counts once: its end is not reported either.
+    assert sum(dropped) + len([event for event in events if isinstance(event, Released)]) == 2 * 51
+    assert len(dropped) == 2
+    assert caplog.text.count("too slow") == 1
+    acquired = {event.token for event in events if isinstance(event, Acquired)}
+    assert {event.token for event in events if isinstance(event, Released)} <= acquired
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3)], ids=lambda error: type(error).__name__)
+def test_an_observer_that_raises_is_logged_once_and_called_again(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[Event] = []
+
+    def observer(event: Event) -> None:
+        calls.append(event)
+        raise error
+
+    with holdfast.connect(store(), observer=observer) as locks:
+        use(locks, 50)
+    assert len(calls) >= 100
+    logged = [record for record in caplog.records if record.name == "holdfast.observer"]
+    assert len(logged) == len({event.kind for event in calls})
+    assert all(type(error).__name__ in record.getMessage() for record in logged)
+
+
+def test_an_observer_may_lock_and_close_its_own_client() -> None:
+    seen: list[str] = []
+
+    def observer(event: Event) -> None:
+        seen.append(f"{event.kind} {getattr(event, 'name', '')}")
+        if isinstance(event, Acquired) and event.name == "a":
+            with locks.lock("inner"):
+                pass
+        if isinstance(event, Released) and event.name == "inner":
+            locks.close()
+
+    locks = holdfast.connect(store(), observer=observer)
+    use(locks)
+    eventually(lambda: "released inner" in seen)
+    eventually(lambda: locks._closed)
+    with pytest.raises(holdfast.UsageError, match="closed"):
+        use(locks)
+
+
+def test_an_observer_that_locks_for_ever_does_not_keep_close_from_ending() -> None:
+    def observer(event: Event) -> None:
+        use(locks)
+
+    locks = holdfast.connect(store(), observer=observer)
+    use(locks)
+    began = time.monotonic()
+    locks.close()
+    assert time.monotonic() - began < 5
+    eventually(lambda: not observers())
+
+
+def test_async_clients_deliver_on_a_thread_and_close_waits_without_blocking_the_loop() -> None:
+    async def main() -> None:
+        events: list[Event] = []
+        beats = 0
+
+        def observer(event: Event) -> None:
+            time.sleep(0.02)
+            events.append(event)
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0.001)
+
+        async with holdfast.aio.connect(store(), observer=observer) as locks:
+            for _ in range(4):
+                async with locks.lock("a"):
+                    pass
+            beating = asyncio.create_task(beat())
+        beating.cancel()
+        assert [event.kind for event in events if not isinstance(event, Renewed)] == ["acquired", "released"] * 4
+        assert beats > 5
+
+    asyncio.run(main())
+
+
+async def _async_function(event: Event) -> None: ...
+
+
+class _AsyncCallable:
+    async def __call__(self, event: Event) -> None: ...
+
+
+@pytest.mark.parametrize("observer", [_async_function, functools.partial(_async_function), _AsyncCallable()])
+@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.aio.connect])
+def test_a_coroutine_function_is_refused(connect: Callable[..., Any], observer: Any) -> None:
+    with pytest.raises(holdfast.UsageError, match="coroutine function"):
+        connect("memory:", observer=observer)
+
+
+def test_what_is_no_function_is_refused_and_texts_cannot_name_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    with pytest.raises(TypeError, match="observer is a str"):
+        holdfast.connect("memory:", observer="print")
+    with pytest.raises(holdfast.UsageError, match="Python object"):
+        holdfast.connect("sqlite:?observer=print")
+    monkeypatch.setenv("HOLDFAST_OBSERVER", "print")
+    with pytest.raises(holdfast.UsageError, match="HOLDFAST_OBSERVER"):
+        holdfast.connect()
+    monkeypatch.delenv("HOLDFAST_OBSERVER")
+    (tmp_path / "locks.toml").write_text("url = 'memory:'\nobserver = 'print'\n")
+    monkeypatch.setenv("HOLDFAST_CONFIG", str(tmp_path / "locks.toml"))
+    with pytest.raises(holdfast.UsageError, match="observer"):
+        holdfast.connect()
+
+
+def test_a_result_that_is_a_coroutine_is_closed_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with holdfast.connect(store(), observer=lambda event: _async_function(event)) as locks:
+        use(locks)
+    assert "coroutine" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")
+@pytest.mark.parametrize("held", [False, True], ids=["nothing held", "a lease dropped with it"])
+def test_a_garbage_client_whose_observer_refers_to_it_is_freed_and_its_events_are_delivered(held: bool) -> None:
+    eventually(lambda: not observers())
+    before = 0
+    kinds: list[str] = []
+
+    class Observer:
+        client: holdfast.Client
+
+        def __call__(self, event: Event) -> None:
+            assert self.client is not None
+            if not isinstance(event, Renewed):
+                kinds.append(event.kind)
+
+    observer = Observer()
+    observer.client = locks = holdfast.connect(store(), observer=observer)
+    use(locks)
+    lease = locks.lock("b").acquire() if held else None
+    gone = weakref.ref(locks)
+    del locks, observer, lease
+    eventually(lambda: gc.collect() is not None and gone() is None)
+    eventually(lambda: len(observers()) == before)
+    assert kinds == ["acquired", "released"] * (2 if held else 1)
+
+
+def test_events_go_on_while_a_lease_outlives_its_client() -> None:
+    kinds: list[str] = []
+    lease = holdfast.connect(store(), observer=lambda event: kinds.append(event.kind)).lock("a").acquire()
+    gc.collect()
+    lease.release()
+    eventually(lambda: "released" in kinds)
+    assert kinds[0] == "acquired"
+    del lease
+
+
+@forks
+def test_a_forked_child_has_a_queue_of_its_own_and_nothing_is_delivered_twice() -> None:
+    read, write = os.pipe()
+    over = threading.Event()
+
+    def observer(event: Event) -> None:
+        over.wait(20)
+        if isinstance(event, (Acquired, Released)):
+            os.write(write, f"{os.getpid()} {event.kind} {getattr(event, 'name', '')}\n".encode())
+
+    with holdfast.connect(store(), observer=observer) as locks:
+        lease = locks.lock("parents").acquire()  # queued at the fork, since the observer waits
+
+        def child() -> bool:
+            over.set()
+            assert lease.lost_reason == "forked"
+            with locks.lock("childs"):
+                pass
+            locks.close()
+            return True
+
+        assert in_a_child(child)
+        over.set()
+        lease.release()
+    os.close(write)
+    with os.fdopen(read) as lines:
+        seen = [line.split() for line in lines]
+    parents = [line[1:] for line in seen if line[0] == str(os.getpid())]
+    childs = [line[1:] for line in seen if line[0] != str(os.getpid())]
+    assert parents == [["acquired", "parents"], ["released", "parents"]]
+    assert childs == [["acquired", "childs"], ["released", "childs"]]
+
+
+def test_interpreter_exit_delivers_what_is_queued() -> None:
+    code = (
+        "import sys, holdfast\n"
+        "locks = holdfast.connect('memory:', observer=lambda event: print(event.kind, flush=True))\n"
+        "lease = locks.lock('a').acquire()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == ["acquired", "lost"]
+    assert done.stderr == ""
+
+
+def test_a_client_without_a_thread_locks_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none_left(main: object, name: str) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(delivery, "start_daemon", none_left)
+    caplog.set_level(logging.WARNING, "holdfast.observer")
+    with holdfast.connect(store(), observer=lambda event: None) as locks, locks.lock("a") as lease:
+        assert lease.held
+    assert "no thread" in caplog.text

@@ -1,0 +1,303 @@
+"""What is reported: one end for each acquire and each hold, whatever interrupts them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import uuid
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.engines.base import Found, RequestFailed
+from holdfast.fencing import FileFence, MemoryFence
+from holdfast.observer import (
+    Acquired,
+    AcquireFailed,
+    Busy,
+    Event,
+    FencePassed,
+    FenceRefused,
+    Lost,
+    Released,
+    RenewalFailed,
+    Renewed,
+    Waiting,
+)
+from tests.faults.striker import Strike, Striker
+from tests.faults.waiting import LASTING, eventually, until
+
+
+def store() -> str:
+    return f"memory:{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def _dropped_handles_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that was interrupted before its first step
+        yield
+        gc.collect()
+
+
+@pytest.mark.usefixtures("_dropped_handles_warn")
+def test_a_signal_at_any_place_leaves_no_hold_with_half_of_its_events() -> None:
+    """Acquired without an end, or an end without Acquired, would make every gauge drift for ever."""
+    number = 0
+    while True:
+        events: list[Event] = []
+        striker = Striker(number)
+        with holdfast.connect(store(), observer=events.append) as client:
+            client.ping()
+            lock = client.lock("a")
+            try:
+                with striker:
+                    lock.acquire(timeout=5).release()
+            except Strike:
+                gc.collect(0)
+            free = lock.try_acquire(timeout=5)
+            assert free is not None
+            free.release()
+        begun = Counter(event.token for event in events if isinstance(event, Acquired))
+        ended = Counter(event.token for event in events if isinstance(event, (Released, Lost)))
+        assert begun == ended, f"struck at {striker.struck_at}: {events}"
+        assert set(begun.values()) == {1}
+        if not striker.struck_at:
+            break
+        number += 1
+    assert number > 80
+
+
+def test_callers_of_one_process_report_their_wait_and_the_inherited_grant() -> None:
+    events: list[Event] = []
+    with holdfast.connect(store(), observer=events.append) as locks:
+        lock = locks.lock("a")
+        with lock:
+            waiters = [threading.Thread(target=lambda: lock.acquire().release()) for _ in range(3)]
+            for waiter in waiters:
+                waiter.start()
+            core = locks._opened
+            assert core is not None
+            eventually(lambda: core.queue.waiting("a") == 3)
+        for waiter in waiters:
+            waiter.join(10)
+    kinds = Counter(event.kind for event in events if not isinstance(event, Renewed))
+    assert kinds == {"waiting": 3, "acquired": 4, "released": 4}
+    inherited = [event for event in events if isinstance(event, Acquired) and event.inherited]
+    handed_over = [event for event in events if isinstance(event, Released) and event.outcome == "handed_over"]
+    assert len(inherited) == len(handed_over)
+    assert all(event.waited for event in inherited)
+
+
+def test_a_cancelled_wait_is_reported_as_such() -> None:
+    events: list[Event] = []
+
+    async def main() -> None:
+        url = store()
+        async with (
+            holdfast.aio.connect(url) as holder,
+            holdfast.aio.connect(url, observer=events.append) as locks,
+            holder.lock("a"),
+        ):
+            task = asyncio.create_task(locks.lock("a").acquire())
+            await until(lambda: any(isinstance(event, Waiting) for event in events))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    failed = events[-1]
+    assert len(events) == 2
+    assert isinstance(failed, AcquireFailed)
+    assert (failed.outcome, failed.error, failed.waited) == ("cancelled", "CancelledError", True)
+    assert failed.duration > 0
+
+
+def test_a_client_that_is_closed_reports_its_waiters_as_cancelled() -> None:
+    events: list[Event] = []
+    url = store()
+    with holdfast.connect(url) as holder, holder.lock("a"):
+        locks = holdfast.connect(url, observer=events.append)
+        failures: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                locks.lock("a").acquire()
+            except holdfast.UsageError as error:
+                failures.append(error)
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        eventually(lambda: any(isinstance(event, Waiting) for event in events))
+        locks.close()
+        waiter.join(10)
+        assert len(failures) == 1
+    failed = events[-1]
+    assert isinstance(failed, AcquireFailed)
+    assert failed.outcome == "cancelled"
+
+
+class _Failing:
+    """A session whose answers to one method are replaced while ``failing``."""
+
+    def __init__(self, session: Any, method: str, error: Exception) -> None:
+        self._session, self._method, self._error = session, method, error
+        self.failing = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self._method or not self.failing:
+            return getattr(self._session, name)
+
+        async def fail(*arguments: Any) -> Any:
+            raise self._error
+
+        return fail
+
+
+@pytest.mark.parametrize(
+    "error, outcome",
+    [
+        (RequestFailed("no route", may_have_happened=False), "unavailable"),
+        (RequestFailed("no answer", may_have_happened=True), "unknown"),
+        (holdfast.EngineRefused("no rights"), "refused"),
+    ],
+    ids=["unavailable", "unknown", "refused"],
+)
+def test_an_engine_that_cannot_serve_is_reported_by_its_outcome(error: Exception, outcome: str) -> None:
+    events: list[Event] = []
+    with holdfast.connect(store(), observer=events.append, unavailable_after=0.05) as locks:
+        locks.ping()
+        core = locks._opened
+        assert core is not None
+        core.session = _Failing(core.session, "acquire", error)
+        with pytest.raises(holdfast.LockError):
+            locks.lock("a").acquire()
+    (failed,) = (event for event in events if not isinstance(event, Renewed))
+    assert isinstance(failed, AcquireFailed)
+    assert failed.outcome == outcome
+    assert "no " not in failed.error  # the type, not the text
+
+
+def test_renewals_that_fail_are_reported_and_logged_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "holdfast.watchdog")
+    events: list[Event] = []
+    with holdfast.connect(store(), observer=events.append, ttl=LASTING) as locks:
+        leases = [locks.lock(f"a{n}").acquire() for n in range(3)]
+        core = locks._opened
+        assert core is not None
+        failing: Any = _Failing(core.watchdog._session, "renew", RequestFailed("black hole", may_have_happened=True))
+        core.watchdog._session = failing
+        failed: list[RenewalFailed] = []
+
+        def repeated() -> bool:
+            failed[:] = [event for event in events if isinstance(event, RenewalFailed)]
+            return len(failed) >= 2
+
+        eventually(repeated)
+        failing.failing = False
+        eventually(lambda: any(isinstance(event, Renewed) and event.recovered for event in events))
+        eventually(lambda: "renewed again" in caplog.text)
+        assert all(lease.held for lease in leases)
+        for lease in leases:
+            lease.release()
+    assert sum(event.first for event in failed) == 3
+    assert all(0 < event.remaining < LASTING and event.error == "RequestFailed" for event in failed)
+    assert 1 <= caplog.text.count("could not be renewed yet") <= 3
+    assert sum(event.recovered for event in events if isinstance(event, Renewed)) == 3
+
+
+def test_a_batch_of_leases_is_one_event() -> None:
+    events: list[Event] = []
+    with holdfast.connect(store(), observer=events.append, ttl=LASTING) as locks:
+        leases = [locks.lock(f"a{n}").acquire() for n in range(200)]
+        eventually(lambda: sum(event.count for event in events if isinstance(event, Renewed)) >= 200)
+        renewals = [event for event in events if isinstance(event, Renewed)]
+        assert len(renewals) < 50
+        for lease in leases:
+            lease.release()
+
+
+def test_a_release_that_finds_the_loss_reports_it_as_lost() -> None:
+    events: list[Event] = []
+    url = store()
+    with holdfast.connect(url, observer=events.append) as locks, holdfast.connect(url) as other:
+        lease = locks.lock("a", renew=False).acquire()
+        core = locks._opened
+        assert core is not None
+        with core.lock:  # the watchdog has to wait
+            other.break_("a")
+            with pytest.raises(holdfast.LockLost):
+                lease.release()
+    ends = [event for event in events if isinstance(event, (Released, Lost))]
+    assert [getattr(event, "reason", None) for event in ends] == ["broken"]
+
+
+def test_a_release_without_an_answer_is_reported_as_unknown() -> None:
+    events: list[Event] = []
+    with holdfast.connect(store(), observer=events.append) as locks:
+        lease = locks.lock("a", ttl=0.3, renew=False).acquire()
+        core = locks._opened
+        assert core is not None
+        gone = RequestFailed("no answer", may_have_happened=True)
+        core.session = _Failing(core.session, "release", gone)
+        with pytest.raises(holdfast.OutcomeUnknown):
+            lease.release()
+    assert isinstance(events[-1], Released)
+    assert events[-1].outcome == "unknown"
+    assert events[-1].duration > 0.1
+    assert events[-1].held < 0.1
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_fences_report_their_checks_to_the_client_of_the_lease(kind: str, tmp_path: Any) -> None:
+    events: list[Event] = []
+    fence = MemoryFence() if kind == "memory" else FileFence(tmp_path / "fence")
+    with holdfast.connect(store(), observer=events.append) as locks:
+        with locks.lock("a") as old:
+            fence.check("orders", old)
+        with locks.lock("a") as new:
+            fence.check("orders", new)
+            with pytest.raises(holdfast.StaleToken):
+                fence.check("orders", old)
+            with pytest.raises(holdfast.StaleToken):
+                fence.check("orders", old.token, old.owner)  # a bare token: no client is known
+    passed = [event for event in events if isinstance(event, FencePassed)]
+    (refused,) = (event for event in events if isinstance(event, FenceRefused))
+    assert [event.token for event in passed] == [old.token, new.token]
+    assert (refused.token, refused.seen, refused.owner) == (old.token, new.token, old.owner)
+    checks: list[FencePassed | FenceRefused] = [*passed, refused]
+    assert {(event.fence, event.resource) for event in checks} == {(type(fence).__name__, "orders")}
+
+
+def test_a_busy_local_lock_is_reported_without_a_wait() -> None:
+    events: list[Event] = []
+    with holdfast.connect(store(), observer=events.append) as locks, locks.lock("a"):
+        assert locks.lock("a", reentrant=False).try_acquire() is None
+    _, busy, _ = (event for event in events if not isinstance(event, Renewed))
+    assert isinstance(busy, Busy)
+    assert not busy.waited
+
+
+def test_found_is_still_what_the_batch_is_sorted_by() -> None:
+    from holdfast._core.renewed_batch import RenewedBatch
+
+    class Grant:
+        failing = False
+
+    class Failing(Grant):
+        failing = True
+
+    grants: list[Any] = [Grant(), Failing(), Grant(), Failing(), Grant()]
+    failure = RequestFailed("no", may_have_happened=True)
+    batch = RenewedBatch(grants, [Found.OURS, Found.OURS, failure, failure, Found.GONE])
+    assert batch.confirmed == grants[:2]
+    assert batch.recovered == [grants[1]]
+    assert batch.failed == grants[2:4]
+    assert batch.newly_failing == [grants[2]]
+    assert batch.failure is failure
