@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast import settings
+from holdfast._runtime.loop_end import at_loop_end
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class _Async(NamedTuple):
     configured: object
     loop: Any
     client: AsyncClient
-    closer: AsyncGenerator[None, None]
+    closing: AsyncGenerator[None, None]  #: closes it before its loop
 
 
 _sync: Final[dict[int, _Sync]] = {}
@@ -77,26 +78,5 @@ def _make_async(configured: object, loop: asyncio.AbstractEventLoop) -> AsyncCli
         if old.loop.is_closed():
             _async.pop(key, None)
     client = connect()
-    entry = _async.setdefault((id(configured), id(loop)), _Async(configured, loop, client, _closed_with_loop(client)))
-    if entry.client is client:
-        _start(entry.closer)
-    return entry.client
-
-
-async def _closed_with_loop(client: AsyncClient) -> AsyncGenerator[None, None]:
-    """Closes ``client`` before its loop: ``asyncio.run`` and most servers close the async generators of a loop first.
-
-    Else its connections would be left to the garbage collector, with a warning.
-    """
-    try:
-        yield
-    finally:
-        await client.close()
-
-
-def _start(generator: AsyncGenerator[None, None]) -> None:
-    """Run it to its ``yield``, which makes the running loop know it."""
-    try:
-        generator.__anext__().__await__().send(None)
-    except StopIteration:
-        pass  # it has yielded
+    entry = _Async(configured, loop, client, at_loop_end(client.close))
+    return _async.setdefault((id(configured), id(loop)), entry).client

@@ -41,6 +41,7 @@ def test_wrong_usage_is_64_and_on_stderr(arguments: tuple[str, ...]) -> None:
 
 class Failing:
     summary = "fails"
+    reports = False
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -144,6 +145,7 @@ def test_output_that_nobody_reads_any_more_is_no_traceback() -> None:
         "import sys; from holdfast.cli import main\n"
         "class Talk:\n"
         "    summary = 'talks'\n"
+        "    reports = False\n"
         "    load = staticmethod(lambda: Talk)\n"
         "    configure = staticmethod(lambda parser: None)\n"
         "    run = staticmethod(lambda arguments: print('x' * 200_000) or 0)\n"

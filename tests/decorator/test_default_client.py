@@ -22,6 +22,7 @@ def _configured(url: str) -> Iterator[None]:
     holdfast.configure(url)
     yield
     holdfast.configure()
+    default_clients._sync.clear()  # its threads would go on
 
 
 @holdfast.locked("{n}", prefix="sync")

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 import holdfast
+from holdfast import default_clients
 from holdfast.cli.command import commands
 from holdfast.engines import memory
 from holdfast.engines.sqlite.paths import default_path
@@ -83,6 +84,7 @@ def as_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     os.environ.clear()
     os.environ.update(before)
     holdfast.configure()
+    default_clients._sync.clear()  # of @holdfast.locked: its threads would go on
 
 
 @pytest.mark.parametrize("path", _documents_with_python())

@@ -31,7 +31,8 @@ class Row(NamedTuple):
 
     module: str
     summary: str
-    prints: bool = True  #: it has a result, which needs a stdout to be written to
+    #: It reports by itself, on stderr: it needs no stdout, and the library's log only with --debug.
+    reports: bool = False
 
     def load(self) -> Command:
         return cast(Command, importlib.import_module(self.module))
@@ -54,7 +55,7 @@ _COMMANDS: Final[Mapping[str, Row]] = {
         "watch nine kinds of locks meet the faults that break them: real processes, servers of its own (30 s)",
     ),
     "ls": Row("holdfast.cli.ls", "list the locks that are held, and their holders"),
-    "run": Row("holdfast.cli.run", "run a command while a lock is held", prints=False),
+    "run": Row("holdfast.cli.run", "run a command while a lock is held", reports=True),
     "show": Row("holdfast.cli.show", "print all that is known about one lock: holders, waiters, token, times"),
 }
 

@@ -26,13 +26,14 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def logging_to_stderr(*, debug: bool) -> Iterator[None]:
-    """Have warnings, or with ``debug`` everything, written as the command's own lines.
+def logging_to_stderr(*, debug: bool, quiet: bool = False) -> Iterator[None]:
+    """Have warnings (unless ``quiet``), or with ``debug`` everything, written as the command's own lines.
 
     Without it, Python's last resort would write them raw, and names with them.
     """
     logger = logging.getLogger("holdfast")
-    handler, level = _Lines(debug=debug), logger.level
+    handler = logging.NullHandler() if quiet and not debug else _Lines(debug=debug)
+    level = logger.level
     logger.addHandler(handler)
     if debug:
         logger.setLevel(logging.DEBUG)

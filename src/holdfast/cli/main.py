@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand. Errors are one line on stderr; the exit code says the rest."""
     argv = sys.argv[1:] if argv is None else argv
     rows = commands()
-    if sys.stdout is None and all(rows[name].prints for name in chosen(argv, rows)):
+    if sys.stdout is None and not any(rows[name].reports for name in chosen(argv, rows)):
         write_error("stdout is closed: there is nowhere to write to")
         return FAILED
     with unwinding() as received:
@@ -36,10 +36,12 @@ def _run(argv: Sequence[str]) -> int:
     try:
         try:
             rows = commands()
-            make_parser(rows, chosen(argv, rows)).parse_args(argv, arguments)
+            wanted = chosen(argv, rows)
+            make_parser(rows, wanted).parse_args(argv, arguments)
             from holdfast.cli.logs import logging_to_stderr  # --help and --version need no logging
 
-            with logging_to_stderr(debug=arguments.debug):
+            quiet = any(rows[name].reports for name in wanted)
+            with logging_to_stderr(debug=arguments.debug, quiet=quiet):
                 code: int = arguments.command.run(arguments)
                 return code
         finally:

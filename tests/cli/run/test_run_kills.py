@@ -112,7 +112,7 @@ def test_descendants_that_the_command_leaves_get_term_then_kill_before_the_relea
     assert job.wait() == 3
 
 
-def test_two_hundred_runs_leave_no_zombie_and_no_descriptor(jobs: Jobs) -> None:
+def test_eighty_runs_leave_no_zombie_and_no_descriptor(jobs: Jobs) -> None:
     script = (
         "import os, sys\n"
         "from holdfast.cli.main import main\n"
@@ -120,7 +120,7 @@ def test_two_hundred_runs_leave_no_zombie_and_no_descriptor(jobs: Jobs) -> None:
         f"arguments = ['run', '--url', {jobs.url!r}, 'x', '--', 'true']\n"
         "assert main(arguments) == 0\n"
         "before = left()\n"
-        "for _ in range(200): assert main(arguments) == 0\n"
+        "for _ in range(80): assert main(arguments) == 0\n"
         "assert left() == before, (before, left())\n"
         "try: os.waitpid(-1, os.WNOHANG)\n"
         "except ChildProcessError: print('clean')\n"

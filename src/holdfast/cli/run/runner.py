@@ -83,12 +83,8 @@ class _Run:
         self._lease: Lease | None = None  # kept until the client is closed: a lease that is dropped warns
 
     def run(self) -> Outcome:
-        import logging  # not above, as the next: the guardian was forked before
+        from holdfast.client import connect  # not above: the guardian was forked before
 
-        from holdfast.client import connect
-
-        # What goes wrong is one line on stderr and the exit code; the log's copy of it would be a second line.
-        logging.getLogger("holdfast").addHandler(logging.NullHandler())
         kernel.adopt_orphans()
         keywords = {} if self._order.profile is None else {"profile": self._order.profile}
         try:

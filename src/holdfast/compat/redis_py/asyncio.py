@@ -57,7 +57,7 @@ class Lock(BaseLock[AsyncLease]):
         return self._acquire(self._patience(blocking, blocking_timeout, token), self._caller())
 
     async def _acquire(self, patience: Patience, acquirer: asyncio.Task[Any] | None) -> bool:
-        await self._hidden.close_with_loop()
+        self._hidden.close_with_loop()
         with translated(self._text):
             lease = None
             while lease is None:
@@ -108,7 +108,7 @@ class Lock(BaseLock[AsyncLease]):
 
     async def _owners(self) -> tuple[str, ...] | None:
         """Who holds the lock; None if it is a lock of redis-py itself."""
-        await self._hidden.close_with_loop()
+        self._hidden.close_with_loop()
         with translated(self._text):
             try:
                 state = await self._client.inspect(self._text)
