@@ -16,16 +16,9 @@ import redis.asyncio
 from redis import exceptions
 from redis.exceptions import LockError, LockNotOwnedError
 
-from holdfast.compat.redis_py import Lock, outliving
+from holdfast.compat.redis_py import Lock
 from holdfast.compat.redis_py import asyncio as compat_asyncio
 from tests.servers.ports import free_port
-
-
-@pytest.fixture(autouse=True)
-def _forget_locks_with_a_timeout() -> Any:
-    """They would keep their clients' threads for as long as they live."""
-    yield
-    outliving.leave_all()
 
 
 @pytest.fixture
