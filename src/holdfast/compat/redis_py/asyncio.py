@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import redis.asyncio as redis_py
 
 from holdfast.aio import AsyncLease
-from holdfast.compat.redis_py.base import BaseLock, Patience
+from holdfast.compat.redis_py.base import BaseLock, MakesLocks, Patience
 from holdfast.compat.redis_py.clients import client_for
 from holdfast.compat.redis_py.closing import HiddenClient
 from holdfast.compat.redis_py.errors import LockError, is_plain_string, translated
@@ -136,23 +136,13 @@ def _has_ended(task: asyncio.Task[Any] | None) -> bool:
     return task is None or task.done()
 
 
-class Redis(redis_py.Redis):
+class Redis(MakesLocks, redis_py.Redis):  # type: ignore[misc]  # redis-py's own bases disagree
     """redis-py's asyncio ``Redis``, except that ``lock()`` makes this module's locks."""
 
-    def lock(self, *args: Any, **keywords: Any) -> Any:
-        """As redis-py's, with ``lock_class`` set to this module's Lock unless it is given."""
-        return super().lock(*args, **_with_our_class(keywords))
+    _lock_class = Lock
 
 
-class RedisCluster(redis_py.RedisCluster):
+class RedisCluster(MakesLocks, redis_py.RedisCluster):  # type: ignore[misc]  # as above
     """redis-py's asyncio ``RedisCluster``, except that ``lock()`` makes this module's locks."""
 
-    def lock(self, *args: Any, **keywords: Any) -> Any:
-        """As redis-py's, with ``lock_class`` set to this module's Lock unless it is given."""
-        return super().lock(*args, **_with_our_class(keywords))
-
-
-def _with_our_class(keywords: dict[str, Any]) -> dict[str, Any]:
-    if keywords.get("lock_class") is None:
-        keywords["lock_class"] = Lock
-    return keywords
+    _lock_class = Lock

@@ -157,3 +157,15 @@ class Patience:
     def allows(self, pause: float) -> bool:
         """Whether there is time for a pause and another try."""
         return self._until is None or time.monotonic() + pause <= self._until
+
+
+class MakesLocks:
+    """Mixed into a client class of redis-py: its ``lock()`` makes locks of ``_lock_class``."""
+
+    _lock_class: type[BaseLock[Any]]
+
+    def lock(self, *args: Any, **keywords: Any) -> Any:
+        """As redis-py's, with this package's Lock as ``lock_class`` unless one is given."""
+        if keywords.get("lock_class") is None:
+            keywords["lock_class"] = self._lock_class
+        return super().lock(*args, **keywords)  # type: ignore[misc]  # of redis-py's client

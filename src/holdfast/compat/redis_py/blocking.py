@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import redis as redis_py
 
 from holdfast.client import connect
-from holdfast.compat.redis_py.base import BaseLock
+from holdfast.compat.redis_py.base import BaseLock, MakesLocks
 from holdfast.compat.redis_py.clients import client_for
 from holdfast.compat.redis_py.errors import LockError, is_plain_string, translated
 from holdfast.compat.redis_py.leases import Leases
@@ -125,23 +125,13 @@ class Lock(BaseLock[Lease]):
             self._left(failure, error)
 
 
-class Redis(redis_py.Redis):
+class Redis(MakesLocks, redis_py.Redis):
     """redis-py's ``Redis``, except that ``lock()`` makes this package's locks."""
 
-    def lock(self, *args: Any, **keywords: Any) -> Any:
-        """As redis-py's, with ``lock_class`` set to this package's Lock unless it is given."""
-        return super().lock(*args, **_with_our_class(keywords))
+    _lock_class = Lock
 
 
-class RedisCluster(redis_py.RedisCluster):
+class RedisCluster(MakesLocks, redis_py.RedisCluster):
     """redis-py's ``RedisCluster``, except that ``lock()`` makes this package's locks."""
 
-    def lock(self, *args: Any, **keywords: Any) -> Any:
-        """As redis-py's, with ``lock_class`` set to this package's Lock unless it is given."""
-        return super().lock(*args, **_with_our_class(keywords))
-
-
-def _with_our_class(keywords: dict[str, Any]) -> dict[str, Any]:
-    if keywords.get("lock_class") is None:
-        keywords["lock_class"] = Lock
-    return keywords
+    _lock_class = Lock
