@@ -16,6 +16,7 @@ import redis.asyncio
 from redis import exceptions
 from redis.exceptions import LockError, LockNotOwnedError
 
+from holdfast import errors
 from holdfast.compat.redis_py import Lock
 from holdfast.compat.redis_py import asyncio as compat_asyncio
 from tests.servers.ports import free_port
@@ -278,3 +279,44 @@ def test_redis_client_and_locks_are_garbage_together(redis_url: str) -> None:
     del client, lock
     gc.collect()
     assert [reference() for reference in dead] == [None, None]
+
+
+def test_a_wrong_password_is_not_taken_for_a_busy_lock(redis_url: str) -> None:
+    stranger = redis.Redis.from_url(redis_url, username="nobody", password="wrong")
+    with stranger, pytest.raises(exceptions.AuthenticationError) as caught:
+        Lock(stranger, "stock").acquire(blocking=False)
+    assert not isinstance(caught.value, LockError)
+
+
+def test_a_missing_right_is_not_taken_for_a_busy_lock(redis_url: str, client: Any) -> None:
+    client.acl_setuser("limited", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-@scripting"])
+    try:
+        limited = redis.Redis.from_url(redis_url, username="limited", password="secret")
+        with limited, pytest.raises(exceptions.NoPermissionError):
+            Lock(limited, "stock").acquire(blocking=False)
+    finally:
+        client.acl_deluser("limited")
+
+
+@pytest.mark.parametrize("name", ["do_acquire", "do_release", "register_scripts", "LUA_RELEASE_SCRIPT"])
+@pytest.mark.parametrize("kind", [Lock, compat_asyncio.Lock])
+def test_a_subclass_that_overrides_internals_of_redis_py_is_refused(kind: type, name: str) -> None:
+    with pytest.raises(errors.UsageError, match=rf"Mine defines {name}.*override acquire\(\)"):
+        type("Mine", (kind,), {name: None})
+
+
+def test_a_subclass_may_override_acquire_and_release(client: Any) -> None:
+    calls: list[str] = []
+
+    class Mine(Lock):
+        def acquire(self, *args: Any, **keywords: Any) -> bool:
+            calls.append("acquire")
+            return super().acquire(*args, **keywords)
+
+        def release(self) -> None:
+            calls.append("release")
+            super().release()
+
+    with client.lock("stock", lock_class=Mine):
+        pass
+    assert calls == ["acquire", "release"]

@@ -76,9 +76,13 @@ class Lock(BaseLock[AsyncLease]):
 
     async def release(self) -> None:
         """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""
-        lease = self._take()
-        with translated(self._text):
-            await lease.release()
+        try:
+            lease = self._take()
+            with translated(self._text):
+                await lease.release()
+        except BaseException:
+            self._abandon(self._caller())
+            raise
 
     async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Add ``additional_time`` seconds to the lock's life, or make it at least that long. Never shortens."""
@@ -130,6 +134,9 @@ class Lock(BaseLock[AsyncLease]):
             await self.release()
         except LockError as failure:
             self._left(failure, error)
+        except BaseException:
+            self._abandon(self._caller())  # interrupted before release() began
+            raise
 
 
 def _has_ended(task: asyncio.Task[Any] | None) -> bool:

@@ -70,9 +70,13 @@ class Lock(BaseLock[Lease]):
 
     def release(self) -> None:
         """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""
-        lease = self._take()
-        with translated(self._text):
-            lease.release()
+        try:
+            lease = self._take()
+            with translated(self._text):
+                lease.release()
+        except BaseException:
+            self._abandon(self._caller())
+            raise
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Add ``additional_time`` seconds to the lock's life, or make it at least that long. Never shortens."""
@@ -123,6 +127,9 @@ class Lock(BaseLock[Lease]):
             self.release()
         except LockError as failure:
             self._left(failure, error)
+        except BaseException:
+            self._abandon(self._caller())  # interrupted before release() began
+            raise
 
 
 class Redis(redis_py.Redis):

@@ -49,6 +49,11 @@ class Leases(Generic[L]):
         found = (own or others)[-1:]
         return found[0].lease if found else None
 
+    def own(self, caller: object | None) -> L | None:
+        """The lease that ``caller`` itself acquired, or None."""
+        with self._lock:
+            return next((kept.lease for kept in self._kept if kept.is_of(caller)), None)
+
     def remove(self, lease: L) -> None:
         with self._lock:
             self._kept = [kept for kept in self._kept if kept.lease is not lease]
