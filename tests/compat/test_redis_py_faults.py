@@ -139,6 +139,38 @@ def test_a_lock_acquired_and_released_outside_of_tasks(redis_url: str) -> None:
         loop.run_until_complete(client.aclose())
 
 
+def test_one_lock_serves_one_asyncio_run_after_the_other(redis_url: str, client: Any) -> None:
+    shared = redis.asyncio.Redis.from_url(redis_url)
+    lock, limited = compat_asyncio.Lock(shared, "stock"), compat_asyncio.Lock(shared, "hourly", timeout=30)
+
+    async def use() -> None:
+        async with lock, limited:
+            assert await lock.owned()
+        assert await lock.acquire()  # not released: asyncio.run does it
+        await shared.aclose()
+
+    for _ in range(3):
+        asyncio.run(use())
+        assert not client.exists("stock", "hourly")
+
+
+def test_two_loops_at_once_have_locks_of_their_own_and_one_that_ends_leaves_the_other_alone(redis_url: str) -> None:
+    shared = redis.asyncio.Redis.from_url(redis_url)
+
+    async def use() -> bool:
+        lock = compat_asyncio.Lock(shared, "stock", timeout=30)
+        taken = await lock.acquire(blocking=False)
+        async with compat_asyncio.Lock(shared, "other", timeout=30):
+            return taken
+
+    async def main() -> None:
+        async with compat_asyncio.Lock(shared, "stock", timeout=30) as lock:
+            assert await asyncio.to_thread(lambda: asyncio.run(use())) is False
+            assert await lock.owned()
+
+    asyncio.run(main())
+
+
 def test_a_forked_child_cannot_release_its_parents_lock(client: Any) -> None:
     lock = Lock(client, "stock")
     lock.acquire()

@@ -9,10 +9,10 @@ from typing import Any, Literal, Self
 
 import redis.asyncio as redis_py
 
-from holdfast.aio import AsyncLease
+from holdfast.aio import AsyncClient, AsyncLease, AsyncLock
 from holdfast.compat.redis_py.base import BaseLock, Patience
 from holdfast.compat.redis_py.clients import client_for
-from holdfast.compat.redis_py.closing import HiddenClient
+from holdfast.compat.redis_py.closing import HiddenClients
 from holdfast.compat.redis_py.errors import LockError, is_plain_string, translated
 from holdfast.compat.redis_py.leases import Leases
 from holdfast.errors import EngineRefused
@@ -31,10 +31,12 @@ class Lock(BaseLock[AsyncLease]):
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
-        self._hidden = client_for(self.redis, HiddenClient)
-        self._client = self._hidden.client
-        self._lock = self._client.lock(self._text, **self._policy)
+        self._hidden = client_for(self.redis, HiddenClients)
+        self._lock_of(self._hidden.unopened)  # refuses wrong names and timeouts here
         self._leases = Leases(shared=not self.thread_local, has_ended=_has_ended)
+
+    def _lock_of(self, client: AsyncClient) -> AsyncLock:
+        return client.lock(self._text, **self._policy)
 
     def _caller(self) -> asyncio.Task[Any] | None:
         try:
@@ -57,12 +59,12 @@ class Lock(BaseLock[AsyncLease]):
         return self._acquire(self._patience(blocking, blocking_timeout, token), self._caller())
 
     async def _acquire(self, patience: Patience, acquirer: asyncio.Task[Any] | None) -> bool:
-        await self._hidden.close_with_loop()
+        lock = self._lock_of(await self._hidden.on_this_loop(self.redis))
         with translated(self._text):
             lease = None
             while lease is None:
                 try:
-                    lease = await self._lock.try_acquire(timeout=patience.left)
+                    lease = await lock.try_acquire(timeout=patience.left)
                     if lease is None:
                         return False
                 except EngineRefused as error:
@@ -112,10 +114,10 @@ class Lock(BaseLock[AsyncLease]):
 
     async def _owners(self) -> tuple[str, ...] | None:
         """Who holds the lock; None if it is a lock of redis-py itself."""
-        await self._hidden.close_with_loop()
+        client = await self._hidden.on_this_loop(self.redis)
         with translated(self._text):
             try:
-                state = await self._client.inspect(self._text)
+                state = await client.inspect(self._text)
             except EngineRefused as error:
                 if not is_plain_string(error):
                     raise

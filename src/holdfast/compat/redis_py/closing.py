@@ -1,35 +1,49 @@
-"""Ends the hidden AsyncClient with its event loop: the program has no name for it, and so cannot close it."""
+"""The hidden AsyncClient of each event loop. It ends with its loop: the program has no name for it, and so cannot close
+it."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.aio import AsyncClient, connect
 from holdfast.compat.redis_py import outliving
 
 
-class HiddenClient:
-    """An AsyncClient that is closed when ``asyncio.run`` ends.
+class _Opened(NamedTuple):
+    client: AsyncClient
+    closing: AsyncGenerator[None, None]
+
+
+class HiddenClients:
+    """For each event loop an AsyncClient, which is closed when ``asyncio.run`` ends.
 
     ``asyncio.run`` closes all async generators in its loop before it closes the loop. The generator here has no other
     purpose. A loop that is closed without ``shutdown_asyncgens()`` leaves a ResourceWarning, as with redis-py.
     """
 
     def __init__(self, redis: Any) -> None:
-        self.client = connect(redis)
-        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
-        self._closing: AsyncGenerator[None, None] | None = None
+        self.unopened = connect(redis)  #: of no loop, for what does no I/O
+        self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()  # loops of several threads may begin at once
 
-    async def close_with_loop(self) -> None:
-        """Have the client closed with the running loop."""
+    async def on_this_loop(self, redis: Any) -> AsyncClient:
+        """The client of the running loop. ``redis`` is what all of them are made from; it is not kept here, since it
+        would never be garbage."""
         loop = asyncio.get_running_loop()
-        if self._loop is None or self._loop() is not loop:
-            self._loop = weakref.ref(loop)
-            self._closing = _close_at_the_end(self.client)
-            await anext(self._closing)
+        opened = self._opened.get(loop)
+        if opened is None:
+            client = connect(redis)
+            opened = _Opened(client, _close_at_the_end(client))
+            with self._lock:
+                for ended in [other for other in self._opened if other.is_closed()]:
+                    del self._opened[ended]  # its client refers to it, so it would never be garbage
+                self._opened[loop] = opened
+            await anext(opened.closing)
+        return opened.client
 
 
 async def _close_at_the_end(client: AsyncClient) -> AsyncGenerator[None, None]:
