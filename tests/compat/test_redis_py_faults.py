@@ -129,6 +129,19 @@ async def test_a_lock_acquired_through_wait_for_or_a_task_that_has_ended_can_be_
     assert not await lock.locked()
 
 
+async def test_calls_that_run_in_a_task_of_their_own_mean_the_lock_of_the_task_that_made_them(
+    async_client: Any,
+) -> None:
+    lock = compat_asyncio.Lock(async_client, "stock", timeout=30)
+    assert await asyncio.shield(lock.acquire())
+    assert await asyncio.create_task(lock.owned())
+    assert all(await asyncio.gather(lock.extend(5), lock.reacquire()))
+    await asyncio.shield(lock.release())
+    assert await lock.acquire()
+    await asyncio.wait_for(lock.release(), 5)
+    assert not await lock.locked()
+
+
 def test_a_lock_acquired_and_released_outside_of_tasks(redis_url: str) -> None:
     with asyncio.Runner() as runner:
         client = redis.asyncio.Redis.from_url(redis_url)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -49,7 +49,7 @@ class Lock(BaseLock[AsyncLease]):
         blocking: bool | None = None,
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
-    ) -> Awaitable[bool]:
+    ) -> Coroutine[Any, Any, bool]:
         """True once the lock is held; False if it is busy and ``blocking`` is False, or ``blocking_timeout`` is over.
 
         Raises redis-py's ConnectionError if the server cannot be reached, TimeoutError if the outcome is unknown (then
@@ -76,26 +76,40 @@ class Lock(BaseLock[AsyncLease]):
         self._keep(lease, acquirer)
         return True
 
-    async def release(self) -> None:
+    # Each of these is a plain function that asks for the caller at once: "await wait_for(lock.release(), 5)" and
+    # "await shield(lock.release())" run the coroutine in a task of its own, which holds nothing.
+
+    def release(self) -> Coroutine[Any, Any, None]:
         """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""
+        return self._release(self._caller())
+
+    async def _release(self, caller: asyncio.Task[Any] | None) -> None:
         try:
-            lease = self._take()
+            lease = self._take(caller)
             with translated(self._text):
                 await lease.release()
         except BaseException:
-            self._abandon(self._caller())
+            self._abandon(caller)
             raise
 
-    async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
+    def extend(self, additional_time: float, replace_ttl: bool = False) -> Coroutine[Any, Any, Literal[True]]:
         """Add ``additional_time`` seconds to the lock's life, or make it at least that long. Never shortens."""
-        lease, ttl = self._extended(additional_time, replace_ttl)
+        return self._extend(additional_time, replace_ttl, self._caller())
+
+    async def _extend(
+        self, additional_time: float, replace_ttl: bool, caller: asyncio.Task[Any] | None
+    ) -> Literal[True]:
+        lease, ttl = self._extended(additional_time, replace_ttl, caller)
         with translated(self._text):
             await lease.renew(ttl)
         return True
 
-    async def reacquire(self) -> Literal[True]:
+    def reacquire(self) -> Coroutine[Any, Any, Literal[True]]:
         """Make the lock's life at least ``timeout`` from now."""
-        lease = self._limited("reacquire")
+        return self._reacquire(self._caller())
+
+    async def _reacquire(self, caller: asyncio.Task[Any] | None) -> Literal[True]:
+        lease = self._limited("reacquire", caller)
         with translated(self._text):
             await lease.renew(self.timeout)
         return True
@@ -105,9 +119,11 @@ class Lock(BaseLock[AsyncLease]):
         owners = await self._owners()
         return owners is None or bool(owners)
 
-    async def owned(self) -> bool:
+    def owned(self) -> Coroutine[Any, Any, bool]:
         """Whether the caller holds the lock, by its lease and by what the server says."""
-        lease = self.lease
+        return self._owned(self.lease)
+
+    async def _owned(self, lease: AsyncLease | None) -> bool:
         if lease is None or not lease.held:
             return False
         return lease.owner in (await self._owners() or ())

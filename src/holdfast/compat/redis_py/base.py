@@ -136,22 +136,22 @@ class BaseLock(NotPortable, Generic[L]):
             outliving.discard(lease)
             self._leases.remove(lease)
 
-    def _take(self) -> L:
+    def _take(self, caller: object | None) -> L:
         """The lease to release."""
-        lease = self._leases.find(self._caller())
+        lease = self._leases.find(caller)
         if lease is None:
             raise LockError(f"lock {self._text!r} is not held by this caller, or is released", lock_name=self._text)
         outliving.discard(lease)
         self._leases.remove(lease)
         return lease
 
-    def _extended(self, additional_time: float, replace_ttl: bool) -> tuple[L, float]:
-        lease = self._limited("extend")
+    def _extended(self, additional_time: float, replace_ttl: bool, caller: object | None) -> tuple[L, float]:
+        lease = self._limited("extend", caller)
         return lease, additional_time if replace_ttl else lease.remaining + additional_time
 
-    def _limited(self, operation: str) -> L:
+    def _limited(self, operation: str, caller: object | None) -> L:
         """The caller's lease, whose life is limited by a timeout."""
-        lease = self._leases.find(self._caller())
+        lease = self._leases.find(caller)
         if lease is None:
             raise LockError(
                 f"cannot {operation} lock {self._text!r}: this caller does not hold it", lock_name=self._text
