@@ -268,6 +268,15 @@ class TestLocksThatAreLeftToTheirTimeout:
         assert Lock(client, "hourly").acquire(blocking_timeout=0.3) is False
         assert client.pttl("hourly") > 25_000
 
+    def test_expired_locks_of_threads_that_have_ended_do_not_pile_up(self, client: Any) -> None:
+        lock = Lock(client, "often", timeout=0.1)
+        for _ in range(5):
+            thread = threading.Thread(target=lock.acquire)
+            thread.start()
+            thread.join()
+            del thread
+        assert len(lock._leases._kept) <= 2
+
     def test_one_without_a_timeout_is_released(self, client: Any) -> None:
         lock = Lock(client, "stock")
         lock.acquire()
