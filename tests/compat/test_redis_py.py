@@ -284,6 +284,17 @@ async def test_name_as_bytes(make: MakeLock, server: Any, name: Any) -> None:
         assert server.exists("foo")
 
 
+@pytest.mark.parametrize("name", [12, 0, 10**12, 1.5])
+async def test_name_as_a_number_is_the_key_that_redis_py_would_use(make: MakeLock, server: Any, name: Any) -> None:
+    async with block(make(name)):
+        assert server.exists(name)
+
+
+async def test_infinite_blocking_timeout_waits_as_none_does(make: MakeLock) -> None:
+    async with block(make("foo", blocking_timeout=float("inf"))):
+        assert await done(make("foo", blocking=False).acquire(blocking_timeout=float("inf"))) is False
+
+
 @pytest.mark.parametrize("module", [redis_py, redis_py_asyncio])
 async def test_clients_of_the_package_make_these_locks(module: Any, redis_url: str) -> None:
     client = module.Redis.from_url(redis_url)

@@ -16,6 +16,7 @@ import redis.asyncio
 from redis import exceptions
 from redis.exceptions import LockError, LockNotOwnedError
 
+from holdfast import errors
 from holdfast.compat.redis_py import Lock
 from holdfast.compat.redis_py import asyncio as compat_asyncio
 from tests.servers.ports import free_port
@@ -128,6 +129,19 @@ async def test_a_lock_acquired_through_wait_for_or_a_task_that_has_ended_can_be_
     assert not await lock.locked()
 
 
+async def test_calls_that_run_in_a_task_of_their_own_mean_the_lock_of_the_task_that_made_them(
+    async_client: Any,
+) -> None:
+    lock = compat_asyncio.Lock(async_client, "stock", timeout=30)
+    assert await asyncio.shield(lock.acquire())
+    assert await asyncio.create_task(lock.owned())
+    assert all(await asyncio.gather(lock.extend(5), lock.reacquire()))
+    await asyncio.shield(lock.release())
+    assert await lock.acquire()
+    await asyncio.wait_for(lock.release(), 5)
+    assert not await lock.locked()
+
+
 def test_a_lock_acquired_and_released_outside_of_tasks(redis_url: str) -> None:
     with asyncio.Runner() as runner:
         client = redis.asyncio.Redis.from_url(redis_url)
@@ -136,6 +150,38 @@ def test_a_lock_acquired_and_released_outside_of_tasks(redis_url: str) -> None:
         assert loop.run_until_complete(lock.acquire())
         loop.run_until_complete(lock.release())
         loop.run_until_complete(client.aclose())
+
+
+def test_one_lock_serves_one_asyncio_run_after_the_other(redis_url: str, client: Any) -> None:
+    shared = redis.asyncio.Redis.from_url(redis_url)
+    lock, limited = compat_asyncio.Lock(shared, "stock"), compat_asyncio.Lock(shared, "hourly", timeout=30)
+
+    async def use() -> None:
+        async with lock, limited:
+            assert await lock.owned()
+        assert await lock.acquire()  # not released: asyncio.run does it
+        await shared.aclose()
+
+    for _ in range(3):
+        asyncio.run(use())
+        assert not client.exists("stock", "hourly")
+
+
+def test_two_loops_at_once_have_locks_of_their_own_and_one_that_ends_leaves_the_other_alone(redis_url: str) -> None:
+    shared = redis.asyncio.Redis.from_url(redis_url)
+
+    async def use() -> bool:
+        lock = compat_asyncio.Lock(shared, "stock", timeout=30)
+        taken = await lock.acquire(blocking=False)
+        async with compat_asyncio.Lock(shared, "other", timeout=30):
+            return taken
+
+    async def main() -> None:
+        async with compat_asyncio.Lock(shared, "stock", timeout=30) as lock:
+            assert await asyncio.to_thread(lambda: asyncio.run(use())) is False
+            assert await lock.owned()
+
+    asyncio.run(main())
 
 
 def test_a_forked_child_cannot_release_its_parents_lock(client: Any) -> None:
@@ -222,6 +268,15 @@ class TestLocksThatAreLeftToTheirTimeout:
         assert Lock(client, "hourly").acquire(blocking_timeout=0.3) is False
         assert client.pttl("hourly") > 25_000
 
+    def test_expired_locks_of_threads_that_have_ended_do_not_pile_up(self, client: Any) -> None:
+        lock = Lock(client, "often", timeout=0.1)
+        for _ in range(5):
+            thread = threading.Thread(target=lock.acquire)
+            thread.start()
+            thread.join()
+            del thread
+        assert len(lock._leases._kept) <= 2
+
     def test_one_without_a_timeout_is_released(self, client: Any) -> None:
         lock = Lock(client, "stock")
         lock.acquire()
@@ -278,3 +333,44 @@ def test_redis_client_and_locks_are_garbage_together(redis_url: str) -> None:
     del client, lock
     gc.collect()
     assert [reference() for reference in dead] == [None, None]
+
+
+def test_a_wrong_password_is_not_taken_for_a_busy_lock(redis_url: str) -> None:
+    stranger = redis.Redis.from_url(redis_url, username="nobody", password="wrong")
+    with stranger, pytest.raises(exceptions.AuthenticationError) as caught:
+        Lock(stranger, "stock").acquire(blocking=False)
+    assert not isinstance(caught.value, LockError)
+
+
+def test_a_missing_right_is_not_taken_for_a_busy_lock(redis_url: str, client: Any) -> None:
+    client.acl_setuser("limited", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-@scripting"])
+    try:
+        limited = redis.Redis.from_url(redis_url, username="limited", password="secret")
+        with limited, pytest.raises(exceptions.NoPermissionError):
+            Lock(limited, "stock").acquire(blocking=False)
+    finally:
+        client.acl_deluser("limited")
+
+
+@pytest.mark.parametrize("name", ["do_acquire", "do_release", "register_scripts", "LUA_RELEASE_SCRIPT"])
+@pytest.mark.parametrize("kind", [Lock, compat_asyncio.Lock])
+def test_a_subclass_that_overrides_internals_of_redis_py_is_refused(kind: type, name: str) -> None:
+    with pytest.raises(errors.UsageError, match=rf"Mine defines {name}.*override acquire\(\)"):
+        type("Mine", (kind,), {name: None})
+
+
+def test_a_subclass_may_override_acquire_and_release(client: Any) -> None:
+    calls: list[str] = []
+
+    class Mine(Lock):
+        def acquire(self, *args: Any, **keywords: Any) -> bool:
+            calls.append("acquire")
+            return super().acquire(*args, **keywords)
+
+        def release(self) -> None:
+            calls.append("release")
+            super().release()
+
+    with client.lock("stock", lock_class=Mine):
+        pass
+    assert calls == ["acquire", "release"]

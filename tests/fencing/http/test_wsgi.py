@@ -72,7 +72,7 @@ def test_a_get_with_a_token_raises_the_guard_before_the_read() -> None:
     "required, method, status",
     [
         (None, "GET", 200), (None, "HEAD", 200), (None, "OPTIONS", 200),
-        (None, "POST", 428), (None, "PUT", 428), (None, "PATCH", 428), (None, "DELETE", 428),
+        (None, "POST", 428), (None, "PUT", 428), (None, "PATCH", 428), (None, "DELETE", 428), (None, "MOVE", 428),
         (True, "GET", 428), (False, "PUT", 200), ({"get"}, "GET", 428), ({"get"}, "PUT", 200),
     ],
 )  # fmt: skip

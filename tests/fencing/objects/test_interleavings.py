@@ -120,6 +120,36 @@ def test_no_acknowledged_update_is_lost() -> None:
     assert unknown > 0
 
 
+def test_stores_under_one_lease_at_the_same_time_leave_a_value_that_can_be_read() -> None:
+    """Each writer removes the object of the write before. None makes the head point to one that was removed."""
+    comer = Bearer(5, "owner")
+
+    async def store(register: Register, writer: int) -> None:
+        try:
+            for number in range(3):
+                await register.load("n", comer)
+                await register.store("n", b"%d of %d" % (number, writer), comer)
+        except (OutcomeUnknown, EngineUnavailable):
+            pass
+
+    for seed in range(300):
+        chance, memory = random.Random(seed), MemoryStore()
+        port = UnluckyPort(memory, chance)
+        register = Register(port)
+        running = [store(register, writer) for writer in range(3)]
+        while running:
+            chosen = chance.choice(running)
+            try:
+                chosen.send(None)
+            except StopIteration:
+                running.remove(chosen)
+            if port.late and chance.random() < 0.2:
+                _finish(port.deliver())
+        while port.late:
+            _finish(port.deliver())
+        assert run(Register(Port(memory, awaited=False)).read("n")) is not None, f"seed {seed}"
+
+
 class GuardedTooLate(Register):
     """Reads first and raises the head afterwards: only the store is fenced."""
 

@@ -181,7 +181,8 @@ def test_a_script_sees_its_own_keys_and_arguments_and_its_reply_is_returned(fenc
 
 
 @pytest.mark.parametrize(
-    "script", ["return 1 end redis.call('SET', KEYS[1], 1) if true then", "retrun 1", "return [[", "\x1bLua"]
+    "script",
+    ["return 1 end redis.call('SET', KEYS[1], 1) if true then", "retrun 1", "return [[", "\x1bLua", ", 5 return 9"],
 )
 def test_a_script_with_a_syntax_error_changes_nothing(script: str, fence: RedisFence, client: redis.Redis) -> None:
     with pytest.raises(UsageError, match="syntax error"):

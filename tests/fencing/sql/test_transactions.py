@@ -66,6 +66,34 @@ async def test_async_psycopg_in_autocommit_is_refused_outside_of_a_transaction(
             await sql_fence.check_async(db, "orders", 2)
 
 
+def test_a_pipeline_in_autocommit_is_refused_with_statements_under_way(
+    postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence
+) -> None:
+    with postgres_server.connect(autocommit=True) as db:
+        with db.pipeline():
+            db.execute("SELECT 1")
+            with pytest.raises(UsageError, match="autocommit"):
+                sql_fence.check(db, "orders", 2)
+        with db.pipeline(), db.transaction():
+            db.execute("SELECT 1")
+            sql_fence.check(db, "orders", 2)
+            db.execute("SELECT 1")
+            sql_fence.check(db, "orders", 2)
+
+
+async def test_an_async_pipeline_in_autocommit_is_refused_with_statements_under_way(
+    postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence
+) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres_server.url, autocommit=True) as db:
+        async with db.pipeline():
+            await db.execute("SELECT 1")
+            with pytest.raises(UsageError, match="autocommit"):
+                await sql_fence.check_async(db, "orders", 2)
+        async with db.pipeline(), db.transaction():
+            await db.execute("SELECT 1")
+            await sql_fence.check_async(db, "orders", 2)
+
+
 @pytest.mark.parametrize("factory", [psycopg.RawCursor, psycopg.ClientCursor])
 def test_factories_of_the_connection_do_not_matter(
     postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence, factory: Any

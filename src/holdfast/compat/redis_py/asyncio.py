@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import redis.asyncio as redis_py
 
-from holdfast.aio import AsyncLease
+from holdfast.aio import AsyncClient, AsyncLease, AsyncLock
 from holdfast.compat.redis_py.base import BaseLock, MakesLocks, Patience
 from holdfast.compat.redis_py.clients import client_for
-from holdfast.compat.redis_py.closing import HiddenClient
+from holdfast.compat.redis_py.closing import HiddenClients
 from holdfast.compat.redis_py.errors import LockError, is_plain_string, translated
 from holdfast.compat.redis_py.leases import Leases
 from holdfast.errors import EngineRefused
@@ -31,10 +31,12 @@ class Lock(BaseLock[AsyncLease]):
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
-        self._hidden = client_for(self.redis, HiddenClient)
-        self._client = self._hidden.client
-        self._lock = self._client.lock(self._text, **self._policy)
+        self._hidden = client_for(self.redis, HiddenClients)
+        self._lock_of(self._hidden.unopened)  # refuses wrong names and timeouts here
         self._leases = Leases(shared=not self.thread_local, has_ended=_has_ended)
+
+    def _lock_of(self, client: AsyncClient) -> AsyncLock:
+        return client.lock(self._text, **self._policy)
 
     def _caller(self) -> asyncio.Task[Any] | None:
         try:
@@ -47,7 +49,7 @@ class Lock(BaseLock[AsyncLease]):
         blocking: bool | None = None,
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
-    ) -> Awaitable[bool]:
+    ) -> Coroutine[Any, Any, bool]:
         """True once the lock is held; False if it is busy and ``blocking`` is False, or ``blocking_timeout`` is over.
 
         Raises redis-py's ConnectionError if the server cannot be reached, TimeoutError if the outcome is unknown (then
@@ -57,12 +59,12 @@ class Lock(BaseLock[AsyncLease]):
         return self._acquire(self._patience(blocking, blocking_timeout, token), self._caller())
 
     async def _acquire(self, patience: Patience, acquirer: asyncio.Task[Any] | None) -> bool:
-        self._hidden.close_with_loop()
+        lock = self._lock_of(self._hidden.on_this_loop(self.redis))
         with translated(self._text):
             lease = None
             while lease is None:
                 try:
-                    lease = await self._lock.try_acquire(timeout=patience.left)
+                    lease = await lock.try_acquire(timeout=patience.left)
                     if lease is None:
                         return False
                 except EngineRefused as error:
@@ -74,22 +76,40 @@ class Lock(BaseLock[AsyncLease]):
         self._keep(lease, acquirer)
         return True
 
-    async def release(self) -> None:
-        """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""
-        lease = self._take()
-        with translated(self._text):
-            await lease.release()
+    # Each of these is a plain function that asks for the caller at once: "await wait_for(lock.release(), 5)" and
+    # "await shield(lock.release())" run the coroutine in a task of its own, which holds nothing.
 
-    async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
+    def release(self) -> Coroutine[Any, Any, None]:
+        """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""
+        return self._release(self._caller())
+
+    async def _release(self, caller: asyncio.Task[Any] | None) -> None:
+        try:
+            lease = self._take(caller)
+            with translated(self._text):
+                await lease.release()
+        except BaseException:
+            self._abandon(caller)
+            raise
+
+    def extend(self, additional_time: float, replace_ttl: bool = False) -> Coroutine[Any, Any, Literal[True]]:
         """Add ``additional_time`` seconds to the lock's life, or make it at least that long. Never shortens."""
-        lease, ttl = self._extended(additional_time, replace_ttl)
+        return self._extend(additional_time, replace_ttl, self._caller())
+
+    async def _extend(
+        self, additional_time: float, replace_ttl: bool, caller: asyncio.Task[Any] | None
+    ) -> Literal[True]:
+        lease, ttl = self._extended(additional_time, replace_ttl, caller)
         with translated(self._text):
             await lease.renew(ttl)
         return True
 
-    async def reacquire(self) -> Literal[True]:
+    def reacquire(self) -> Coroutine[Any, Any, Literal[True]]:
         """Make the lock's life at least ``timeout`` from now."""
-        lease = self._limited("reacquire")
+        return self._reacquire(self._caller())
+
+    async def _reacquire(self, caller: asyncio.Task[Any] | None) -> Literal[True]:
+        lease = self._limited("reacquire", caller)
         with translated(self._text):
             await lease.renew(self.timeout)
         return True
@@ -99,19 +119,21 @@ class Lock(BaseLock[AsyncLease]):
         owners = await self._owners()
         return owners is None or bool(owners)
 
-    async def owned(self) -> bool:
+    def owned(self) -> Coroutine[Any, Any, bool]:
         """Whether the caller holds the lock, by its lease and by what the server says."""
-        lease = self.lease
+        return self._owned(self.lease)
+
+    async def _owned(self, lease: AsyncLease | None) -> bool:
         if lease is None or not lease.held:
             return False
         return lease.owner in (await self._owners() or ())
 
     async def _owners(self) -> tuple[str, ...] | None:
         """Who holds the lock; None if it is a lock of redis-py itself."""
-        self._hidden.close_with_loop()
+        client = self._hidden.on_this_loop(self.redis)
         with translated(self._text):
             try:
-                state = await self._client.inspect(self._text)
+                state = await client.inspect(self._text)
             except EngineRefused as error:
                 if not is_plain_string(error):
                     raise
@@ -130,6 +152,9 @@ class Lock(BaseLock[AsyncLease]):
             await self.release()
         except LockError as failure:
             self._left(failure, error)
+        except BaseException:
+            self._abandon(self._caller())  # interrupted before release() began
+            raise
 
 
 def _has_ended(task: asyncio.Task[Any] | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,7 +16,15 @@ from holdfast.lease import BaseLease, NotPortable
 _log: Final = logging.getLogger("holdfast.compat")
 
 L = TypeVar("L", bound=BaseLease)
-Name = str | bytes | memoryview
+Name = str | bytes | bytearray | memoryview | int | float
+
+
+# What subclasses of redis-py's Lock override to change how the key is written. None of it exists here.
+_INTERNALS: Final = (
+    *("do_acquire", "do_release", "do_extend", "do_reacquire", "register_scripts"),
+    *("lua_release", "lua_extend", "lua_reacquire"),
+    *("LUA_RELEASE_SCRIPT", "LUA_EXTEND_SCRIPT", "LUA_REACQUIRE_SCRIPT"),
+)
 
 
 class Local:
@@ -35,6 +44,14 @@ class BaseLock(NotPortable, Generic[L]):
 
     _remedy = "make one from a redis client there"
     _leases: Leases[L]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if without_effect := [name for name in _INTERNALS if hasattr(cls, name)]:
+            raise UsageError(
+                f"{cls.__qualname__} defines {', '.join(without_effect)}, which redis-py's Lock calls and this one "
+                "does not: override acquire(), release(), extend() or reacquire() instead"
+            )
 
     def __init__(
         self,
@@ -79,7 +96,11 @@ class BaseLock(NotPortable, Generic[L]):
     @property
     def _text(self) -> str:
         """The name as holdfast takes it. Bytes that are not UTF-8 raise InvalidName there."""
-        return self.name if isinstance(self.name, str) else bytes(self.name).decode("utf-8", "surrogateescape")
+        if isinstance(self.name, bytes | bytearray | memoryview):
+            return bytes(self.name).decode("utf-8", "surrogateescape")
+        # A number as redis-py sends it; bytes(5) would be five NUL characters. Other types are refused by the client.
+        is_number = isinstance(self.name, int | float) and not isinstance(self.name, bool)
+        return repr(self.name) if is_number else self.name  # type: ignore[return-value]
 
     @property
     def _policy(self) -> dict[str, Any]:
@@ -99,27 +120,38 @@ class BaseLock(NotPortable, Generic[L]):
         return Patience(self.blocking_timeout if blocking_timeout is None else blocking_timeout)
 
     def _keep(self, lease: L, acquirer: object | None) -> None:
-        if self.timeout:
-            outliving.keep(lease)
-        self._leases.add(lease, acquirer)
+        try:
+            self._leases.add(lease, acquirer)
+            if self.timeout:
+                outliving.keep(lease)
+        except BaseException:
+            self._abandon(acquirer)
+            raise
 
-    def _take(self) -> L:
-        """The lease to release. It stays referenced by the list until it is the caller's alone: interrupted before, the
-        lock can be released again."""
-        lease = self._leases.find(self._caller())
+    def _abandon(self, acquirer: object | None) -> None:
+        """Interrupted by a signal: the caller takes the lock for not acquired, or for released, and will not release
+        it. A lease that nothing refers to is released by the watchdog. One of another caller stays."""
+        lease = self._leases.own(acquirer)
+        if lease is not None:
+            outliving.discard(lease)
+            self._leases.remove(lease)
+
+    def _take(self, caller: object | None) -> L:
+        """The lease to release."""
+        lease = self._leases.find(caller)
         if lease is None:
             raise LockError(f"lock {self._text!r} is not held by this caller, or is released", lock_name=self._text)
         outliving.discard(lease)
         self._leases.remove(lease)
         return lease
 
-    def _extended(self, additional_time: float, replace_ttl: bool) -> tuple[L, float]:
-        lease = self._limited("extend")
+    def _extended(self, additional_time: float, replace_ttl: bool, caller: object | None) -> tuple[L, float]:
+        lease = self._limited("extend", caller)
         return lease, additional_time if replace_ttl else lease.remaining + additional_time
 
-    def _limited(self, operation: str) -> L:
+    def _limited(self, operation: str, caller: object | None) -> L:
         """The caller's lease, whose life is limited by a timeout."""
-        lease = self._leases.find(self._caller())
+        lease = self._leases.find(caller)
         if lease is None:
             raise LockError(
                 f"cannot {operation} lock {self._text!r}: this caller does not hold it", lock_name=self._text
@@ -148,7 +180,7 @@ class Patience:
     """How long an ``acquire`` may go on. ``seconds`` None: for ever; 0 or less: one try."""
 
     def __init__(self, seconds: float | None) -> None:
-        self._until = None if seconds is None else time.monotonic() + seconds
+        self._until = None if seconds in (None, math.inf) else time.monotonic() + seconds
 
     @property
     def left(self) -> float | None:

@@ -70,20 +70,24 @@ class Lock(BaseLock[Lease]):
 
     def release(self) -> None:
         """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""
-        lease = self._take()
-        with translated(self._text):
-            lease.release()
+        try:
+            lease = self._take(self._caller())
+            with translated(self._text):
+                lease.release()
+        except BaseException:
+            self._abandon(self._caller())
+            raise
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Add ``additional_time`` seconds to the lock's life, or make it at least that long. Never shortens."""
-        lease, ttl = self._extended(additional_time, replace_ttl)
+        lease, ttl = self._extended(additional_time, replace_ttl, self._caller())
         with translated(self._text):
             lease.renew(ttl)
         return True
 
     def reacquire(self) -> Literal[True]:
         """Make the lock's life at least ``timeout`` from now."""
-        lease = self._limited("reacquire")
+        lease = self._limited("reacquire", self._caller())
         with translated(self._text):
             lease.renew(self.timeout)
         return True
@@ -123,6 +127,9 @@ class Lock(BaseLock[Lease]):
             self.release()
         except LockError as failure:
             self._left(failure, error)
+        except BaseException:
+            self._abandon(self._caller())  # interrupted before release() began
+            raise
 
 
 class Redis(MakesLocks, redis_py.Redis):

@@ -21,12 +21,21 @@ def translated(name: str) -> Iterator[None]:
         yield
     except LockLost as error:
         raise LockNotOwnedError(str(error), lock_name=name) from error
-    except (NotHeld, EngineRefused) as error:
+    except NotHeld as error:
         raise LockError(str(error), lock_name=name) from error
+    except EngineRefused as error:
+        raise _refusal(error)(str(error)) from error
     except OutcomeUnknown as error:
         raise exceptions.TimeoutError(str(error)) from error
     except EngineUnavailable as error:
         raise exceptions.ConnectionError(str(error)) from error
+
+
+def _refusal(error: EngineRefused) -> type[exceptions.RedisError]:
+    """Not LockError: programs catch that as "busy", and would wait for a password that never becomes right."""
+    if isinstance(error.__cause__, exceptions.AuthenticationError):
+        return exceptions.AuthenticationError
+    return exceptions.NoPermissionError if "NOPERM" in str(error) else exceptions.ResponseError
 
 
 def is_plain_string(error: EngineRefused) -> bool:

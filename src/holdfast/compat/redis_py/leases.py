@@ -12,7 +12,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-L = TypeVar("L")
+from holdfast.lease import BaseLease
+
+L = TypeVar("L", bound=BaseLease)
 
 
 class _Kept(NamedTuple, Generic[L]):
@@ -21,6 +23,11 @@ class _Kept(NamedTuple, Generic[L]):
 
     def is_of(self, caller: object | None) -> bool:
         return caller is None if self.acquirer is None else self.acquirer() is caller
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Expired, and acquired by a thread or task that is garbage: no caller will ask for it."""
+        return self.acquirer is not None and self.acquirer() is None and not self.lease.held
 
 
 class Leases(Generic[L]):
@@ -33,10 +40,15 @@ class Leases(Generic[L]):
         self._lock = threading.RLock()  # re-entrant: a signal handler may use the Lock object as well
 
     def add(self, lease: L, acquirer: object | None) -> None:
-        """Keep ``lease``; it replaces an earlier one of the same acquirer, which must have expired."""
+        """Keep ``lease``; it replaces an earlier one of the same acquirer, which must have expired.
+
+        Forgotten ones go: programs leave locks to their timeouts, with one Lock object for ever and a new task each
+        time.
+        """
         kept = _Kept(lease, None if acquirer is None else weakref.ref(acquirer))
         with self._lock:
-            self._kept = [*(other for other in self._kept if not other.is_of(acquirer)), kept]
+            others = [other for other in self._kept if not other.is_of(acquirer) and not other.is_forgotten]
+            self._kept = [*others, kept]
 
     def find(self, caller: object | None) -> L | None:
         """The lease that ``caller`` means: its own, else one that was handed over, else None.
@@ -48,6 +60,11 @@ class Leases(Generic[L]):
             others = [kept for kept in self._kept if self._shared or self._is_left(kept)]
         found = (own or others)[-1:]
         return found[0].lease if found else None
+
+    def own(self, caller: object | None) -> L | None:
+        """The lease that ``caller`` itself acquired, or None."""
+        with self._lock:
+            return next((kept.lease for kept in self._kept if kept.is_of(caller)), None)
 
     def remove(self, lease: L) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ _kept: Final[dict[Any, None]] = {}
 
 def keep(lease: Any) -> None:
     """Refer to ``lease`` until it is released or lost."""
-    while (oldest := next(iter(_kept), lease)) is not lease and not oldest.held:
+    while (oldest := _oldest()) is not None and not oldest.held:
         discard(oldest)  # not reported: its event loop was closed before
     _kept[lease] = None
     lease.on_lost(discard)  # called at once if it is lost already
@@ -25,6 +25,13 @@ def keep(lease: Any) -> None:
 def discard(lease: Any) -> None:
     """``lease`` is released, or about to be, or lost."""
     _kept.pop(lease, None)
+
+
+def _oldest() -> Any:
+    try:
+        return next(iter(_kept), None)
+    except RuntimeError:  # another thread, or a signal handler, changed it between the two calls
+        return None
 
 
 def leave_all(client: BaseClient | None = None) -> None:

@@ -14,8 +14,15 @@ from holdfast.fencing.http import problem
 from holdfast.fencing.http.header import Presented, parse
 from holdfast.fencing.http.problem import Problem
 
-#: Methods that are not safe by RFC 9110, and so may change the resource.
-UNSAFE_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+#: Methods that are not safe by IANA's registry of HTTP methods (WebDAV's too), and so may change the resource.
+UNSAFE_METHODS: Final = frozenset(
+    {
+        *("POST", "PUT", "PATCH", "DELETE", "CONNECT"),
+        *("ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "COPY", "LABEL", "LINK", "LOCK", "MERGE"),
+        *("MKACTIVITY", "MKCALENDAR", "MKCOL", "MKREDIRECTREF", "MKWORKSPACE", "MOVE", "ORDERPATCH", "PROPPATCH"),
+        *("REBIND", "UNBIND", "UNCHECKOUT", "UNLINK", "UNLOCK", "UPDATE", "UPDATEREDIRECTREF", "VERSION-CONTROL"),
+    }
+)
 #: Under this key of the ASGI scope or the WSGI environ the application finds what was presented.
 PRESENTED: Final = "holdfast.fence"
 #: How long a request waits for another one inside the guard, in seconds: less than clients usually wait.

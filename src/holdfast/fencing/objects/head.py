@@ -45,6 +45,14 @@ class Head(NamedTuple):
         """The next write of the same holder."""
         return Head(self.bearer, target, deleted, self.target, _nonce())
 
+    def names(self, target: str) -> bool:
+        """Whether that write is the last one, or the one before."""
+        return target in (self.target, self.previous)
+
+    def follows(self, earlier: Head) -> bool:
+        """Whether there was at most one write since ``earlier``, so that :meth:`names` knows of all of them."""
+        return earlier.target in (self.target, self.previous)
+
 
 def _nonce() -> str:
     return uuid.uuid4().hex

@@ -91,10 +91,7 @@ class Register:
         """Replace the value; ``data`` None removes it. The head must have been raised by ``comer``."""
         current = await self._current(key)
         self._require(key, current, comer)  # before a long upload, too
-        target = new_target(comer.token)
-        if data is not None:
-            await self._port.put(data_path(key, target), data)
-        await self._point_to(key, current, target, comer, deleted=data is None)
+        await self._point_to(key, current, data, comer)
 
     async def verify(self, key: str) -> None:
         """Try out whether the store honours conditions; EngineRefused if it does not."""
@@ -124,25 +121,33 @@ class Register:
 
     # ---- inside
 
-    async def _point_to(self, key: str, current: _Current, target: str, comer: Bearer, *, deleted: bool) -> None:
-        """Make ``target`` the last write, and remove the object of the one before."""
+    async def _point_to(self, key: str, current: _Current, data: Any, comer: Bearer) -> None:
+        """Write ``data`` to an object, make it the last write, and remove the object of the one before."""
         lost: list[EngineUnavailable] = []  # requests of which it is not known whether they arrived
-        superseded: set[str] = set()
+        obsolete: set[str] = set()
+        ours = [await self._upload(key, data, comer)]
+        expected: Head | None = None  # what the last attempt would have replaced
         for pause in _pauses():
             if pause:
                 await self._port.sleep(pause)
                 current = await self._look_again(key)
-            if current.head is not None and target in (current.head.target, current.head.previous):
-                superseded.discard(current.head.target or "")
+            if current.head is not None and any(current.head.names(target) for target in ours):
+                head = current.head
                 break  # an attempt whose reply was lost
-            if current.head is None or current.bearer != comer:
-                await self._refuse(key, current, target, comer, lost)
-            if len(lost) == _UNANSWERED:
-                # The object at ``target`` stays: a request that is still on its way may make it the value.
-                raise _unknown(key) from lost[-1]
-            head = current.head.written(target, deleted=deleted)
+            # If there was more than one write since, ours may have been one of them, and its object is removed by now.
+            maybe_written = expected is not None and (current.head is None or not current.head.follows(expected))
+            refused = current.head is None or current.bearer != comer
+            if len(lost) == _UNANSWERED or (refused and (lost or maybe_written)):
+                # Our last object stays: a request that is still on its way may make it the value.
+                raise _unknown(key) from (lost[-1] if lost else None)
+            if current.head is None or refused:
+                await self._refuse(key, current, ours, comer)
+            if maybe_written:
+                ours.append(await self._upload_again(key, data, comer))
+            expected = current.head
+            head = expected.written(ours[-1], deleted=data is None)
             if head.previous is not None:
-                superseded.add(head.previous)
+                obsolete.add(head.previous)
             try:
                 await self._swap(key, current, head)
                 break
@@ -152,8 +157,21 @@ class Register:
                 lost.append(error)
         else:
             raise _unknown(key) from (lost[-1] if lost else None)  # the last conflict may have been with ourselves
-        for name in superseded - {target}:
+        for name in {*obsolete, *ours} - {head.target}:
             await self._discard(key, name)
+
+    async def _upload(self, key: str, data: Any, comer: Bearer) -> str:
+        """The name of a new write; its object is there, unless it is a deletion."""
+        target = new_target(comer.token)
+        if data is not None:
+            await self._port.put(data_path(key, target), data)
+        return target
+
+    async def _upload_again(self, key: str, data: Any, comer: Bearer) -> str:
+        try:
+            return await self._upload(key, data, comer)
+        except EngineUnavailable as error:
+            raise _unknown(key) from error  # about the earlier attempt
 
     async def _look_again(self, key: str) -> _Current:
         """The head after an attempt to replace it. Without it, nothing is known about that attempt."""
@@ -162,13 +180,10 @@ class Register:
         except EngineUnavailable as error:
             raise _unknown(key) from error
 
-    async def _refuse(
-        self, key: str, current: _Current, target: str, comer: Bearer, lost: list[EngineUnavailable]
-    ) -> NoReturn:
-        """The head has moved on: before our write, or after it, and it was written over since."""
-        if lost:
-            raise _unknown(key) from lost[-1]
-        await self._discard(key, target)
+    async def _refuse(self, key: str, current: _Current, ours: list[str], comer: Bearer) -> NoReturn:
+        """The head has moved on before our write."""
+        for target in ours:
+            await self._discard(key, target)
         self._require(key, current, comer)
         raise AssertionError("a head of another bearer was accepted")
 

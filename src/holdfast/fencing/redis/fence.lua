@@ -51,9 +51,10 @@ local data = from(KEYS, 2)
 local body = nil
 if ARGV[4] == 'script' then
   -- Compiled before the guard moves: a script with a syntax error changes nothing. It is a function of its own, with
-  -- its own KEYS and ARGV; it can neither see nor end this one.
+  -- its own KEYS and ARGV; its "return" does not end this script. Without the semicolon a text that begins with an
+  -- operator would continue our statement.
   local message
-  body, message = loadstring('local KEYS, ARGV = ... ' .. ARGV[5], '=script')
+  body, message = loadstring('local KEYS, ARGV = ...; ' .. ARGV[5], '=script')
   if not body then
     return {'syntax', message}
   end

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.fencing.sql.database import AsyncDatabase, SyncDatabase, no_transaction
+from holdfast.fencing.sql.database import AsyncDatabase, Database, SyncDatabase, no_transaction
 from holdfast.fencing.sql.plan import Row
-from holdfast.fencing.sql.statements import Request
+from holdfast.fencing.sql.statements import Operation, Request
 
 if TYPE_CHECKING:
     import sqlite3
@@ -85,17 +85,27 @@ class AiosqliteDatabase(AsyncDatabase):
         return tuple(rows[0]) if rows else None
 
 
-class PsycopgDatabase(SyncDatabase):
-    """A connection of psycopg 3."""
+class _Psycopg(Database):
+    """What psycopg's sync and async connections share."""
 
     dialect = "postgresql"
     style = "pyformat"
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
+    def __init__(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+        self._connection: Any = connection
 
     def require_transaction(self) -> None:
         require_psycopg_transaction(self._connection)
+
+    def _require_still(self, request: Request) -> None:
+        """A pipeline in autocommit mode with statements under way has the status ACTIVE, whether or not there is a
+        transaction. After the fetch the status is known."""
+        if request.operation is Operation.RAISE:
+            self.require_transaction()
+
+
+class PsycopgDatabase(_Psycopg, SyncDatabase):
+    """A connection of psycopg 3."""
 
     def execute(self, request: Request) -> Row | None:
         import psycopg
@@ -105,20 +115,13 @@ class PsycopgDatabase(SyncDatabase):
         with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(self.text(request).encode(), request.values)
             # Not by cursor.description: in pipeline mode it is only known after the fetch.
-            return cursor.fetchone() if request.returns_rows else None
+            row = cursor.fetchone() if request.returns_rows else None
+        self._require_still(request)
+        return row
 
 
-class AsyncPsycopgDatabase(AsyncDatabase):
+class AsyncPsycopgDatabase(_Psycopg, AsyncDatabase):
     """An async connection of psycopg 3."""
-
-    dialect = "postgresql"
-    style = "pyformat"
-
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self._connection = connection
-
-    def require_transaction(self) -> None:
-        require_psycopg_transaction(self._connection)
 
     async def execute(self, request: Request) -> Row | None:
         import psycopg
@@ -126,4 +129,6 @@ class AsyncPsycopgDatabase(AsyncDatabase):
 
         async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
             await cursor.execute(self.text(request).encode(), request.values)
-            return await cursor.fetchone() if request.returns_rows else None
+            row = await cursor.fetchone() if request.returns_rows else None
+        self._require_still(request)
+        return row
