@@ -20,7 +20,7 @@ class _Opened(NamedTuple):
 
 
 class HiddenClients:
-    """For each event loop an AsyncClient, which is closed when ``asyncio.run`` ends; its locks with a timeout are not."""
+    """For each event loop an AsyncClient, which is closed with it; its locks with a timeout stay locked."""
 
     def __init__(self, redis: Any) -> None:
         self.unopened = connect(redis)  #: of no loop, for what does no I/O
