@@ -68,11 +68,21 @@ class Lock(BaseLock[AsyncLease]):
                 except EngineRefused as error:
                     if not is_plain_string(error):
                         raise
-                    if not patience.allows(self.sleep):
+                    if not await self._free_of_redis_py(patience):
                         return False
-                    await asyncio.sleep(self.sleep)
         self._keep(lease, acquirer)
         return True
+
+    async def _free_of_redis_py(self, patience: Patience) -> bool:
+        """Wait until redis-py's own lock is gone; False if there is no time for that.
+
+        By looking only: each refused acquire would leave a tombstone on the server, for as long as the ttl.
+        """
+        while patience.allows(self.sleep):
+            await asyncio.sleep(self.sleep)
+            if await self._owners() is not None:
+                return True
+        return False
 
     async def release(self) -> None:
         """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""
