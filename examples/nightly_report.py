@@ -14,7 +14,7 @@ from holdfast.fencing import FileFence
 
 
 def write_report(locks: holdfast.Client, directory: Path) -> str:
-    """``"written"``, or ``"runs already"``. Raises LockLost or StaleToken if somebody else has taken over."""
+    """``"written"``, or ``"runs already"``. Raises LockLost or StaleToken if another holder has taken over."""
     lease = locks.lock("nightly-report", max_hold=3600).try_acquire()
     if lease is None:
         return "runs already"

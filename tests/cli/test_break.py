@@ -106,6 +106,7 @@ def test_the_reason_is_logged_and_printed(run: Run, caplog: pytest.LogCaptureFix
         lease = client.lock("orders").acquire()
         done = run("break", "orders", "--token", str(lease.token), "--reason", "host is \x1b gone", "--url", url)
         assert done.out.endswith(": host is \\x1b gone\n")
+        assert done.err == ""  # one line says it, not three
         assert any(r"reason: 'host is \x1b gone'" in record.getMessage() for record in caplog.records)
         assert lost(lease)
         again = client.lock("orders").acquire()

@@ -66,6 +66,12 @@ def test_ls_is_one_line_of_tabs_for_each_lock(run: Run, client: holdfast.Client,
     assert [text.split("\t")[0] for text in sorted(every.out.splitlines())] == ["NAME", "orders:7", "stock"]
 
 
+def test_ls_has_the_label_beside_the_holder(run: Run, url: str) -> None:
+    with holdfast.connect(url, label="billing") as client, client.lock("orders"):
+        holder = run("ls", "--url", url).out.splitlines()[1].split("\t")[1]
+    assert holder.endswith(f" pid {os.getpid()} [billing]")
+
+
 def test_ls_as_json_is_one_object_on_a_line(run: Run, client: holdfast.Client, url: str) -> None:
     evil = "a\x1b[31m\u202e"
     with client.lock("orders") as first, client.lock(evil) as second:

@@ -102,7 +102,27 @@ def test_debug_shows_the_traceback_without_escapes_and_keeps_the_code(
 def test_arguments_are_repeated_without_escapes() -> None:
     done = run("ls", "a", "\x1b]0;title\x07")
     assert done.returncode == 64
-    assert done.stderr.endswith("holdfast: unrecognized arguments: \\x1b]0;title\\x07\n")
+    assert done.stderr.endswith("holdfast ls: unrecognized arguments: \\x1b]0;title\\x07\n")
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (
+            ["run", "--timout", "5", "job", "--", "true"],
+            "holdfast run: unrecognized arguments: --timout; did you mean --timeout?",
+        ),
+        (["ls", "--jsn"], "holdfast ls: unrecognized arguments: --jsn; did you mean --json?"),
+        (["show", "a", "b"], "holdfast show: unrecognized arguments: b"),
+        (["--url", "memory:", "ls"], "holdfast: unrecognized arguments: --url; options of a command follow its name"),
+    ],
+    ids=" ".join,
+)
+def test_unknown_arguments_are_reported_by_their_command(arguments: list[str], sentence: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.splitlines()[-1] == sentence
+    assert done.stderr.startswith("usage: " + sentence.partition(":")[0])
 
 
 def test_warnings_of_the_library_are_lines_of_the_command_and_tracebacks_are_for_debug(

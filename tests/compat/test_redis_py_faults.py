@@ -260,6 +260,18 @@ class TestBesideLocksOfRedisPyItself:
         assert await waiting is True
         await new.release()
 
+    def test_waiting_for_it_leaves_no_keys_for_each_look(self, client: Any) -> None:
+        with client.lock("stock", timeout=30):
+            assert Lock(client, "stock", sleep=0.001, blocking_timeout=0.3).acquire() is False
+            assert client.dbsize() <= 2  # the lock, and a tombstone of the one try
+
+    async def test_waiting_for_it_in_asyncio_leaves_no_keys_for_each_look(self, client: Any, async_client: Any) -> None:
+        with client.lock("stock", timeout=30):
+            assert (
+                await compat_asyncio.Lock(async_client, "stock", sleep=0.001, blocking_timeout=0.3).acquire() is False
+            )
+            assert client.dbsize() <= 2  # the lock, and a tombstone of the one try
+
 
 class TestLocksThatAreLeftToTheirTimeout:
     def test_a_lock_object_with_a_timeout_that_is_dropped_stays_locked(self, client: Any) -> None:

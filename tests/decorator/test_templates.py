@@ -67,6 +67,8 @@ def test_a_template_is_texts_and_placeholders(text: str, parts: tuple[template.P
         ("{rest}", "any number of arguments"),
         ("{more}", "any number of arguments"),
         ("{more[x]}", "any number of arguments"),
+        ("#order.id", r"#order is not replaced; write \{order\}"),
+        ("a:#user", r"#user is not replaced; write \{user\}"),
     ],
 )
 def test_what_the_grammar_does_not_have_is_refused_when_decorating(
@@ -74,6 +76,11 @@ def test_what_the_grammar_does_not_have_is_refused_when_decorating(
 ) -> None:
     with pytest.raises(holdfast.UsageError, match=why):
         client.locked(text)(function)
+
+
+@pytest.mark.parametrize("text", ["#7", "#", "queue#orders", "#{order}"])
+def test_a_number_sign_is_a_character_unless_a_parameter_follows(client: holdfast.Client, text: str) -> None:
+    assert name_of(client, text, function, 5) == text.replace("{order}", "5")
 
 
 @pytest.mark.parametrize("key", [["{order}", "{user}"], ("{order}",)], ids=str)
@@ -205,3 +212,19 @@ def test_a_coroutine_function_cannot_be_a_key(client: holdfast.Client) -> None:
 
     with pytest.raises(holdfast.UsageError, match="plain function"):
         client.locked(key=key)(function)
+
+
+@pytest.mark.parametrize(
+    "option, instead",
+    [("blocking", "on_busy='raise' or 'skip' tries once"), ("blocking_timeout", "timeout="), ("sleep", "leave it out")],
+)
+def test_options_of_other_libraries_are_refused_with_their_translation(
+    client: holdfast.Client, option: str, instead: str
+) -> None:
+    with pytest.raises(holdfast.UsageError, match=rf"locked\(\) has no {option}=: .*{instead}"):
+        client.locked("{order}", **{option: 1})(function)  # type: ignore[call-overload]
+
+
+def test_a_missing_argument_is_reported_with_the_name_of_the_function(client: holdfast.Client) -> None:
+    with pytest.raises(TypeError, match=r"function\(\) missing a required argument: 'order'"):
+        client.locked("{order}")(function)()  # type: ignore[call-arg]

@@ -296,7 +296,7 @@ def test_profile_named_in_the_environment_wins(tmp_path: Path) -> None:
         ("url = \nttl = 5", "line 1"),
         ("pass = 's3cr3t", "not valid TOML"),
         ("ttl = 5", "names no url"),
-        ("[profiles.a]\nurl = 'memory:'", "choose a profile"),
+        ("[profiles.a]\nurl = 'memory:'", "choose a profile with profile = '…' or HOLDFAST_PROFILE: there are 'a'"),
         ("url = 5", "url is not a text"),
         ("url = 'memory:'\ntll = 5", "did you mean 'ttl'?"),
         ("url = 'memory:'\nttl = 'soon'", "not a duration"),

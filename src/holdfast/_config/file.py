@@ -38,7 +38,7 @@ def load(path: str, profile: str | None, chosen_by: str) -> Default:
             table = {name: value for name, value in table.items() if name not in _TARGET}
         table |= chosen
         origins |= dict.fromkeys(chosen, f"file {path!r} [profiles.{profile}]") | {"profile": chosen_by}
-    url, origins["url"] = _url(table, origins, path, where, several=bool(profiles))
+    url, origins["url"] = _url(table, origins, path, where, profiles=profiles)
     keywords = {name: _from_toml(name, value, where) for name, value in table.items() if name not in _TARGET}
     return Default(url, checked(url, keywords, where), "file", origins, profile, path)
 
@@ -97,7 +97,7 @@ def _profile(profiles: Mapping[str, Any], chosen: object, where: str) -> dict[st
 
 
 def _url(
-    table: Mapping[str, Any], origins: Mapping[str, str], path: str, where: str, *, several: bool
+    table: Mapping[str, Any], origins: Mapping[str, str], path: str, where: str, *, profiles: Collection[str]
 ) -> tuple[str, str]:
     """The URL, and its origin."""
     for name in _TARGET & table.keys():
@@ -106,7 +106,9 @@ def _url(
     if "url" in table:
         return table["url"], origins["url"]
     if "url_file" not in table:
-        raise UsageError(f"{where} names no url; add url = '…'" + (" or choose a profile" if several else ""))
+        known = ", ".join(map(repr, sorted(profiles)))
+        choice = f", or choose a profile with profile = '…' or HOLDFAST_PROFILE: there are {known}" if profiles else ""
+        raise UsageError(f"{where} names no url; add url = '…'{choice}")
     # Relative to the settings file, never to the current directory, which differs between a shell and a service.
     target = os.path.join(os.path.dirname(os.path.abspath(path)), table["url_file"])
     return read_url(target, f"url_file in {where}"), f"file {target!r} (url_file in {origins['url_file']})"

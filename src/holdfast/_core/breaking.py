@@ -34,7 +34,7 @@ async def break_(core: Core, name: str, token: int | None = None) -> bool:
     if core.reports is not None and (held or token is None):
         core.reports.broken(name, held)
     if token is None:
-        _log.warning("lock %r was broken by force%s", name, "" if held else "; nobody held it")
+        _log.warning("lock %r was broken by force%s", name, "" if held else "; it was not held")
         return held
     if not held and not breaking.unresolved:
         return _not_broken(name, token)

@@ -34,6 +34,11 @@ _METHODS: Final = {
 }
 
 
+def translation(keyword: str) -> str | None:
+    """What to write instead of ``keyword``, if it is a known habit."""
+    return _KEYWORDS.get(keyword)
+
+
 def refuse_keywords(call: str, given: Mapping[str, Any], known: tuple[str, ...]) -> NoReturn:
     """Raise for keywords that ``call`` does not take: UsageError with the translation, or TypeError as Python does."""
     for keyword in given:

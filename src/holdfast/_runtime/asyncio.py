@@ -86,7 +86,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) 
     try:
         loop.call_soon_threadsafe(callback)
     except RuntimeError:
-        _log.debug("the event loop was closed before it could be told")
+        _log.debug("the event loop was closed before the callback could run")
 
 
 class AsyncioRuntime:

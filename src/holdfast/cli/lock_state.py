@@ -67,10 +67,11 @@ def as_row(state: LockState, now: float) -> tuple[str, ...]:
     """One held lock in the columns of ``headings``."""
     first = state.holders[0]
     others = f" +{len(state.holders) - 1}" if len(state.holders) > 1 else ""
+    label = f" [{visible(first.label)}]" if first.label is not None else ""
     held = None if first.since is None else max(0.0, now - first.since)
     return (
         visible(state.name),
-        person(first) + others,
+        person(first) + label + others,
         duration(held),
         duration(_remaining(state, first, now)),
         _or_unknown(token_of(state)),

@@ -15,6 +15,8 @@ class _Lines(logging.Handler):
     def __init__(self, *, debug: bool) -> None:
         super().__init__(logging.DEBUG if debug else logging.WARNING)
         self._tracebacks = debug
+        if not debug:  # holdfast break prints by itself what it has done
+            self.addFilter(lambda record: record.name != "holdfast.operator")
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

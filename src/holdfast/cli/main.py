@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.cli.command import commands
 from holdfast.cli.exit_codes import FAILED, SIGNALLED, SOFTWARE, code_for
 from holdfast.cli.output import OutputLost, discard, flush, write_error, write_notice
-from holdfast.cli.parser import chosen, make_parser
+from holdfast.cli.parser import chosen, make_parser, parse
 from holdfast.cli.stopping import unwinding
 from holdfast.errors import LockError
 
@@ -37,7 +37,7 @@ def _run(argv: Sequence[str]) -> int:
         try:
             rows = commands()
             wanted = chosen(argv, rows)
-            make_parser(rows, wanted).parse_args(argv, arguments)
+            parse(make_parser(rows, wanted), argv, arguments)
             from holdfast.cli.logs import logging_to_stderr  # --help and --version need no logging
 
             quiet = any(rows[name].reports for name in wanted)

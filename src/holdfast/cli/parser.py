@@ -21,6 +21,25 @@ class Parser(argparse.ArgumentParser):
         write_error(message, command=self.prog)
         sys.exit(USAGE)
 
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        """``error`` for arguments that were left over, with the nearest option."""
+        import difflib  # a command that is run as it should be does not need it
+
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        found = [option for word in words if word.startswith("--") for option in difflib.get_close_matches(word, known)]
+        hint = f"; did you mean {found[0]}?" if found else ""
+        self.error(f"unrecognized arguments: {' '.join(words)}{hint}")
+
+
+def parse(parser: Parser, argv: Sequence[str], namespace: argparse.Namespace) -> None:
+    """Fill ``namespace``. What a subcommand does not know is reported by its own parser, with its own usage."""
+    first = argv[0] if argv else ""
+    if first.startswith("--") and not any(option.startswith(first) for option in parser._option_string_actions):
+        parser.error(f"unrecognized arguments: {first}; options of a command follow its name")
+    _, left_over = parser.parse_known_args(argv, namespace)
+    if left_over:
+        namespace.parser.refuse(left_over)
+
 
 def chosen(argv: Sequence[str], known: Collection[str]) -> set[str]:
     """The subcommand that ``argv`` names, if it does. Options before it take no value."""
@@ -37,7 +56,7 @@ def make_parser(rows: Mapping[str, Row], wanted: Collection[str]) -> Parser:
         subparser = subparsers.add_parser(name, help=row.summary, description=row.summary)
         if name in wanted:
             command: Command = row.load()
-            subparser.set_defaults(command=command)
+            subparser.set_defaults(command=command, parser=subparser)
             command.configure(subparser)
             _add_debug(subparser)
     return parser

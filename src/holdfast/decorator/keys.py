@@ -7,6 +7,7 @@ call does not bind its arguments to the signature (about 14 µs), only looks up 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ def compile_key(key: Any, prefix: str, function: Callable[..., Any]) -> Namer:
         return _from_template(key, before, function)
     if callable(key):
         return _from_callable(key, before, function)
-    raise UsageError(f"a key is a template, a callable or a list of templates, not {type(key).__qualname__}")
+    raise UsageError(f"a key is a template or a callable, not {type(key).__qualname__}")
 
 
 def default_key(function: Callable[..., Any]) -> str:
@@ -58,6 +59,7 @@ def _from_template(text: str, before: str, function: Callable[..., Any]) -> Name
     parts = template.parse(text)
     found = [part for part in parts if isinstance(part, template.Placeholder)]
     if not found:
+        _refuse_expression(text, function)
         return _constant(before + "".join(str(part) for part in parts))
     reader = _Reader(text, function)
     convert = values.text_of if len(found) == 1 else values.escaped
@@ -71,6 +73,17 @@ def _from_template(text: str, before: str, function: Callable[..., Any]) -> Name
         return before + "".join([piece if type(piece) is str else piece(args, kwargs) for piece in pieces])  # type: ignore[operator]
 
     return name
+
+
+def _refuse_expression(text: str, function: Callable[..., Any]) -> None:
+    """Refuse ``#user.id``, as Spring's decorators write it: taken as a text, all calls would share one lock."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (ValueError, TypeError):
+        return  # without a signature there is no parameter that it could mean
+    for name in re.findall(r"#(\w+)", text):
+        if name in parameters:
+            raise UsageError(f"key template {text!r} has no placeholder, and #{name} is not replaced; write {{{name}}}")
 
 
 def _around(before: str, value: Any, after: str) -> Namer:
@@ -129,7 +142,10 @@ class _Reader:
             if by_name and name in kwargs:
                 return kwargs[name]
             if default is missing:
-                self._signature.bind(*args, **kwargs)  # raises the TypeError that says what is missing
+                try:
+                    self._signature.bind(*args, **kwargs)
+                except TypeError as error:
+                    raise TypeError(f"{_called(self._function)} {error}") from None
                 raise TypeError(f"{_called(self._function)} missing a required argument: {name!r}")
             return default
 

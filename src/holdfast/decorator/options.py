@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict, get_args
 
-from holdfast._core import names
+from holdfast._core import habits, names
 from holdfast._core.durations import Duration, check_timeout, check_ttl, parse_duration
 from holdfast._core.policy import check_flag, check_replicas
 from holdfast.decorator.nearest import suggestion
@@ -52,6 +52,8 @@ def check(on_busy: Any, default: Any, given: Mapping[str, Any]) -> Plan:
     """The plan for these options; UsageError, ValueError or TypeError if one is unknown or wrong."""
     for name in given:
         if name not in _KNOWN:
+            if instead := "on_busy='raise' or 'skip' tries once" if name == "blocking" else habits.translation(name):
+                raise UsageError(f"locked() has no {name}=: {instead}")
             raise UsageError(f"locked() has no option {name!r}; {suggestion(name, _KNOWN)}")
     if on_busy not in get_args(OnBusy):
         raise UsageError(f"on_busy is {on_busy!r}; give 'wait', 'skip' or 'raise'")

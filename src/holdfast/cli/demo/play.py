@@ -114,7 +114,7 @@ def _write_late(crew: Crew, late: Worker, path: Path, kept: int, tell: _Narrator
     reason = None
     if message.kind == "lost":
         reason = str(message.facts["reason"])
-        tell("A", f"is told that it lost the lock: LockLost, {reason!r}", "good")
+        tell("A", f"finds that it lost the lock: LockLost, {reason!r}", "good")
         message = crew.expect(late, "wrote", "refused")
     else:
         tell("A", "was not told that it lost the lock", "bad")

@@ -70,11 +70,21 @@ class Lock(BaseLock[AsyncLease]):
                 except EngineRefused as error:
                     if not is_plain_string(error):
                         raise
-                    if not patience.allows(self.sleep):
+                    if not await self._free_of_redis_py(patience):
                         return False
-                    await asyncio.sleep(self.sleep)
         self._keep(lease, acquirer)
         return True
+
+    async def _free_of_redis_py(self, patience: Patience) -> bool:
+        """Wait until redis-py's own lock is gone; False if there is no time for that.
+
+        By looking only: each refused acquire would leave a tombstone on the server, for as long as the ttl.
+        """
+        while patience.allows(self.sleep):
+            await asyncio.sleep(self.sleep)
+            if await self._owners() is not None:
+                return True
+        return False
 
     # Each of these is a plain function that asks for the caller at once: "await wait_for(lock.release(), 5)" and
     # "await shield(lock.release())" run the coroutine in a task of its own, which holds nothing.

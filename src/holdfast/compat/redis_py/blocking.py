@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import redis as redis_py
 
 from holdfast.client import connect
-from holdfast.compat.redis_py.base import BaseLock, MakesLocks
+from holdfast.compat.redis_py.base import BaseLock, MakesLocks, Patience
 from holdfast.compat.redis_py.clients import client_for
 from holdfast.compat.redis_py.errors import LockError, is_plain_string, translated
 from holdfast.compat.redis_py.leases import Leases
@@ -62,11 +62,21 @@ class Lock(BaseLock[Lease]):
                 except EngineRefused as error:
                     if not is_plain_string(error):
                         raise
-                    if not patience.allows(pause):
+                    if not self._free_of_redis_py(patience, pause):
                         return False
-                    time.sleep(pause)
         self._keep(lease, self._caller())
         return True
+
+    def _free_of_redis_py(self, patience: Patience, pause: float) -> bool:
+        """Wait until redis-py's own lock is gone; False if there is no time for that.
+
+        By looking only: each refused acquire would leave a tombstone on the server, for as long as the ttl.
+        """
+        while patience.allows(pause):
+            time.sleep(pause)
+            if self._owners() is not None:
+                return True
+        return False
 
     def release(self) -> None:
         """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""

@@ -113,7 +113,9 @@ def scripts(node: Node, facts: Facts) -> Iterator[Finding]:
 
 def waking(node: Node, facts: Facts) -> Iterator[Finding]:
     if node.way == "tracking":
-        yield ok("waking", node.name, "RESP3 and client tracking work: waiters are woken, and losses told, by a push")
+        yield ok(
+            "waking", node.name, "RESP3 and client tracking work: waiters are woken, and losses reported, by a push"
+        )
     elif node.way == "channel" and not any(lack.purpose is Purpose.PUSHES for lack in node.lacks):
         yield notice(
             "waking",

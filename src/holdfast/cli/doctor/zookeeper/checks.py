@@ -45,7 +45,7 @@ def _number(ensemble: Ensemble) -> Iterator[Finding]:
         yield warning(
             "ensemble",
             "",
-            "one server alone: while it is down nobody gets a lock, and what is held is told as lost",
+            "one server alone: while it is down no lock is granted, and what is held is reported as lost",
             "use an ensemble of three or five",
         )
         return
@@ -99,7 +99,7 @@ def _access(ensemble: Ensemble) -> Iterator[Finding]:
         yield notice(
             "access",
             "",
-            "everybody who reaches the servers may remove a lock that is held",
+            "every client that reaches the servers may remove a lock that is held",
             "give a user and a password (zookeeper://user:password@…) and leave out acl=open",
         )
 
@@ -122,7 +122,7 @@ def _reachable(server: Server, ensemble: Ensemble) -> Iterator[Finding]:
         yield problem(
             "serving",
             server.name,
-            "runs and serves nobody: it has no majority",
+            "runs and serves no client: it has no majority",
             "bring the other servers back, or the network between them",
         )
     else:
