@@ -122,6 +122,7 @@ def test_an_exec_that_fails_after_the_grant_is_126_or_127_and_releases(jobs: Job
         done = jobs.run("x", "--", str(script))
         assert (done.returncode, done.stderr.count("\n")) == (code, 1)
         assert "the lock was released" in done.stderr
+        assert ("#!/bin/sh" in done.stderr) == (code == 126)  # what to do
         assert jobs.run("--nonblock", "x", "true").returncode == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -148,3 +149,68 @@ def test_a_frozen_guardian_does_not_keep_a_busy_runner(jobs: Jobs, lock_file: st
         os.kill(job.guardian, signal.SIGSTOP)
         assert job.wait() == 75
         assert lease.held
+
+
+def test_a_guardian_that_is_stopped_after_the_end_of_the_command_does_not_save_its_daemons(jobs: Jobs) -> None:
+    job = jobs.start("--ttl", "9", "x", "--", "sh", "-c", DAEMON + "echo $$; read line; exit 3", stdin=-1)
+    printed = [job.pid(), job.pid()]
+    guardian = job.guardian
+    (command,) = set(children(guardian)) & set(printed)
+    daemon = Death(*(set(printed) - {command}))
+    assert job.process.stdin is not None
+    job.process.stdin.close()
+    wait_for(lambda: state(command) == "")
+    os.kill(guardian, signal.SIGSTOP)  # during the grace of 3 s
+    with holdfast.connect(jobs.url) as locks:
+        assert locks.break_("x")
+    daemon.wait()
+    assert job.wait() == 79
+
+
+#: A supervisor whose guardian reports SIGKILL and then does nothing, as one that is stopped between the two does.
+STOPPED_AFTER_THE_REPORT = """
+import subprocess, sys, threading
+from holdfast.cli.run.link import Link
+from holdfast.cli.run.signals import Signals
+from holdfast.cli.run.supervisor import Supervisor
+
+class Lease:
+    ttl, remaining, lost_reason = 3.0, 0.1, None
+    def on_lost(self, callback): pass
+
+ours, theirs = Link.pair()
+guardian = subprocess.Popen(["sleep", "1000"], pass_fds=[theirs.fileno()])
+theirs.send("started", pid=1)
+theirs.send("step", step=2)
+theirs.close()
+with Signals(()) as signals:
+    ending = Supervisor(Lease(), ours, guardian.pid, signals, 0.0).run({}, None)
+print(ending.stopped, ending.code, ending.guardian_died)
+"""
+
+
+def test_a_guardian_that_is_stopped_between_two_kills_is_killed_by_the_runner() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_AFTER_THE_REPORT], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.stdout, done.stderr) == ("True -9 False\n", "")
+
+
+def test_a_runner_with_many_descriptors_that_is_killed_leaves_no_descendant(jobs: Jobs) -> None:
+    """select(2) takes none above 1023. The guardian ends after the last of those that are forked meanwhile."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2000), limits[1]))
+    many = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    storm = "(while :; do setsid sleep 1000 & sleep 0.001; done) & "
+    try:
+        job = jobs.start("x", "--", "sh", "-c", storm * 2 + FOREVER, pass_fds=many)
+    finally:
+        for descriptor in many:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    job.pid()
+    guardian = Death(job.guardian)
+    wait_for(lambda: len(jobs.processes()) > 40)
+    job.process.kill()
+    guardian.wait()
+    assert jobs.processes() == []

@@ -79,8 +79,10 @@ def describe(holder: Holder) -> str:
 
 def _keep(lease: Lease, until: float, signals: Signals) -> None:
     """Wait holding the lock, until a signal that would have ended the command, or its loss."""
+    poll = select.poll()
+    poll.register(signals.reading, select.POLLIN)
     while lease.held and (left := until - clock.now()) > 0:
-        select.select([signals.reading], (), (), min(left, 0.5))
+        poll.poll(min(left, 0.5) * 1000 + 1)
         if ENDING.intersection(signals.take()):
             return
 

@@ -43,4 +43,5 @@ def after_exec(program: str, number: int) -> CannotRun:
     """The same for an exec that failed with errno ``number``, though the program was found."""
     gone = number in (errno.ENOENT, errno.ENOTDIR)  # also of the interpreter that a script names
     code = exit_codes.NOT_FOUND if gone else exit_codes.CANNOT_RUN
-    return CannotRun(code, f"{program}: {os.strerror(number)}; the lock was released")
+    hint = " (a script needs a first line such as #!/bin/sh)" if number == errno.ENOEXEC else ""
+    return CannotRun(code, f"{program}: {os.strerror(number)}{hint}; the lock was released")
