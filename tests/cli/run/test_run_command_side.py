@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast.cli.run import environment
-from tests.cli.run.jobs import COMMAND, Jobs
+from tests.cli.run.jobs import Jobs
 
 
 def test_the_environment_is_untouched_but_for_four_variables(jobs: Jobs, tmp_path: Path) -> None:
@@ -30,10 +30,8 @@ def test_the_environment_is_untouched_but_for_four_variables(jobs: Jobs, tmp_pat
 
 
 def test_a_variable_without_a_name_does_not_keep_the_command_from_running(jobs: Jobs) -> None:
-    words = ["env", "=nameless", *COMMAND, "--url", jobs.url, "x", "--", "printenv", "RUN_UNDER_TEST"]
-    done = subprocess.run(words, env=jobs.environment, capture_output=True, text=True, timeout=20, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == jobs.environment["RUN_UNDER_TEST"] + "\n"
+    done = jobs.run("x", "--", "printenv", "RUN_UNDER_TEST", wrapper=["env", "=nameless"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, jobs.environment["RUN_UNDER_TEST"] + "\n", "")
 
 
 def test_the_fingerprint_of_an_engine_has_no_secret_and_differs_by_engine_and_namespace() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +15,16 @@ from tests.cli.run.jobs import FOREVER, STUBBORN, Death, Jobs, children, state, 
 
 # A daemon as they come: forked twice, in a session of its own, deaf to SIGTERM. It prints its pid.
 DAEMON = "setsid sh -c 'trap \"\" TERM; echo $$; exec >&-; while :; do sleep 1; done' & "
+
+_FILL = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (2000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+while (new := os.dup(0)) < 1024:
+    os.set_inheritable(new, True)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+#: Executes its arguments with so many descriptors that each new one is above 1023: select(2) takes none of these.
+MANY_DESCRIPTORS = [sys.executable, "-c", _FILL]
 
 
 def test_runner_killed_while_it_waits_leaves_nothing(jobs: Jobs, lock_file: str, tmp_path: Path) -> None:
@@ -196,21 +205,25 @@ def test_a_guardian_that_is_stopped_between_two_kills_is_killed_by_the_runner() 
     assert (done.stdout, done.stderr) == ("True -9 False\n", "")
 
 
-def test_a_runner_with_many_descriptors_that_is_killed_leaves_no_descendant(jobs: Jobs) -> None:
-    """select(2) takes none above 1023. The guardian ends after the last of those that are forked meanwhile."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2000), limits[1]))
-    many = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
-    storm = "(while :; do setsid sleep 1000 & sleep 0.001; done) & "
-    try:
-        job = jobs.start("x", "--", "sh", "-c", storm * 2 + FOREVER, pass_fds=many)
-    finally:
-        for descriptor in many:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    job.pid()
-    guardian = Death(job.guardian)
-    wait_for(lambda: len(jobs.processes()) > 40)
-    job.process.kill()
-    guardian.wait()
-    assert jobs.processes() == []
+def test_a_guardian_with_many_descriptors_kills_until_no_descendant_is_left() -> None:
+    script = (
+        "import os, subprocess\n"
+        "from holdfast.cli.run.guardian import Guardian\n"
+        "from holdfast.cli.run.launcher import Program\n"
+        "from holdfast.cli.run.link import Link\n"
+        "guardian = Guardian(Link.pair()[1], Program('true', ('true',), ()), {}, os.getpgrp())\n"
+        "guardian._prepare()\n"
+        "subprocess.Popen(['sh', '-c', 'setsid sleep 1000 & sleep 1000'])\n"
+        "guardian._kill_all()\n"
+        "try: os.waitpid(-1, os.WNOHANG)\n"
+        "except ChildProcessError: print('none is left', flush=True)\n"
+        "os._exit(0)\n"
+    )
+    words = [*MANY_DESCRIPTORS, sys.executable, "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.stdout, done.stderr) == ("none is left\n", "")
+
+
+def test_a_runner_with_many_descriptors_keeps_the_lock_for_at_least_as_long_as_it_should(jobs: Jobs) -> None:
+    done = jobs.run("--at-least", "100ms", "x", "--", "true", wrapper=MANY_DESCRIPTORS)
+    assert (done.returncode, done.stderr) == (0, "")
