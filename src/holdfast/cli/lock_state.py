@@ -78,11 +78,12 @@ def as_row(state: LockState, now: float) -> tuple[str, ...]:
     )
 
 
-def person(one: Holder | Waiter) -> str:
-    """A holder or waiter in a few words: program@host pid; of another library's, the owner."""
+def person(one: Holder | Waiter, *, labelled: bool = True) -> str:
+    """A holder or waiter in a few words: program:label@host pid, if it has a label; of another library's, the owner."""
     if one.host is None and one.pid is None and one.program is None:
         return visible(one.owner)
-    return visible(f"{one.program or '?'}@{one.host or '?'} pid {_or_unknown(one.pid)}")
+    label = f":{one.label}" if labelled and one.label is not None else ""
+    return visible(f"{one.program or '?'}{label}@{one.host or '?'} pid {_or_unknown(one.pid)}")
 
 
 def duration(seconds: float | None) -> str:
@@ -99,7 +100,7 @@ def duration(seconds: float | None) -> str:
 
 
 def _person(heading: str, one: Holder | Waiter) -> Iterator[str]:
-    yield f"{heading} {person(one)}"
+    yield f"{heading} {person(one, labelled=False)}"
     for fact, value in (("thread", one.thread), ("label", one.label)):
         if value is not None:
             yield f"  {fact:9}  {visible(value)}"

@@ -17,6 +17,7 @@ class Order(NamedTuple):
 
     name: str
     argv: tuple[str, ...]
+    shell: str | None  #: the STRING of -c, which is in argv too
     url: str | None
     profile: str | None
     timeout: float | None
@@ -63,10 +64,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def read(arguments: argparse.Namespace) -> Order:
     """The order; UsageError with the remedy if the words make none."""
-    name, argv = _split(arguments.words, arguments.shell)
+    name, argv, shell = _split(arguments.words, arguments.shell)
     order = Order(
         name=name,
         argv=argv,
+        shell=shell,
         url=arguments.url,
         profile=arguments.profile,
         timeout=0.0 if arguments.nonblock else _seconds(arguments.timeout, "--timeout"),
@@ -83,7 +85,7 @@ def read(arguments: argparse.Namespace) -> Order:
     return order
 
 
-def _split(words: Sequence[str], shell: str | None) -> tuple[str, tuple[str, ...]]:
+def _split(words: Sequence[str], shell: str | None) -> tuple[str, tuple[str, ...], str | None]:
     rest = list(words[1:] if words[:1] == ["--"] else words)
     if not rest:
         raise UsageError("NAME is missing: holdfast run NAME -- CMD")
@@ -93,14 +95,14 @@ def _split(words: Sequence[str], shell: str | None) -> tuple[str, tuple[str, ...
     if shell is not None:
         if rest:
             raise UsageError("-c STRING and CMD are both given: leave one of them out")
-        return name, (_SHELL, "-c", shell)
+        return name, (_SHELL, "-c", shell), shell
     if rest[:1] == ["--"]:
         rest.pop(0)
     elif rest and rest[0].startswith("-"):
         raise UsageError(f"{rest[0]} stands after NAME: options of holdfast go before NAME, CMD after --")
     if not rest:
         raise UsageError("CMD is missing: holdfast run NAME -- CMD")
-    return name, tuple(rest)
+    return name, tuple(rest), None
 
 
 def _seconds(text: str | None, option: str) -> float | None:

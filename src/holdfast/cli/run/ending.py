@@ -72,6 +72,7 @@ def describe(holder: Holder) -> str:
     facts = [] if holder.host is None else [f"host {holder.host}"]
     facts += [] if holder.pid is None else [f"pid {holder.pid}"]
     facts += [] if holder.program is None else [f"program {holder.program}"]
+    facts += [] if holder.label is None else [f"label {holder.label}"]
     if holder.since is not None:
         facts.append(f"since {time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(holder.since))}")
     return f"; held by {', '.join(facts) if facts else holder.owner}"
