@@ -122,7 +122,9 @@ def test_the_label_of_the_lock_is_the_name_of_the_command(
 
 
 def test_a_configured_label_is_kept(jobs: Jobs) -> None:
-    job = jobs.start("x", "--", "sh", "-c", "echo up; read line; exit 0", stdin=subprocess.PIPE, url=jobs.url + "?label=mine")
+    job = jobs.start(
+        "x", "--", "sh", "-c", "echo up; read line; exit 0", stdin=subprocess.PIPE, url=jobs.url + "?label=mine"
+    )
     assert job.line() == "up"
     with holdfast.connect(jobs.url) as locks:
         assert locks.inspect("x").holders[0].label == "mine"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from holdfast.cli import exit_codes
+from holdfast.cli.run import schedule
 from holdfast.errors import UsageError
 
 _SHELL: Final = "/bin/sh"
@@ -80,6 +81,10 @@ def read(arguments: argparse.Namespace) -> Order:
         report=None if arguments.report is None else _number(arguments.report, "--report", 2**31 - 1),
         conflict_exit_code=_number(arguments.conflict_exit_code, "--conflict-exit-code", 255),
     )
+    shortest = schedule.SHORTEST_HOLD
+    if order.max_hold is not None and order.max_hold < shortest:
+        given = f"--max-hold {order.max_hold:g}s"
+        raise UsageError(f"{given} is too short to stop a command in time: give {shortest:g}s or more")
     if order.max_hold is not None and order.at_least > order.max_hold:
         raise UsageError("--at-least is longer than --max-hold: the lock would be lost before")
     return order

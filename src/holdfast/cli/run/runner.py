@@ -88,6 +88,7 @@ class _Run:
             client = _connect(self._order)
             _check_engine(client)
         except (LockError, ValueError, TypeError) as error:
+            _log_traceback(error)
             return Outcome("settings", exit_codes.SETTINGS, str(error))
         try:
             lock, marked = self._lock(client)
@@ -95,6 +96,7 @@ class _Run:
         except LockLost as loss:  # before the command was started
             return Outcome("unavailable", exit_codes.UNAVAILABLE, str(loss), lost_reason=loss.reason)
         except LockError as error:
+            _log_traceback(error)
             code = exit_codes.code_for(error)
             return Outcome(KINDS.get(code, "unavailable"), code, str(error))
         except ValueError as error:
@@ -159,6 +161,13 @@ class _Run:
             return ending.lost(lease, reason, end.code)
         number = -end.code if end.code < 0 else None
         return Outcome("ended", shell_code(end.code), command=end.code, signal=number)
+
+
+def _log_traceback(error: Exception) -> None:
+    """For ``--debug``."""
+    import logging  # not above: the guardian does not need it
+
+    logging.getLogger("holdfast.run").debug("the lock was not taken", exc_info=error)
 
 
 def _connect(order: Order) -> Client:
