@@ -270,6 +270,11 @@ def test_a_holder_of_another_library_is_shown_by_its_owner() -> None:
     assert lock_state.token_of(state) is None, "7 is the last that holdfast gave, not this holder's"
 
 
+def test_a_label_is_shown_after_the_process() -> None:
+    state = LockState("orders", (Holder("o", "web1", 7, None, "holdfast", label="nightly.sh"),))
+    assert lock_state.as_row(state, 100.0)[1] == "holdfast@web1 pid 7 [nightly.sh]"
+
+
 def test_of_several_holders_the_first_is_named_and_the_others_are_counted() -> None:
     holders = tuple(Holder(str(number), "h", number, None, "p", 90.0, 130.0, number, 1) for number in (1, 2, 3))
     assert lock_state.as_row(LockState("s", holders), 100.0)[1:3] == ("p@h pid 1 +2", "10s")

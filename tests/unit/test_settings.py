@@ -317,6 +317,20 @@ def test_refused_files(tmp_path: Path, text: str, says: str) -> None:
     assert "s3cr3t" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text, says", [("a = " + "[" * 5000, "nested too deeply"), ("#" * 100_000, "is longer than 64 KiB")]
+)
+def test_a_file_that_is_no_settings_file_is_no_internal_error(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        resolve_default(write(tmp_path, text))
+
+
+def test_a_byte_order_mark_and_windows_newlines_are_accepted(tmp_path: Path) -> None:
+    environment = write(tmp_path, "")
+    Path(environment["HOLDFAST_CONFIG"]).write_bytes(b"\xef\xbb\xbfurl = 'memory:f'\r\nttl = 5\r\n")
+    assert resolve_default(environment)[:2] == ("memory:f", {"ttl": 5})
+
+
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     environment = write(tmp_path, "")
     Path(environment["HOLDFAST_CONFIG"]).write_bytes(b"url = '\xff'")

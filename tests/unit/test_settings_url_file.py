@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def test_a_relative_url_file_is_relative_to_the_settings_file(tmp_path: Path, mo
         (f"{URL}\n{URL}\n", "has several lines"),
         (f"{URL}\u2028x", "has several lines"),
         (URL.encode() + b"\xff", "is not UTF-8"),
-        (SECRET * 20_000, "is longer than any URL"),
+        (SECRET * 20_000, "is longer than 64 KiB"),
         (SECRET, "not a URL that holdfast knows"),
         (f"rediis://joe:{SECRET}@h", "unknown URL scheme 'rediis'"),
         (f"redis://joe:{SECRET}@h:x", "port"),
@@ -112,6 +113,32 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         resolve_default({"HOLDFAST_URL_FILE": str(tmp_path / "nowhere")})
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         resolve_default({"HOLDFAST_URL_FILE": str(tmp_path)})
+
+
+@pytest.mark.parametrize("variable", ["HOLDFAST_URL_FILE", "HOLDFAST_CONFIG"])
+def test_a_named_pipe_without_a_writer_is_not_waited_for(tmp_path: Path, variable: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="is empty" if variable == "HOLDFAST_URL_FILE" else "names no url"):
+        resolve_default({variable: str(pipe)})
+
+
+def test_a_pipe_with_a_writer_is_read_to_its_end() -> None:
+    """``HOLDFAST_URL_FILE=<(command)``."""
+    reading, writing = os.pipe()
+
+    def write_in_two_parts() -> None:
+        os.write(writing, URL[:9].encode())
+        os.write(writing, URL[9:].encode() + b"\n")
+        os.close(writing)
+
+    writer = threading.Timer(0.05, write_in_two_parts)
+    writer.start()
+    try:
+        assert resolve_default({"HOLDFAST_URL_FILE": f"/dev/fd/{reading}"}).url == URL
+    finally:
+        writer.join()
+        os.close(reading)
 
 
 @pytest.mark.parametrize(

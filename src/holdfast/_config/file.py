@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from holdfast._config.default import Default, checked
+from holdfast._config.small_file import read_text
 from holdfast._config.url_file import read_url
 from holdfast._core import engine_options, parameters, urls
 from holdfast._core.url_parts import cut
@@ -46,14 +47,14 @@ def load(path: str, profile: str | None, chosen_by: str) -> Default:
 def _parse(path: str, where: str) -> dict[str, Any]:
     import tomllib  # here, not above: few programs need it, and all would pay for it
 
+    text = read_text(path, where, "settings")
     try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise UsageError(f"{where} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise UsageError(f"{where} is not valid settings: it is nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
         # Not chained: a decoder may quote the line it failed on, and that line may hold a password.
-        position = str(error).rpartition("(at ")[2].rstrip(")") if "(at " in str(error) else "not UTF-8"
+        position = str(error).rpartition("(at ")[2].rstrip(")")
         raise UsageError(f"{where} is not valid TOML ({position})") from None
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast._config.small_file import read_text
 from holdfast.errors import UsageError
 
-#: Bytes. No URL is longer; a device or a log named by mistake is not read to its end.
-_LONGEST: Final = 64 * 1024
+_CONTENT: Final = "one URL and nothing else"
 
 
 def read_url(path: str, setting: str) -> str:
@@ -16,22 +16,9 @@ def read_url(path: str, setting: str) -> str:
     Newlines at the end are removed: editors and ``echo`` add them.
     """
     where = f"file {path!r} ({setting})"
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_LONGEST + 1)
-    except OSError as error:
-        raise UsageError(f"{where} cannot be read: {error.strerror}") from error
-    except ValueError:  # a NUL in the path, which only a settings file can express
-        raise UsageError(f"{where} cannot be read: this is no path") from None
-    if len(content) > _LONGEST:
-        raise UsageError(f"{where} is longer than any URL; it should contain one URL and nothing else")
-    try:
-        text = content.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError:
-        # Not chained: the error holds the content.
-        raise UsageError(f"{where} is not UTF-8; it should contain one URL and nothing else") from None
+    text = read_text(path, where, _CONTENT).rstrip("\r\n")
     if not text.strip():
         raise UsageError(f"{where} is empty; it should contain one URL")
     if len(text.splitlines()) > 1:
-        raise UsageError(f"{where} has several lines; it should contain one URL and nothing else")
+        raise UsageError(f"{where} has several lines; it should contain {_CONTENT}")
     return text

@@ -67,11 +67,10 @@ def as_row(state: LockState, now: float) -> tuple[str, ...]:
     """One held lock in the columns of ``headings``."""
     first = state.holders[0]
     others = f" +{len(state.holders) - 1}" if len(state.holders) > 1 else ""
-    label = f" [{visible(first.label)}]" if first.label is not None else ""
     held = None if first.since is None else max(0.0, now - first.since)
     return (
         visible(state.name),
-        person(first) + label + others,
+        person(first) + others,
         duration(held),
         duration(_remaining(state, first, now)),
         _or_unknown(token_of(state)),
@@ -79,11 +78,12 @@ def as_row(state: LockState, now: float) -> tuple[str, ...]:
     )
 
 
-def person(one: Holder | Waiter) -> str:
-    """A holder or waiter in a few words: program@host pid; of another library's, the owner."""
+def person(one: Holder | Waiter, *, labelled: bool = True) -> str:
+    """A holder or waiter in a few words: program@host pid [label]; of another library's, the owner."""
     if one.host is None and one.pid is None and one.program is None:
         return visible(one.owner)
-    return visible(f"{one.program or '?'}@{one.host or '?'} pid {_or_unknown(one.pid)}")
+    label = f" [{one.label}]" if labelled and one.label is not None else ""
+    return visible(f"{one.program or '?'}@{one.host or '?'} pid {_or_unknown(one.pid)}{label}")
 
 
 def duration(seconds: float | None) -> str:
@@ -100,7 +100,7 @@ def duration(seconds: float | None) -> str:
 
 
 def _person(heading: str, one: Holder | Waiter) -> Iterator[str]:
-    yield f"{heading} {person(one)}"
+    yield f"{heading} {person(one, labelled=False)}"
     for fact, value in (("thread", one.thread), ("label", one.label)):
         if value is not None:
             yield f"  {fact:9}  {visible(value)}"

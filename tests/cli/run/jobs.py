@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Final
@@ -68,15 +68,16 @@ class Jobs:
         self._mark = f"RUN_UNDER_TEST={mark}".encode()
         self._jobs: list[Job] = []
 
-    def start(self, *arguments: str, url: str | None = None, **settings: Any) -> Job:
-        command = [*COMMAND, "--url", url or self.url, *arguments]
+    def start(self, *arguments: str, url: str | None = None, wrapper: Sequence[str] = (), **settings: Any) -> Job:
+        """``wrapper``: a command that executes the run."""
+        command = [*wrapper, *COMMAND, "--url", url or self.url, *arguments]
         options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": PIPE, "stderr": PIPE, "text": True}
         job = Job(subprocess.Popen(command, **options | {"env": self.environment} | settings))
         self._jobs.append(job)
         return job
 
-    def run(self, *arguments: str, url: str | None = None, **settings: Any) -> subprocess.CompletedProcess[str]:
-        job = self.start(*arguments, url=url, **settings)
+    def run(self, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+        job = self.start(*arguments, **settings)
         out, err = job.process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(arguments, job.process.returncode, out, err)
 

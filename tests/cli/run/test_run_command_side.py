@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.cli.run import environment
+from holdfast.cli.run import environment, lookup
 from tests.cli.run.jobs import Jobs
 
 
@@ -27,6 +27,11 @@ def test_the_environment_is_untouched_but_for_four_variables(jobs: Jobs, tmp_pat
     assert seen.pop("HOLDFAST_OWNER") == report["owner"]
     assert seen.pop("HOLDFAST_HELD").endswith(":t%C3%B6pf")
     assert seen == given  # also without the LC_CTYPE that Python sets for itself
+
+
+def test_a_variable_without_a_name_does_not_keep_the_command_from_running(jobs: Jobs) -> None:
+    done = jobs.run("x", "--", "printenv", "RUN_UNDER_TEST", wrapper=["env", "=nameless"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, jobs.environment["RUN_UNDER_TEST"] + "\n", "")
 
 
 def test_the_fingerprint_of_an_engine_has_no_secret_and_differs_by_engine_and_namespace() -> None:
@@ -91,3 +96,56 @@ def test_a_run_on_the_embedded_engine_starts_in_150_ms(jobs: Jobs, tmp_path: Pat
         assert jobs.run("x", "--", "true", env=settings, stdout=subprocess.DEVNULL).returncode == 0
         taken.append(time.perf_counter() - began)
     assert min(taken) < 0.150
+
+
+@pytest.mark.parametrize(
+    "words, label",
+    [
+        (("--", "/bin/sh", "-c", "secret=1; echo up; read line"), "sh"),
+        (("-c", "echo up; read line"), "echo"),
+        (("-c", "SECRET=x; echo up; read line"), None),
+    ],
+)
+def test_the_label_of_the_lock_is_the_name_of_the_command(
+    jobs: Jobs, words: tuple[str, ...], label: str | None
+) -> None:
+    job = jobs.start("x", *words, stdin=subprocess.PIPE)
+    assert job.line() == "up"
+    with holdfast.connect(jobs.url) as locks:
+        (holder,) = locks.inspect("x").holders
+    assert holder.label == label
+    busy = jobs.run("--nonblock", "x", "true")
+    assert (f"label {label}" in busy.stderr) == (label is not None)
+    assert job.process.stdin is not None
+    job.process.stdin.close()
+    job.wait()
+
+
+def test_a_configured_label_is_kept(jobs: Jobs) -> None:
+    job = jobs.start(
+        "x", "--", "sh", "-c", "echo up; read line; exit 0", stdin=subprocess.PIPE, url=jobs.url + "?label=mine"
+    )
+    assert job.line() == "up"
+    with holdfast.connect(jobs.url) as locks:
+        assert locks.inspect("x").holders[0].label == "mine"
+    assert job.process.stdin is not None
+    job.process.stdin.close()
+    assert job.wait() == 0
+
+
+@pytest.mark.parametrize(
+    "program, shell, label",
+    [
+        ("/opt/näh/nightly.sh", None, "nightly.sh"),
+        ("a b", None, None),
+        ("a\x1bb", None, None),
+        ("\udcff", None, None),
+        ("x" * 101, None, None),
+        ("/bin/sh", "", None),
+        ("/bin/sh", "  /opt/job --password x", "job"),
+        ("/bin/sh", "$(secret)", None),
+        ("/bin/sh", "'/opt/job'", None),
+    ],
+)
+def test_only_a_plain_name_becomes_a_label(program: str, shell: str | None, label: str | None) -> None:
+    assert lookup.label(program, shell) == label

@@ -45,6 +45,8 @@ def test_the_commands_own_code(jobs: Jobs, arguments: tuple[str, ...], code: int
         (("--time", "1", "x", "true"), "unrecognized arguments: --time"),
         (("--nonblock", "--timeout", "3", "x", "true"), "not allowed with"),
         (("--timeout", "soon", "x", "true"), "--timeout is not a duration"),
+        (("--max-hold", "0", "x", "true"), "too short to stop a command in time: give 1s"),
+        (("--max-hold", "900ms", "x", "true"), "too short to stop a command in time: give 1s"),
         (("--at-least", "5", "--max-hold", "4", "x", "true"), "--at-least is longer"),
         (("-E", "256", "x", "true"), "from 0 to 255"),
         (("--report", "9999", "x", "true"), "--report 9999"),
@@ -96,6 +98,18 @@ def test_an_engine_that_is_away_is_69_and_one_that_refuses_is_77(jobs: Jobs, tmp
     assert not flag.exists()
 
 
+def test_debug_shows_where_an_error_comes_from_and_no_password(jobs: Jobs) -> None:
+    url = "redis://joe:s3cr3t@127.0.0.1:1?unavailable_after=200ms"
+    away = jobs.run("--debug", "x", "true", url=url)
+    assert away.returncode == 69
+    assert "Traceback" in away.stderr
+    assert "s3cr3t" not in away.stderr
+    wrong = jobs.run("--debug", "x", "true", url=url + "&ttll=5")
+    assert wrong.returncode == 78
+    assert "Traceback" in wrong.stderr
+    assert "s3cr3t" not in wrong.stderr
+
+
 def test_busy_is_75_or_what_the_user_says_and_names_the_holder(jobs: Jobs, lock_file: str) -> None:
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire():
         once = jobs.run("--nonblock", "x", "true")
@@ -122,6 +136,7 @@ def test_an_exec_that_fails_after_the_grant_is_126_or_127_and_releases(jobs: Job
         done = jobs.run("x", "--", str(script))
         assert (done.returncode, done.stderr.count("\n")) == (code, 1)
         assert "the lock was released" in done.stderr
+        assert ("#!/bin/sh" in done.stderr) == (code == 126)  # what to do
         assert jobs.run("--nonblock", "x", "true").returncode == 0
 
 

@@ -16,6 +16,16 @@ from tests.cli.run.jobs import FOREVER, STUBBORN, Death, Jobs, children, state, 
 # A daemon as they come: forked twice, in a session of its own, deaf to SIGTERM. It prints its pid.
 DAEMON = "setsid sh -c 'trap \"\" TERM; echo $$; exec >&-; while :; do sleep 1; done' & "
 
+_FILL = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (2000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+while (new := os.dup(0)) < 1024:
+    os.set_inheritable(new, True)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+#: Executes its arguments with so many descriptors that each new one is above 1023: select(2) takes none of these.
+MANY_DESCRIPTORS = [sys.executable, "-c", _FILL]
+
 
 def test_runner_killed_while_it_waits_leaves_nothing(jobs: Jobs, lock_file: str, tmp_path: Path) -> None:
     flag = tmp_path / "ran"
@@ -148,3 +158,72 @@ def test_a_frozen_guardian_does_not_keep_a_busy_runner(jobs: Jobs, lock_file: st
         os.kill(job.guardian, signal.SIGSTOP)
         assert job.wait() == 75
         assert lease.held
+
+
+def test_a_guardian_that_is_stopped_after_the_end_of_the_command_does_not_save_its_daemons(jobs: Jobs) -> None:
+    job = jobs.start("--ttl", "9", "x", "--", "sh", "-c", DAEMON + "echo $$; read line; exit 3", stdin=-1)
+    printed = [job.pid(), job.pid()]
+    guardian = job.guardian
+    (command,) = set(children(guardian)) & set(printed)
+    daemon = Death(*(set(printed) - {command}))
+    assert job.process.stdin is not None
+    job.process.stdin.close()
+    wait_for(lambda: state(command) == "")
+    os.kill(guardian, signal.SIGSTOP)  # during the grace of 3 s
+    with holdfast.connect(jobs.url) as locks:
+        assert locks.break_("x")
+    daemon.wait()
+    assert job.wait() == 79
+
+
+#: A supervisor whose guardian reports SIGKILL and then does nothing, as one that is stopped between the two does.
+STOPPED_AFTER_THE_REPORT = """
+import subprocess, sys, threading
+from holdfast.cli.run.link import Link
+from holdfast.cli.run.signals import Signals
+from holdfast.cli.run.supervisor import Supervisor
+
+class Lease:
+    ttl, remaining, lost_reason = 3.0, 0.1, None
+    def on_lost(self, callback): pass
+
+ours, theirs = Link.pair()
+guardian = subprocess.Popen(["sleep", "1000"], pass_fds=[theirs.fileno()])
+theirs.send("started", pid=1)
+theirs.send("step", step=2)
+theirs.close()
+with Signals(()) as signals:
+    ending = Supervisor(Lease(), ours, guardian.pid, signals, 0.0).run({}, None)
+print(ending.stopped, ending.code, ending.guardian_died)
+"""
+
+
+def test_a_guardian_that_is_stopped_between_two_kills_is_killed_by_the_runner() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_AFTER_THE_REPORT], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.stdout, done.stderr) == ("True -9 False\n", "")
+
+
+def test_a_guardian_with_many_descriptors_kills_until_no_descendant_is_left() -> None:
+    script = (
+        "import os, subprocess\n"
+        "from holdfast.cli.run.guardian import Guardian\n"
+        "from holdfast.cli.run.launcher import Program\n"
+        "from holdfast.cli.run.link import Link\n"
+        "guardian = Guardian(Link.pair()[1], Program('true', ('true',), ()), {}, os.getpgrp())\n"
+        "guardian._prepare()\n"
+        "subprocess.Popen(['sh', '-c', 'setsid sleep 1000 & sleep 1000'])\n"
+        "guardian._kill_all()\n"
+        "try: os.waitpid(-1, os.WNOHANG)\n"
+        "except ChildProcessError: print('none is left', flush=True)\n"
+        "os._exit(0)\n"
+    )
+    words = [*MANY_DESCRIPTORS, sys.executable, "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.stdout, done.stderr) == ("none is left\n", "")
+
+
+def test_a_runner_with_many_descriptors_keeps_the_lock_for_at_least_as_long_as_it_should(jobs: Jobs) -> None:
+    done = jobs.run("--at-least", "100ms", "x", "--", "true", wrapper=MANY_DESCRIPTORS)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 
 from holdfast.cli.run.link import Link
 
@@ -44,3 +45,18 @@ def test_a_peer_that_is_gone_is_the_end_and_no_error() -> None:
     assert ours.receive() == []
     assert ours.ended
     ours.close()
+
+
+def test_a_message_that_is_longer_than_the_buffer_arrives_without_another_one() -> None:
+    """Else a command with a long HOLDFAST_HELD would start with the next renewal only."""
+    ours, theirs = Link.pair()
+    ours.send("start", environment={"A": "x" * 1_000_000})
+    received = theirs.receive()
+    while not received:
+        assert ours.events == select.POLLIN | select.POLLOUT
+        assert ours.receive() == []
+        received = theirs.receive()
+    assert received == [{"kind": "start", "environment": {"A": "x" * 1_000_000}}]
+    assert ours.events == select.POLLIN
+    ours.close()
+    theirs.close()

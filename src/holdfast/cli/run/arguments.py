@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from holdfast.cli import exit_codes
+from holdfast.cli.run import schedule
 from holdfast.errors import UsageError
 
 _SHELL: Final = "/bin/sh"
@@ -17,6 +18,7 @@ class Order(NamedTuple):
 
     name: str
     argv: tuple[str, ...]
+    shell: str | None  #: the STRING of -c, which is in argv too
     url: str | None
     profile: str | None
     timeout: float | None
@@ -63,10 +65,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def read(arguments: argparse.Namespace) -> Order:
     """The order; UsageError with the remedy if the words make none."""
-    name, argv = _split(arguments.words, arguments.shell)
+    name, argv, shell = _split(arguments.words, arguments.shell)
     order = Order(
         name=name,
         argv=argv,
+        shell=shell,
         url=arguments.url,
         profile=arguments.profile,
         timeout=0.0 if arguments.nonblock else _seconds(arguments.timeout, "--timeout"),
@@ -78,12 +81,16 @@ def read(arguments: argparse.Namespace) -> Order:
         report=None if arguments.report is None else _number(arguments.report, "--report", 2**31 - 1),
         conflict_exit_code=_number(arguments.conflict_exit_code, "--conflict-exit-code", 255),
     )
+    shortest = schedule.SHORTEST_HOLD
+    if order.max_hold is not None and order.max_hold < shortest:
+        given = f"--max-hold {order.max_hold:g}s"
+        raise UsageError(f"{given} is too short to stop a command in time: give {shortest:g}s or more")
     if order.max_hold is not None and order.at_least > order.max_hold:
         raise UsageError("--at-least is longer than --max-hold: the lock would be lost before")
     return order
 
 
-def _split(words: Sequence[str], shell: str | None) -> tuple[str, tuple[str, ...]]:
+def _split(words: Sequence[str], shell: str | None) -> tuple[str, tuple[str, ...], str | None]:
     rest = list(words[1:] if words[:1] == ["--"] else words)
     if not rest:
         raise UsageError("NAME is missing: holdfast run NAME -- CMD")
@@ -93,14 +100,14 @@ def _split(words: Sequence[str], shell: str | None) -> tuple[str, tuple[str, ...
     if shell is not None:
         if rest:
             raise UsageError("-c STRING and CMD are both given: leave one of them out")
-        return name, (_SHELL, "-c", shell)
+        return name, (_SHELL, "-c", shell), shell
     if rest[:1] == ["--"]:
         rest.pop(0)
     elif rest and rest[0].startswith("-"):
         raise UsageError(f"{rest[0]} stands after NAME: options of holdfast go before NAME, CMD after --")
     if not rest:
         raise UsageError("CMD is missing: holdfast run NAME -- CMD")
-    return name, tuple(rest)
+    return name, tuple(rest), None
 
 
 def _seconds(text: str | None, option: str) -> float | None:

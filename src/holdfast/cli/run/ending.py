@@ -72,6 +72,7 @@ def describe(holder: Holder) -> str:
     facts = [] if holder.host is None else [f"host {holder.host}"]
     facts += [] if holder.pid is None else [f"pid {holder.pid}"]
     facts += [] if holder.program is None else [f"program {holder.program}"]
+    facts += [] if holder.label is None else [f"label {holder.label}"]
     if holder.since is not None:
         facts.append(f"since {time.strftime('%Y-%m-%d %H:%M:%S %z', time.localtime(holder.since))}")
     return f"; held by {', '.join(facts) if facts else holder.owner}"
@@ -79,8 +80,10 @@ def describe(holder: Holder) -> str:
 
 def _keep(lease: Lease, until: float, signals: Signals) -> None:
     """Wait holding the lock, until a signal that would have ended the command, or its loss."""
+    poll = select.poll()
+    poll.register(signals.reading, select.POLLIN)
     while lease.held and (left := until - clock.now()) > 0:
-        select.select([signals.reading], (), (), min(left, 0.5))
+        poll.poll(min(left, 0.5) * 1000 + 1)
         if ENDING.intersection(signals.take()):
             return
 

@@ -22,8 +22,11 @@ _COERCED: Final = frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
 
 
 def original() -> dict[str, str]:
-    """This process's environment as it was given to it."""
-    environment = dict(os.environ)
+    """This process's environment as it was given to it.
+
+    Without a variable that has no name (``=x``): Python refuses to pass it on, and shells drop it too.
+    """
+    environment = {name: value for name, value in os.environ.items() if name}
     if environment.get("LC_CTYPE") in _COERCED:
         try:
             with open("/proc/self/environ", "rb") as file:

@@ -111,10 +111,17 @@ class Guardian:
 
     def _wait(self, seconds: float | None) -> None:
         poll = select.poll()
-        poll.register(self._link, select.POLLIN)
-        poll.register(self._wake[0], select.POLLIN)
+        poll.register(self._link, self._link.events)
         if self._launch is not None and not self._executed:
             poll.register(self._launch.reading, select.POLLIN)
+        self._wait_with(poll, seconds)
+
+    def _wait_with(self, poll: select.poll, seconds: float | None) -> None:
+        """Wait for what is registered in ``poll``, and for SIGCHLD.
+
+        Not by select(2), which refuses descriptors above 1023: the runner may have inherited many.
+        """
+        poll.register(self._wake[0], select.POLLIN)
         poll.poll(None if seconds is None else max(0.0, seconds) * 1000)
         try:
             os.read(self._wake[0], 4096)
@@ -267,7 +274,7 @@ class Guardian:
             if not any_left:
                 return
             self._signal_all(Step.KILL)
-            select.select([self._wake[0]], (), (), _LOOK_AT_OTHERS if self._refused else _LOOK_AGAIN)
+            self._wait_with(select.poll(), _LOOK_AT_OTHERS if self._refused else _LOOK_AGAIN)
 
 
 def _group_of(pid: int) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 from collections.abc import Sequence
 from typing import Any, Final
@@ -35,6 +36,11 @@ class Link:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    @property
+    def events(self) -> int:
+        """What to poll for, before :meth:`receive`."""
+        return select.POLLIN | (select.POLLOUT if self._unsent else 0)
+
     def close(self) -> None:
         self._socket.close()
 
@@ -49,6 +55,9 @@ class Link:
         """Send a message. A peer that is gone is noticed by :meth:`receive`."""
         if len(self._unsent) <= _MOST_UNSENT:
             self._unsent += json.dumps({"kind": kind, **facts}).encode() + b"\n"
+        self._send_on(descriptors)
+
+    def _send_on(self, descriptors: Sequence[int] = ()) -> None:
         try:
             if descriptors:
                 sent = socket.send_fds(self._socket, [self._unsent], descriptors)
@@ -62,7 +71,12 @@ class Link:
         self._unsent = self._unsent[sent:]
 
     def receive(self) -> list[Message]:
-        """All messages that are there. Sets ``ended`` at the end of the stream, after the last message."""
+        """All messages that are there. Sets ``ended`` at the end of the stream, after the last message.
+
+        Sends on what did not fit in at once.
+        """
+        if self._unsent:
+            self._send_on()
         while not self.ended:
             try:
                 data, descriptors, _, _ = socket.recv_fds(self._socket, _CHUNK, 4)

@@ -1,13 +1,20 @@
-"""The program behind CMD, looked up before the lock is taken: a typo is reported at once, not after the wait."""
+"""The program behind CMD, looked up before the lock is taken: a typo is reported at once, not after the wait.
+
+And its name, for ``holdfast ls`` and ``holdfast show``.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from holdfast.cli import exit_codes
+
+#: What may be said of CMD to others. A word of a shell's string with any other character, as ``PASSWORD=x``, is none.
+_PLAIN: Final = re.compile(r"[\w./+-]{1,100}")
 
 
 class CannotRun(NamedTuple):
@@ -43,4 +50,14 @@ def after_exec(program: str, number: int) -> CannotRun:
     """The same for an exec that failed with errno ``number``, though the program was found."""
     gone = number in (errno.ENOENT, errno.ENOTDIR)  # also of the interpreter that a script names
     code = exit_codes.NOT_FOUND if gone else exit_codes.CANNOT_RUN
-    return CannotRun(code, f"{program}: {os.strerror(number)}; the lock was released")
+    hint = " (a script needs a first line such as #!/bin/sh)" if number == errno.ENOEXEC else ""
+    return CannotRun(code, f"{program}: {os.strerror(number)}{hint}; the lock was released")
+
+
+def label(program: str, shell: str | None) -> str | None:
+    """The name of CMD without its path, for the lock's label; None if it is not fit to be one.
+
+    ``shell``: the STRING of ``-c``, of which it is the first word. Never an argument: it may be a secret.
+    """
+    word = program if shell is None else next(iter(shell.split(None, 1)), "")
+    return os.path.basename(word) or None if _PLAIN.fullmatch(word) else None

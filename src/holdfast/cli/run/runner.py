@@ -83,14 +83,12 @@ class _Run:
         self._lease: Lease | None = None  # kept until the client is closed: a lease that is dropped warns
 
     def run(self) -> Outcome:
-        from holdfast.client import connect  # not above: the guardian was forked before
-
         kernel.adopt_orphans()
-        keywords = {} if self._order.profile is None else {"profile": self._order.profile}
         try:
-            client = connect(self._order.url, **keywords)
+            client = _connect(self._order)
             _check_engine(client)
         except (LockError, ValueError, TypeError) as error:
+            _log_traceback(error)
             return Outcome("settings", exit_codes.SETTINGS, str(error))
         try:
             lock, marked = self._lock(client)
@@ -98,6 +96,7 @@ class _Run:
         except LockLost as loss:  # before the command was started
             return Outcome("unavailable", exit_codes.UNAVAILABLE, str(loss), lost_reason=loss.reason)
         except LockError as error:
+            _log_traceback(error)
             code = exit_codes.code_for(error)
             return Outcome(KINDS.get(code, "unavailable"), code, str(error))
         except ValueError as error:
@@ -162,6 +161,26 @@ class _Run:
             return ending.lost(lease, reason, end.code)
         number = -end.code if end.code < 0 else None
         return Outcome("ended", shell_code(end.code), command=end.code, signal=number)
+
+
+def _log_traceback(error: Exception) -> None:
+    """For ``--debug``."""
+    import logging  # not above: the guardian does not need it
+
+    logging.getLogger("holdfast.run").debug("the lock was not taken", exc_info=error)
+
+
+def _connect(order: Order) -> Client:
+    """A client whose label is the configured one, or else CMD's name."""
+    from dataclasses import replace  # not above, as the next: the guardian was forked before
+
+    from holdfast.client import Client, find_target
+
+    target = find_target(order.url, {} if order.profile is None else {"profile": order.profile})
+    if target.options.label is None:
+        options = replace(target.options, label=lookup.label(order.argv[0], order.shell))
+        target = target._replace(options=options)
+    return Client(target)
 
 
 def _check_engine(client: Client) -> None:

@@ -18,6 +18,8 @@ GRACE_SHARE: Final = 3
 DEFAULT_GRACE: Final = 5.0
 #: The shortest ttl: grace, the margin of KILL_BEFORE and three renewals must fit in.
 SHORTEST_TTL: Final = 3.0
+#: The shortest ``--max-hold``: a third of it for grace, the margin of KILL_BEFORE, and the start of the command.
+SHORTEST_HOLD: Final = 1.0
 
 #: The lock was taken away before the deadline: CMD may still end in good order. Every other reason means that the
 #: deadline has passed.

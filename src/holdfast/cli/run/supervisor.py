@@ -24,6 +24,9 @@ _LOOKS_PER_TTL: Final = 12
 _LONGEST_LOOK: Final = 1.0
 #: A guardian that has not acted so long after a kill was seen to be due is frozen.
 _FROZEN_AFTER: Final = 0.05
+#: The same for one that has begun to kill, and has not reported that nothing is left. Before ``schedule.KILL_BEFORE``
+#: has passed: it may have been stopped between two signals.
+_UNFINISHED_AFTER: Final = 0.12
 #: Deadlines that differ by less are one.
 _SAME: Final = 0.001
 _LOOK_AGAIN: Final = 0.01
@@ -38,7 +41,7 @@ class Ending(NamedTuple):
     failed: int | None = None  #: errno of exec
     late: bool = False  #: the lease was too short by the time the guardian could start it
     stopped: bool = False  #: it was sent SIGTERM or SIGKILL because its lock was ending
-    guardian_died: bool = False
+    guardian_died: bool = False  #: not by this process
 
 
 class Supervisor:
@@ -58,6 +61,8 @@ class Supervisor:
         self._ending = Ending()
         self._step = Step.NOTHING
         self._overdue_since: float | None = None
+        self._refused = False  # a descendant is another user's: neither the guardian nor this process can kill it
+        self._killed_guardian = False
         self._over = False
 
     def run(self, environment: dict[str, str], liveness: int | None) -> Ending:
@@ -84,7 +89,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         poll = select.poll()
-        poll.register(self._link, select.POLLIN)
+        poll.register(self._link, self._link.events)
         poll.register(self._signals.reading, select.POLLIN)
         until_due = self._plan.kill_at - clock.now()
         look_again = until_due if until_due > 0 else _FROZEN_AFTER / 4
@@ -133,6 +138,7 @@ class Supervisor:
             self._report_lease()
             self._link.send("continue")
         elif kind == "refused":
+            self._refused = True
             pids = ", ".join(map(str, message["pids"]))
             write_error(f"another user's processes cannot be killed, waiting for them: pid {pids}", command=COMMAND)
         elif kind == "clear":
@@ -141,15 +147,18 @@ class Supervisor:
     def _unless_frozen(self) -> None:
         """Kill a guardian that does not act: the kernel then kills the command, and the descendants become ours.
 
-        Not at first sight: this process may have been stopped itself, and the guardian's messages wait to be read.
+        Not at first sight: this process may have been stopped itself, and the guardian's messages wait to be read. Also
+        if the command has ended: descendants that it left behind must not outlive the lock either.
         """
         now = clock.now()
-        if now < self._plan.kill_at or self._step is Step.KILL or self._ending.code is not None:
+        began = self._step is Step.KILL or self._ending.code is not None
+        if self._over or self._refused or now < self._plan.kill_at:
             self._overdue_since = None
         elif self._overdue_since is None:
             self._overdue_since = now
-        elif now - self._overdue_since >= _FROZEN_AFTER:
+        elif now - self._overdue_since >= (_UNFINISHED_AFTER if began else _FROZEN_AFTER):
             self._ending = self._ending._replace(stopped=True)
+            self._killed_guardian = True
             kill_guardian(self._guardian)
 
     def _without_guardian(self) -> Ending:
@@ -160,7 +169,7 @@ class Supervisor:
             except OSError:
                 pass
         kill_descendants()
-        ending = self._ending._replace(guardian_died=True)
+        ending = self._ending._replace(guardian_died=not self._killed_guardian)
         return ending if ending.code is not None else ending._replace(code=-signal.SIGKILL)
 
 
