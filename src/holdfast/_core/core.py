@@ -253,7 +253,8 @@ class Core:
                 self.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
             # Told twice of one handle, it may find the release of another one under way: that is not abandoned.
             if repairs.is_over(self, hold):
-                self.abandon_release(hold, "unknown" if known is None else "dropped")
+                how: End = "kept" if key in hold.keepers else "dropped"
+                self.abandon_release(hold, "unknown" if known is None else how)
         hold.ring()
         return known is not None
 

@@ -254,7 +254,8 @@ class Watchdog:
         while self.dropped:
             handle = self.dropped.popleft()
             was_lost = handle.hold.reason is not None and not hasattr(handle, "acquired_at")
-            if self._core.drop_handle(handle.hold, handle.key) and not was_lost:
+            is_keeper = handle.key in handle.hold.keepers  # its time is over: no lease was forgotten
+            if self._core.drop_handle(handle.hold, handle.key) and not (was_lost or is_keeper):
                 _log_forgotten(handle)
         now = self._runtime.now()
         if self._slots_in_use and now >= self._slots_checked + _CHECK_SLOTS / 2:
