@@ -139,6 +139,27 @@ def test_an_observer_that_raises_is_logged_once_and_called_again(
     assert all(type(error).__name__ in record.getMessage() for record in logged)
 
 
+def test_a_log_handler_that_raises_does_not_end_the_delivery() -> None:
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ZeroDivisionError
+
+    calls: list[Event] = []
+
+    def observer(event: Event) -> None:
+        calls.append(event)
+        raise KeyError
+
+    logger, handler = logging.getLogger("holdfast.observer"), Failing()
+    logger.addHandler(handler)
+    try:
+        with holdfast.connect(store(), observer=observer) as locks:
+            use(locks, 3)
+    finally:
+        logger.removeHandler(handler)
+    assert len(calls) == 6
+
+
 def test_an_observer_may_lock_and_close_its_own_client() -> None:
     seen: list[str] = []
 

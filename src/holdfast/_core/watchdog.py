@@ -14,6 +14,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from holdfast._core import call_site, lease_time
@@ -184,7 +185,8 @@ class Watchdog:
                     await self._round(suspects)
                 except Exception:
                     # A watchdog that dies in silence loses every lock of the process.
-                    _log.exception("the watchdog met a bug in holdfast; it goes on")
+                    with suppress(Exception):  # of a log handler
+                        _log.exception("the watchdog met a bug in holdfast; it goes on")
                     await self._runtime.sleep_until(self._runtime.now() + _AFTER_A_BUG)
         finally:
             await self._session.close()

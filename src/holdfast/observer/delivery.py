@@ -17,6 +17,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from holdfast._runtime import base
@@ -177,7 +178,10 @@ class Delivery:
         missed = self._missed - self._missed_reported
         if missed:
             if not self._missed_reported:
-                _log.warning("the observer is too slow: %d events were dropped; further drops are only counted", missed)
+                _log_safely(
+                    logging.WARNING, "the observer is too slow: %d events were dropped; further drops are only counted",
+                    missed,
+                )  # fmt: skip
             self._missed_reported += missed
             self._call(observer, lambda: Dropped(at=time.time(), engine=self.engine, count=missed))
 
@@ -196,10 +200,16 @@ class Delivery:
         kind = (event.kind, type(error))
         if kind not in self._logged and len(self._logged) < _MOST_LOGGED:
             self._logged.add(kind)
-            _log.error(
-                "the observer raised %s on a %r event; this is logged once", type(error).__name__, event.kind,
-                exc_info=error,
+            _log_safely(
+                logging.ERROR, "the observer raised %s on a %r event; this is logged once", type(error).__name__,
+                event.kind, error=error,
             )  # fmt: skip
+
+
+def _log_safely(level: int, message: str, *args: object, error: BaseException | None = None) -> None:
+    """A handler or filter of the user's may raise: the thread has more to deliver, and nobody to tell."""
+    with suppress(BaseException):
+        _log.log(level, message, *args, exc_info=error)
 
 
 def check_observer(observer: object) -> None:
