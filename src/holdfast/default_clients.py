@@ -76,21 +76,26 @@ def _make_async(configured: object, loop: asyncio.AbstractEventLoop) -> AsyncCli
     for key, old in _async.copy().items():
         if old.loop.is_closed():
             _async.pop(key, None)
-    client = connect()
-    entry = _async.setdefault((id(configured), id(loop)), _Async(configured, loop, client, _closed_with_loop(client)))
-    if entry.client is client:
+    client, key = connect(), (id(configured), id(loop))
+    entry = _async.setdefault(key, _Async(configured, loop, client, _closed_with_loop(client, key)))
+    # A loop that has closed its generators already, and still runs, would only warn about one more.
+    if entry.client is client and not getattr(loop, "_asyncgens_shutdown_called", False):
         _start(entry.closer)
     return entry.client
 
 
-async def _closed_with_loop(client: AsyncClient) -> AsyncGenerator[None, None]:
+async def _closed_with_loop(client: AsyncClient, key: tuple[int, int]) -> AsyncGenerator[None, None]:
     """Closes ``client`` before its loop: ``asyncio.run`` and most servers close the async generators of a loop first.
 
-    Else its connections would be left to the garbage collector, with a warning.
+    Else its connections would be left to the garbage collector, with a warning. Calls that come later on the same loop,
+    as from another generator's clean-up, get another client.
     """
     try:
         yield
     finally:
+        found = _async.get(key)
+        if found is not None and found.client is client:
+            _async.pop(key, None)
         await client.close()
 
 

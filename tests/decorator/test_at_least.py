@@ -158,7 +158,7 @@ assert locks.inspect("a").holders
 
 
 def test_its_end_is_an_event_of_its_own_and_no_dropped_lease(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is given back like a dropped handle, but no lease was forgotten: warnings for each call would hide real ones."""
+    """It is given back like a dropped handle, but no lease was forgotten: such warnings would hide the real ones."""
     events: list[Event] = []
     with caplog.at_level("WARNING"), holdfast.connect(url, observer=events.append) as client:
         client.locked("a", at_least=0.05)(lambda: None)()
