@@ -26,12 +26,15 @@ def stands_in_a_class(function: Callable[..., Any]) -> bool:
 #: Every class has these two of its own, so that ``__getattr__`` is not asked.
 _doc: Any = property(lambda self: self._function.__doc__)
 _module: Any = property(lambda self: self._function.__module__)
+#: For ``isinstance``: in the body of a model, pydantic takes what is not a function for a field.
+_class: Any = property(lambda self: FunctionType)
 
 
 class _FunctionLike:
     """Everything but calls is asked of the function: its name, its code, its marks. ``inspect`` takes it for one."""
 
     __slots__ = ("__weakref__", "_function")
+    __class__ = _class
     _function: Any
 
     def __getattr__(self, name: str) -> Any:
