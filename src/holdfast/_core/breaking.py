@@ -20,15 +20,16 @@ async def break_(core: Core, name: str, token: int | None = None) -> bool:
     if token is not None:
         check_token(token)
     key = names.qualify(core.options.namespace, name)
-    own = core.grants_on(key)  # whatever of it is still held when the answer comes was broken, or lost before
-    if token is not None:
-        own = [grant for grant in own if grant.has_token(token)]
-        if not _pinned(core, own, token):
-            return _not_broken(name, token)
+    with core.lock:  # in one step: a grant that is not here yet is one that an acquire is about to get
+        own = core.grants_on(key)  # whatever of it is still held when the answer comes was broken, or lost before
+        if token is not None:
+            own = [grant for grant in own if grant.has_token(token)]
+            if not _pinned(core, key, own, token):
+                return _not_broken(name, token)
     breaking = _Breaking(core, key, name, token)
     held = await breaking.run()
     if held:
-        core.broken(own)
+        core.broken(key, own, token)
     else:
         core.suspect(key)  # free, or another's: should this client believe to hold it, that is checked
     if core.reports is not None and (held or token is None):
@@ -51,16 +52,17 @@ def check_token(token: int) -> int:
     return token
 
 
-def _pinned(core: Core, own: Sequence[Grant], token: int) -> bool:
+def _pinned(core: Core, key: str, own: Sequence[Grant], token: int) -> bool:
     """Whether ``token`` is still the present one of this client's own grants that have it; if so, it stays that.
 
-    The engine does not see hand-overs inside a process: it would take the lock from the caller that has it by then.
+    The engine does not see hand-overs inside a process: it would take the lock from the caller that has it by then. A
+    grant whose answer is on its way to a caller may have the token, too. The caller holds the core's lock.
     """
-    with core.lock:
-        for grant in own:
-            if grant.hold is None or grant.hold.token != token:
-                return False
-            grant.stop_handovers()
+    core.suspect_acquires(key)
+    for grant in own:
+        if grant.hold is None or grant.hold.token != token:
+            return False
+        grant.stop_handovers()
     return True
 
 
