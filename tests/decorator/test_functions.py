@@ -7,6 +7,7 @@ import functools
 import inspect
 import pickle
 import threading
+import typing
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -444,3 +445,11 @@ def test_methods_of_a_pydantic_model(client: holdfast.Client) -> None:
     assert Order(id=7).ship.lock_for().name == "7"
     assert Order.count() == "count"
     assert set(Order.model_fields) == {"id"}
+
+
+def test_annotations_of_a_method_are_those_of_the_function() -> None:
+    """Decorators above read them, and copy them."""
+    hints = {"amount": int, "return": str}
+    for method in (Account.withdraw, Account(1).withdraw, vars(Account)["withdraw"]):
+        assert typing.get_type_hints(method) == hints
+        assert set(method.__annotations__) == set(hints)

@@ -23,9 +23,10 @@ def stands_in_a_class(function: Callable[..., Any]) -> bool:
     return bool(outer) and not outer.endswith("<locals>")
 
 
-#: Every class has these two of its own, so that ``__getattr__`` is not asked.
+#: Every class has these of its own, so that ``__getattr__`` is not asked.
 _doc: Any = property(lambda self: self._function.__doc__)
 _module: Any = property(lambda self: self._function.__module__)
+_annotations: Any = property(lambda self: self._function.__annotations__)
 #: For ``isinstance``: in the body of a model, pydantic takes what is not a function for a field.
 _class: Any = property(lambda self: FunctionType)
 
@@ -35,7 +36,6 @@ class _FunctionLike:
 
     __slots__ = ("__weakref__", "_function")
     __class__ = _class
-    _function: Any
 
     def __getattr__(self, name: str) -> Any:
         if name == "_function":  # not there yet, as while it is being copied
@@ -50,7 +50,7 @@ class LockedMethod(_FunctionLike):
     """A decorated function in a class."""
 
     __slots__ = ("_binding",)
-    __doc__, __module__ = _doc, _module
+    __doc__, __module__, __annotations__ = _doc, _module, _annotations
 
     def __init__(self, function: Any, binding: Binding = "instance") -> None:
         self._function = function
@@ -77,7 +77,7 @@ class _OfObject(_FunctionLike):
     """The function of one bound method."""
 
     __slots__ = ("_instance",)
-    __doc__, __module__ = _doc, _module
+    __doc__, __module__, __annotations__ = _doc, _module, _annotations
 
     def __init__(self, function: Any, instance: object) -> None:
         self._function = function
