@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import inspect
 import pickle
 import threading
 import typing
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -159,6 +161,20 @@ def test_bound_methods_behave_as_such() -> None:
     assert method.__doc__ == "Its docstring."
     function: Any = Account.withdraw
     assert inspect.isfunction(function)
+    assert method.__func__ is function
+    assert pickle.loads(pickle.dumps(method)).__func__ is function
+
+
+def test_a_bound_method_is_weakly_referred_to_for_as_long_as_its_object() -> None:
+    """As by Django's signals: a receiver that is gone at once is never called, without an error."""
+    account = Account(7)
+    method: Any = weakref.WeakMethod(account.withdraw)
+    gc.collect()
+    assert method()(5) == "A:7:5"
+    assert method().lock_for(5).name == "A:7:5"
+    del account
+    gc.collect()
+    assert method() is None
 
 
 def test_class_methods_and_static_methods_in_either_order() -> None:
