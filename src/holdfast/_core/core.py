@@ -388,36 +388,6 @@ class Core:
         with self.lock:
             hold.handles.clear()  # one that becomes garbage while the client is open would have it withdrawn
 
-    def broken(self, key: str, grants: list[Grant], token: int | None) -> None:
-        """``break_`` of this client has taken these away: known at once, without asking the engine.
-
-        It may also have taken a grant whose answer was on its way to a caller. With ``token`` that is known, too;
-        without, it is checked.
-        """
-        with self.lock:
-            self.suspect(key, token)
-            if token is not None:
-                grants = [grant for grant in self.grants_on(key) if grant in grants or grant.has_token(token)]
-        for grant in grants:
-            self.lose_grant(grant, "broken")
-
-    def suspect(self, key: str, broken: int | None = None) -> None:
-        """Have the watchdog check whether what is held under this name, or is about to be, is still ours.
-
-        Until then it is not handed over. ``broken``: a token that is known not to be.
-        """
-        with self.lock:
-            for grant in self.grants_on(key):
-                if grant.hold is not None:  # else it is on its way to a caller, which has still to draw its token
-                    grant.stop_handovers()
-            self.suspect_acquires(key, broken)
-            self.watchdog.suspect(key)
-
-    def suspect_acquires(self, key: str, broken: int | None = None) -> None:
-        """The same for what is about to be held only. The caller holds the lock."""
-        for acquisition in self.acquiring.all():
-            acquisition.suspect(key, broken)
-
     def grants_on(self, key: str) -> list[Grant]:
         """What this client holds, or is handing over, under this name."""
         with self.lock:
