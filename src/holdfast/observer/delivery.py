@@ -131,7 +131,7 @@ class Delivery:
 
     def adopt(self, observer: Observer) -> None:
         """The client is garbage: keep its observer until the end."""
-        if not self.closing:
+        if not self.stopped.is_set():
             self._adopted = observer
             self._news.open()
 
@@ -160,19 +160,25 @@ class Delivery:
     def _round(self) -> bool:
         self._news.wait()
         closing = self.closing  # read before the queue: what comes later is not waited for
-        self._deliver()
+        delivered = self._deliver()
         if closing:
+            # The collector clears references to a garbage client first, and runs its finalisers later: the observer is
+            # on its way.
+            until = time.monotonic() + FLUSH_WITHIN
+            while not delivered and (left := until - time.monotonic()) > 0:
+                self._news.wait(left)
+                delivered = self._deliver()
             return False
         self._hurry.wait(GATHER)
         return True
 
-    def _deliver(self) -> None:
-        """In a frame of its own: it must not refer to the observer while it sleeps."""
+    def _deliver(self) -> bool:
+        """In a frame of its own: it must not refer to the observer while it sleeps. False if there is none yet."""
         cell = self._cell()
         observer = self._adopted if cell is None else cell.observer
         del cell
         if observer is None:
-            return  # the client is just becoming garbage: its cell's finaliser hands the observer over
+            return False  # the client is just becoming garbage: its cell's finaliser hands the observer over
         for _ in range(len(self.queue)):  # no more: an observer that locks makes events, and closing must have an end
             self._call(observer, self.queue.popleft())
         missed = self._missed - self._missed_reported
@@ -184,6 +190,7 @@ class Delivery:
                 )  # fmt: skip
             self._missed_reported += missed
             self._call(observer, lambda: Dropped(at=time.time(), engine=self.engine, count=missed))
+        return True
 
     def _call(self, observer: Observer, record: Record) -> None:
         event = record()
