@@ -227,8 +227,10 @@ class AsyncLock(NotPortable):
             await core.acquire(self._policy, seconds, lease)
         return lease._ready(self._policy.on_lost)
 
-    async def try_acquire(self, *, timeout: Duration | None = 0) -> AsyncLease | None:
+    async def try_acquire(self, *, timeout: Duration | None = 0, **foreign: Never) -> AsyncLease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
+        if foreign:
+            habits.refuse_keywords("try_acquire", foreign, ("timeout",))
         try:
             return await self.acquire(timeout=timeout)
         except AcquireTimeout:

@@ -167,8 +167,10 @@ class Lock(NotPortable):
             run(core.acquire(self._policy, seconds, lease))
         return lease._ready(self._policy.on_lost)
 
-    def try_acquire(self, *, timeout: Duration | None = 0) -> Lease | None:
+    def try_acquire(self, *, timeout: Duration | None = 0, **foreign: Never) -> Lease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
+        if foreign:
+            habits.refuse_keywords("try_acquire", foreign, ("timeout",))
         try:
             return self.acquire(timeout=timeout)
         except AcquireTimeout:

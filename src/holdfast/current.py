@@ -6,11 +6,15 @@ A ContextVar keeps the open blocks of a context as a linked list, innermost firs
   forgotten lease, and so its lock, alive.
 * ``ContextVar.reset`` is never used: a generator may be closed in another context, where it raises.
 * A block that ended elsewhere stays on the list. It is skipped by readers and removed by the next block that opens.
+
+Blocks may end in another order than they began: one that ends is removed from wherever it is on the list, or a program
+that always takes the next lock before it gives back the last one would have a list that grows for ever.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 
 #: One open block and those around it: (weak reference to its lease, enclosing blocks).
 _Block = tuple["weakref.ref[BaseLease]", Any]
+
+#: Open blocks inside of another one, innermost first.
+Inner = Sequence["weakref.ref[BaseLease]"]
 
 _innermost: Final[ContextVar[_Block | None]] = ContextVar("holdfast-current-lease", default=None)
 
@@ -50,6 +57,33 @@ def leave(lease: BaseLease) -> None:
     block = _innermost.get()
     if block is not None and block[0]() is lease:
         _innermost.set(block[1])
+    else:
+        resume(suspend(lease))  # blocks that began later go on
+
+
+def suspend(lease: BaseLease) -> Inner:
+    """A generator that holds ``lease`` yields: its block, and those that it has opened inside of it, are left.
+
+    Returns the inner ones, for ``resume``.
+    """
+    inner: list[weakref.ref[BaseLease]] = []
+    block = _innermost.get()
+    while block is not None:
+        reference, outer = block
+        if reference() is lease:
+            _innermost.set(outer)
+            return inner
+        inner.append(reference)
+        block = outer
+    return ()  # it began in another context
+
+
+def resume(inner: Inner) -> None:
+    """The blocks that ``suspend`` has left are entered again, unless they have ended."""
+    for reference in reversed(inner):
+        lease = reference()
+        if lease is not None and not lease.released:
+            enter(lease)
 
 
 def _unreleased(block: _Block | None) -> _Block | None:

@@ -77,6 +77,13 @@ def _make_async(configured: object, loop: asyncio.AbstractEventLoop) -> AsyncCli
     for key, old in _async.copy().items():
         if old.loop.is_closed():
             _async.pop(key, None)
-    client = connect()
-    entry = _Async(configured, loop, client, at_loop_end(client.close))
-    return _async.setdefault((id(configured), id(loop)), entry).client
+    client, key = connect(), (id(configured), id(loop))
+    return _async.setdefault(key, _Async(configured, loop, client, at_loop_end(lambda: _close(client, key)))).client
+
+
+async def _close(client: AsyncClient, key: tuple[int, int]) -> None:
+    """Calls that come later on the same loop, as from another generator's clean-up, get another client."""
+    found = _async.get(key)
+    if found is not None and found.client is client:
+        _async.pop(key, None)
+    await client.close()

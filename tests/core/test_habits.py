@@ -35,10 +35,11 @@ def test_keyword_of_another_library_on_lock_is_refused_with_its_translation(
     assert f"lock() has no {next(iter(keyword))}=" in str(caught.value)
 
 
-def test_keyword_of_another_library_on_acquire_is_refused_and_acquires_nothing() -> None:
+@pytest.mark.parametrize("method", ["acquire", "try_acquire"])
+def test_keyword_of_another_library_on_acquire_is_refused_and_acquires_nothing(method: str) -> None:
     lock: Any = holdfast.connect(MEMORY).lock("orders")
-    with pytest.raises(holdfast.UsageError, match=re.escape("acquire() has no blocking=")):
-        lock.acquire(blocking=False)
+    with pytest.raises(holdfast.UsageError, match=re.escape(f"{method}() has no blocking=")):
+        getattr(lock, method)(blocking=False)
     assert holdfast.connect(MEMORY).inspect("orders").holders == ()
 
 
@@ -56,6 +57,15 @@ def test_method_that_belongs_to_the_lease_is_missing_on_the_lock_with_a_remedy(
     with pytest.raises(AttributeError, match=re.escape(remedy)) as caught:
         getattr(lock, method)
     assert caught.value.name == method
+
+
+def test_the_remedy_on_an_async_lock_is_awaited() -> None:
+    lock: Any = aio.connect(MEMORY).lock("orders")
+    with pytest.raises(AttributeError, match=re.escape("call await lease.release(), or use 'async with lock:'")):
+        lock.release  # noqa: B018
+    lock = holdfast.connect(MEMORY).lock("orders")
+    with pytest.raises(AttributeError, match=re.escape("call lease.release(), or use 'with lock:'")):
+        lock.release  # noqa: B018
 
 
 def test_any_other_missing_attribute_reads_as_in_python(locks: Any) -> None:

@@ -7,12 +7,14 @@ import gc
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 
 import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast.observer import Event, Released
 from tests.faults.waiting import eventually
 
 
@@ -153,3 +155,30 @@ assert locks.inspect("a").holders
     assert time.monotonic() - began < 20
     with holdfast.connect(f"sqlite://{tmp_path}/locks.db") as locks:
         assert not is_held(locks)
+
+
+def test_its_end_is_an_event_of_its_own_and_no_dropped_lease(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is given back like a dropped handle, but no lease was forgotten: such warnings would hide the real ones."""
+    events: list[Event] = []
+    with caplog.at_level("WARNING"), holdfast.connect(url, observer=events.append) as client:
+        client.locked("a", at_least=0.05)(lambda: None)()
+        eventually(lambda: any(isinstance(event, Released) for event in events))
+        lease = client.lock("forgotten").acquire()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            del lease
+        eventually(lambda: caplog.records)  # the log has no line of an earlier end
+    assert ["'forgotten'" in record.getMessage() for record in caplog.records] == [True]
+    assert [event.outcome for event in events if isinstance(event, Released)] == ["kept", "dropped"]
+
+
+def test_calls_inside_one_block_share_one_keeper(client: holdfast.Client) -> None:
+    """One for each call would be kept until the time is over, and each call would cost more than the one before."""
+    short = client.locked("a", at_least=20)(lambda: None)
+    long = client.locked("a", at_least=30)(lambda: None)
+    with client.lock("a") as lease:
+        for _ in range(50):
+            short()
+            long()
+        assert len(lease._hold.keepers) == 2
+    client.break_("a")

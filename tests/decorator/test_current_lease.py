@@ -9,7 +9,7 @@ import os
 import threading
 import timeit
 import warnings
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -76,6 +76,23 @@ def test_interleaved_blocks(client: holdfast.Client) -> None:
     first.close()
     assert name() == "b"
     second.close()
+    assert name() is None
+
+
+def test_a_chain_of_overlapping_blocks_leaves_nothing_on_the_list(client: holdfast.Client) -> None:
+    """Each lock is taken before the last one is given back, as in a walk along a list."""
+    last = client.lock("0").acquire()
+    last.__enter__()
+    for number in range(1, 20):
+        following = client.lock(str(number)).acquire()
+        following.__enter__()
+        last.__exit__(None, None, None)
+        last = following
+        assert name() == str(number)
+    block = current._innermost.get()
+    assert block is not None
+    assert block[1] is None, "ended blocks stay on the list"
+    last.__exit__(None, None, None)
     assert name() is None
 
 
@@ -159,3 +176,73 @@ def test_it_costs_a_block_less_than_a_microsecond(client: holdfast.Client) -> No
 
         cost = min(timeit.repeat(block, number=2000, repeat=40)) / 2000
     assert cost < 1e-6, f"{cost * 1e9:.0f} ns"
+
+
+def test_blocks_that_a_generator_has_opened_are_current_in_it_only(
+    client: holdfast.Client,
+) -> None:
+    @client.locked("g")
+    def steps() -> Iterator[str | None]:
+        with client.lock("inner"):
+            yield name()
+            yield name()
+        yield name()
+        yield name()
+
+    seen = []
+    with client.lock("consumer"):
+        for each in steps():
+            seen.append(each)
+            assert name() == "consumer"
+    assert seen == ["inner", "inner", "g", "g"]
+    assert name() is None
+
+
+def test_blocks_that_an_async_generator_has_opened_are_current_in_it_only(url: str) -> None:
+    async def main() -> None:
+        async with aio.connect(url) as alocks:
+
+            @alocks.locked("g")
+            async def steps() -> AsyncIterator[str | None]:
+                async with alocks.lock("inner"):
+                    yield name()
+                    yield name()
+                yield name()
+                yield name()
+
+            seen = []
+            async with alocks.lock("consumer"):
+                async for each in steps():
+                    seen.append(each)
+                    assert name() == "consumer"
+            assert seen == ["inner", "inner", "g", "g"]
+            assert name() is None
+
+    asyncio.run(main())
+
+
+def test_the_clean_up_of_a_generator_sees_the_lease_that_it_has_lost(url: str, other: holdfast.Client) -> None:
+    seen: list[str | None] = []
+
+    async def main() -> None:
+        async with aio.connect(url) as alocks:
+
+            @alocks.locked("g", ttl=0.3)
+            async def steps() -> AsyncIterator[int]:
+                try:
+                    yield 1
+                finally:
+                    lease = holdfast.current_lease()
+                    seen.append(lease.lost_reason if lease is not None else "none")
+
+            generator = steps()
+            await anext(generator)
+            hold = next(iter(alocks._open().live)).hold
+            assert hold is not None
+            other.break_("g")
+            await hold.over().wait(None)
+            with pytest.raises(holdfast.LockLost):
+                await anext(generator)
+
+    asyncio.run(main())
+    assert seen == ["broken"]

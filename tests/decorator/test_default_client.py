@@ -91,7 +91,7 @@ def test_loops_one_after_another_and_at_the_same_time() -> None:
         thread.join(20)
     assert results == ["ok"] * 7
     asyncio.run(several())
-    assert len(default_clients._async) == 1, "clients of closed loops stay behind"
+    assert not default_clients._async, "clients of closed loops stay behind"
 
 
 def test_the_client_of_a_loop_is_closed_with_it() -> None:
@@ -186,3 +186,12 @@ gc.collect()
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_loop_that_goes_on_after_closing_its_generators_gets_another_client() -> None:
+    async def closing() -> str:
+        await async_work(1)
+        await asyncio.get_running_loop().shutdown_asyncgens()  # closes the default client of this loop
+        return await async_work(1)
+
+    assert asyncio.run(closing()).startswith("async:1 ")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import inspect
 import pickle
 import threading
+import typing
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import pydantic
 import pytest
 
 import holdfast
@@ -156,6 +161,20 @@ def test_bound_methods_behave_as_such() -> None:
     assert method.__doc__ == "Its docstring."
     function: Any = Account.withdraw
     assert inspect.isfunction(function)
+    assert method.__func__ is function
+    assert pickle.loads(pickle.dumps(method)).__func__ is function
+
+
+def test_a_bound_method_is_weakly_referred_to_for_as_long_as_its_object() -> None:
+    """As by Django's signals: a receiver that is gone at once is never called, without an error."""
+    account = Account(7)
+    method: Any = weakref.WeakMethod(account.withdraw)
+    gc.collect()
+    assert method()(5) == "A:7:5"
+    assert method().lock_for(5).name == "A:7:5"
+    del account
+    gc.collect()
+    assert method() is None
 
 
 def test_class_methods_and_static_methods_in_either_order() -> None:
@@ -387,3 +406,66 @@ def test_wrong_options_are_refused_when_decorating(
 ) -> None:
     with pytest.raises(error, match=why):
         client.locked("a", **options)(lambda: None)
+
+
+@pytest.mark.parametrize("options", [{}, {"at_least": 0.01}], ids=["plain", "with options"])
+def test_a_plain_function_that_returns_a_coroutine_is_refused_at_the_call(
+    client: holdfast.Client, options: Any
+) -> None:
+    """The decorator in between hides that it is async: its body would run after the lock was released."""
+    ran = []
+
+    def hiding(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: function(*args)
+
+    async def body() -> None:
+        ran.append(1)
+
+    work = client.locked("a", **options)(hiding(body))
+    with pytest.raises(holdfast.UsageError, match="returned a coroutine, which would run without the lock"):
+        work()
+    assert not ran
+
+
+def test_a_context_manager_function_is_refused_when_decorating(client: holdfast.Client) -> None:
+    """It returns before its block begins. Below the other decorator it is a generator, and holds the lock."""
+    makers: tuple[Any, ...] = (contextlib.contextmanager, contextlib.asynccontextmanager)
+    for make in makers:
+        with pytest.raises(holdfast.UsageError, match="put locked\\(\\) below @contextmanager"):
+            client.locked("a")(make(lambda: None))
+
+    @contextlib.contextmanager
+    @client.locked("a")
+    def block() -> Iterator[str]:
+        yield current()
+
+    with block() as name:
+        assert name == "a"
+        assert client.inspect("a").holders
+
+
+def test_methods_of_a_pydantic_model(client: holdfast.Client) -> None:
+    class Order(pydantic.BaseModel):
+        id: int
+
+        @client.locked("{self.id}")
+        def ship(self) -> str:
+            return current()
+
+        @client.locked("count")
+        @staticmethod
+        def count() -> str:
+            return current()
+
+    assert Order(id=7).ship() == "7"
+    assert Order(id=7).ship.lock_for().name == "7"
+    assert Order.count() == "count"
+    assert set(Order.model_fields) == {"id"}
+
+
+def test_annotations_of_a_method_are_those_of_the_function() -> None:
+    """Decorators above read them, and copy them."""
+    hints = {"amount": int, "return": str}
+    for method in (Account.withdraw, Account(1).withdraw, vars(Account)["withdraw"]):
+        assert typing.get_type_hints(method) == hints
+        assert set(method.__annotations__) == set(hints)

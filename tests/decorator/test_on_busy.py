@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import threading
 import time
 
 import pytest
 
 import holdfast
-from tests.faults.waiting import eventually
+from holdfast.decorator import wrapping
+from tests.faults.waiting import LASTING, eventually
 
 
 def test_by_default_a_call_waits(client: holdfast.Client, other: holdfast.Client) -> None:
@@ -135,3 +139,24 @@ def test_the_policy_of_lock_for_is_that_of_the_calls(client: holdfast.Client, ot
         with pytest.raises(holdfast.LockLost):
             lease.release()
     eventually(lambda: lost == [lease])
+
+
+def test_a_child_forked_while_another_thread_counts_a_skip_can_skip() -> None:
+    counting, done = threading.Event(), threading.Event()
+
+    def count() -> None:
+        with wrapping._counting:
+            counting.set()
+            done.wait(LASTING)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    assert counting.wait(LASTING)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)  # ends a child that waits for a thread of its parent
+        wrapping.Skips("work").add(holdfast.AcquireTimeout("busy", name="a", timeout=0.0))
+        os._exit(0)
+    done.set()
+    thread.join(LASTING)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

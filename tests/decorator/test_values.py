@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+import unittest.mock
 import uuid
 from typing import Any
 
@@ -141,3 +142,31 @@ def test_a_value_that_makes_the_name_too_long_is_refused(client: holdfast.Client
     with pytest.raises(holdfast.InvalidName, match="512"):
         work("x" * 511)
     assert work.lock_for("x" * 510).name == "P:" + "x" * 510
+
+
+class Hostile(str):
+    """Its own methods must not be called."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise ZeroDivisionError
+
+    def __bool__(self) -> bool:
+        raise ZeroDivisionError
+
+    def __format__(self, spec: str) -> str:
+        raise ZeroDivisionError
+
+
+def test_methods_of_a_subclass_are_not_called() -> None:
+    assert escaped(Hostile("a:b"), "it") == "a%3Ab"
+    with pytest.raises(holdfast.InvalidName, match="empty"):
+        text_of(Hostile(""), "it")
+
+
+@pytest.mark.parametrize("kind", [str, int, uuid.UUID, datetime.date, datetime.datetime, Plain, bool, float])
+def test_a_stand_in_for_an_accepted_type_is_refused_with_the_remedy(kind: type) -> None:
+    """``isinstance`` believes a proxy or a mock, and the methods of the type itself do not accept it."""
+    with pytest.raises(holdfast.InvalidName, match="of type Mock: a key is made of"):
+        text_of(unittest.mock.Mock(spec=kind), "it")

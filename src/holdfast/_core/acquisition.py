@@ -35,7 +35,7 @@ class Acquisition:
 
     __slots__ = (
         "_attempt", "_claim", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_timeout",
-        "_waiter", "unanswered_since",
+        "_waiter", "broken_token", "suspected", "unanswered_since",
     )  # fmt: skip
 
     def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
@@ -50,6 +50,8 @@ class Acquisition:
         #: When the first request was sent that the engine has not answered yet; None: it has answered them all.
         self.unanswered_since: float | None = None
         self._failures = 0  # of these requests
+        self.suspected = False  #: ``break_`` may have taken what the engine has granted to it, or is about to
+        self.broken_token: int | None = None  #: the token of that, if it is known
         self._attempt = None if core.reports is None else core.reports.attempt(policy, timeout)
 
     async def run(self, handle: Handle) -> None:
@@ -104,6 +106,13 @@ class Acquisition:
     def waiter(self) -> LocalWaiter | None:
         """Its place in the local queue, if it was or is in one."""
         return self._waiter
+
+    def suspect(self, key: str, broken: int | None) -> None:
+        """``break_`` was used on ``key``, on the holder of the token ``broken`` if that is known."""
+        if key == self._policy.key:
+            self.suspected = True
+            if broken is not None:
+                self.broken_token = broken
 
     def notify_again(self) -> None:
         """Wake it if its turn has come: a signal may have ended the caller that should have."""
@@ -181,6 +190,8 @@ class Acquisition:
             sent = front.now()
             if self.unanswered_since is None:
                 self.unanswered_since = sent
+            if not claim.unresolved:
+                self.suspected = False  # what was broken before cannot be what this request is granted
             try:
                 answer = await session.acquire(claim, self._request_timeout(sent))
             except RequestFailed as failure:

@@ -20,17 +20,18 @@ async def break_(core: Core, name: str, token: int | None = None) -> bool:
     if token is not None:
         check_token(token)
     key = names.qualify(core.options.namespace, name)
-    own = core.grants_on(key)  # whatever of it is still held when the answer comes was broken, or lost before
-    if token is not None:
-        own = [grant for grant in own if grant.has_token(token)]
-        if not _pinned(core, own, token):
-            return _not_broken(name, token)
+    with core.lock:  # in one step: a grant that is not here yet is one that an acquire is about to get
+        own = core.grants_on(key)  # whatever of it is still held when the answer comes was broken, or lost before
+        if token is not None:
+            own = [grant for grant in own if grant.has_token(token)]
+            if not _pinned(core, key, own, token):
+                return _not_broken(name, token)
     breaking = _Breaking(core, key, name, token)
     held = await breaking.run()
     if held:
-        core.broken(own)
+        _broken(core, key, own, token)
     else:
-        core.suspect(key)  # free, or another's: should this client believe to hold it, that is checked
+        _suspect(core, key)  # free, or another's: should this client believe to hold it, that is checked
     if core.reports is not None and (held or token is None):
         core.reports.broken(name, held)
     if token is None:
@@ -51,17 +52,51 @@ def check_token(token: int) -> int:
     return token
 
 
-def _pinned(core: Core, own: Sequence[Grant], token: int) -> bool:
+def _pinned(core: Core, key: str, own: Sequence[Grant], token: int) -> bool:
     """Whether ``token`` is still the present one of this client's own grants that have it; if so, it stays that.
 
-    The engine does not see hand-overs inside a process: it would take the lock from the caller that has it by then.
+    The engine does not see hand-overs inside a process: it would take the lock from the caller that has it by then. A
+    grant whose answer is on its way to a caller may have the token, too. The caller holds the core's lock.
+    """
+    _suspect_acquires(core, key)
+    for grant in own:
+        if grant.hold is None or grant.hold.token != token:
+            return False
+        grant.stop_handovers()
+    return True
+
+
+def _broken(core: Core, key: str, own: list[Grant], token: int | None) -> None:
+    """The engine has taken these away: known at once, without asking it again.
+
+    It may also have taken a grant whose answer was on its way to a caller. With ``token`` that is known, too; without,
+    it is checked.
     """
     with core.lock:
-        for grant in own:
-            if grant.hold is None or grant.hold.token != token:
-                return False
-            grant.stop_handovers()
-    return True
+        _suspect(core, key, token)
+        if token is not None:
+            own = [grant for grant in core.grants_on(key) if grant in own or grant.has_token(token)]
+    for grant in own:
+        core.lose_grant(grant, "broken")
+
+
+def _suspect(core: Core, key: str, broken: int | None = None) -> None:
+    """Have the watchdog check whether what is held under this name, or is about to be, is still this client's.
+
+    Until then it is not handed over. ``broken``: a token that is known not to be.
+    """
+    with core.lock:
+        for grant in core.grants_on(key):
+            if grant.hold is not None:  # else it is on its way to a caller, which has still to draw its token
+                grant.stop_handovers()
+        _suspect_acquires(core, key, broken)
+        core.watchdog.suspect(key)
+
+
+def _suspect_acquires(core: Core, key: str, broken: int | None = None) -> None:
+    """The same for what is about to be held only. The caller holds the core's lock."""
+    for acquisition in core.acquiring.all():
+        acquisition.suspect(key, broken)
 
 
 def _not_broken(name: str, token: int) -> bool:
@@ -94,7 +129,7 @@ class _Breaking:
             return await self._core.session.break_(self._key, timeout, self._token)
         except RequestFailed as failure:
             if failure.may_have_happened:
-                self._core.suspect(self._key)
+                _suspect(self._core, self._key)
                 if self._token is None:
                     # Asked again, it would take the lock from the next holder too.
                     raise self._outcome_unknown() from failure

@@ -138,6 +138,11 @@ class Core:
                 self._holds[policy.key, caller] = hold
             if not watched or hold.ends is not None:
                 self.watchdog.watch(grant, grant.since)
+            if seeker.suspected:
+                grant.stop_handovers()
+                self.watchdog.suspect(policy.key)
+                if seeker.broken_token is not None and grant.has_token(seeker.broken_token):
+                    grant.lost = "broken"
         if grant.lost is not None:  # while it was on its way to us
             self.lose_grant(grant, grant.lost)
         return hold
@@ -253,7 +258,8 @@ class Core:
                 self.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
             # Told twice of one handle, it may find the release of another one under way: that is not abandoned.
             if repairs.is_over(self, hold):
-                self.abandon_release(hold, "unknown" if known is None else "dropped")
+                how: End = "kept" if key in hold.keepers else "dropped"
+                self.abandon_release(hold, "unknown" if known is None else how)
         hold.ring()
         return known is not None
 
@@ -381,16 +387,6 @@ class Core:
         self.lose_grant(hold.grant, "closed")
         with self.lock:
             hold.handles.clear()  # one that becomes garbage while the client is open would have it withdrawn
-
-    def broken(self, grants: list[Grant]) -> None:
-        """``break_`` of this client has taken these away: known at once, without asking the engine."""
-        for grant in grants:
-            self.lose_grant(grant, "broken")
-
-    def suspect(self, key: str) -> None:
-        """Have the watchdog check whether what is held under this name is still ours."""
-        with self.lock:
-            self.watchdog.suspect(key)
 
     def grants_on(self, key: str) -> list[Grant]:
         """What this client holds, or is handing over, under this name."""

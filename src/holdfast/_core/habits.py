@@ -6,6 +6,7 @@ which of its leases it means.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
@@ -25,11 +26,11 @@ _KEYWORDS: Final = {
     "auto_renewal": "leases are renewed by default; renew=False turns it off",
 }
 
-#: Methods that other libraries have on the lock, and holdfast on the lease.
+#: Methods that other libraries have on the lock, and holdfast on the lease. What is in braces is for async locks only.
 _METHODS: Final = {
-    "release": "acquire() returns a lease: call lease.release(), or use 'with lock:'",
-    "extend": "leases are renewed while they are held; to make one longer call lease.renew(ttl=…)",
-    "reacquire": "leases are renewed while they are held; by hand: lease.renew()",
+    "release": "acquire() returns a lease: call {await }lease.release(), or use '{async }with lock:'",
+    "extend": "leases are renewed while they are held; to make one longer call {await }lease.renew(ttl=…)",
+    "reacquire": "leases are renewed while they are held; by hand: {await }lease.renew()",
     "owned": "ask the lease: lease.held",
 }
 
@@ -55,5 +56,6 @@ def missing_attribute(owner: object, attribute: str) -> AttributeError:
     kind = type(owner).__name__
     text = f"{kind!r} object has no attribute {attribute!r}"
     if attribute in _METHODS:
-        text = f"{kind} has no {attribute}(): {_METHODS[attribute]}"
+        remedy = re.sub(r"\{(.*?)\}", r"\1" if hasattr(owner, "__aenter__") else "", _METHODS[attribute])
+        text = f"{kind} has no {attribute}(): {remedy}"
     return AttributeError(text, name=attribute, obj=owner)

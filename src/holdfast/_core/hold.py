@@ -67,6 +67,7 @@ class Hold:
         "grant",
         "handles",
         "keepers",
+        "kept_until",
         "listeners",
         "policy",
         "reason",
@@ -88,6 +89,7 @@ class Hold:
         #: has either done it or not.
         self.handles: dict[int, HandleRef] = {}
         self.keepers: frozenset[int] = frozenset()  #: those of ``handles`` that no user has, see keeping.py
+        self.kept_until = started  #: when the last of them ends
         self.since = started
         self.ends = None if policy.max_hold is None else started + policy.max_hold
         self.scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last

@@ -64,10 +64,12 @@ def keep(core: Core, hold: Hold, seconds: float) -> None:
     """Have ``hold`` last until ``seconds`` after its grant, also if all leases are released before. No I/O."""
     until = hold.since + seconds
     with core.lock:
-        if hold.state is states.State.HELD and until > core.front.now():
+        # One keeper for each end: a lock that is re-entered a thousand times needs no thousand keepers.
+        if hold.state is states.State.HELD and until > max(core.front.now(), hold.kept_until):
             keeper = Keeper(until)
             hold.keepers |= {keeper._key}
             # First the list, then the hold: interrupted in between, the hold must not have a handle that is garbage
             # without the watchdog being woken.
             core.watchdog.keep(keeper)
             hold.add(keeper)
+            hold.kept_until = until

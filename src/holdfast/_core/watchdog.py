@@ -14,6 +14,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from holdfast._core import call_site, lease_time
@@ -184,7 +185,8 @@ class Watchdog:
                     await self._round(suspects)
                 except Exception:
                     # A watchdog that dies in silence loses every lock of the process.
-                    _log.exception("the watchdog met a bug in holdfast; it goes on")
+                    with suppress(Exception):  # of a log handler
+                        _log.exception("the watchdog met a bug in holdfast; it goes on")
                     await self._runtime.sleep_until(self._runtime.now() + _AFTER_A_BUG)
         finally:
             await self._session.close()
@@ -254,7 +256,8 @@ class Watchdog:
         while self.dropped:
             handle = self.dropped.popleft()
             was_lost = handle.hold.reason is not None and not hasattr(handle, "acquired_at")
-            if self._core.drop_handle(handle.hold, handle.key) and not was_lost:
+            is_keeper = handle.key in handle.hold.keepers  # its time is over: no lease was forgotten
+            if self._core.drop_handle(handle.hold, handle.key) and not (was_lost or is_keeper):
                 _log_forgotten(handle)
         now = self._runtime.now()
         if self._slots_in_use and now >= self._slots_checked + _CHECK_SLOTS / 2:

@@ -12,7 +12,11 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> AsyncGenerator[None, No
     other purpose. A loop that is closed without ``shutdown_asyncgens()`` leaves connections to the garbage collector,
     with a ResourceWarning.
     """
+    import asyncio  # here: a sync program would pay for it
+
     generator = _closing(close)
+    if getattr(asyncio.get_running_loop(), "_asyncgens_shutdown_called", False):
+        return generator  # the loop has closed its generators already, and would only warn about one more
     try:
         generator.__anext__().__await__().send(None)  # to its yield: from now on the running loop knows it
     except StopIteration:

@@ -23,11 +23,12 @@ class AsyncSteps:
     A context manager: at its end the generator is closed.
     """
 
-    __slots__ = ("_inner", "_lease", "_thrown", "_value", "item")
+    __slots__ = ("_inner", "_inner_blocks", "_lease", "_thrown", "_value", "item")
 
     def __init__(self, inner: AsyncGenerator[Any, Any], lease: AsyncLease) -> None:
         self._inner = inner
         self._lease = lease
+        self._inner_blocks: current.Inner = ()
         self._value: Any = None
         self._thrown: BaseException | None = None
         self.item: Any = None
@@ -39,10 +40,11 @@ class AsyncSteps:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         current.enter(self._lease)
+        current.resume(self._inner_blocks)
         try:
             await self._inner.aclose()
         finally:
-            current.leave(self._lease)
+            current.suspend(self._lease)
 
     def send(self, value: Any) -> None:
         """What the ``yield`` of the body is to return at the next step."""
@@ -61,7 +63,11 @@ class AsyncSteps:
             thrown = lease._loss()
         try:
             async with _Step(lease):
-                self.item = await (self._inner.asend(value) if thrown is None else self._inner.athrow(thrown))
+                current.resume(self._inner_blocks)
+                try:
+                    self.item = await (self._inner.asend(value) if thrown is None else self._inner.athrow(thrown))
+                finally:
+                    self._inner_blocks = current.suspend(lease)
         except StopAsyncIteration:
             return False
         return True
@@ -77,9 +83,11 @@ class _Step:
         self._begun = False
 
     async def __aenter__(self) -> None:
-        if self._lease.held:  # else the body only cleans up
+        if self._lease.held:
             self._lease._begin_body()
             self._begun = True
+        else:  # the body only cleans up
+            current.enter(self._lease)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

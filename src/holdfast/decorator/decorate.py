@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from types import FrameType, FunctionType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from holdfast.decorator import options
 from holdfast.decorator.keys import compile_key
@@ -19,6 +20,10 @@ from holdfast.errors import UsageError
 ClientChooser = Callable[[bool], Callable[[], Any]]
 
 _ASYNC: Final = ("coroutine", "async generator")
+#: Of the functions that ``contextlib.contextmanager`` and ``asynccontextmanager`` make.
+_CONTEXT_MANAGERS: Final[Collection[Any]] = [
+    make(lambda: None).__code__ for make in cast("tuple[Any, Any]", (contextmanager, asynccontextmanager))
+]
 
 
 def locked(
@@ -94,6 +99,11 @@ def _locked_function(
     """``function`` in its lock, with ``lock_for`` and ``skipped``."""
     if not callable(function):
         raise UsageError(f"locked() decorates functions; {type(function).__qualname__} is not callable")
+    if getattr(function, "__code__", None) in _CONTEXT_MANAGERS:
+        raise UsageError(
+            f"{function.__qualname__}() returns a context manager, whose block would run without the lock: put "
+            "locked() below @contextmanager"
+        )
     locks = Locks(choose(kind_of(function) in _ASYNC), compile_key(key, plan.prefix, function), plan)
     if client is not None:
         locks.check(client)

@@ -1,8 +1,9 @@
 """Generators inside their lock: held from the first step to the end, current only while a step runs.
 
 Between two steps the consumer's code runs, perhaps with other generators, in other tasks, threads and contexts. So
-``current_lease()`` is set for each step. A lease that was lost between two steps is raised at the ``yield``: the body
-does not go on without its lock. ``async_generators.py`` does the same for async generators.
+``current_lease()`` is set for each step, together with the blocks that the body has opened. A lease that was lost
+between two steps is raised at the ``yield``: the body does not go on without its lock. ``async_generators.py`` does the
+same for async generators.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def steps(inner: Generator[Any, Any, Any], lease: Lease) -> Generator[Any, Any, 
             except StopIteration as end:
                 return end.value
             value = thrown = None
-            current.leave(lease)
+            inner_blocks = current.suspend(lease)
             try:
                 value = yield item
             except GeneratorExit:
@@ -36,6 +37,7 @@ def steps(inner: Generator[Any, Any, Any], lease: Lease) -> Generator[Any, Any, 
                 thrown = error
             finally:
                 current.enter(lease)
+                current.resume(inner_blocks)
             if thrown is None and lease.lost_reason is not None:
                 thrown = lease._loss()
     finally:

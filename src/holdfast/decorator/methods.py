@@ -23,16 +23,19 @@ def stands_in_a_class(function: Callable[..., Any]) -> bool:
     return bool(outer) and not outer.endswith("<locals>")
 
 
-#: Every class has these two of its own, so that ``__getattr__`` is not asked.
+#: Every class has these of its own, so that ``__getattr__`` is not asked.
 _doc: Any = property(lambda self: self._function.__doc__)
 _module: Any = property(lambda self: self._function.__module__)
+_annotations: Any = property(lambda self: self._function.__annotations__)
+#: For ``isinstance``: in the body of a model, pydantic takes what is not a function for a field.
+_class: Any = property(lambda self: FunctionType)
 
 
 class _FunctionLike:
     """Everything but calls is asked of the function: its name, its code, its marks. ``inspect`` takes it for one."""
 
     __slots__ = ("__weakref__", "_function")
-    _function: Any
+    __class__ = _class
 
     def __getattr__(self, name: str) -> Any:
         if name == "_function":  # not there yet, as while it is being copied
@@ -47,7 +50,7 @@ class LockedMethod(_FunctionLike):
     """A decorated function in a class."""
 
     __slots__ = ("_binding",)
-    __doc__, __module__ = _doc, _module
+    __doc__, __module__, __annotations__ = _doc, _module, _annotations
 
     def __init__(self, function: Any, binding: Binding = "instance") -> None:
         self._function = function
@@ -58,7 +61,7 @@ class LockedMethod(_FunctionLike):
             instance = type(instance) if owner is None else owner
         elif instance is None:
             return self._function
-        return MethodType(_OfObject(self._function, instance), instance)
+        return BoundMethod(self._function, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
@@ -70,24 +73,39 @@ class LockedMethod(_FunctionLike):
             setattr(self._function, name, value)  # a mark of another decorator, such as abstractmethod
 
 
-class _OfObject(_FunctionLike):
-    """The function of one bound method."""
+class BoundMethod(_FunctionLike):
+    """A bound method whose ``lock_for`` knows its object.
 
-    __slots__ = ("_instance",)
-    __doc__, __module__ = _doc, _module
+    ``__func__`` is the function itself, which lives as long as the class: ``weakref.WeakMethod``, and so the signals of
+    Django and others, refer to it.
+    """
+
+    __slots__ = ("__self__",)
+    __doc__, __module__, __annotations__ = _doc, _module, _annotations
+    __class__ = property(lambda self: MethodType)  # for inspect.ismethod
 
     def __init__(self, function: Any, instance: object) -> None:
         self._function = function
-        self._instance = instance
+        self.__self__ = instance
 
-    def __call__(self, instance: object, /, *args: Any, **kwargs: Any) -> Any:
-        return self._function(instance, *args, **kwargs)
+    @property
+    def __func__(self) -> Any:
+        return self._function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(self.__self__, *args, **kwargs)
 
     def lock_for(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function.lock_for(self._instance, *args, **kwargs)
+        return self._function.lock_for(self.__self__, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return repr(MethodType(self._function, self.__self__))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return getattr, (self.__self__, self._function.__name__)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OfObject) and self._function is other._function and self._instance is other._instance
+        return isinstance(other, MethodType) and self._function is other.__func__ and self.__self__ is other.__self__
 
     def __hash__(self) -> int:
-        return hash((self._function, id(self._instance)))
+        return hash((self._function, id(self.__self__)))

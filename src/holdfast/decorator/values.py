@@ -33,19 +33,21 @@ def text_of(value: Any, what: str) -> str:
     kind = type(value)
     if (kind is str and value) or (kind is int and -_FEW < value < _FEW):
         return str(value)
-    if isinstance(value, enum.Enum):
+    # By its type, not by isinstance: proxies and mocks answer that for what they stand for, and are no str.
+    if issubclass(kind, enum.Enum):
         return text_of(value.value, f"the value of {what}")
-    if isinstance(value, str):
-        if not value:
+    if issubclass(kind, str):
+        text = str.__str__(value)
+        if not text:
             raise InvalidName(f"{what} is empty: all calls with an empty value would share one lock")
-        return str.__str__(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+        return text
+    if issubclass(kind, int) and kind is not bool:
         if int.bit_length(value) > _MOST_BITS:
             raise InvalidName(f"{what} is an int with too many digits for a lock name of at most {MAX_BYTES} bytes")
         return int.__repr__(value)
-    if isinstance(value, uuid.UUID):
+    if issubclass(kind, uuid.UUID):
         return uuid.UUID.__str__(value)
-    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+    if issubclass(kind, datetime.date) and not issubclass(kind, datetime.datetime):
         return datetime.date.isoformat(value)
     raise InvalidName(f"{what} is {_described(value)}: {_REMEDY}")
 
@@ -62,6 +64,6 @@ def _described(value: object) -> str:
     if value is None:
         return "None, which all calls without a value would share"
     for kind, why in _WHY:
-        if isinstance(value, kind):
+        if issubclass(type(value), kind):
             return why
     return f"of type {type(value).__qualname__}"

@@ -9,16 +9,20 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
+from types import CoroutineType
 from typing import Any, Final, Literal
 
 from holdfast.decorator.generators import steps
 from holdfast.decorator.locks import Locks
 from holdfast.decorator.options import Plan
-from holdfast.errors import AcquireTimeout
+from holdfast.errors import AcquireTimeout, UsageError
 
 _log: Final = logging.getLogger("holdfast.locked")
+
+_counting: threading.RLock
 
 Kind = Literal["function", "coroutine", "generator", "async generator"]
 
@@ -37,16 +41,24 @@ def kind_of(function: Callable[..., Any]) -> Kind:
     return "function"
 
 
+def _renew_lock() -> None:
+    global _counting
+    _counting = threading.RLock()  # re-entrant: a signal handler may call the function, too
+
+
+_renew_lock()
+os.register_at_fork(after_in_child=_renew_lock)  # a thread that was not copied may hold it
+
+
 class Skips:
     """Counts the calls that found their lock busy, and logs each."""
 
     def __init__(self, called: str) -> None:
         self._called = called
         self._number = 0
-        self._lock = threading.RLock()  # re-entrant: a signal handler may call the function, too
 
     def add(self, busy: AcquireTimeout) -> None:
-        with self._lock:
+        with _counting:
             self._number += 1
         _log.info("%s() was skipped: lock %r is busy", self._called, busy.name)
 
@@ -78,7 +90,10 @@ def _function(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Ski
 
         def locked(*args: Any, **kwargs: Any) -> Any:
             with find(args, kwargs):
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if result.__class__ is CoroutineType:
+                    raise _not_run(function, result)
+                return result
 
         return locked
 
@@ -89,7 +104,10 @@ def _function(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Ski
                 inside = True
                 if at_least:
                     lease._keep_for(at_least)
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if result.__class__ is CoroutineType:
+                    raise _not_run(function, result)
+                return result
         except AcquireTimeout as busy:
             if inside or plan.on_busy != "skip":
                 raise  # inside, it is about a lock that the function itself waited for
@@ -97,6 +115,15 @@ def _function(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Ski
             return plan.default
 
     return locked_with_options
+
+
+def _not_run(function: Callable[..., Any], coroutine: Any) -> UsageError:
+    """For a plain function that returns a coroutine: the work would be done after the lock has been released."""
+    coroutine.close()
+    return UsageError(
+        f"{getattr(function, '__qualname__', function)}() returned a coroutine, which would run without the lock; put "
+        "locked() directly above the async def, below other decorators, or decorate an async def that awaits it"
+    )
 
 
 def _coroutine(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Skips) -> Callable[..., Any]:

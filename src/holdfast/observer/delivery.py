@@ -17,6 +17,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from holdfast._runtime import base
@@ -130,7 +131,7 @@ class Delivery:
 
     def adopt(self, observer: Observer) -> None:
         """The client is garbage: keep its observer until the end."""
-        if not self.closing:
+        if not self.stopped.is_set():
             self._adopted = observer
             self._news.open()
 
@@ -159,27 +160,37 @@ class Delivery:
     def _round(self) -> bool:
         self._news.wait()
         closing = self.closing  # read before the queue: what comes later is not waited for
-        self._deliver()
+        delivered = self._deliver()
         if closing:
+            # The collector clears references to a garbage client first, and runs its finalisers later: the observer is
+            # on its way.
+            until = time.monotonic() + FLUSH_WITHIN
+            while not delivered and (left := until - time.monotonic()) > 0:
+                self._news.wait(left)
+                delivered = self._deliver()
             return False
         self._hurry.wait(GATHER)
         return True
 
-    def _deliver(self) -> None:
-        """In a frame of its own: it must not refer to the observer while it sleeps."""
+    def _deliver(self) -> bool:
+        """In a frame of its own: it must not refer to the observer while it sleeps. False if there is none yet."""
         cell = self._cell()
         observer = self._adopted if cell is None else cell.observer
         del cell
         if observer is None:
-            return  # the client is just becoming garbage: its cell's finaliser hands the observer over
+            return False  # the client is just becoming garbage: its cell's finaliser hands the observer over
         for _ in range(len(self.queue)):  # no more: an observer that locks makes events, and closing must have an end
             self._call(observer, self.queue.popleft())
         missed = self._missed - self._missed_reported
         if missed:
             if not self._missed_reported:
-                _log.warning("the observer is too slow: %d events were dropped; further drops are only counted", missed)
+                _log_safely(
+                    logging.WARNING, "the observer is too slow: %d events were dropped; further drops are only counted",
+                    missed,
+                )  # fmt: skip
             self._missed_reported += missed
             self._call(observer, lambda: Dropped(at=time.time(), engine=self.engine, count=missed))
+        return True
 
     def _call(self, observer: Observer, record: Record) -> None:
         event = record()
@@ -196,10 +207,16 @@ class Delivery:
         kind = (event.kind, type(error))
         if kind not in self._logged and len(self._logged) < _MOST_LOGGED:
             self._logged.add(kind)
-            _log.error(
-                "the observer raised %s on a %r event; this is logged once", type(error).__name__, event.kind,
-                exc_info=error,
+            _log_safely(
+                logging.ERROR, "the observer raised %s on a %r event; this is logged once", type(error).__name__,
+                event.kind, error=error,
             )  # fmt: skip
+
+
+def _log_safely(level: int, message: str, *args: object, error: BaseException | None = None) -> None:
+    """A handler or filter of the user's may raise: the thread has more to deliver, and nobody to tell."""
+    with suppress(BaseException):
+        _log.log(level, message, *args, exc_info=error)
 
 
 def check_observer(observer: object) -> None:

@@ -19,7 +19,7 @@ from holdfast.errors import LossReason
 #: How an acquire ended that got neither the lock nor "busy".
 Failure = Literal["unavailable", "refused", "unknown", "cancelled"]
 #: How a hold ended that was not lost.
-End = Literal["released", "handed_over", "dropped", "unknown"]
+End = Literal["released", "handed_over", "kept", "dropped", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +131,10 @@ class Lost(Event):
 class Released(Event):
     """A hold has ended without a loss. ``held``: from the acquire to the release of the last handle.
 
-    ``outcome``: ``released`` (the engine has confirmed), ``handed_over`` (to another caller of this process),
-    ``dropped`` (no handle was left to release it: the watchdog does), ``unknown`` (no answer, or the release was
-    cancelled; it is being withdrawn, and ends at its ttl at the latest). ``duration``: of the request.
+    ``outcome``: ``released`` (the engine has confirmed), ``handed_over`` (to another caller of this process), ``kept``
+    (the time of ``at_least`` is over: the watchdog releases it), ``dropped`` (no handle was left to release it: the
+    watchdog does), ``unknown`` (no answer, or the release was cancelled; it is being withdrawn, and ends at its ttl at
+    the latest). ``duration``: of the request.
     """
 
     kind: ClassVar[str] = "released"

@@ -242,7 +242,7 @@ class _HoldRecord:
         over = self.ended if self.over is None else self.over
         held = max(0.0, over - self._since)
         how = self.how
-        if how == "released" or how == "handed_over" or how == "dropped" or how == "unknown":
+        if how == "released" or how == "handed_over" or how == "kept" or how == "dropped" or how == "unknown":
             return Released(
                 at=self.ended_at,
                 engine=self._engine,

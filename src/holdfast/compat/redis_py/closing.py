@@ -34,14 +34,16 @@ class HiddenClients:
         opened = self._opened.get(loop)
         if opened is None:
             client = connect(redis)
-            opened = _Opened(client, at_loop_end(lambda: _close(client)))
+            opened = _Opened(client, at_loop_end(lambda: self._close(client)))
             with self._lock:
                 for ended in [other for other in self._opened if other.is_closed()]:
                     del self._opened[ended]  # its client refers to it, so it would never be garbage
                 self._opened[loop] = opened
         return opened.client
 
-
-async def _close(client: AsyncClient) -> None:
-    outliving.leave_all(client)
-    await client.close()
+    async def _close(self, client: AsyncClient) -> None:
+        with self._lock:
+            for loop in [loop for loop, opened in self._opened.items() if opened.client is client]:
+                del self._opened[loop]  # calls that come later on this loop get another client
+        outliving.leave_all(client)
+        await client.close()
