@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast._core import lifecycle
 from holdfast.compat.redis_py import outliving
 
 
@@ -13,3 +14,12 @@ from holdfast.compat.redis_py import outliving
 def _forget_locks_with_a_timeout() -> Iterator[None]:
     yield
     outliving.leave_all()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _end_clients() -> Iterator[None]:
+    """Functions of a module, and locks with a timeout, keep their clients: end their threads."""
+    yield
+    for core in list(lifecycle._open):
+        if not core.closed:
+            core.begin_close()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
+from holdfast._core import lifecycle
 
 
 @pytest.fixture
@@ -26,3 +27,12 @@ def other(url: str) -> Iterator[holdfast.Client]:
     """Another client on the same store: as another process."""
     with holdfast.connect(url) as client:
         yield client
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _end_clients() -> Iterator[None]:
+    """Functions of a module, and locks with a timeout, keep their clients: end their threads."""
+    yield
+    for core in list(lifecycle._open):
+        if not core.closed:
+            core.begin_close()

@@ -158,7 +158,7 @@ def test_a_log_handler_that_raises_does_not_end_the_delivery() -> None:
             use(locks, 3)
     finally:
         logger.removeHandler(handler)
-    assert len(calls) == 6
+    assert [event.kind for event in calls if event.kind != "renewed"] == ["acquired", "released"] * 3
 
 
 def test_an_observer_may_lock_and_close_its_own_client() -> None:

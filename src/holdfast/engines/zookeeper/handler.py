@@ -23,6 +23,8 @@ from holdfast._runtime.clock import now
 CONNECT_WITHIN: Final = 1.0
 #: What is to be done soon, but not at the cost of what is done now, waits for this long.
 MOMENT: Final = 0.1
+#: How often the thread looks for what is due after a moment, before it waits for long.
+_LOOKS: Final = 3
 _LOOK_AGAIN: Final = 0.01
 
 _log: Final = logging.getLogger("holdfast.zookeeper")
@@ -59,8 +61,8 @@ class _Flag:
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """``requests_wait``: whether any are to be sent. ``pinged``: whether a ping was sent and is not answered yet.
-    ``attend``: called on the thread before it waits, and again when it has waited for ``MOMENT``. ``on_end``: called
-    on the thread, as the last thing it does."""
+    ``attend``: called on the thread before it waits, and three times, after ``MOMENT`` each, while it does. ``on_end``:
+    called on the thread, as the last thing it does."""
 
     def __init__(
         self,
@@ -146,11 +148,13 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 # kazoo sends one request for each ring. A caller was interrupted between the request and the ring, or
                 # there were too many rings for the pipe: without this, each request would wait for the next one.
                 self.ring()
-            if timeout > MOMENT:
-                if (found := _ready(readers, writers, MOMENT)) != ([], []):
-                    return *found, []
-                self._attend()
-                timeout -= MOMENT
+            # A caller notes its grant after this thread has given it the answer: at the first look it may not be due.
+            for _look in range(_LOOKS):
+                if timeout > MOMENT:
+                    if (found := _ready(readers, writers, MOMENT)) != ([], []):
+                        return *found, []
+                    self._attend()
+                    timeout -= MOMENT
         return *_ready(readers, writers, timeout), []
 
     # -- connecting ------------------------------------------------------------------------------------------------
