@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast._core import lifecycle
 from holdfast.compat.redis_py import outliving
+from tests.open_clients import end_open_clients
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +20,4 @@ def _forget_locks_with_a_timeout() -> Iterator[None]:
 def _end_clients() -> Iterator[None]:
     """Functions of a module, and locks with a timeout, keep their clients: end their threads."""
     yield
-    for core in list(lifecycle._open):
-        if not core.closed:
-            core.begin_close()
+    end_open_clients()

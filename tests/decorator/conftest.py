@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from holdfast._core import lifecycle
+from tests.open_clients import end_open_clients
 
 
 @pytest.fixture
@@ -33,6 +33,4 @@ def other(url: str) -> Iterator[holdfast.Client]:
 def _end_clients() -> Iterator[None]:
     """Functions of a module, and locks with a timeout, keep their clients: end their threads."""
     yield
-    for core in list(lifecycle._open):
-        if not core.closed:
-            core.begin_close()
+    end_open_clients()
