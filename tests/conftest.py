@@ -267,12 +267,24 @@ def _starter(config: pytest.Config) -> Iterator[Callable[[T], T]]:
 # ---- hooks
 
 
+def _restore_signals() -> None:
+    """Have the processes of tests start with these as a terminal would have them.
+
+    What starts the tests may ignore them (nohup, a job in the background), and ignored signals are inherited.
+    """
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    _restore_signals()
     config.stash[_running] = []
     config.pluginmanager.register(Skips())
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # Started as a job in the background. Our children would ignore Ctrl-C too, and some tests are about it.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:
