@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from holdfast.cli.output import write_error, write_notice
 
@@ -27,6 +28,9 @@ class _Lines(logging.Handler):
             self.handleError(record)
 
 
+_SILENT: Final = logging.NullHandler()
+
+
 @contextmanager
 def logging_to_stderr(*, debug: bool, quiet: bool = False) -> Iterator[None]:
     """Have warnings (unless ``quiet``), or with ``debug`` everything, written as the command's own lines.
@@ -42,5 +46,7 @@ def logging_to_stderr(*, debug: bool, quiet: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
+        if quiet:
+            logger.addHandler(_SILENT)  # what background threads log from here on would be written by the last resort
         logger.removeHandler(handler)
         logger.setLevel(level)
