@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import pty
@@ -16,7 +15,7 @@ import pytest
 
 import holdfast
 from holdfast.cli import lock_state
-from holdfast.engines.base import Holder, LockState
+from holdfast.engines.base import Holder, LockState, Waiter
 from tests.cli.command import Run, read_terminal
 from tests.servers.redis import RedisServer
 from tests.servers.zookeeper import ZooKeeperServer
@@ -222,34 +221,11 @@ def test_columns_are_aligned_on_a_terminal(tmp_path: Path) -> None:
 # ---- rendering
 
 
-@dataclasses.dataclass(frozen=True)
-class Waiter:
-    """As the engines will report it."""
-
-    owner: str
-    host: str | None = None
-    pid: int | None = None
-    thread: str | None = None
-    program: str | None = None
-    label: str | None = None
-    since: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Queued:
-    name: str
-    holders: tuple[Holder, ...]
-    waiters: int
-    token: int | None
-    remaining: float | None
-    queue: tuple[Waiter, ...]
-
-
 def test_waiters_are_shown_in_order_with_what_is_known() -> None:
     now = time.time()
     queue = (Waiter("o1", "web1", 7, "main", "sync.py", "nightly\x1b", now - 65), Waiter("o2"))
-    state = Queued("orders", (Holder("o0", "web0", 6, "t", "app", now - 5, now + 25, 9, 1),), 2, 9, 25.0, queue)
-    lines = list(lock_state.as_lines(state, now))  # type: ignore[arg-type]
+    state = LockState("orders", (Holder("o0", "web0", 6, "t", "app", now - 5, now + 25, 9, 1),), 2, 9, 25.0, queue)
+    lines = list(lock_state.as_lines(state, now))
     assert lines[lines.index("waiters: 2") + 1 :] == [
         "1. waiter sync.py@web1 pid 7",
         "  thread     main",
@@ -261,7 +237,7 @@ def test_waiters_are_shown_in_order_with_what_is_known() -> None:
         "  since      -",
     ]
     assert lines[-4].endswith(" (1m05s ago)")
-    assert [one["label"] for one in lock_state.as_data(state)["queue"]] == ["nightly\x1b", None]  # type: ignore[arg-type]
+    assert [one["label"] for one in lock_state.as_data(state)["queue"]] == ["nightly\x1b", None]
 
 
 def test_a_holder_of_another_library_is_shown_by_its_owner() -> None:

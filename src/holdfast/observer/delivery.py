@@ -3,7 +3,7 @@
 Reporting an event must not delay a lock. So it is one ``append`` to a queue, safe under any lock, in a signal handler
 and in ``__del__``; whatever the observer does, it does on the thread here.
 
-Who refers to whom: the observer may refer to the client, and the thread, like the watchdog's, outlives neither. So only
+References: the observer may refer to the client, and the thread, like the watchdog's, outlives neither. So only
 the client has the observer, in its :class:`ObserverCell`; the thread asks for it while it has something to deliver.
 """
 

@@ -1,6 +1,6 @@
 """What the core reports. Each method only puts a record in the queue: no I/O, no lock, no code of the user's.
 
-A signal handler may raise between any two instructions, and what it interrupts is repaired by somebody else later. So
+A signal handler may raise between any two instructions, and what it interrupts is repaired later, by another thread. So
 the two events of a hold are one object, ``_HoldRecord``, which moves into the queue and out of ``_open`` in one call of
 C code: it is there exactly once for the acquire and exactly once for the end, however often the end is reported.
 """

@@ -47,7 +47,7 @@ class Job:
         return self.process.stderr.read()
 
     def freeze(self) -> None:
-        """SIGSTOP, and return when it stands still."""
+        """SIGSTOP, and return when it has stopped."""
         self.signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
