@@ -63,7 +63,7 @@ bench: setup redis zookeeper ## measure; needs an otherwise idle machine
 	$(CLEAN_PATH) $(BIN)/python -m bench $(ARGS)
 
 sim: setup ## the simulated core, many seeds
-	$(PYTEST) tests/sim $(ARGS)
+	$(PYTEST) tests/simulation $(ARGS)
 
 interop: setup zookeeper ## beside Java programs with Curator; needs a JDK and Maven, which downloads it
 	INTEROP=1 $(PYTEST) tests/interop $(ARGS)

@@ -30,7 +30,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import SentinelSet
 from tests.servers.zookeeper import ZooKeeperServer
-from tests.skipping import Skips
+from tests.support.skipping import Skips
 
 IN_CI: Final = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 NO_REDIS: Final = "redis-server is not on PATH"
@@ -44,7 +44,7 @@ _REDIS_FIXTURES: Final = frozenset(
         "redis_cluster", "start_cluster", "five_masters", "start_masters",
     }
 )  # fmt: skip
-_SIMULATION: Final = Path(__file__).parent / "sim"
+_SIMULATION: Final = Path(__file__).parent / "simulation"
 _ZOOKEEPER_FIXTURES: Final = frozenset({"zookeeper_server", "start_zookeeper", "ensemble", "start_ensemble"})
 _POSTGRES_FIXTURES: Final = frozenset({"postgres_server"})
 

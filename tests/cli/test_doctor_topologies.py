@@ -7,12 +7,12 @@ from pathlib import Path
 
 from holdfast.cli.doctor.rights import needs
 from tests.cli.doctor import Doctor
-from tests.faults.waiting import eventually
 from tests.servers.clock import Clock
 from tests.servers.cluster import RedisCluster
 from tests.servers.masters import Masters
 from tests.servers.replication import Replication, is_linked
 from tests.servers.sentinel import SentinelSet
+from tests.support.waiting import eventually
 
 SECRET = "s3cr3t-p4ss"
 DURABLE = ("appendonly yes", "appendfsync always")

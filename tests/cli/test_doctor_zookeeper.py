@@ -10,10 +10,10 @@ from kazoo.security import CREATOR_ALL_ACL, make_acl
 
 import holdfast
 from tests.cli.doctor import Doctor
-from tests.faults.waiting import eventually
-from tests.redis_engine.test_redis_tls import certificates
+from tests.redis.test_redis_tls import certificates
 from tests.servers.ensemble import Ensemble
 from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_zookeeper
 

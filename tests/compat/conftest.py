@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.compat.redis_py import outliving
-from tests.open_clients import end_open_clients
+from tests.support.open_clients import end_open_clients
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from holdfast.compat.redis_py import Lock, outliving
-from tests.faults.striker import SOURCE, Strike, Striker
+from tests.support.striker import SOURCE, Strike, Striker
 
 #: No code can defend the first instruction of the function that the program calls: the signal belongs to its caller.
 ENTRIES = ("in release", "in __exit__")

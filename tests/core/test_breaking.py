@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast._core.breaking import _pinned
 from holdfast.observer import Event
-from tests.faults.waiting import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
-from tests.faults.threads import new_since
+from tests.support.threads import new_since
 
 
 class ClosesAfter:

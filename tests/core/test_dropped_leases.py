@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.faults.waiting import LASTING, eventually, renewed, until
+from tests.support.waiting import LASTING, eventually, renewed, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")
 

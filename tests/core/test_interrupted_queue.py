@@ -20,9 +20,9 @@ import pytest
 import holdfast
 from holdfast._core import local_queue
 from holdfast._core.acquisition import Acquisition
-from tests.faults.handling import Handling
-from tests.faults.striker import Strike, Striker
-from tests.faults.waiting import eventually, until
+from tests.support.handling import Handling
+from tests.support.striker import Strike, Striker
+from tests.support.waiting import eventually, until
 
 #: For a waiter that nothing but the watchdog's check of the slots wakes.
 SOON = 10.0

@@ -17,8 +17,8 @@ from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.blocking import BlockingEvent, BlockingWakeup, run
 from holdfast._runtime.clock import now
-from tests.faults.striker import SOURCE, Strike, Striker
-from tests.faults.waiting import eventually
+from tests.support.striker import SOURCE, Strike, Striker
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(autouse=True)

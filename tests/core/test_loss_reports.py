@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.faults.waiting import eventually, until
+from tests.support.waiting import eventually, until
 
 
 def store() -> str:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from holdfast._runtime.threads import start_daemon
-from tests.faults.striker import SOURCE, Strike, Striker
+from tests.support.striker import SOURCE, Strike, Striker
 
 
 def test_a_signal_while_a_thread_is_started_shows_nothing_else() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.engines.base import Claim, RequestFailed
-from tests.faults.waiting import LASTING, eventually, renewed
+from tests.support.waiting import LASTING, eventually, renewed
 
 
 class Failing:

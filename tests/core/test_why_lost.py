@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 import holdfast
-from tests.faults.waiting import eventually
+from tests.support.waiting import eventually
 
 TTL: Final = 0.3
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from tests.open_clients import end_open_clients
+from tests.support.open_clients import end_open_clients
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 import holdfast
 from holdfast import aio
 from holdfast.observer import Event, Released
-from tests.faults.waiting import eventually
+from tests.support.waiting import eventually
 
 
 def is_held(client: holdfast.Client, name: str = "a") -> bool:

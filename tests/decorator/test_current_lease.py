@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 from holdfast import aio, current
-from tests.faults.waiting import eventually
+from tests.support.waiting import eventually
 
 
 def name() -> str | None:

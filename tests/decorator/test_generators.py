@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.faults.waiting import eventually
+from tests.support.waiting import eventually
 
 
 def name() -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.faults.striker import Strike, Striker
+from tests.support.striker import Strike, Striker
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.decorator import wrapping
-from tests.faults.waiting import LASTING, eventually
+from tests.support.waiting import LASTING, eventually
 
 
 def test_by_default_a_call_waits(client: holdfast.Client, other: holdfast.Client) -> None:

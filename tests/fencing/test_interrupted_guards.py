@@ -17,9 +17,9 @@ from holdfast.errors import StaleToken
 from holdfast.fencing import Fence, FileFence, Guard, MemoryFence
 from holdfast.fencing.file_gate import FileGate
 from holdfast.fencing.rule import Bearer
-from tests.faults.handling import Handling
-from tests.faults.striker import SOURCE, Strike, Striker
 from tests.fencing.processes import Program, programs
+from tests.support.handling import Handling
+from tests.support.striker import SOURCE, Strike, Striker
 
 PLACES = (SOURCE, __file__)
 OWNER = "us"

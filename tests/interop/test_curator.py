@@ -17,10 +17,10 @@ from typing import Final
 import pytest
 
 import holdfast
-from tests.faults.child import Child
-from tests.faults.waiting import eventually
 from tests.interop.java import Java, classpath
 from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.support.child import Child
+from tests.support.waiting import eventually
 
 if not os.environ.get("INTEROP"):
     pytest.skip("INTEROP is not set", allow_module_level=True)

@@ -17,8 +17,8 @@ from holdfast._runtime.clock import now
 from holdfast.engines import memory
 from holdfast.engines.base import Busy, Claim, Granted
 from holdfast.engines.memory import MemorySession, Store
-from tests.faults.handling import Handling
-from tests.faults.striker import Strike, Striker
+from tests.support.handling import Handling
+from tests.support.striker import Strike, Striker
 
 HERE = (memory.__file__,)
 TTL = 3600.0

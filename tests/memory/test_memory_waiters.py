@@ -15,7 +15,7 @@ import holdfast
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Claim, Found, Granted
 from holdfast.engines.memory import MemorySession, Store
-from tests.faults.waiting import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import holdfast
 from holdfast._runtime.blocking import BLOCKING
 from holdfast.observer import Acquired, Dropped, Event, Released, Renewed, delivery
 from tests.core.test_forking import in_a_child
-from tests.faults.waiting import LASTING, eventually, renewed
+from tests.support.waiting import LASTING, eventually, renewed
 
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 

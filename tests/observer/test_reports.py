@@ -29,8 +29,8 @@ from holdfast.observer import (
     Renewed,
     Waiting,
 )
-from tests.faults.striker import Strike, Striker
-from tests.faults.waiting import LASTING, eventually, until
+from tests.support.striker import Strike, Striker
+from tests.support.waiting import LASTING, eventually, until
 
 
 def store() -> str:

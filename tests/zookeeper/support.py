@@ -12,8 +12,8 @@ from kazoo.exceptions import NoNodeError
 from holdfast._core import lease_time
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.hub import Hub
-from tests.faults.waiting import eventually
 from tests.servers.zookeeper import BASE, ZooKeeperServer, close_client
+from tests.support.waiting import eventually
 
 SOON: Final = 5.0
 #: Of a session that must not end, also on a machine that stands still for a second; renewed about once a second.

@@ -14,11 +14,11 @@ from kazoo.protocol import connection
 from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions, make_acl
 
 import holdfast
-from tests.faults.waiting import eventually
-from tests.redis_engine.test_redis_tls import certificates
+from tests.redis.test_redis_tls import certificates
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import LASTING, PATIENT, SOON, Call, nodes
 

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from holdfast.engines.zookeeper import hub
-from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import PATIENT, Call
 

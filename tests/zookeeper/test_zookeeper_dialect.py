@@ -15,8 +15,8 @@ from kazoo.exceptions import NoNodeError
 
 import holdfast
 from holdfast.engines.zookeeper import order
-from tests.faults.waiting import eventually
 from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import SOON, Call, connection_of, nodes
 

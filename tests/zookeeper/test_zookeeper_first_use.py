@@ -14,9 +14,9 @@ from kazoo.client import KazooClient
 import holdfast
 import holdfast._core.core
 from holdfast._core.local_queue import LocalQueue
-from tests.faults.striker import SOURCE, Strike, Striker
-from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.support.striker import SOURCE, Strike, Striker
+from tests.support.waiting import eventually
 from tests.zookeeper.support import LASTING, PATIENT, nodes
 
 ENGINE = f"{SOURCE}/engines"

@@ -27,10 +27,10 @@ from holdfast.engines.base import Claim
 from holdfast.engines.zookeeper.handler import Handler
 from holdfast.engines.zookeeper.line import id_of
 from holdfast.engines.zookeeper.reply import Reply
-from tests.faults.child import ROOT
-from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.support.child import ROOT
+from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import PATIENT, SOON, Call, connection_of, hub_of, nodes
 

@@ -15,11 +15,11 @@ from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.zookeeper import place
 from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.pulse import Pulse
-from tests.faults.child import Child
-from tests.faults.waiting import eventually
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.child import Child
+from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import (
     LASTING,

@@ -13,9 +13,9 @@ from kazoo.exceptions import EXCEPTIONS, NoNodeError
 import holdfast
 from holdfast._runtime import clock
 from holdfast.engines.zookeeper import place
-from tests.faults.waiting import eventually
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import LASTING, PATIENT, SOON, Call, connection_of, hub_of, nodes, until_renewed
 

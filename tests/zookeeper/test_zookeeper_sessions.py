@@ -12,11 +12,11 @@ import holdfast
 from holdfast.engines.zookeeper.handler import MOMENT
 from holdfast.engines.zookeeper.line import Line
 from holdfast.engines.zookeeper.place import Place
-from tests.faults.child import Child
-from tests.faults.waiting import eventually
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.child import Child
+from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import (
     LASTING,

@@ -14,10 +14,10 @@ from holdfast._runtime.blocking import run
 from holdfast._runtime.clock import now
 from holdfast.engines.base import Claim, Found, Granted, RequestFailed, Session
 from holdfast.engines.zookeeper import withdrawal
-from tests.faults.waiting import eventually
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import PATIENT, connection_of, hub_of, nodes
 

@@ -1,7 +1,7 @@
 """The channel port: how the Redis engine talks to a server. Everything above it is one code for all runtimes.
 
 Three channels exist: blocking (a small pool of connections), asyncio (one multiplexed connection with automatic
-pipelining) and simulated (``holdfast.testing.simulation``). A channel never repeats a request by itself, with one
+pipelining) and simulated (``tests.simulation``). A channel never repeats a request by itself, with one
 exception that is safe: a script unknown to the server (NOSCRIPT: it did not run) is loaded and called again.
 
 Replies are as RESP gives them: bytes, int, list, None. An error reply raises what

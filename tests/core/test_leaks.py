@@ -1,0 +1,159 @@
+"""Nothing is left behind: threads, descriptors, connections, keys and tasks are back at the baseline (I9).
+
+Before anything is counted, a lock is waited for, and another one is renewed and then dropped: the first wait opens a
+connection, the first renewal one of the watchdog's, the first errand another. On a machine that stalls, one of the
+pairs may be renewed, and what was asked for in a wait that was too short is withdrawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+import holdfast
+from tests.servers.redis import RedisServer
+from tests.support.threads import new_since
+from tests.support.waiting import LASTING, eventually, renewed, until
+
+PAIRS = 10_000
+WAITS = 1_000
+
+
+@pytest.fixture
+def admin(redis_server: RedisServer) -> redis.Redis:
+    """One connection for looking at the server, open before anything is counted."""
+    client = redis_server.client()
+    client.ping()
+    return client
+
+
+def assert_every_key_ends(admin: redis.Redis) -> None:
+    endless = [key for key in admin.scan_iter() if admin.pttl(key) == -1]
+    assert not endless
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "redis":
+        return str(request.getfixturevalue("redis_url"))
+    return "memory:leaks" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
+
+
+class Before:
+    """What there was when it was made: threads, descriptors, connections, tasks. Less is no leak: something of an
+    earlier test, or of a request that was given up, may have been on its way out."""
+
+    def __init__(self, admin: redis.Redis) -> None:
+        self._admin = admin
+        gc.collect()
+        self._threads = set(threading.enumerate())
+        self._counts = self._count()
+
+    def nothing_is_left(self) -> bool:
+        gc.collect()
+        no_more = [now <= before for now, before in zip(self._count(), self._counts, strict=True)]
+        return not new_since(self._threads) and all(no_more)
+
+    def _count(self) -> tuple[int, int, int]:
+        try:
+            tasks = len(asyncio.all_tasks())
+        except RuntimeError:
+            tasks = 0  # no loop runs here
+        return len(os.listdir("/proc/self/fd")), len(self._admin.client_list()), tasks
+
+
+@contextmanager
+def in_vain() -> Iterator[None]:
+    """For a try that is over too soon for an answer if the machine stands still: then it is unreachable, not busy."""
+    try:
+        yield
+    except holdfast.EngineUnavailable:
+        pass
+
+
+@pytest.mark.needs_redis
+@pytest.mark.timeout(120)
+def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
+    outside = Before(admin)
+    with holdfast.connect(url, ttl=5.0) as locks, holdfast.connect(url, ttl=300.0) as others:
+        names = [f"cycle-{number}" for number in range(50)]
+        blocker = others.lock("busy").acquire()
+        for name in names:
+            locks.lock(name).acquire().release()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(locks.lock("busy").acquire)
+            eventually(lambda: others.inspect("busy").waiters == 1)
+            blocker.release()
+            waiting.result().release()
+        blocker = others.lock("busy").acquire()
+        lease = locks.lock("dropped", ttl=LASTING).acquire()
+        eventually(renewed(lease))
+        with pytest.warns(ResourceWarning, match="dropped"):
+            del lease
+        eventually(lambda: not locks.inspect("dropped").holders)
+        before = Before(admin)
+        for number in range(PAIRS):
+            locks.lock(names[number % 50]).acquire().release()
+        for _ in range(WAITS):
+            with in_vain():
+                assert locks.lock("busy").try_acquire(timeout=0.001) is None
+        eventually(before.nothing_is_left)
+        eventually(lambda: locks.inspect("busy").waiters == 0)
+        eventually(lambda: [state.name for state in locks.locks()] == ["busy"])
+        blocker.release()
+    assert_every_key_ends(admin)
+    eventually(lambda: not admin.keys("holdfast_queue*"))
+    eventually(outside.nothing_is_left)
+
+
+@pytest.mark.needs_redis
+@pytest.mark.timeout(120)
+async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
+    async with holdfast.aio.connect(url, ttl=5.0) as locks, holdfast.aio.connect(url, ttl=300.0) as others:
+        blocker = await others.lock("busy").acquire()
+        await asyncio.gather(*(pairs(locks, number, 2) for number in range(50)))
+        waiting = asyncio.create_task(locks.lock("busy").acquire())
+        async with asyncio.timeout(5):
+            while (await others.inspect("busy")).waiters != 1:
+                await asyncio.sleep(0.01)
+        await blocker.release()
+        await (await waiting).release()
+        blocker = await others.lock("busy").acquire()
+        lease = await locks.lock("dropped", ttl=LASTING).acquire()
+        await until(renewed(lease))
+        with pytest.warns(ResourceWarning, match="dropped"):
+            del lease
+        async with asyncio.timeout(5):
+            while (await locks.inspect("dropped")).holders:
+                await asyncio.sleep(0.01)
+        before = Before(admin)
+        await asyncio.gather(*(pairs(locks, number, PAIRS // 50) for number in range(50)))
+        for _ in range(WAITS // 10):
+            await asyncio.gather(*(wait_in_vain(locks) for _ in range(10)))
+        async with asyncio.timeout(5):
+            while not before.nothing_is_left() or (await locks.inspect("busy")).waiters:
+                await asyncio.sleep(0.01)
+        await blocker.release()
+    assert_every_key_ends(admin)
+    async with asyncio.timeout(5):
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0.01)
+
+
+async def wait_in_vain(locks: holdfast.aio.AsyncClient) -> None:
+    with in_vain():
+        assert await locks.lock("busy").try_acquire(timeout=0.002) is None
+
+
+async def pairs(locks: holdfast.aio.AsyncClient, number: int, count: int) -> None:
+    for _ in range(count):
+        await (await locks.lock(f"cycle-{number}").acquire()).release()

@@ -1,1 +1,0 @@
-"""What must survive: lost replies, frozen holders, forks, restarts. One file for each class of fault."""

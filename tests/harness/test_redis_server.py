@@ -1,0 +1,129 @@
+"""The tests' own Redis: it starts, freezes, dies and comes back as the tests about faults believe it does."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.servers import redis as servers
+from tests.servers.ports import free_port, is_free
+from tests.servers.redis import RedisServer, ServerFailed
+from tests.support.waiting import eventually
+
+Start = Callable[..., RedisServer]
+
+
+def test_it_is_ours(redis_server: RedisServer) -> None:
+    assert redis_server.client().info("server")["process_id"] == redis_server.pid
+    assert f":{redis_server.port}/" in redis_server.url
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_it_is_empty_at_the_start_of_each_test(redis_server: RedisServer, turn: int) -> None:
+    client = redis_server.client()
+    assert client.dbsize() == 0
+    client.set("left behind", turn)
+
+
+def test_pause_and_resume(start_redis: Start) -> None:
+    server = start_redis()
+    server.client().set("key", "value")
+    server.pause()
+    with pytest.raises(redis.TimeoutError):
+        server.client(socket_timeout=0.2).get("key")
+    server.resume()
+    assert server.client().get("key") == b"value"
+
+
+def test_kill_and_restart_on_the_same_port(start_redis: Start) -> None:
+    server = start_redis()
+    port, pid = server.port, server.pid
+    server.client().set("key", "value")
+    server.kill()
+    assert not server.running
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((server.host, port), 5.0)
+    server.restart()
+    assert server.port == port
+    assert server.pid != pid
+    assert server.client().get("key") is None
+
+
+def test_its_port_is_kept_while_it_is_down(start_redis: Start) -> None:
+    """Given to another server meanwhile, perhaps of another run, it could not come back."""
+    server = start_redis()
+    server.kill()
+    assert not is_free(server.port)
+    server.restart()
+    server.close()
+    eventually(lambda: is_free(server.port))  # when the kernel has done with its connections
+
+
+def test_a_frozen_server_can_be_stopped(start_redis: Start) -> None:
+    server = start_redis()
+    server.pause()
+    server.stop()
+    assert not server.running
+
+
+def test_a_taken_port_is_not_the_end(start_redis: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", 0))
+        squatter.listen()
+        taken, free = squatter.getsockname()[1], free_port()
+        ports = iter([taken, free])
+        monkeypatch.setattr(servers, "free_port", lambda: next(ports))
+        assert start_redis().port == free
+
+
+def test_password_and_users(start_redis: Start) -> None:
+    server = start_redis("user app on >pw ~app:* +get +set", password="s3cr3t")
+    assert server.client().ping()
+    client = server.client(server.url_as("app", "pw"))
+    assert client.set("app:x", 1)
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        client.set("other", 1)
+
+
+def test_unix_socket(redis_server: RedisServer) -> None:
+    with redis.Redis.from_url(redis_server.unix_url) as client:
+        assert client.ping()
+
+
+@pytest.mark.needs_redis
+def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
+    server = RedisServer("no-such-setting 1")
+    with pytest.raises(ServerFailed, match="no-such-setting"):
+        server.start()
+    server.close()
+    assert not server.directory.exists()
+
+
+@pytest.mark.needs_redis
+def test_the_directory_goes_with_the_server() -> None:
+    with RedisServer() as server:
+        directory: Path = server.directory
+        assert (directory / "log").exists()
+    assert not directory.exists()
+
+
+@pytest.mark.needs_redis
+def test_it_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
+    program = (
+        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+        "from tests.servers.redis import RedisServer\n"
+        "print(RedisServer().start().port, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as victim:
+        assert victim.stdout is not None
+        with socket.create_connection(("127.0.0.1", int(victim.stdout.readline())), 5.0) as connection:
+            victim.kill()
+            assert connection.recv(1) == b""  # closed by the server's end, not by a time-out

@@ -1,0 +1,79 @@
+"""The tests' own relay: what is said in the light arrives, what was given up in the dark does not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.loop_thread import LoopThread
+from tests.servers.relay import Relay
+from tests.support.waiting import eventually
+
+WITHIN = 5.0
+
+
+@pytest.fixture
+def target() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(WITHIN)
+        yield listening
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    loop = LoopThread("relay")
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def relay(loop: LoopThread, target: socket.socket) -> Iterator[Relay]:
+    with Relay(loop, target.getsockname) as relay:
+        yield relay
+
+
+def say_and_hang_up(relay: Relay) -> None:
+    with socket.create_connection((relay.host, relay.port), WITHIN) as client:
+        client.sendall(b"hello")
+
+
+def test_who_speaks_and_hangs_up_before_the_relay_looks_is_heard(
+    relay: Relay, loop: LoopThread, target: socket.socket
+) -> None:
+    """A member with a small number introduces itself and hangs up, to be called back. On a busy machine none of these
+    introductions arrived, and it never found the others."""
+    busy, done = threading.Event(), threading.Event()
+
+    def keep_busy() -> None:
+        busy.set()
+        done.wait(WITHIN)
+
+    async def soon() -> None:
+        asyncio.get_running_loop().call_later(0.01, keep_busy)  # when this is over
+
+    loop.do(soon)
+    assert busy.wait(WITHIN)
+    say_and_hang_up(relay)
+    done.set()
+    heard, _ = target.accept()
+    with heard:
+        heard.settimeout(WITHIN)
+        assert heard.recv(100) == b"hello"
+        assert heard.recv(100) == b""
+
+
+def test_who_hangs_up_in_the_dark_never_arrives(relay: Relay, target: socket.socket) -> None:
+    relay.black_hole_all()
+    say_and_hang_up(relay)
+    eventually(lambda: relay.connections == 1)
+    relay.heal()
+    with socket.create_connection((relay.host, relay.port), WITHIN) as client:
+        client.sendall(b"later")
+        heard, _ = target.accept()
+        with heard:
+            heard.settimeout(WITHIN)
+            assert heard.recv(100) == b"later"

@@ -1,0 +1,267 @@
+"""The fault proxy for ZooKeeper: each fault strikes what it should, and only that, on a real server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.states import EventType, WatchedEvent
+
+from tests.servers.silent_session import SilentSession
+from tests.servers.zookeeper import ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.servers.zookeeper_wire import Op, ProtocolError
+from tests.support.threads import new_since
+from tests.support.waiting import eventually
+
+SOON = 5.0
+CREATES = (Op.CREATE, Op.CREATE2, Op.CREATE_CONTAINER)
+
+
+@pytest.fixture
+def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperProxy]:
+    with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def direct(zookeeper_server: ZooKeeperServer) -> KazooClient:
+    return zookeeper_server.client()
+
+
+@pytest.fixture
+def session(proxy: ZooKeeperProxy) -> Iterator[SilentSession]:
+    with SilentSession(proxy.host, proxy.port, 30.0) as session:
+        yield session
+
+
+# ---- without a fault
+
+
+def test_everything_passes_and_is_recorded(
+    proxy: ZooKeeperProxy, zookeeper_server: ZooKeeperServer, direct: KazooClient
+) -> None:
+    client = zookeeper_server.client(proxy.address)
+    seen = threading.Event()
+    client.create("/a")
+    client.create("/b", include_data=True)
+    client.get("/a", watch=lambda _: seen.set())
+    client.get_children("/")
+    client.sync("/")
+    client.delete("/b")
+    direct.set("/a", b"news")
+    assert seen.wait(SOON)
+    assert proxy.operations() == [Op.CREATE, Op.CREATE2, Op.GET_DATA, Op.GET_CHILDREN, Op.SYNC, Op.DELETE]
+    assert {b"CONNECT", b"EVENT"} < {name for name, _ in proxy.seen}
+    assert proxy.connections == 1
+    assert proxy.url == f"zookeeper://127.0.0.1:{proxy.port}/holdfast"
+
+
+# ---- one request
+
+
+@pytest.mark.parametrize("op", CREATES)
+def test_a_lost_reply(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient, op: Op) -> None:
+    lost = proxy.on(op, containing="/mine").drop_reply_and_reset()
+    session.create("/other", op)
+    with pytest.raises(ConnectionResetError):
+        session.create("/mine", op)
+    assert lost.wait(SOON)
+    assert direct.exists("/mine")
+    with SilentSession(proxy.host, proxy.port, 30.0, resume=session) as again:
+        assert again.session_id == session.session_id
+        assert again.get_data("/mine").error == 0
+
+
+def test_a_lost_reply_as_a_client_library_sees_it(
+    proxy: ZooKeeperProxy, zookeeper_server: ZooKeeperServer, direct: KazooClient
+) -> None:
+    client = zookeeper_server.client(proxy.address)
+    session_id, _ = client.client_id
+    proxy.on(*CREATES).drop_reply_and_reset()
+    with pytest.raises(ConnectionLoss):
+        client.create("/mine", ephemeral=True)
+    assert direct.exists("/mine").ephemeralOwner == session_id
+    eventually(lambda: client.connected)
+    client.delete("/mine")
+
+
+def test_a_lost_request(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient) -> None:
+    rule = proxy.on(Op.CREATE).drop_request_and_reset()
+    with pytest.raises(ConnectionResetError):
+        session.create("/mine")
+    assert rule.fired
+    assert direct.exists("/mine") is None
+
+
+def test_the_nth_of_its_kind(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient) -> None:
+    rule = proxy.on(Op.CREATE, nth=3).drop_reply_and_reset()
+    for path in ("/1", "/2"):
+        assert session.create(path).error == 0
+        assert session.sync("/").error == 0
+    assert not rule.fired
+    with pytest.raises(ConnectionResetError):
+        session.create("/3")
+    assert sorted(direct.get_children("/")) == ["1", "2", "3", "zookeeper"]
+
+
+def test_upkeep_is_spared_unless_named(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+    rule = proxy.on().drop_reply_and_reset()
+    session.ping()
+    assert not rule.fired
+    pings = proxy.on(Op.PING, nth=2).drop_reply_and_reset()
+    session.ping()
+    with pytest.raises(ConnectionResetError):
+        session.ping()
+    assert pings.hits == [(b"PING", b"")]
+
+
+def test_a_delayed_request_arrives_after_its_client_has_gone(
+    proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient
+) -> None:
+    late = proxy.on(Op.CREATE).delay(side="request")
+    with ThreadPoolExecutor(1) as others:
+        creating = others.submit(session.create, "/late")
+        assert late.wait(SOON)
+        session.hang_up()
+        with pytest.raises(OSError):
+            creating.result(SOON)
+    assert direct.exists("/late") is None
+    late.release()
+    eventually(lambda: direct.exists("/late"))
+
+
+def test_a_delayed_reply(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient) -> None:
+    held = proxy.on(Op.CREATE).delay()
+    with ThreadPoolExecutor(1) as others:
+        creating = others.submit(session.create, "/x")
+        assert held.wait(SOON)
+        assert direct.exists("/x")
+        assert not creating.done()
+        held.release()
+        assert creating.result(SOON).error == 0
+
+
+def test_a_request_into_a_black_hole(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient) -> None:
+    rule = proxy.on(Op.CREATE).drop_request_black_hole()
+    with ThreadPoolExecutor(1) as others:
+        creating = others.submit(session.create, "/x")
+        assert rule.wait(SOON)
+        proxy.heal()  # not for this connection
+        with SilentSession(proxy.host, proxy.port, 30.0) as another:
+            assert another.sync("/").error == 0
+        assert not creating.done()
+        assert direct.exists("/x") is None
+        session.hang_up()
+        with pytest.raises(OSError):
+            creating.result(SOON)
+
+
+def test_an_event_that_never_comes(
+    proxy: ZooKeeperProxy, zookeeper_server: ZooKeeperServer, direct: KazooClient
+) -> None:
+    client, seen = zookeeper_server.client(proxy.address), SimpleQueue[WatchedEvent]()
+    direct.create("/watched")
+    client.get("/watched", watch=seen.put)
+    lost = proxy.on(Op.EVENT, containing="/watched").drop_reply_and_reset()
+    direct.delete("/watched")
+    assert lost.wait(SOON)
+    # kazoo does not put its watches up again: it tells each that the connection was lost, and that is all.
+    assert seen.get(timeout=SOON).type == EventType.NONE
+    assert client.retry(client.exists, "/watched") is None
+    assert seen.empty()
+
+
+def test_one_byte_at_a_time(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+    rule = proxy.on(times=None).slice()
+    assert session.create("/x").error == 0
+    assert session.get_data("/x").error == 0
+    assert len(rule.hits) == 2
+
+
+# ---- all connections
+
+
+def test_what_a_partition_held_back_arrives_when_it_heals(
+    proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient
+) -> None:
+    proxy.black_hole_all()
+    with ThreadPoolExecutor(2) as others:
+        creating = others.submit(session.create, "/x")
+        connecting = others.submit(SilentSession, proxy.host, proxy.port, 30.0)
+        eventually(lambda: proxy.connections == 2)
+        assert direct.exists("/x") is None
+        assert not creating.done()
+        assert not connecting.done()
+        proxy.heal()
+        assert creating.result(SOON).error == 0
+        with connecting.result(SOON) as second:
+            assert second.sync("/").error == 0
+
+
+def test_who_gave_up_in_a_partition_never_arrives(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+    proxy.black_hole_all()
+    with socket.create_connection((proxy.host, proxy.port), SOON) as caller:
+        eventually(lambda: proxy.connections == 2)
+        caller.sendall(b"\0\0\0\4late")
+    proxy.heal()
+    eventually(lambda: proxy.connections == 1)
+    assert session.sync("/").error == 0
+    assert [name for name, _ in proxy.seen] == [b"CONNECT", b"SYNC"]
+
+
+def test_cut_all(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+    with SilentSession(proxy.host, proxy.port, 30.0) as other:
+        assert proxy.cut_all() == 2
+        for one in (session, other):
+            with pytest.raises(ConnectionResetError):
+                one.ping()
+    eventually(lambda: proxy.connections == 0)
+
+
+def test_refuse_and_accept(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+    proxy.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        SilentSession(proxy.host, proxy.port, 30.0)
+    assert session.sync("/").error == 0
+    proxy.accept()
+    with SilentSession(proxy.host, proxy.port, 30.0) as other:
+        assert other.sync("/").error == 0
+
+
+# ---- the proxy itself
+
+
+def test_a_client_that_speaks_something_else_is_not_guessed_at(zookeeper_server: ZooKeeperServer) -> None:
+    proxy = ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port).start()
+    with socket.create_connection((proxy.host, proxy.port), SOON) as stranger:
+        stranger.sendall(b"ruok")
+        with pytest.raises(ConnectionResetError):
+            stranger.recv(4)
+    with pytest.raises(ProtocolError):
+        proxy.close()
+
+
+def test_what_makes_no_sense_is_refused(proxy: ZooKeeperProxy) -> None:
+    with pytest.raises(ValueError):
+        proxy.on(nth=0)
+    with pytest.raises(ValueError, match="session"):
+        proxy.on(Op.CREATE).duplicate()
+
+
+def test_nothing_is_left_behind(zookeeper_server: ZooKeeperServer) -> None:
+    before = set(threading.enumerate())
+    with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
+        session = SilentSession(proxy.host, proxy.port, 30.0)
+        proxy.black_hole_all()  # closing must not wait for the light
+    session.close()
+    eventually(lambda: not new_since(before))
+    with pytest.raises(RuntimeError, match="not running"):
+        proxy.refuse()
+    proxy.close()  # twice is fine

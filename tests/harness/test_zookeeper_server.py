@@ -1,0 +1,214 @@
+"""The tests' own ZooKeeper: it starts, freezes, dies and comes back as the tests about faults believe it does."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kazoo.exceptions import NoAuthError
+from kazoo.security import CREATOR_ALL_ACL
+
+from tests.harness.test_skips import run
+from tests.redis.test_redis_tls import certificates
+from tests.servers import zookeeper as servers
+from tests.servers.ports import free_port
+from tests.servers.redis import ServerFailed
+from tests.servers.silent_session import SilentSession
+from tests.servers.zookeeper import BASE, Operations, ZooKeeperServer
+from tests.servers.zookeeper_wire import Op
+from tests.support.threads import new_since
+from tests.support.waiting import eventually
+
+Start = Callable[..., ZooKeeperServer]
+
+
+def test_it_is_ours(zookeeper_server: ZooKeeperServer) -> None:
+    assert f"dataDir={zookeeper_server.directory}/" in zookeeper_server.ask("conf")
+    assert zookeeper_server.mode() == "standalone"
+    assert zookeeper_server.url == f"zookeeper://127.0.0.1:{zookeeper_server.port}/holdfast?tick=0.1"
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_it_is_empty_at_the_start_of_each_test(zookeeper_server: ZooKeeperServer, turn: int) -> None:
+    client = zookeeper_server.client()
+    assert client.get_children("/") == ["zookeeper"]
+    client.create(f"/left/behind/{turn}", makepath=True)
+
+
+def test_operations_are_counted_without_pings(zookeeper_server: ZooKeeperServer) -> None:
+    client = zookeeper_server.client()
+    client.create(BASE)
+    before = zookeeper_server.operations()
+    with SilentSession(zookeeper_server.host, zookeeper_server.port, 5.0) as session:
+        assert session.create(f"{BASE}/x").error == 0
+        assert session.get_data(f"{BASE}/x").error == 0
+        assert session.get_data(f"{BASE}/x").error == 0
+        session.ping()
+        session.sync(BASE)
+    client.get("/")
+    assert zookeeper_server.operations().since(before) == Operations(reads=2, writes=1)
+
+
+def test_pause_and_resume(start_zookeeper: Start) -> None:
+    server = start_zookeeper()
+    server.pause()
+    assert not server.answering
+    with socket.create_connection((server.host, server.port), 0.2) as connection:
+        connection.sendall(b"ruok")
+        with pytest.raises(TimeoutError):
+            connection.recv(4)
+        server.resume()
+        connection.settimeout(5.0)
+        assert connection.recv(4) == b"imok"
+
+
+def test_kill_and_restart_on_the_same_port(start_zookeeper: Start) -> None:
+    server = start_zookeeper()
+    port, pid = server.port, server.pid
+    with SilentSession(server.host, port, 30.0) as session:
+        assert session.create("/mine").error == 0
+        server.kill()
+        assert not server.running
+        assert server.mode() is None
+        with pytest.raises(ConnectionRefusedError):
+            server.ask("ruok")
+        server.restart()
+        assert (server.port, server.pid != pid) == (port, True)
+        # What was acknowledged has been written, and sessions live on.
+        assert server.client().exists("/mine").ephemeralOwner == session.session_id
+        with SilentSession(server.host, port, 30.0, resume=session) as again:
+            assert again.session_id == session.session_id
+            assert again.get_data("/mine").error == 0
+
+
+def test_a_silent_session_ends_with_its_time_and_not_before(zookeeper_server: ZooKeeperServer) -> None:
+    client = zookeeper_server.client()
+    with SilentSession(zookeeper_server.host, zookeeper_server.port, 1.5) as session:
+        assert session.timeout == 1.5
+        session.create("/mine")
+        began = time.monotonic()
+        session.ping()
+        eventually(lambda: client.exists("/mine") is None)
+        # On a full tick, and after a look at the clock that may come late. No upper bound: the machine is shared.
+        assert time.monotonic() - began >= 1.5
+        with pytest.raises(ConnectionResetError):
+            session.ping()
+
+
+def test_a_session_has_a_shortest_and_a_longest_time(zookeeper_server: ZooKeeperServer) -> None:
+    for asked, given in ((0.01, 0.2), (600.0, 60.0)):
+        with SilentSession(zookeeper_server.host, zookeeper_server.port, asked) as session:
+            assert session.timeout == given
+
+
+def test_empty_containers_are_removed_soon(start_zookeeper: Start) -> None:
+    server = start_zookeeper(containers=0.1)
+    with SilentSession(server.host, server.port, 5.0) as session:
+        assert session.create("/parent", Op.CREATE_CONTAINER).error == 0
+        assert session.create("/parent/child").error == 0
+    client = server.client()
+    client.delete("/parent/child")
+    eventually(lambda: client.exists("/parent") is None)
+
+
+def test_a_frozen_server_can_be_stopped(start_zookeeper: Start) -> None:
+    server = start_zookeeper()
+    server.client()
+    server.pause()
+    server.stop()
+    assert not server.running
+
+
+def test_a_taken_port_is_not_the_end(start_zookeeper: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", 0))
+        squatter.listen()
+        taken, free = squatter.getsockname()[1], free_port()
+        ports = iter([taken, free])
+        monkeypatch.setattr(servers, "free_port", lambda: next(ports))
+        assert start_zookeeper().port == free
+
+
+@pytest.mark.needs_zookeeper
+def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
+    server = ZooKeeperServer("initLimit=soon")
+    with pytest.raises(ServerFailed, match='For input string: "soon"'):
+        server.start()
+    server.close()
+    assert not server.directory.exists()
+
+
+@pytest.mark.needs_zookeeper
+def test_nothing_is_left_behind() -> None:
+    before = set(threading.enumerate())
+    with ZooKeeperServer() as server:
+        directory, pid = server.directory, server.pid
+        server.client()
+        server.client().create("/x")
+        server.pause()  # nobody waits for the answer to a farewell
+    assert not directory.exists()
+    assert not Path(f"/proc/{pid}").exists()
+    eventually(lambda: not new_since(before))
+
+
+@pytest.mark.needs_zookeeper
+def test_it_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
+    program = (
+        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+        "from tests.servers.zookeeper import ZooKeeperServer\n"
+        "print(ZooKeeperServer().start().port, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as victim:
+        assert victim.stdout is not None
+        with socket.create_connection(("127.0.0.1", int(victim.stdout.readline())), 5.0) as connection:
+            victim.kill()
+            assert connection.recv(1) == b""  # closed by the server's end, not by a time-out
+
+
+@pytest.mark.parametrize("ci", ["", "true"])
+def test_without_java_a_test_is_skipped_by_name_or_fails(ci: str) -> None:
+    test = "tests/harness/test_zookeeper_server.py::test_it_is_ours"
+    done = run(test, CI=ci)
+    expected = "java is not on PATH; with CI=true that is a failure" if ci else f"{test}: java is not on PATH"
+    assert expected in done.stdout
+    assert "1 passed" not in done.stdout
+
+
+# ---- who is let in
+
+
+def test_tls(start_zookeeper: Start, tmp_path: Path) -> None:
+    server = start_zookeeper(tls=certificates(tmp_path))
+    address = (server.host, server.tls_port)
+    assert f":{server.tls_port}/" in server.url
+    client = server.client(f"{server.host}:{server.tls_port}", use_ssl=True, ca=f"{tmp_path}/ca.crt")
+    assert client.create("/x") == "/x"
+    strangers = ssl.create_default_context()
+    with socket.create_connection(address, 5.0) as plain, pytest.raises(ssl.SSLCertVerificationError):
+        strangers.wrap_socket(plain, server_hostname=server.host)
+
+
+def test_digest(zookeeper_server: ZooKeeperServer) -> None:
+    owner = zookeeper_server.client(auth_data=[("digest", "app:s3cr3t")])
+    owner.create("/mine", b"data", acl=CREATOR_ALL_ACL)
+    assert owner.get("/mine")[0] == b"data"
+    with pytest.raises(NoAuthError):
+        zookeeper_server.client().get("/mine")
+    owner.delete("/mine")
+
+
+def test_sasl_begins_with_a_challenge(start_zookeeper: Start) -> None:
+    server = start_zookeeper(sasl={"app": "s3cr3t"})
+    with SilentSession(server.host, server.port, 5.0) as session:
+        challenge = session.begin_sasl()
+    assert b"md5-sess" in challenge
+    assert b"nonce=" in challenge

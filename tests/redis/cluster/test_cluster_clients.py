@@ -1,0 +1,294 @@
+"""How a cluster is found and left: seeds, existing clients of redis-py, passwords, forks, ends."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.cluster import ClusterNode as Startup
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Found, Granted
+from holdfast.engines.redis.cluster.session import ClusterSession
+from holdfast.errors import EngineRefused
+from holdfast.testing.conformance.opening import Colour
+from tests.core.test_forking import in_a_child
+from tests.redis.cluster.support import RUNTIMES, SLACK, engine_for, keys, move, names_at, on, user
+from tests.redis.failover.company import COLOURS, company
+from tests.redis.support import TIMEOUT, make_claim
+from tests.servers.cluster import RedisCluster
+from tests.servers.redis import RedisServer
+from tests.support.threads import threads
+from tests.support.waiting import LASTING, eventually, renewed, until
+
+pytestmark = pytest.mark.needs_redis
+
+#: For one request at a cluster where a seed does not answer, and what a seed may take of it.
+PATIENCE, SHARE = 4.5, 1.5
+
+
+async def hold_and_release(session: ClusterSession, timeout: float = TIMEOUT) -> None:
+    claim = make_claim("job")
+    assert isinstance(await session.acquire(claim, timeout), Granted)
+    assert await session.renew([claim], 40.0, timeout) == [Found.OURS]
+    assert await session.release(claim, timeout) is Found.OURS
+
+
+# ---- seeds
+
+
+@contextmanager
+def deaf() -> Iterator[str]:
+    """Somebody who accepts connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def with_seed_first(cluster: RedisCluster, seed: str) -> str:
+    return cluster.url.replace("://", f"://{seed},")
+
+
+@RUNTIMES
+@pytest.mark.parametrize("seed", ["dead", "deaf", "fresh"])
+def test_a_seed_that_is_of_no_use(
+    colour: str, seed: str, cluster: RedisCluster, start_redis: Callable[..., RedisServer]
+) -> None:
+    """Nobody is there; or nobody answers; or it is a node that has not joined yet and knows of no slots."""
+
+    async def body(session: ClusterSession) -> None:
+        began = clock.now()
+        await hold_and_release(session, PATIENCE)
+        assert clock.now() - began < 2 * SHARE, "it was waited for more than once"
+
+    with deaf() as place:
+        if seed == "fresh":
+            place = start_redis("cluster-enabled yes").address
+        elif seed == "dead":
+            place = "127.0.0.1:1"
+        on(with_seed_first(cluster, place), colour, body)
+
+
+@COLOURS
+async def test_a_seed_that_is_no_node_of_a_cluster(colour: Colour, redis_server: RedisServer) -> None:
+    async with company(colour) as ours:
+        locks = ours.connect(f"redis+cluster://{redis_server.address}")
+        for call in (locks.ping, lambda: locks.lock("job").acquire(), lambda: locks.inspect("job")):
+            with pytest.raises(EngineRefused, match="no node of a Redis Cluster; connect with redis://"):
+                await ours.do(call)
+
+
+@COLOURS
+async def test_the_other_way_round_there_is_a_hint_too(colour: Colour, cluster: RedisCluster) -> None:
+    node = cluster.masters()[0]
+    name = next(name for name in map("job-{}".format, range(99)) if cluster.master_of(name) is not node)
+    async with company(colour) as ours:
+        with pytest.raises(EngineRefused, match=r"connect with redis\+cluster://"):
+            await ours.acquire(ours.connect(node.url), name)
+
+
+@COLOURS
+async def test_no_seed_answers(colour: Colour) -> None:
+    async with company(colour) as ours:
+        locks = ours.connect("redis+cluster://127.0.0.1:1,127.0.0.1:2", unavailable_after=0.2)
+        began = clock.now()
+        with pytest.raises(holdfast.EngineUnavailable, match=r"127\.0\.0\.1:1/") as failed:
+            await ours.acquire(locks, "job", timeout=None)
+        assert 0.2 <= clock.now() - began < 0.2 + SLACK
+        assert not isinstance(failed.value, holdfast.OutcomeUnknown)
+
+
+# ---- passwords
+
+
+@COLOURS
+async def test_a_user_and_a_password_are_for_all_nodes(colour: Colour, cluster: RedisCluster) -> None:
+    with user(cluster, "+@all") as url:
+        async with company(colour) as ours:
+            locks = ours.connect(url, ttl=LASTING)
+            leases = [await ours.acquire(locks, names_at(node, 1)[0]) for node in cluster.masters()]
+            await until(renewed(*leases))
+            wrong = ours.connect(url.replace("s3cr3t", "wr0ng"))
+            with pytest.raises(EngineRefused) as refused:
+                await ours.acquire(wrong, "job")
+            assert "wr0ng" not in str(refused.value)
+            assert "s3cr3t" not in repr(locks)
+
+
+@COLOURS
+async def test_a_node_that_refuses_costs_its_own_locks_only(colour: Colour, cluster: RedisCluster) -> None:
+    bad, good, _ = cluster.masters()
+    with user(cluster, "+@all") as url:
+        async with company(colour) as ours:
+            locks = ours.connect(url)
+            await ours.do(locks.ping)
+            bad.ask("ACL", "SETUSER", "app", "-@all")
+            for _ in range(3):
+                with pytest.raises(EngineRefused):
+                    await ours.acquire(locks, names_at(bad, 1)[0])
+                await ours.do((await ours.acquire(locks, names_at(good, 1)[0])).release)
+                move(cluster, "job")  # something to learn: the table is asked for again
+                await ours.caller().do(lambda: locks.inspect(names_at(good, 1)[0]))
+
+
+# ---- clients of redis-py
+
+
+def connections(cluster: RedisCluster, name: str) -> int:
+    """How many connections of this name all nodes have together."""
+    return sum(str(node.ask("CLIENT", "LIST")).count(f" name={name} ") for node in cluster.nodes)
+
+
+@pytest.fixture
+def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of redis-py for a cluster that does not exist: else they connect when they are made."""
+    monkeypatch.setattr(redis.cluster.NodesManager, "initialize", lambda *_, **__: None)
+    monkeypatch.setattr(redis.cluster, "CommandsParser", lambda _: None)
+
+
+@RUNTIMES
+def test_a_blocking_client_of_redis_py(colour: str, cluster: RedisCluster) -> None:
+    node = cluster.nodes[0]
+    with user(cluster, "+@all"):
+        client = redis.RedisCluster(
+            node.host, node.port, username="app", password="s3cr3t", client_name="theirs", decode_responses=True
+        )  # fmt: skip
+        client.set("{x}", "1")
+        before = own_connections(client)
+        on(client, colour, hold_and_release)
+        assert own_connections(client) == before
+        assert client.get("{x}") == "1"
+        client.close()
+
+
+def own_connections(client: Any) -> set[Any]:
+    """The connections of a blocking client that are open."""
+    nodes = client.get_nodes()
+    pools = [node.redis_connection.connection_pool for node in nodes if node.redis_connection is not None]
+    return {connection for pool in pools for connection in pool._get_free_connections() if connection._sock}
+
+
+async def test_an_asyncio_client_of_redis_py(cluster: RedisCluster) -> None:
+    """Before its first use it knows its start only."""
+    node = cluster.nodes[0]
+    with user(cluster, "+@all"):
+        client = redis.asyncio.RedisCluster(node.host, node.port, username="app", password="s3cr3t")
+        async with holdfast.aio.connect(client, sharded_pubsub="off") as locks:
+            async with locks.lock("job") as lease:
+                assert lease.held
+            assert not client.nodes_manager.nodes_cache, "nobody has used it"
+            await client.set("x", "1")
+            assert await client.get("x") == b"1"
+        await client.aclose()
+        session = engine_for(client).session(BLOCKING)
+        run(hold_and_release(session))
+        run(session.close())
+
+
+@pytest.mark.parametrize("module", [redis, redis.asyncio])
+@pytest.mark.parametrize("by_tls", [False, True])
+@pytest.mark.usefixtures("unconnected")
+def test_tls_is_kept(module: Any, by_tls: bool) -> None:
+    options = {"ssl": True, "ssl_ca_certs": "/ca.crt", "ssl_check_hostname": False} if by_tls else {}
+    client = module.RedisCluster("c1", 7000, password="s3cr3t", **options)
+    (seed,) = engine_for(client)._seeds
+    assert seed.address == f"redis{'s' if by_tls else ''}://c1:7000/0"
+    assert seed.keywords["password"] == "s3cr3t"
+    assert seed.keywords.get("ssl_ca_certs") == options.get("ssl_ca_certs")
+    for connection in (seed.blocking_connection(1.0), seed.asyncio_connection(1.0)):
+        assert ("SSL" in type(connection).__name__) == by_tls
+    assert "s3cr3t" not in repr(engine_for(client))
+
+
+@pytest.mark.usefixtures("unconnected")
+def test_all_startup_nodes_are_seeds() -> None:
+    nodes: list[Any] = [Startup("c1", 7000), Startup("c2", 7001)]  # type: ignore[no-untyped-call]
+    client = redis.RedisCluster(startup_nodes=nodes)
+    assert repr(engine_for(client)) == "<redis engine redis+cluster://c1:7000,c2:7001>"
+
+
+# ---- forks and ends
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
+    names = [names_at(node, 1)[0] for node in cluster.masters()]
+    with holdfast.connect(cluster.url, ttl=LASTING) as locks:
+        leases = [locks.lock(name).acquire() for name in names]
+        before = sockets()
+
+        def in_the_child() -> bool:
+            closed = before - sockets() >= len(names)
+            told = all(lease.lost_reason == "forked" and not lease.held for lease in leases)
+            busy = all(locks.lock(name).try_acquire() is None for name in names)
+            with locks.lock("the child's") as own:
+                return closed and told and busy and own.held
+
+        assert in_a_child(in_the_child)
+        eventually(renewed(*leases))  # over the parent's own connections
+        for lease in leases:
+            lease.release()
+    assert keys(*cluster.masters()) == set()
+
+
+def sockets() -> int:
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return sum(os.readlink(link).startswith("socket:") for link in links if os.path.lexists(link))
+
+
+def tied_up() -> tuple[int, int]:
+    gc.collect()
+    return len(threads()), len(os.listdir("/proc/self/fd"))
+
+
+@COLOURS
+async def test_nothing_is_left_behind(colour: Colour, cluster: RedisCluster) -> None:
+    for node in cluster.nodes:
+        node.ask("PING")
+    async with company(colour) as ours:
+        await ours.do(lambda: None)
+        before = tied_up()
+        locks = ours.connect(cluster.url + "?client_name=leaky")
+        for name in map("job-{}".format, range(50)):
+            await ours.do((await ours.acquire(locks, name)).release)
+        held = [await ours.acquire(locks, name) for name in ("a", "b", "c")]
+        move(cluster, "a")
+        assert await ours.caller().do(lambda: locks.lock("a").try_acquire(timeout=0.5)) is None
+        assert connections(cluster, "leaky") > 0
+        await ours.do(locks.close)
+        assert [lease.lost_reason for lease in held] == ["closed"] * 3
+        await until(lambda: connections(cluster, "leaky") == 0)
+        await until(lambda: tied_up()[1] <= before[1])
+        await until(lambda: keys(*cluster.masters()) == set())
+
+
+def test_threads_that_meet_a_new_server_at_once_share_its_channel(cluster: RedisCluster) -> None:
+    """A second channel's connections would be nobody's to close."""
+    session = engine_for(cluster.url + "?client_name=many").session(BLOCKING)
+    start = threading.Barrier(16)
+    results: list[bool] = []
+
+    def work(number: int) -> None:
+        claim = make_claim(f"job-{number}")
+        start.wait(10)
+        results.append(isinstance(run(session.acquire(claim, TIMEOUT)), Granted))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert results == [True] * 16
+    run(session.close())
+    deadline = clock.now() + 5
+    while connections(cluster, "many"):
+        assert clock.now() < deadline, "connections were left"

@@ -1,0 +1,89 @@
+"""A server leaves the cluster, or a slot leaves a server: nothing stays open to who has gone, and losses are told where
+the lock is now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast._runtime import clock
+from holdfast.engines.redis.cluster.session import ClusterSession
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.cluster.support import errors, half_moved, names_at, on
+from tests.redis.failover.company import COLOURS, Told, company
+from tests.redis.support import TIMEOUT, connections, make_claim
+from tests.servers.cluster import ClusterNode, RedisCluster
+from tests.support.waiting import eventually, until
+
+pytestmark = pytest.mark.needs_redis
+
+StartCluster = Callable[..., RedisCluster]
+
+TTL = 60.0
+#: Long before the next renewal.
+EARLY = TTL / 6
+
+
+def hand_over(cluster: RedisCluster, master: ClusterNode) -> None:
+    """The replica takes over from ``master``, which goes on as its replica and closes no connection."""
+    cluster.replica_of(master).cluster("FAILOVER")
+    eventually(lambda: all(node.port != master.port for node in cluster.masters()), 20.0)
+    cluster.wait_until_ok()
+
+
+def test_nothing_stays_open_to_a_server_that_has_left(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(node_timeout=5.0)  # nobody takes over unasked
+    master, *others = cluster.masters()
+    url = f"redis+cluster://{','.join(node.address for node in others)}?client_name=ours"
+    (name,) = names_at(master, 1)
+    for colour in ("blocking", "asyncio"):
+        master = leaves(cluster, master, colour, url, name)
+
+
+def leaves(cluster: RedisCluster, master: ClusterNode, colour: str, url: str, name: str) -> ClusterNode:
+    """``master`` is left alone by a session when its replica has taken over; returns that one."""
+
+    async def body(session: ClusterSession) -> None:
+        claim = make_claim(name)
+        await session.acquire(claim, TIMEOUT)
+        await session.renew([claim], 30.0, TIMEOUT)
+        assert connections(master, "ours")() > 0
+        hand_over(cluster, master)
+        deadline = clock.now() + EARLY
+        while connections(master, "ours")():
+            # Sent on, and then the table is asked for; perhaps of one that has not heard of it yet.
+            assert (await session.inspect(name, TIMEOUT)).holders
+            assert clock.now() < deadline
+        await session.release(claim, TIMEOUT)
+
+    on(url, colour, body)
+    return cluster.master_of(name)
+
+
+@COLOURS
+async def test_broken_where_its_slot_has_just_arrived(colour: Colour, cluster: RedisCluster) -> None:
+    """Long before the next renewal. While the slot was on its way the lock was renewed at a server that did not have it
+    yet, and there nothing can be tracked."""
+    told = Told()
+    async with company(colour) as ours:
+        locks = ours.connect(cluster.url, ttl=TTL)
+        lease = await ours.acquire(locks, "job", on_lost=told)
+        await ours.do(lease.renew)
+        core = locks._opened
+        assert core is not None
+        with core.lock:  # as if it were due: from now on the watchdog has it tracked
+            for grant in core.live:
+                grant.due = 0.0
+            core.watchdog._earliest = 0.0
+            core.watchdog._look_by(float("-inf"))
+        with half_moved(cluster, "job") as slot:
+            await until(lambda: slot.source.ask("INFO", "stats")["tracking_total_keys"] > 0, within=EARLY)
+            asked = errors(slot.source, "ASK")
+            slot.carry_all()
+            await until(lambda: errors(slot.source, "ASK") > asked, within=EARLY)
+            slot.finish()
+            await until(lambda: slot.target.ask("INFO", "stats")["tracking_total_keys"] > 0, within=EARLY)
+            slot.target.ask("DEL", "job")
+            await until(lambda: told.reasons == ["broken"], within=EARLY)
+        assert not lease.held

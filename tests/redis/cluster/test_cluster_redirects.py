@@ -1,0 +1,235 @@
+"""Requests follow their slots: MOVED, ASK, TRYAGAIN and CLUSTERDOWN, with the same claim (FAULTS 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.engines.base import Found, Granted, RequestFailed
+from holdfast.engines.redis.channel import Script
+from holdfast.engines.redis.cluster.session import ClusterSession
+from holdfast.engines.redis.keys import keys_of, prefixed
+from holdfast.engines.redis.replies import TryAgain
+from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.cluster.support import RUNTIMES, SLACK, errors, half_moved, keys, move, on, slot_of
+from tests.redis.failover.company import COLOURS, company
+from tests.redis.support import TIMEOUT, make_claim
+from tests.servers.cluster import RedisCluster
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.needs_redis
+
+
+@RUNTIMES
+def test_a_moved_slot_is_followed_with_the_same_claim(colour: str, cluster: RedisCluster) -> None:
+    async def body(session: ClusterSession) -> None:
+        await session.ping(TIMEOUT)  # the table as it is before
+        source, claim = cluster.master_of("job"), make_claim("job")
+        target = move(cluster, "job")
+        before = errors(source, "MOVED")
+        granted = await session.acquire(claim, TIMEOUT)
+        assert isinstance(granted, Granted)
+        assert errors(source, "MOVED") == before + 1
+        assert target.ask("HGETALL", "job") == {claim.owner: "1"}
+        assert target.ask("GET", keys_of("job").token) == str(granted.token), "one grant, one token"
+        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert errors(source, "MOVED") == before + 1, "where it is now was learnt"
+
+    on(cluster.url, colour, body)
+    assert keys(*cluster.masters()) == set()
+
+
+@RUNTIMES
+def test_a_held_lock_moves_with_its_slot(colour: str, cluster: RedisCluster) -> None:
+    async def body(session: ClusterSession) -> None:
+        claim, other = make_claim("job"), make_claim("job")
+        granted = await session.acquire(claim, TIMEOUT)
+        assert isinstance(granted, Granted)
+        for _ in range(2):  # there, and back again
+            move(cluster, "job")
+            assert await session.renew([claim], 60.0, TIMEOUT) == [Found.OURS]
+            move(cluster, "job")
+            assert not isinstance(await session.acquire(other, TIMEOUT), Granted)
+            move(cluster, "job")
+            state = await session.inspect("job", TIMEOUT)
+            assert [holder.owner for holder in state.holders] == [claim.owner]
+            assert state.token == granted.token
+        move(cluster, "job")
+        assert await session.release(claim, TIMEOUT) is Found.OURS
+
+    on(cluster.url, colour, body)
+    assert keys(*cluster.masters()) == set()
+
+
+@RUNTIMES
+def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(colour: str, cluster: RedisCluster) -> None:
+    async def body(session: ClusterSession) -> None:
+        claim = make_claim("job")
+        await session.acquire(claim, TIMEOUT)
+        with half_moved(cluster, "job") as slot:
+            slot.carry_all()
+            before = errors(slot.source, "ASK")
+            assert await session.renew([claim], 60.0, TIMEOUT) == [Found.OURS]
+            assert [name async for name in session.names("", TIMEOUT)] == ["job"]
+            assert await session.break_("job", TIMEOUT)
+            assert errors(slot.source, "ASK") >= before + 3
+            assert errors(slot.source, "MOVED") == errors(slot.target, "MOVED") == 0, "nothing was learnt from it"
+            assert keys(slot.source, slot.target) == set()
+
+    for node in cluster.nodes:
+        node.ask("CONFIG", "RESETSTAT")
+    on(cluster.url, colour, body)
+
+
+@pytest.mark.parametrize("script, names", [(ACQUIRE, keys_of("job").acquire), (RELEASE, keys_of("job").release)])
+def test_a_server_runs_no_script_over_keys_that_are_not_all_there(
+    script: Script, names: Sequence[str], cluster: RedisCluster
+) -> None:
+    """What the design rests on, as Redis 7.0 has it: some keys missing, TRYAGAIN on both sides; all missing at the
+    source, ASK. Acquire and release name a key that never exists, so neither runs while its slot is between servers."""
+    never = prefixed("holdfast_lock", "job")
+    there = set(names) - {never}
+    assert never in names
+    for key in there:
+        cluster.master_of("job").ask("SET", key, "1")
+    call: tuple[str | int, ...] = (script.source, len(names), *names, "me:1")
+    with half_moved(cluster, "job") as slot:
+        target: Any = slot.target.client(single_connection_client=True)
+        with pytest.raises(redis.exceptions.TryAgainError):
+            slot.source.ask("EVAL", *call)
+        slot.carry(*there)
+        with pytest.raises(redis.exceptions.AskError):
+            slot.source.ask("EVAL", *call)
+        target.execute_command("ASKING")
+        with pytest.raises(redis.exceptions.TryAgainError):
+            target.execute_command("EVAL", *call)
+
+
+@RUNTIMES
+def test_a_half_moved_slot_grants_nothing(colour: str, cluster: RedisCluster) -> None:
+    async def body(session: ClusterSession) -> None:
+        claim = make_claim("job")
+        with half_moved(cluster, "job") as slot:
+            for _ in range(3):
+                with pytest.raises(TryAgain) as refused:
+                    await session.acquire(claim, TIMEOUT)
+                assert not refused.value.may_have_happened
+            assert keys(slot.source, slot.target) == set()
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+
+    on(cluster.url, colour, body)
+
+
+@COLOURS
+async def test_an_acquire_waits_until_the_slot_has_arrived(colour: Colour, cluster: RedisCluster) -> None:
+    async with company(colour) as ours:
+        locks = ours.connect(cluster.url, unavailable_after=10.0)
+        with half_moved(cluster, "job") as slot:
+            waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=10.0))
+            before = errors(slot.target, "TRYAGAIN")
+            await until(lambda: errors(slot.target, "TRYAGAIN") >= before + 2)
+            slot.finish()
+            lease = await waiting
+            assert slot.target.ask("HKEYS", "job") == [lease.owner]
+            assert slot.target.ask("GET", keys_of("job").token) == str(lease.token)
+            await ours.do(lease.release)
+
+
+@COLOURS
+async def test_a_slot_that_does_not_arrive_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
+    async with company(colour) as ours:
+        locks = ours.connect(cluster.url, unavailable_after=0.3)
+        with half_moved(cluster, "job") as slot:
+            began = clock.now()
+            with pytest.raises(holdfast.EngineUnavailable, match="TRYAGAIN") as refused:
+                await ours.acquire(locks, "job", timeout=None)
+            assert 0.3 <= clock.now() - began < 0.3 + SLACK
+            assert not isinstance(refused.value, holdfast.OutcomeUnknown), "it is known: it did not run"
+            assert keys(slot.source, slot.target) == set()
+
+
+@contextmanager
+def served_by_nobody(cluster: RedisCluster, slot: int) -> Iterator[None]:
+    master = cluster.master_of(slot)
+    master.cluster("DELSLOTS", slot)
+    try:
+        yield
+    finally:
+        master.cluster("ADDSLOTS", slot)
+
+
+@COLOURS
+async def test_a_slot_that_nobody_serves_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
+    async with company(colour) as ours:
+        locks = ours.connect(cluster.url, unavailable_after=0.3)
+        await ours.do(locks.ping)
+        with served_by_nobody(cluster, slot_of("job")):
+            began = clock.now()
+            with pytest.raises(
+                holdfast.EngineUnavailable, match=r"CLUSTERDOWN|no server of the cluster has slot"
+            ) as down:
+                await ours.acquire(locks, "job", timeout=None)
+            assert 0.3 <= clock.now() - began < 0.3 + SLACK
+            assert not isinstance(down.value, holdfast.OutcomeUnknown)
+            other = next(name for name in map("other-{}".format, range(99)) if slot_of(name) != slot_of("job"))
+            await ours.do((await ours.acquire(locks, other)).release)
+        await ours.do((await ours.acquire(locks, "job")).release)
+
+
+@contextmanager
+def endpoints(cluster: RedisCluster, kind: str) -> Iterator[None]:
+    """What servers tell of each other's addresses."""
+    for node in cluster.nodes:
+        node.ask("CONFIG SET", "cluster-preferred-endpoint-type", kind)
+    try:
+        yield
+    finally:
+        for node in cluster.nodes:
+            node.ask("CONFIG SET", "cluster-preferred-endpoint-type", "ip")
+
+
+@RUNTIMES
+@pytest.mark.parametrize("kind", ["unknown-endpoint", "hostname"])
+def test_servers_that_do_not_tell_their_hosts(colour: str, kind: str, cluster: RedisCluster) -> None:
+    """MOVED and the table have no host, or a question mark: it is where we asked."""
+
+    async def body(session: ClusterSession) -> None:
+        claim = make_claim("job")
+        await session.ping(TIMEOUT)
+        source = cluster.master_of("job")
+        move(cluster, "job")
+        before = errors(source, "MOVED")
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert errors(source, "MOVED") == before + 1
+        assert await session.release(claim, TIMEOUT) is Found.OURS
+
+    with endpoints(cluster, kind):
+        on(cluster.url, colour, body)
+
+
+@RUNTIMES
+def test_a_script_that_meets_a_key_which_has_left_is_tried_again(colour: str, cluster: RedisCluster) -> None:
+    """The one key that a waiter's script makes up is that of the waiter in front."""
+
+    async def body(session: ClusterSession) -> None:
+        await session.acquire(make_claim("job"), TIMEOUT)
+        line = [make_claim("job", fair=True) for _ in range(2)]
+        for claim in line:
+            await session.contender(claim, TIMEOUT)._stand_in_line()
+        first = line[0].waiter
+        assert first is not None
+        with half_moved(cluster, "job") as slot:
+            slot.carry(keys_of("job").waiter(first))
+            with pytest.raises(RequestFailed, match="non local key") as torn:
+                await session.contender(line[1], TIMEOUT)._stand_in_line()
+            assert isinstance(torn.value, TryAgain)
+        assert await session.contender(line[1], TIMEOUT)._stand_in_line() == first
+
+    on(cluster.url, colour, body)

@@ -1,0 +1,181 @@
+"""Renewals in a cluster: a script for each slot, and one dead shard never costs those who hold on the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import run
+from holdfast.engines.base import Found, RequestFailed
+from holdfast.engines.redis.cluster.session import ClusterSession
+from tests.redis.cluster.support import RUNTIMES, SLACK, errors, frozen, keys, move, names_at, on, slot_of
+from tests.redis.failover.company import Company, company
+from tests.redis.support import TIMEOUT, make_claim
+from tests.servers.cluster import ClusterNode, RedisCluster
+from tests.support.waiting import renewed, until
+
+pytestmark = pytest.mark.needs_redis
+
+#: For some it must be enough although each round waits for the dead, and the machine may stand still for a second.
+TTL = 3.0
+#: As many sets of renewals, each of which could wait for the dead.
+TTLS = [TTL + number / 50 for number in range(6)]
+
+
+def scripts(node: ClusterNode) -> int:
+    """How many calls of scripts a server has seen since CONFIG RESETSTAT."""
+    calls: int = node.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
+    return calls
+
+
+@RUNTIMES
+def test_one_script_for_each_slot(colour: str, cluster: RedisCluster) -> None:
+    names = [f"{{{number}}}:{part}" for number in range(100) for part in range(3)]
+    claims = [make_claim(name) for name in names]
+
+    async def body(session: ClusterSession) -> None:
+        for claim in claims:
+            await session.acquire(claim, TIMEOUT)
+        await session.renew(claims, 30.0, TIMEOUT)
+        for node in cluster.masters():
+            node.ask("CONFIG", "RESETSTAT")
+        assert await session.renew(claims, 60.0, TIMEOUT) == [Found.OURS] * 300
+        slots = {slot_of(name) for name in names}
+        for node in cluster.masters():
+            assert scripts(node) == len([slot for slot in slots if cluster.master_of(slot) is node])
+        cluster.master_of("{7}").ask("DEL", "{7}:0", "{7}:2")
+        found = dict(zip(names, await session.renew(claims, 90.0, TIMEOUT), strict=True))
+        assert {name for name in names if found[name] is not Found.OURS} == {"{7}:0", "{7}:2"}
+
+    on(cluster.url, colour, body)
+
+
+@RUNTIMES
+def test_slots_that_moved_since_are_followed(colour: str, cluster: RedisCluster) -> None:
+    """A whole shard changes its master: each renewal is redirected, and they are all sent on together."""
+    source = cluster.masters()[0]
+    names = names_at(source, 30)
+    claims = [make_claim(name) for name in names]
+
+    async def body(session: ClusterSession) -> None:
+        for claim in claims:
+            await session.acquire(claim, TIMEOUT)
+        target = cluster.masters()[1]
+        for slot in {slot_of(name) for name in names}:
+            move(cluster, slot, target)
+        before = errors(source, "MOVED")
+        assert await session.renew(claims, 60.0, TIMEOUT) == [Found.OURS] * 30
+        assert errors(source, "MOVED") > before
+        assert all(target.ask("PTTL", name) > 50_000 for name in names)
+
+    on(cluster.url, colour, body)
+
+
+@RUNTIMES
+def test_a_slot_that_nobody_serves_costs_its_own_leases_only(colour: str, cluster: RedisCluster) -> None:
+    source = cluster.masters()[0]
+    names = names_at(source, 3)
+    claims = [make_claim(name) for name in names]
+
+    async def body(session: ClusterSession) -> None:
+        for claim in claims:
+            await session.acquire(claim, TIMEOUT)
+        source.cluster("DELSLOTS", slot_of(names[0]))
+        try:
+            for _ in range(2):  # before the table is asked for again, and after
+                found = await session.renew(claims, 60.0, TIMEOUT)
+                assert isinstance(found[0], RequestFailed)
+                assert list(found[1:]) == [Found.OURS, Found.OURS]
+        finally:
+            source.cluster("ADDSLOTS", slot_of(names[0]))
+        assert await session.renew(claims, 60.0, TIMEOUT) == [Found.OURS] * 3
+
+    on(cluster.url, colour, body)
+
+
+def test_a_cluster_that_is_silent_altogether_costs_one_time_out(cluster: RedisCluster) -> None:
+    """Not one for each slot."""
+    claims = [make_claim(f"job-{number}") for number in range(300)]
+
+    async def body(session: ClusterSession) -> None:
+        await session.ping(TIMEOUT)
+        with frozen(cluster.nodes[0]), frozen(cluster.nodes[1]), frozen(cluster.nodes[2]):
+            for _ in range(2):
+                began = clock.now()
+                found = await session.renew(claims, 30.0, 0.2)
+                assert clock.now() - began < 3 * 0.2 + SLACK
+                assert all(isinstance(each, RequestFailed) for each in found)
+
+    on(cluster.url, "blocking", body)
+
+
+async def hold_everywhere(ours: Company, cluster: RedisCluster, count: int) -> dict[int, list[Any]]:
+    """``count`` leases on each master, of many ttls; by the master's port."""
+    locks = ours.connect(cluster.url, ttl=TTL)
+    held: dict[int, list[Any]] = {}
+    for node in cluster.masters():
+        names = [f"{ours.colour}:{{{name}}}" for name in names_at(node, count)]
+        held[node.port] = [
+            await ours.acquire(locks, name, ttl=TTLS[number % len(TTLS)]) for number, name in enumerate(names)
+        ]
+    return held
+
+
+async def outlive(leases: dict[int, list[Any]], dead: int) -> None:
+    """The leases at ``dead`` are lost when their time is over, all others are renewed also after that."""
+    gone = leases.pop(dead)
+    await until(lambda: all(lease.lost.is_set() for lease in gone), within=max(TTLS) + SLACK)
+    assert {lease.lost_reason for lease in gone} == {"unreachable"}
+    await until(renewed(*(lease for others in leases.values() for lease in others)))
+
+
+async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) -> None:
+    async with company("sync") as ours, company("async") as others:
+        leases = [await hold_everywhere(each, cluster, 100) for each in (ours, others)]
+        shard = cluster.masters()[0]
+        with frozen(shard):
+            await asyncio.gather(*(outlive(each, shard.port) for each in leases))
+
+
+async def test_a_dead_shard_does_not_starve_the_others(start_cluster: Callable[..., RedisCluster]) -> None:
+    """Neither the master nor its replica comes back. Then a second shard goes, and the cluster serves nobody."""
+    cluster = start_cluster(node_timeout=5.0)  # nobody is taken for dead who only stood still
+    async with company("sync") as ours, company("async") as others:
+        first, second, _ = cluster.masters()
+        names = {node.port: names_at(node, 101)[-1] for node in (first, second)}
+        leases = await hold_everywhere(ours, cluster, 100)
+        cluster.replica_of(first).kill()
+        first.kill()
+        await outlive(leases, first.port)
+        locks, hasty = others.connect(cluster.url), others.connect(cluster.url, unavailable_after=0.4)
+        await others.do(locks.ping)
+        await others.do((await others.acquire(locks, names[second.port])).release)
+        with pytest.raises(holdfast.EngineUnavailable):
+            await others.acquire(hasty, names[first.port])
+        cluster.replica_of(second).kill()
+        second.kill()
+        with pytest.raises(holdfast.EngineUnavailable):
+            await others.do(hasty.ping)
+
+
+async def test_a_withdrawal_at_a_dead_shard_does_not_hold_up_the_others(cluster: RedisCluster) -> None:
+    """What nobody wants any more is given up at once, where it can be."""
+    first, second, _ = cluster.masters()
+    (name,), (elsewhere,) = names_at(first, 1), names_at(second, 1)
+    with holdfast.connect(cluster.url, ttl=30.0, request_timeout=0.2) as locks:
+        locks.ping()
+        core = locks._opened
+        assert core is not None
+        claims = [make_claim(name), make_claim(elsewhere)]
+        run(core.session.acquire(claims[1], TIMEOUT))
+        assert elsewhere in keys(second)
+        with frozen(first):
+            with core.lock:  # both before the watchdog looks
+                for claim in claims:
+                    core.watchdog.withdraw(claim, clock.now() + claim.ttl)
+            await until(lambda: elsewhere not in keys(second))

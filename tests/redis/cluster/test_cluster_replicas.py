@@ -1,0 +1,85 @@
+"""``replicas=1`` on a cluster: acquire and renewals count only if the shard's replica has them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.cluster.support import SLACK, frozen, keys, move, names_at
+from tests.redis.failover.company import COLOURS, Told, company
+from tests.redis.failover.waits import end_waits
+from tests.servers.cluster import RedisCluster
+from tests.support.waiting import renewed, until
+
+pytestmark = pytest.mark.needs_redis
+
+UNAVAILABLE_AFTER = 0.5
+#: Long enough for the answer "too few" on a busy machine: it would come after four fifths of this.
+REQUEST_TIMEOUT = 10.0
+#: For some it must be enough although each round waits for the frozen, and the machine may stand still for a second.
+TTL = 3.0
+
+
+@COLOURS
+async def test_an_acquire_is_at_the_replica_before_anybody_is_told(colour: Colour, cluster: RedisCluster) -> None:
+    async with company(colour) as ours:
+        locks = ours.connect(cluster.url, replicas=1)
+        for master in cluster.masters():
+            (name,) = names_at(master, 1)
+            lease = await ours.acquire(locks, name)
+            assert name in keys(cluster.replica_of(master))
+            await ours.do(lease.renew)
+            await ours.do(lease.release)
+        await ours.do(locks.ping)
+        target = move(cluster, "job")
+        lease = await ours.acquire(locks, "job")  # redirected on the way
+        assert "job" in keys(cluster.replica_of(target))
+        await ours.do(lease.release)
+
+
+@COLOURS
+async def test_without_the_replica_nothing_is_granted_and_nothing_stays(colour: Colour, cluster: RedisCluster) -> None:
+    master, other, _ = cluster.masters()
+    ((name,), (elsewhere,)) = names_at(master, 1), names_at(other, 1)
+    async with company(colour) as ours:
+        locks = ours.connect(
+            cluster.url, replicas=1, request_timeout=REQUEST_TIMEOUT, unavailable_after=UNAVAILABLE_AFTER
+        )
+        await ours.do(locks.ping)
+        with frozen(cluster.replica_of(master)):
+            began = clock.now()
+            acquiring = asyncio.ensure_future(ours.acquire(locks, name, timeout=None))
+            while not acquiring.done():
+                end_waits(master)
+                await asyncio.sleep(0.01)
+            with pytest.raises(holdfast.EngineUnavailable, match="0 of 1 replicas acknowledged") as refused:
+                await acquiring
+            assert clock.now() - began < UNAVAILABLE_AFTER + SLACK
+            assert not isinstance(refused.value, holdfast.OutcomeUnknown)
+            assert keys(master) == set()
+            await ours.do((await ours.acquire(locks, elsewhere)).release)
+            await ours.do((await ours.acquire(locks, name, replicas=0)).release)
+        await ours.do((await ours.acquire(locks, name)).release)
+
+
+async def test_renewals_count_only_with_the_replica_too(cluster: RedisCluster) -> None:
+    """And who asked for none, on the same server, is not held up by those who did."""
+    master, other, _ = cluster.masters()
+    names, (elsewhere, *_) = names_at(master, 4), names_at(other, 1)
+    told = Told()
+    async with company("sync") as ours, company("async") as others:
+        with_replica, without = [], []
+        for each in (ours, others):
+            locks = each.connect(cluster.url, ttl=TTL)
+            with_replica.append(await each.acquire(locks, names.pop(), replicas=1, on_lost=told))
+            without.append(await each.acquire(locks, names.pop()))
+            without.append(await each.acquire(locks, f"{{{elsewhere}}}:{each.colour}", replicas=1))
+        with frozen(cluster.replica_of(master)):
+            await until(lambda: len(told.reasons) == 2, within=TTL + SLACK)
+            assert told.reasons == ["unreachable", "unreachable"]
+            await until(renewed(*without))
+            assert [lease.held for lease in with_replica] == [False, False]

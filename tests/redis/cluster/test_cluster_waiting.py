@@ -1,0 +1,186 @@
+"""Waiting in a cluster: a release wakes, in whatever way, also where the slot has moved under those who wait."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import hiredis
+import pytest
+
+from holdfast._runtime import clock
+from holdfast.engines.base import Granted
+from holdfast.engines.redis.cluster.session import ClusterSession
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.watch import Way
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.cluster.support import RUNTIMES, move, names_at, on, user
+from tests.redis.failover.company import COLOURS, company
+from tests.redis.support import TIMEOUT, make_claim
+from tests.servers.cluster import RedisCluster
+from tests.servers.redis import RedisServer
+from tests.support.child import Child
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.needs_redis
+
+CHANNEL = keys_of("job").channel
+#: Rights with which waiters are woken by the channel.
+NO_TRACKING = ("+@all", "-client|tracking")
+#: By a release, also on a machine that stands still for a second. Who is not woken looks long after that.
+WOKEN_WITHIN = 5.0
+MODES = {"auto": "SPUBLISH", "on": "SPUBLISH", "off": "PUBLISH", "both": "BOTH"}
+
+
+def is_armed(server: RedisServer, way: Way) -> bool:
+    """Whether somebody is in line for "job" at ``server``, and would hear of its release."""
+    if not server.ask("EXISTS", keys_of("job").queue):
+        return False
+    if way is Way.TRACKING:
+        return bool(server.ask("INFO", "stats")["tracking_total_keys"] >= 1)
+    return way is Way.POLLING or subscribers(server) >= 1
+
+
+def subscribers(server: RedisServer) -> int:
+    counts = [server.ask("PUBSUB", command, CHANNEL) for command in ("NUMSUB", "SHARDNUMSUB")]
+    return sum(int(count[0][1]) if isinstance(count[0], tuple) else int(count[1]) for count in counts)
+
+
+async def woken_by_another_process(
+    colour: Colour, cluster: RedisCluster, url: str, way: Way, moves: int = 0, **options: Any
+) -> None:
+    async with company(colour) as ours:
+        locks = ours.connect(url, **options)
+        with Child(cluster.url, **options) as holder:
+            holder.do("keep.update(lease=locks.lock('job', ttl=30.0).acquire()) or True")
+            waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
+            server = cluster.master_of("job")
+            await until(lambda: is_armed(server, way))
+            for _ in range(moves):
+                server = move(cluster, "job")
+                await until(lambda there=server: is_armed(there, way))  # type: ignore[misc]
+            began = time.monotonic()
+            holder.send("keep['lease'].release() is None")
+            lease = await waiting
+            assert time.monotonic() - began < WOKEN_WITHIN, "it was not woken"
+            assert holder.answer()
+        await ours.do(lease.release)
+
+
+@COLOURS
+@pytest.mark.usefixtures("only_woken")
+@pytest.mark.parametrize("moves", [0, 2])
+async def test_a_release_in_another_process_wakes(colour: Colour, moves: int, cluster: RedisCluster) -> None:
+    """Also where the slot has moved there and back since."""
+    await woken_by_another_process(colour, cluster, cluster.url, Way.TRACKING, moves)
+
+
+@COLOURS
+@pytest.mark.usefixtures("only_woken")
+@pytest.mark.parametrize("mode, moves", [("auto", 2), ("off", 0), ("both", 0)])
+async def test_without_tracking_the_channel_wakes(colour: Colour, mode: str, moves: int, cluster: RedisCluster) -> None:
+    with user(cluster, *NO_TRACKING) as url:
+        await woken_by_another_process(colour, cluster, url, Way.CHANNEL, moves, sharded_pubsub=mode)
+    deadline = clock.now() + 5.0
+    while any(subscribers(node) for node in cluster.nodes):
+        assert clock.now() < deadline, "a subscription was left"
+
+
+@COLOURS
+@pytest.mark.usefixtures("only_woken")
+async def test_who_may_not_even_listen_looks_often_enough(colour: Colour, cluster: RedisCluster) -> None:
+    with user(cluster, *NO_TRACKING, "-subscribe", "-ssubscribe") as url:
+        await woken_by_another_process(colour, cluster, url, Way.POLLING, moves=1)
+
+
+@RUNTIMES
+@pytest.mark.parametrize("mode", list(MODES))
+def test_a_release_is_published_as_told(colour: str, mode: str, cluster: RedisCluster) -> None:
+    """Who listens on the sharded channel, as Redisson does from 7.0 on, and who listens on the plain one, anywhere."""
+    master = cluster.master_of("job")
+    other = next(node for node in cluster.masters() if node is not master)
+
+    async def body(session: ClusterSession) -> None:
+        claim = make_claim("job")
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert session._channel.publish == MODES[mode]
+        await session.release(claim, TIMEOUT)
+
+    with Ear(master, "SSUBSCRIBE") as sharded, Ear(other, "SUBSCRIBE") as plain:
+        on(cluster.url, colour, body, sharded_pubsub=mode)
+        # From the same server as the release, and so after it.
+        assert sharded.heard_before(lambda: master.ask("SPUBLISH", CHANNEL, "over")) == (MODES[mode] != "PUBLISH")
+        assert plain.heard_before(lambda: master.ask("PUBLISH", CHANNEL, "over")) == (MODES[mode] != "SPUBLISH")
+
+
+class Ear:
+    """Somebody who is subscribed, and no client of ours."""
+
+    def __init__(self, server: RedisServer, command: str) -> None:
+        self._socket = socket.create_connection((server.host, server.port), TIMEOUT)
+        self._reader = hiredis.Reader(encoding="utf-8")
+        self._socket.sendall(f"{command} {CHANNEL}\r\n".encode())
+        assert self._next()[0] == command.lower()
+
+    def heard_before(self, end: Callable[[], object]) -> bool:
+        """Whether a release was published before what ``end`` publishes."""
+        end()
+        messages = [self._next()[2]]
+        while messages[-1] != "over":
+            messages.append(self._next()[2])
+        assert messages in (["over"], ["0", "over"])
+        return len(messages) > 1
+
+    def _next(self) -> Any:
+        while (message := self._reader.gets()) is False:
+            self._reader.feed(self._socket.recv(4096))
+        return message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+@RUNTIMES
+def test_servers_that_know_no_sharded_channels(colour: str, cluster: RedisCluster) -> None:
+    """As before 7.0, or where an ACL does not allow it."""
+
+    async def body(session: ClusterSession) -> None:
+        await session.ping(TIMEOUT)
+        assert session._channel.publish == "PUBLISH"
+
+    with user(cluster, "+@all", "-pubsub|shardnumsub") as url:
+        on(url, colour, body)
+
+
+@RUNTIMES
+def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(colour: str, cluster: RedisCluster) -> None:
+    """The server ends it by a push that nobody asked for, on a connection where answers are awaited."""
+
+    async def body(session: ClusterSession) -> None:
+        held, others = make_claim("job"), names_at(cluster.master_of("job"), 20)
+        source = cluster.master_of("job")
+        await session.acquire(held, TIMEOUT)
+        waiter = session.contender(make_claim("job"), TIMEOUT)
+        await waiter.wait(clock.now() + 0.01)
+        assert is_armed(source, Way.CHANNEL)
+        before = source.ask("INFO", "stats")["total_net_output_bytes"]
+        move(cluster, "job")
+        assert subscribers(source) == 0
+        assert source.ask("INFO", "stats")["total_net_output_bytes"] > before
+        claims = [make_claim(name) for name in others if name != "job"]
+        tokens = {claim.name: await session.acquire(claim, TIMEOUT) for claim in claims}
+        for claim in claims:
+            granted = tokens[claim.name]
+            assert isinstance(granted, Granted)
+            assert source.ask("GET", keys_of(claim.name).token) == str(granted.token), "each its own answer"
+        await waiter.wait(clock.now() + 0.01)
+        assert is_armed(cluster.master_of("job"), Way.CHANNEL), "it waits where the slot is now"
+        await waiter.leave()
+
+    with user(cluster, *NO_TRACKING) as url:
+        on(url, colour, body)

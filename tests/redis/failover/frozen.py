@@ -1,0 +1,46 @@
+"""A process that holds the ledger, is frozen over a failover, and writes when it wakes up (FAULTS R13 and R17)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from holdfast._runtime import clock
+from tests.redis.failover.history import Hold
+from tests.redis.failover.worker import NAME
+from tests.support.child import Child
+
+#: Longer than any failover takes: it believes to hold the lock all the time.
+TTL: Final = 30.0
+#: What it adds.
+NUMBER: Final = -1
+
+
+class FrozenHolder(Child):
+    def __init__(self, url: str, directory: Path) -> None:
+        super().__init__(url, ttl=TTL)
+        worker = "__import__('tests.redis.failover.worker', fromlist=['registers'])"
+        path = f"__import__('pathlib').Path({str(directory)!r})"
+        self.do(f"keep.update(registers={worker}.registers({path}))")
+        self._began = self._acquired = 0.0
+
+    def take_and_freeze(self) -> None:
+        self._began = clock.now()
+        self.do(f"keep.update(lease=locks.lock({NAME!r}).acquire(timeout=10))")
+        self._acquired = clock.now()
+        self.do("keep.update(numbers=[register.load(keep['lease']) for register in keep['registers']])")
+        self.freeze()
+
+    def wake_and_write(self) -> tuple[Hold, list[str]]:
+        """What it held, and what it was told of its stores: to the fenced and to the unfenced register."""
+        self.send("keep['lease'].held")
+        self.wake()
+        assert self.answer(), "nobody can have told it yet"
+        held = clock.now()
+        store = f"keep['registers'][{{}}].store(keep['lease'], keep['numbers'][{{}}] | {{{{{NUMBER}}}}})"
+        stores = [self.do(f"told(lambda: {store.format(place, place)})") for place in range(2)]
+        told = self.do("told(keep['lease'].renew)")
+        lost, _, reason = told.partition(":")
+        assert lost == "LockLost", told
+        owner, token = self.do("[keep['lease'].owner, keep['lease'].token]")
+        return Hold(owner, token, self._began, self._acquired, held, reason, None), stores

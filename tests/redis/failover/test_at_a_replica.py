@@ -1,0 +1,38 @@
+"""``redis://`` with the address of a replica: said with the first request, whatever that is, and with the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.failover.company import COLOURS, PATIENT, company
+from tests.servers.replication import Replication
+from tests.support.waiting import until
+
+StartReplication = Callable[..., Replication]
+
+FIRST: dict[str, Callable[[Any], Any]] = {
+    "acquire": lambda locks: locks.lock("free").acquire(),
+    "acquire what is held": lambda locks: locks.lock("held").acquire(),
+    "ping": lambda locks: locks.ping(),
+    "inspect": lambda locks: locks.inspect("held"),
+}
+
+
+@COLOURS
+@pytest.mark.parametrize("request_", FIRST)
+async def test_the_first_request_says_so(colour: Colour, request_: str, start_replication: StartReplication) -> None:
+    """Not asked for its role, it would call what is held busy, for ever, and itself ready to serve."""
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        await ours.acquire(ours.connect(pair.url), "held")
+        await until(lambda: pair.replicas[0].ask("EXISTS", "held"))
+        locks = ours.connect(pair.replicas[0].url, unavailable_after=0.3, request_timeout=PATIENT)
+        with pytest.raises(holdfast.EngineUnavailable, match=r"a replica, not the master.*redis\+sentinel://") as said:
+            await ours.do(lambda: FIRST[request_](locks))
+        assert f"127.0.0.1:{pair.replicas[0].port}" in str(said.value)
+        assert not isinstance(said.value, holdfast.OutcomeUnknown)

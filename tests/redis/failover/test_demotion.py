@@ -1,0 +1,189 @@
+"""READONLY: the master became a replica under open connections, at an address that may serve a master again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis import scripts
+from holdfast.engines.redis.engine import connect
+from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.proxy import FaultProxy
+from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
+from tests.redis.support import make_claim
+from tests.servers.redis import RedisServer
+from tests.servers.replication import Replication
+from tests.support.waiting import until
+
+StartReplication = Callable[..., Replication]
+
+#: What the connections of the client under test are called.
+NAMED = "?client_name=ours"
+#: Of a hold that outlives a demotion: longer than that takes, with all that has to be noticed meanwhile.
+TTL = 4.5
+
+
+def swap_roles(pair: Replication) -> None:
+    """What an operator does who forgets to close the connections to the old master."""
+    pair.promote(pair.replicas[0])
+    pair.demote(pair.master, pair.replicas[0])
+
+
+def greetings(server: RedisServer) -> int:
+    """How often a connection began. One that turns out to lead to a replica is given up at once."""
+    count: int = server.ask("INFO", "commandstats")["cmdstat_hello"]["calls"]
+    return count
+
+
+def connections(server: RedisServer) -> set[str]:
+    found: list[dict[str, Any]] = server.client().client_list()
+    return {entry["id"] for entry in found if entry["name"] == "ours"}
+
+
+def owners_that_asked(proxy: FaultProxy) -> set[bytes]:
+    """The owner fields of all acquire requests that passed."""
+    digest = scripts.ACQUIRE.sha.encode()
+    asked = [words for words in proxy.seen if words[1:2] and words[1] in (digest, scripts.ACQUIRE.source.encode())]
+    return {words[3 + int(words[2])] for words in asked}
+
+
+@COLOURS
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_it_is_retried_inside_the_deadline_with_the_same_claim(
+    colour: Colour, replicas: int, start_replication: StartReplication
+) -> None:
+    pair = start_replication(1)
+    with FaultProxy(pair.master.host, pair.master.port) as proxy:
+        async with company(colour) as ours:
+            # Patient: in less time the replica may not have come back, and the claim would be another one.
+            locks = ours.connect(proxy.url + NAMED, ttl=9.0, unavailable_after=20.0, request_timeout=PATIENT)
+            held = await ours.acquire(locks, "held")
+            await until(lambda: pair.replicas[0].ask("EXISTS", "held"))
+            before = connections(pair.master)
+            proxy.seen.clear()
+            swap_roles(pair)
+            greeted = greetings(pair.master)
+            waiting = ours.caller().do(lambda: locks.lock("late", replicas=replicas).acquire(timeout=20.0))
+            await until(lambda: greetings(pair.master) > greeted + 4)  # tried again, and again
+            assert before
+            if not replicas:  # a caller with a connection of its own says nothing about those of others
+                await until(lambda: not before & connections(pair.master))
+            pair.promote(pair.master)
+            pair.demote(pair.replicas[0], pair.master)
+            late = await waiting
+            assert owners_that_asked(proxy) == {late.owner.encode()}
+            await ours.do(held.renew)
+            assert held.held
+            await ours.do(held.release)
+
+
+@COLOURS
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_a_server_that_stays_a_replica_is_unavailable_and_known_not_to_have_granted(
+    colour: Colour, replicas: int, start_replication: StartReplication
+) -> None:
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        locks = ours.connect(pair.url, unavailable_after=0.4, request_timeout=PATIENT)
+        await ours.do(locks.ping)
+        swap_roles(pair)
+        began = clock.now()
+        with pytest.raises(holdfast.EngineUnavailable, match=r"replica.*redis\+sentinel://") as refused:
+            await ours.acquire(locks, "job", timeout=None, replicas=replicas)
+        assert 0.4 <= clock.now() - began < 0.4 + SLACK
+        assert not isinstance(refused.value, holdfast.OutcomeUnknown)
+        assert pair.replicas[0].ask("KEYS", "*") == []
+
+
+@COLOURS
+async def test_a_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
+    colour: Colour, start_replication: StartReplication
+) -> None:
+    """It is refused as a replica; so is what the callers' connection leads to, which would call the lock gone."""
+    pair = start_replication(1)
+    engine, bell = connect(pair.url, {}), BLOCKING.wakeup()
+    front = engine.session(BLOCKING if colour == "sync" else AsyncioRuntime())
+    watchdog, claim = engine.session(BLOCKING), make_claim("job")
+    await front.acquire(claim, PATIENT)
+    swap_roles(pair)
+    pair.replicas[0].ask("DEL", "job")
+    await until(lambda: not pair.master.ask("EXISTS", "job"))
+
+    def renew() -> object:
+        run(watchdog.doze(clock.now(), bell))
+        (answer,) = run(watchdog.renew([claim], 30.0, PATIENT))
+        return answer
+
+    answer = await asyncio.to_thread(renew)
+    assert isinstance(answer, RequestFailed)
+    assert "replica" in str(answer)
+    run(watchdog.close())
+    await front.close()
+    bell.close()
+
+
+@COLOURS
+async def test_a_hold_lives_on_over_a_short_demotion(colour: Colour, start_replication: StartReplication) -> None:
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        lease = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job")
+        await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
+        swap_roles(pair)
+        await until(lambda: pair.master.ask("PTTL", "job") < 750 * TTL)  # later than the first look at it
+        greeted = greetings(pair.master)
+        await until(lambda: greetings(pair.master) > greeted)  # a renewal has met it
+        pair.promote(pair.master)
+        await until(lambda: pair.master.ask("PTTL", "job") > 850 * TTL)
+        assert lease.held
+        await ours.do(lease.release)
+        assert pair.master.ask("EXISTS", "job") == 0
+
+
+@COLOURS
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_one_refusal_drops_all_connections_at_rest(
+    colour: Colour, replicas: int, start_replication: StartReplication
+) -> None:
+    """They lead to the same replica. Tried one after the other, they would use up the caller's time."""
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        locks = ours.connect(pair.url + NAMED, unavailable_after=0.2, request_timeout=PATIENT, renew=False)
+        callers = [ours.caller() for _ in range(12)]
+        waiting = [caller.do(locks.lock(f"job-{n}", replicas=replicas).acquire) for n, caller in enumerate(callers)]
+        await asyncio.gather(*waiting)
+        before = connections(pair.master)
+        swap_roles(pair)
+        with pytest.raises(holdfast.EngineUnavailable, match=r"replica.*redis\+sentinel://"):
+            await ours.acquire(locks, "late", timeout=0, replicas=replicas)
+        await until(lambda: not before & connections(pair.master))
+
+
+@COLOURS
+async def test_demoted_while_it_waits_for_replicas_it_is_tried_again(
+    colour: Colour, start_replication: StartReplication
+) -> None:
+    """WAIT is broken off with an error of its own, after the script has run. It is no refusal: nothing is forbidden."""
+    pair = start_replication(1)
+    pair.links[0].black_hole()
+    replica = pair.replicas[0]
+    async with company(colour) as ours:
+        locks = ours.connect(pair.url, replicas=1, request_timeout=PATIENT, unavailable_after=30.0)
+        waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
+        await until(lambda: pair.master.ask("INFO", "clients")["blocked_clients"])
+        pair.promote(replica)
+        pair.demote(pair.master, replica)
+        assert pair.master.ask("INFO", "errorstats")["errorstat_UNBLOCKED"]["count"] == 1
+        pair.promote(pair.master)
+        pair.demote(replica, pair.master)
+        lease = await waiting
+        assert lease.held
+        assert pair.master.ask("HGETALL", "job") == {lease.owner: "1"}
+        await ours.do(lease.release)

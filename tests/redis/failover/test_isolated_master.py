@@ -1,0 +1,160 @@
+"""A replica has taken over, and the old master goes on serving the one client that can still reach it (RULES 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.engines.base import Found, RequestFailed
+from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.session import RedisSession
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.failover.company import COLOURS, SLACK, Told, company
+from tests.redis.failover.register import Register
+from tests.redis.support import TIMEOUT, in_colour, make_claim
+from tests.servers.redis import RedisServer
+from tests.servers.replication import Replication
+from tests.support.waiting import LASTING, eventually, renewed, until
+
+StartReplication = Callable[..., Replication]
+
+#: Held until the master is cut off, whatever the machine does.
+TTL = LASTING
+#: Short, so that a renewal has failed long before the lease runs out: only then is it known to be unreachable.
+REQUEST_TIMEOUT = 0.3
+
+
+def isolate(pair: Replication) -> float:
+    """Cut the master off from its replica, and make a master of that. Returns when: by then every renewal that will
+    ever be acknowledged has been sent."""
+    pair.links[0].black_hole()
+    cut = clock.now()
+    pair.promote(pair.replicas[0])
+    return cut
+
+
+@COLOURS
+async def test_without_replicas_an_isolated_master_renews_for_ever(
+    colour: Colour, start_replication: StartReplication, tmp_path: Path
+) -> None:
+    pair, told = start_replication(1), Told()
+    register = Register(tmp_path, fenced=True)
+    async with company(colour) as ours:
+        old = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job", on_lost=told)
+        await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
+        isolate(pair)
+        new = await ours.acquire(ours.connect(pair.replicas[0].url, ttl=TTL), "job")
+        await until(renewed(new, old))
+        assert old.held, "as documented: until the partition heals"
+        assert new.held
+        assert told.at == []
+        assert pair.master.ask("HKEYS", "job") == [old.owner]
+        assert pair.replicas[0].ask("HKEYS", "job") == [new.owner]
+        assert new.token > old.token
+        register.store(new, register.load(new) | {2})
+        with pytest.raises(holdfast.StaleToken):
+            register.load(old)
+
+
+@COLOURS
+async def test_with_replicas_belief_ends_by_the_ttl_and_before_anybody_else_begins(
+    colour: Colour, start_replication: StartReplication
+) -> None:
+    pair, told = start_replication(1), Told()
+    async with company(colour) as ours:
+        locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
+        old = await ours.acquire(locks, "job", on_lost=told)
+        await until(renewed(old))  # while the replica acknowledges
+        cut = isolate(pair)
+        new = await ours.acquire(ours.connect(pair.replicas[0].url, ttl=TTL), "job")
+        began = clock.now()
+        assert not old.held, "never both"
+        assert old.lost_reason == "unreachable"
+        assert new.token > old.token
+        await until(lambda: told.at)
+        assert told.reasons == ["unreachable"]
+        assert told.at[0] < cut + TTL + SLACK
+        assert began < cut + TTL + SLACK, "what the replica had was at most a ttl"
+        assert new.held
+
+
+@COLOURS
+async def test_belief_is_over_when_the_last_acknowledged_renewal_is_a_ttl_old(
+    colour: Colour, start_replication: StartReplication
+) -> None:
+    """No successor here who might be late: the clock alone."""
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
+        lease = await ours.acquire(locks, "job")
+        cut = isolate(pair)
+        now = clock.now()
+        while lease.held:
+            assert now < cut + TTL
+            await asyncio.sleep(0.001)
+            now = clock.now()
+        assert lease.lost_reason == "unreachable"
+        with pytest.raises(holdfast.LockLost, match="unreachable"):
+            await ours.do(lease.release)
+        await until(lambda: not pair.master.ask("EXISTS", "job"))  # withdrawn where it can be reached
+
+
+@COLOURS
+async def test_a_long_renewal_that_failed_does_not_carry_the_short_ones(
+    colour: Colour, start_replication: StartReplication
+) -> None:
+    """The master has the long one and finds nothing to extend; the replica, which has not, is about to take over."""
+    pair, ttl = start_replication(1), 1.5 * TTL
+    async with company(colour) as ours:
+        # Tried several times: a request that times out at a server that stands still never arrives.
+        settings = {"ttl": ttl, "request_timeout": REQUEST_TIMEOUT, "unavailable_after": 1.0, "token_ttl": None}
+        lease = await ours.acquire(ours.connect(pair.url, replicas=1, **settings), "job")
+        cut = isolate(pair)
+        with pytest.raises(holdfast.EngineUnavailable, match="could not be renewed"):
+            await ours.do(lambda: lease.renew(60.0))
+        await until(lambda: pair.master.ask("PTTL", "job") > 50_000)
+        assert await ours.do(lambda: lease.lost.wait(cut + ttl + SLACK - clock.now()))
+        assert lease.lost_reason == "unreachable"
+
+
+# ---- "write in any case": replicas acknowledge writes
+
+
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_a_replica_that_had_acknowledged_everything_does_not_count_for_later_renewals(
+    colour: str, start_replication: StartReplication
+) -> None:
+    # The master's pings to its replicas are writes too, as far as WAIT is concerned.
+    pair = start_replication(1, "repl-ping-replica-period 3600")
+
+    async def body(session: RedisSession) -> None:
+        claim = make_claim("job", ttl=60.0, replicas=1)
+        await session.acquire(claim, TIMEOUT)
+        assert await session.renew([claim], 30.0, TIMEOUT) == [Found.OURS]
+        eventually(lambda: is_even(pair.master))
+        pair.links[0].black_hole()
+        # There is nothing to extend, so without the flag nothing is written; and all that ever was is acknowledged.
+        call = without_flag(session._renewal([claim], 30.0, 1))
+        assert await session._channel.run_guarded([call], 1, TIMEOUT) == [[1]]
+        (answer,) = await session.renew([claim], 30.0, 0.5)
+        assert isinstance(answer, RequestFailed)
+
+    # Counters that expire are written with each renewal: without them a renewal may find nothing to write.
+    in_colour(colour, pair.url, body, token_ttl=None)
+
+
+def is_even(master: RedisServer) -> bool:
+    """Whether the replica has acknowledged all that the master ever sent."""
+    state = master.ask("INFO", "replication")
+    return bool(state["slave0"]["offset"] == state["master_repl_offset"])
+
+
+def without_flag(call: Call) -> Call:
+    """The same renewal, which writes only where there is something to extend."""
+    ttl, token_ttl, _, *owners = call.args
+    return Call(call.script, call.keys, [ttl, token_ttl, 0, *owners], call.watched)

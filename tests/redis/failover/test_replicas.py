@@ -1,0 +1,210 @@
+"""``replicas=n``: where it can be said, who waits for whom, and what a dead replica costs those who did not ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import run
+from holdfast.engines.base import Found, RequestFailed
+from holdfast.engines.redis.requests import wait_for_replicas
+from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.proxy import FaultProxy
+from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
+from tests.redis.failover.waits import end_waits, in_wait, with_short_waits
+from tests.redis.support import Other
+from tests.servers.replication import Replication
+from tests.support.waiting import eventually, renewed, until
+
+StartReplication = Callable[..., Replication]
+
+#: Of those who wait for nobody. In a third of it somebody else may wait for a replica, and a second passes besides.
+TTL = 3.0
+#: Of a server with its answer to WAIT: it looks at its clock ten times a second.
+LATENESS = 0.1
+
+
+@pytest.fixture
+def dark(start_replication: StartReplication) -> Replication:
+    """A master whose only replica hears nothing and says nothing."""
+    pair = start_replication(1)
+    pair.links[0].black_hole()
+    return pair
+
+
+# ---- where it can be said
+
+
+@COLOURS
+async def test_it_can_be_said_in_the_url_of_the_client_and_of_the_lock(colour: Colour, dark: Replication) -> None:
+    wanted: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("?replicas=1", {}, {}),
+        ("", {"replicas": 1}, {}),
+        ("", {}, {"replicas": 1}),
+    ]
+    async with company(colour) as ours:
+        calls = []
+        for place, (query, options, policy) in enumerate(wanted):
+            locks = ours.connect(dark.url + query, request_timeout=0.25, **options)
+            assert await ours.acquire(locks, f"mine-{place}", replicas=0), "the lock's word is the last one"
+            calls.append(ours.caller().do(locks.lock(f"job-{place}", **policy).try_acquire))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [isinstance(outcome, holdfast.EngineUnavailable) for outcome in outcomes] == [True] * 3, outcomes
+        assert await ours.acquire(ours.connect(dark.url), "job-0")
+
+
+@COLOURS
+@pytest.mark.parametrize("url", ["memory:", "sqlite:{}/locks.db", "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"])
+async def test_where_there_are_no_replicas_it_is_refused(colour: Colour, url: str, tmp_path: Any) -> None:
+    async with company(colour) as ours:
+        with pytest.raises(holdfast.UsageError, match="no replicas to wait for"):
+            ours.connect(url.format(tmp_path)).lock("job", replicas=1)
+        with pytest.raises(holdfast.UsageError, match="no replicas to wait for"):
+            ours.connect(url.format(tmp_path), replicas=1).lock("job")
+
+
+@COLOURS
+async def test_re_entry_must_ask_for_as_many(colour: Colour, start_replication: StartReplication) -> None:
+    async with company(colour) as ours:
+        locks = ours.connect(start_replication(1).url)
+        lease = await ours.acquire(locks, "job", replicas=1)
+        assert (await ours.acquire(locks, "job", replicas=1)).token == lease.token
+        with pytest.raises(holdfast.UsageError, match="replicas"):
+            await ours.acquire(locks, "job", replicas=0)
+
+
+@COLOURS
+@pytest.mark.parametrize("asked", [(0, 0), (0, 1)], ids=str)
+async def test_it_is_handed_on_only_to_who_asked_for_as_many(
+    colour: Colour, asked: tuple[int, int], start_replication: StartReplication
+) -> None:
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        locks = ours.connect(pair.url)
+        blocker = await ours.acquire(locks, "job")
+        holds = []
+        for place in range(8):
+            lock = locks.lock("job", replicas=asked[place % 2])
+            holds.append(ours.caller().within(lock, lambda lease: (lease.owner, lease.token)))
+            await until(lambda: waiting(locks) == len(holds))
+        await ours.do(blocker.release)
+        owners, tokens = zip(*await asyncio.gather(*holds), strict=True)
+        assert list(tokens) == sorted(set(tokens))
+        # Handed on, it keeps the owner under which the engine knows it.
+        assert (len(set(owners)) < 8) is (asked[0] == asked[1])
+
+
+def waiting(locks: Any) -> int:
+    """How many queue for the job inside this process."""
+    count: int = locks._opened.queue.waiting("job")
+    return count
+
+
+# ---- a dead replica
+
+
+@COLOURS
+async def test_one_try_is_refused_in_bounded_time_and_known_to_be(colour: Colour, dark: Replication) -> None:
+    async with company(colour) as ours:
+        locks = ours.connect(dark.url, replicas=1, request_timeout=1.0, unavailable_after=60.0)
+        began = clock.now()
+        with pytest.raises(holdfast.EngineUnavailable, match="0 of 1 replicas") as refused:
+            await with_short_waits(ours.caller().do(locks.lock("job").try_acquire), dark.master)
+        # Twice the time of a request are asked for; the last one may begin just before.
+        assert clock.now() - began < 3.0 + SLACK
+        assert not isinstance(refused.value, holdfast.OutcomeUnknown)
+        assert dark.master.ask("EXISTS", "job") == 0
+
+
+@COLOURS
+async def test_a_release_waits_for_nobody(colour: Colour, start_replication: StartReplication) -> None:
+    pair = start_replication(1)
+    async with company(colour) as ours:
+        lease = await ours.acquire(ours.connect(pair.url, replicas=1, request_timeout=PATIENT), "job")
+        pair.links[0].black_hole()
+        began = clock.now()
+        await ours.do(lease.release)
+        assert clock.now() - began < SLACK
+        assert pair.master.ask("EXISTS", "job") == 0
+
+
+@pytest.mark.parametrize("ttl", [TTL, 1.5 * TTL])
+async def test_renewals_of_others_are_neither_late_nor_failed(ttl: float, start_replication: StartReplication) -> None:
+    """One watchdog renews all. Who waits for replicas may have a longer ttl, and so more time to wait in."""
+    pair = start_replication(1)
+    with FaultProxy(pair.master.host, pair.master.port) as proxy:
+        async with company("sync") as ours:
+            locks = ours.connect(proxy.url, ttl=TTL, request_timeout=PATIENT)
+            plain = [await ours.acquire(locks, f"plain-{number}") for number in range(3)]
+            careful = await ours.acquire(locks, "careful", replicas=1, ttl=ttl)
+            proxy.seen.clear()
+            pair.links[0].black_hole()
+            assert await ours.do(lambda: careful.lost.wait(ttl + SLACK))
+            assert careful.lost_reason == "unreachable"
+            waits = [int(words[2]) / 1000 for words in proxy.seen if words[0] == b"WAIT"]
+            assert 0 < max(waits) < TTL / 3, "longer than the shortest lease allows"
+            await until(renewed(plain[0]))
+            assert [lease.held for lease in plain] == [True] * 3
+
+
+@pytest.mark.parametrize("timeout", [0.25, 0.5, 1.0, 5.0])
+def test_a_server_that_is_late_with_its_answer_still_gives_it_in_time(timeout: float) -> None:
+    *_, milliseconds = wait_for_replicas(1, timeout).split()
+    assert 0 < int(milliseconds) / 1000 < timeout - LATENESS
+
+
+def test_in_one_batch_those_who_wait_for_nobody_come_first(dark: Replication) -> None:
+    with Other(dark.url) as other:
+        plain, careful = other.hold("plain"), other.hold("careful")
+        careful.replicas = 1
+        with ThreadPoolExecutor(1) as pool:
+            renewal = pool.submit(lambda: run(other.session.renew([careful, plain], 60.0, PATIENT)))
+            eventually(lambda: dark.master.ask("PTTL", "plain") > 30_000)
+            assert not renewal.done()
+            eventually(lambda: in_wait(dark.master))
+            end_waits(dark.master)
+            failure, found = renewal.result()
+        assert isinstance(failure, RequestFailed)
+        assert found is Found.OURS
+
+
+async def test_who_waits_for_a_replica_keeps_no_other_task_waiting(dark: Replication) -> None:
+    async with holdfast.aio.connect(dark.url, unavailable_after=0.5, request_timeout=PATIENT) as locks:
+        await locks.ping()
+        slow = asyncio.create_task(locks.lock("slow", replicas=1).try_acquire())
+        await until(lambda: in_wait(dark.master))
+
+        async def pair_of_calls(number: int) -> float:
+            began = clock.now()
+            async with locks.lock(f"quick-{number}"):
+                pass
+            return clock.now() - began
+
+        times = await asyncio.gather(*(pair_of_calls(number) for number in range(50)))
+        assert not slow.done(), "all of them were served while it waited"
+        assert max(times) < SLACK
+        with pytest.raises(holdfast.EngineUnavailable):
+            await with_short_waits(slow, dark.master)
+
+
+# ---- rights
+
+
+@COLOURS
+async def test_without_the_right_to_wait_it_is_refused_and_nothing_stays(
+    colour: Colour, start_replication: StartReplication
+) -> None:
+    pair = start_replication(1)
+    pair.master.ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-wait")
+    async with company(colour) as ours:
+        locks = ours.connect(pair.master.url_as("app", "pw"))
+        with pytest.raises(holdfast.EngineRefused, match="'wait' command"):
+            await ours.acquire(locks, "job", replicas=1)
+        await until(lambda: not pair.master.ask("EXISTS", "job"))
+        assert await ours.acquire(locks, "job", timeout=0, replicas=0), "who needs no WAIT is served"

@@ -1,0 +1,63 @@
+"""A master that is killed and comes back by itself: FAULTS R14, R15."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.world import ends
+from tests.redis.failover.company import COLOURS, SLACK, Told, company
+from tests.servers.redis import RedisServer
+from tests.support.waiting import until
+
+StartRedis = Callable[..., RedisServer]
+
+#: Long: neither the server's absence nor a slow start of it ends the lease.
+TTL = 4.5
+
+
+@COLOURS
+async def test_R14_without_persistence_it_is_told_and_never_created_again(
+    colour: Colour, start_redis: StartRedis
+) -> None:
+    server, told = start_redis(), Told()
+    async with company(colour) as ours:
+        locks = ours.connect(server.url, ttl=TTL)
+        lease = await ours.acquire(locks, "job", on_lost=told)
+        await ours.do(lease.renew)
+        server.kill()
+        server.restart()
+        restarted = clock.now()
+        await until(lambda: told.at)
+        assert told.reasons == ["broken"]
+        assert told.at[0] - restarted < TTL / 3 + SLACK, "by the next renewal, not when the lease runs out"
+        assert not lease.held
+        with pytest.raises(holdfast.LockLost, match="broken"):
+            await ours.do(lease.release)
+        assert server.ask("INFO", "commandstats").get("cmdstat_hset") is None, "nobody has written a lock since"
+        again = await ours.acquire(locks, "job")
+        assert again.token > lease.token
+
+
+@COLOURS
+async def test_R15_with_an_append_only_file_it_survives(colour: Colour, start_redis: StartRedis) -> None:
+    server, told = start_redis("appendonly yes", "appendfsync everysec"), Told()
+    async with company(colour) as ours:
+        locks = ours.connect(server.url, ttl=TTL)
+        lease = await ours.acquire(locks, "job", on_lost=told)
+        server.kill()
+        server.restart()
+        assert server.ask("HKEYS", "job") == [lease.owner]
+        before = ends(lease)
+        await ours.do(lease.renew)
+        assert ends(lease) > before
+        assert server.ask("PTTL", "job") / 1000 > lease.remaining, "extended there, too"
+        assert (await ours.do(lambda: locks.inspect("job"))).token == lease.token
+        await ours.do(lease.release)
+        assert told.at == []
+        assert server.ask("EXISTS", "job") == 0
+        assert (await ours.acquire(locks, "job")).token > lease.token

@@ -1,0 +1,158 @@
+"""Unreachable is not busy, also behind another caller of the process; and a time-out is kept by a frozen server too."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.redis.faults.test_refusals import free_port
+from tests.servers.distance import Distance
+from tests.servers.loop_thread import LoopThread
+from tests.servers.redis import RedisServer
+from tests.support.waiting import eventually, until
+
+
+@pytest.fixture
+def nowhere() -> str:
+    return f"redis://127.0.0.1:{free_port()}"
+
+
+@contextlib.contextmanager
+def in_background(call: Callable[[], Any]) -> Iterator[None]:
+    def run() -> None:
+        with contextlib.suppress(holdfast.LockError):
+            call()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    thread.join(20)
+
+
+@pytest.mark.parametrize("timeout", [0, 0.5])
+def test_behind_a_caller_that_cannot_reach_the_server_it_is_unreachable(nowhere: str, timeout: float) -> None:
+    locks = holdfast.connect(nowhere, unavailable_after=1.5, request_timeout=0.3)
+    with locks, in_background(locks.lock("a").acquire):
+        eventually(lambda: locks._opened is not None and locks._opened.queue.occupant("a") is not None)
+        with pytest.raises(holdfast.EngineUnavailable):
+            locks.lock("a").try_acquire(timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [0, 0.5])
+async def test_the_same_on_an_event_loop(nowhere: str, timeout: float) -> None:
+    async with holdfast.aio.connect(nowhere, unavailable_after=1.5, request_timeout=0.3) as locks:
+        ahead = asyncio.create_task(locks.lock("a").acquire())
+        await until(lambda: locks._opened is not None and locks._opened.queue.occupant("a") is not None)
+        with pytest.raises(holdfast.EngineUnavailable):
+            await locks.lock("a").try_acquire(timeout=timeout)
+        with pytest.raises(holdfast.EngineUnavailable):
+            await ahead
+
+
+def test_behind_a_caller_whose_request_is_not_answered_it_is_unreachable(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    server = start_redis()
+    with holdfast.connect(server.url, unavailable_after=2, request_timeout=1) as locks:
+        locks.ping()
+        server.pause()
+        try:
+            with in_background(locks.lock("a").acquire):
+                eventually(lambda: locks._opened is not None and locks._opened.queue.occupant("a") is not None)
+                with pytest.raises(holdfast.EngineUnavailable):
+                    locks.lock("a").try_acquire(timeout=0.3)
+        finally:
+            server.resume()
+
+
+def test_behind_a_caller_that_waits_it_is_busy(redis_url: str) -> None:
+    with holdfast.connect(redis_url) as locks, holdfast.connect(redis_url) as other:
+        held = other.lock("a").acquire()
+        done = threading.Event()
+
+        def wait() -> None:
+            with locks.lock("a", timeout=20):
+                done.wait(20)
+
+        with in_background(wait):
+            eventually(lambda: other.inspect("a").waiters == 1)
+            assert locks.lock("a").try_acquire() is None
+            assert locks.lock("a").try_acquire(timeout=0.1) is None
+            done.set()
+            held.release()
+
+
+#: A stall of the machine is not our delay: of several tries the fastest counts.
+TRIES = 3
+
+
+@pytest.mark.parametrize("request_timeout", [1.0, 5.0])
+def test_an_acquire_returns_in_time_though_the_server_freezes_while_it_waits(
+    start_redis: Callable[..., RedisServer], request_timeout: float
+) -> None:
+    """It waited for the answer to leaving the queue: a request time-out too long."""
+    server = start_redis()
+    with holdfast.connect(server.url, ttl=60) as other, other.lock("a"):
+        took = [_time_out_at_a_frozen_server(server, request_timeout) for _ in range(TRIES)]
+    assert min(took) < 0.3 + 0.15
+
+
+def _time_out_at_a_frozen_server(server: RedisServer, request_timeout: float) -> float:
+    with holdfast.connect(server.url, ttl=60, request_timeout=request_timeout, unavailable_after=30) as locks:
+        locks.ping()
+        timer = threading.Timer(0.1, server.pause)
+        timer.start()
+        began = time.monotonic()
+        try:
+            with pytest.raises((holdfast.EngineUnavailable, holdfast.AcquireTimeout)):
+                locks.lock("a").acquire(timeout=0.3)
+            return time.monotonic() - began
+        finally:
+            timer.join()
+            server.resume()
+
+
+async def test_the_same_in_time_on_an_event_loop(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    async with holdfast.aio.connect(server.url, ttl=60) as other, other.lock("a"):
+        took = []
+        for _ in range(TRIES):
+            async with holdfast.aio.connect(server.url, ttl=60, request_timeout=5, unavailable_after=30) as locks:
+                await locks.ping()
+                asyncio.get_running_loop().call_later(0.1, server.pause)
+                began = time.monotonic()
+                try:
+                    with pytest.raises((holdfast.EngineUnavailable, holdfast.AcquireTimeout)):
+                        await locks.lock("a").acquire(timeout=0.3)
+                    took.append(time.monotonic() - began)
+                finally:
+                    await asyncio.sleep(0)
+                    server.resume()
+        assert min(took) < 0.3 + 0.15
+
+
+async def test_a_short_timeout_behind_a_request_that_is_on_its_way_is_busy(redis_url: str) -> None:
+    """A far server is not out of reach: its answer to the caller ahead takes longer than the time-out."""
+    loop = LoopThread("distance")
+    port = int(redis_url.partition("127.0.0.1:")[2].partition("/")[0])
+    try:
+        with Distance(loop, lambda: ("127.0.0.1", port), 0.02) as far:
+            async with (
+                holdfast.aio.connect(redis_url) as other,
+                holdfast.aio.connect(f"redis://127.0.0.1:{far.port}") as locks,
+                other.lock("a"),
+            ):
+                await locks.ping()
+                ahead = asyncio.create_task(locks.lock("a").try_acquire(timeout=0.5))
+                await until(lambda: locks._opened is not None and locks._opened.queue.occupant("a") is not None)
+                assert await locks.lock("a").try_acquire(timeout=0.02) is None
+                assert await ahead is None
+    finally:
+        loop.close()

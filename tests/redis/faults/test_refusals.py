@@ -1,0 +1,179 @@
+"""Bad answers told clearly and in time: wrong password, no server, a key of another type, a closed client."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import holdfast
+from tests.servers.redis import RedisServer
+from tests.support.waiting import eventually
+
+#: How much later than promised something may be on a machine that stands still now and then.
+LATE = 1.5
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_a_wrong_password_is_refused_at_once_and_not_shown(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis(password="right")
+    with holdfast.connect(f"redis://:wr0ng-s3cr3t@127.0.0.1:{server.port}", unavailable_after=30) as locks:
+        start = time.monotonic()
+        with pytest.raises(holdfast.EngineRefused) as caught:
+            locks.lock("a").acquire()
+        assert time.monotonic() - start < 5.0, "not tried again"
+        assert "wr0ng" not in str(caught.value) + repr(caught.value) + str(caught.value.__cause__) + repr(locks)
+
+
+async def test_a_wrong_password_async(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis(password="right")
+    async with holdfast.aio.connect(f"redis://:wr0ng-s3cr3t@127.0.0.1:{server.port}") as locks:
+        with pytest.raises(holdfast.EngineRefused) as caught:
+            await locks.ping()
+        assert "wr0ng" not in str(caught.value) + repr(caught.value) + str(caught.value.__cause__) + repr(locks)
+
+
+def test_no_server_is_unavailable_in_time() -> None:
+    with holdfast.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=0.5) as locks:
+        for act in (locks.lock("a").acquire, locks.ping, lambda: locks.inspect("a")):
+            start = time.monotonic()
+            with pytest.raises(holdfast.EngineUnavailable) as caught:
+                act()
+            assert 0.4 < time.monotonic() - start < 0.5 + LATE
+            assert not isinstance(caught.value, holdfast.OutcomeUnknown), "not a byte was sent"
+
+
+@pytest.mark.parametrize("timeout, within", [(0, 2 + LATE), (0.2, 0.2 + LATE)])
+def test_no_server_is_unavailable_not_busy_within_the_calls_own_timeout(timeout: float, within: float) -> None:
+    with holdfast.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=30) as locks:
+        start = time.monotonic()
+        with pytest.raises(holdfast.EngineUnavailable):
+            locks.lock("a").try_acquire(timeout=timeout)
+        assert time.monotonic() - start < within
+
+
+async def test_no_server_async() -> None:
+    async with holdfast.aio.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=0.3) as locks:
+        with pytest.raises(holdfast.EngineUnavailable):
+            await locks.lock("a").acquire()
+
+
+def test_waiters_behind_one_who_cannot_reach_the_engine_are_told_with_it() -> None:
+    outcomes: list[type[BaseException]] = []
+
+    def acquire() -> None:
+        try:
+            locks.lock("a").acquire()
+        except holdfast.LockError as error:
+            outcomes.append(type(error))
+
+    with holdfast.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=1) as locks:
+        threads = [threading.Thread(target=acquire) for _ in range(10)]
+        start = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert time.monotonic() - start < 1 + 2 * LATE, "not one after the other"
+        assert outcomes == [holdfast.EngineUnavailable] * 10
+
+
+def test_a_patient_waiter_is_not_turned_away_with_an_impatient_one_ahead(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    """Found by simulation: the caller ahead gave up after its own short timeout, and everybody behind it with it."""
+    server = start_redis()
+    with holdfast.connect(server.url, request_timeout=0.2, unavailable_after=20) as locks:
+        locks.ping()
+        server.pause()
+        got: list[object] = []
+
+        def patient() -> None:
+            with locks.lock("a").acquire() as lease:
+                got.append(lease.token)
+
+        def impatient() -> None:
+            with pytest.raises(holdfast.EngineUnavailable):
+                locks.lock("a").acquire(timeout=1.0)
+            gave_up.set()
+
+        core, gave_up = locks._opened, threading.Event()
+        assert core is not None
+        threads = [threading.Thread(target=impatient), threading.Thread(target=patient)]
+        threads[0].start()
+        eventually(lambda: "a" in core.queue._occupants)
+        threads[1].start()
+        eventually(lambda: core.queue.waiting("a") == 1 or gave_up.is_set())
+        assert gave_up.wait(10)
+        server.resume()
+        for thread in threads:
+            thread.join(10)
+        assert got
+
+
+def test_a_frozen_server_ends_in_outcome_unknown_which_is_also_unavailable(
+    start_redis: Callable[..., RedisServer],
+) -> None:
+    server = start_redis()
+    with holdfast.connect(server.url, request_timeout=0.2, unavailable_after=0.6) as locks:
+        locks.ping()
+        server.pause()
+        start = time.monotonic()
+        with pytest.raises(holdfast.EngineUnavailable) as caught:
+            locks.lock("a").acquire()
+        assert time.monotonic() - start < 0.6 + LATE
+        assert isinstance(caught.value, holdfast.OutcomeUnknown)
+        server.resume()
+
+
+def test_a_key_of_another_type_is_explained(redis_server: RedisServer) -> None:
+    redis_server.client().set("taken", "somebody's token", px=60_000)
+    with holdfast.connect(redis_server.url) as locks:
+        told = "holds a string, probably another lock library's; use namespace="
+        with pytest.raises(holdfast.EngineRefused, match=told):
+            locks.lock("taken").acquire()
+        assert redis_server.client().get("taken") == b"somebody's token"
+    with holdfast.connect(redis_server.url, namespace="ours") as locks, locks.lock("taken") as lease:
+        assert lease.name == "taken"
+
+
+@pytest.mark.parametrize("operation", ["release", "renew"])
+def test_a_lock_replaced_by_another_library_is_lost(operation: str, redis_server: RedisServer) -> None:
+    with holdfast.connect(redis_server.url) as locks:
+        lease = locks.lock("taken").acquire()
+        redis_server.client().set("taken", "redis-py's token", px=60_000)
+        with pytest.raises(holdfast.LockLost):
+            getattr(lease, operation)()
+        assert lease.lost_reason == "stolen"
+        assert redis_server.client().get("taken") == b"redis-py's token"
+
+
+def test_a_hash_that_is_not_a_lock_is_not_broken(redis_server: RedisServer) -> None:
+    redis_server.client().hset("user:42", "name", "Ann")
+    with holdfast.connect(redis_server.url) as locks:
+        with pytest.raises(holdfast.EngineRefused, match="'user:42' is not a lock"):
+            locks.break_("user:42")
+        assert redis_server.client().hgetall("user:42") == {b"name": b"Ann"}
+
+
+def test_a_closed_client_says_so(redis_url: str) -> None:
+    locks = holdfast.connect(redis_url)
+    lock = locks.lock("a")
+    lease = lock.acquire()
+    locks.close()
+    locks.close()
+    assert lease.lost_reason == "closed"
+    for act in (lock.acquire, locks.ping, lambda: locks.inspect("a"), lambda: list(locks.locks())):
+        with pytest.raises(holdfast.UsageError, match="closed"):
+            act()
+    with holdfast.connect(redis_url) as others:
+        assert others.inspect("a").holders == (), "close() has released it"

@@ -1,0 +1,24 @@
+"""Five masters, with proxies before them, in both colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.redlock.support import Proxies
+from tests.servers.masters import Masters
+
+
+@pytest.fixture(params=["sync", "async"])
+def colour(request: pytest.FixtureRequest) -> Colour:
+    chosen: Colour = request.param
+    return chosen
+
+
+@pytest.fixture
+def proxies(five_masters: Masters) -> Iterator[Proxies]:
+    """Before the module's five masters."""
+    with Proxies(five_masters) as started:
+        yield started

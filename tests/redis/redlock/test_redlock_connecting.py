@@ -1,0 +1,181 @@
+"""Connections that take their time, or are not wanted any more when they come: nobody waits, nothing stays open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis import settings
+from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.blocking_fleet import BlockingFleet
+from holdfast.engines.redis.redlock import connect
+from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.scripts import PING
+from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners
+from tests.redis.support import make_claim
+from tests.servers.masters import Masters
+from tests.support.waiting import eventually, renewed
+
+NAME = "silent.example"
+
+
+class NameServer:
+    """Knows one name, until it falls silent: then who asks for it waits."""
+
+    def __init__(self) -> None:
+        self._ask = socket.getaddrinfo
+        self._answers = threading.Event()
+        self._answers.set()
+        self.waiting: list[None] = []
+
+    def getaddrinfo(self, host: Any, *args: Any, **keywords: Any) -> Any:
+        if host == NAME:
+            self.waiting.append(None)
+            self._answers.wait(60)
+            self.waiting.pop()
+        return self._ask("127.0.0.1" if host == NAME else host, *args, **keywords)
+
+    def fall_silent(self) -> None:
+        self._answers.clear()
+
+    def answer(self) -> None:
+        self._answers.set()
+
+
+@pytest.fixture
+def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
+    server = NameServer()
+    monkeypatch.setattr(socket, "getaddrinfo", server.getaddrinfo)
+    yield server
+    server.answer()
+    eventually(lambda: not server.waiting)
+
+
+def test_a_name_that_cannot_be_looked_up_keeps_neither_callers_nor_the_watchdog(
+    five_masters: Masters, name_server: NameServer
+) -> None:
+    """One connection is lost, and the name servers are silent: nobody knows for how long such a question takes."""
+    url = five_masters.url.replace(five_masters.servers[2].address, f"{NAME}:{five_masters.servers[2].port}")
+    with holdfast.connect(url, ttl=LASTING) as locks:
+        lease = locks.lock("held").acquire()
+        eventually(lambda: owners(five_masters, "held") == [lease.owner] * 5, within=MENDED)
+        name_server.fall_silent()
+        five_masters.servers[2].ask("CLIENT", "KILL", "TYPE", "normal")
+        began = time.monotonic()
+        locks.lock("other").acquire().release()
+        assert time.monotonic() - began < 5.0, "and not as long as the name servers are silent"
+        eventually(renewed(lease), within=MENDED)  # by the others
+        assert name_server.waiting
+        lease.release()
+        name_server.answer()
+
+
+def test_attempts_to_connect_do_not_pile_up(five_masters: Masters, name_server: NameServer) -> None:
+    fleet = BlockingFleet()
+    channel = BlockingChannel(settings.from_url(f"redis://{NAME}:{five_masters.servers[0].port}", {}))
+    name_server.fall_silent()
+    for number in range(1, 25):
+        (answer,) = run(fleet.ask([channel], Call(PING, (), ()), 0.001))
+        assert isinstance(answer, RequestFailed)
+        assert not answer.may_have_happened
+        eventually(lambda number=number: len(name_server.waiting) == min(number, 16))  # type: ignore[misc]
+    name_server.answer()
+    eventually(lambda: not name_server.waiting)
+    eventually(lambda: not isinstance(run(fleet.ask([channel], Call(PING, (), ()), 0.5))[0], RequestFailed))
+    run(channel.close())
+
+
+def test_connections_that_died_at_rest_are_replaced_at_the_same_time(five_masters: Masters, proxies: Proxies) -> None:
+    """Hung up on while nobody used them, by hosts that do not answer any more: one time-out, not one for each."""
+    engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
+    session = engine.session(BLOCKING)
+    try:
+        run(session.ping(PATIENT))
+        for channel in session._servers.channels:  # type: ignore[attr-defined]
+            for wire in channel._idle:
+                wire.rested -= 60.0
+        for proxy in proxies[:3]:
+            proxy.cut_all()
+            proxy.black_hole_all()
+        began = time.monotonic()
+        with pytest.raises(RequestFailed):
+            run(session.ping(1.0))
+        assert 1.0 <= time.monotonic() - began < 2.9
+    finally:
+        run(session.close())
+
+
+def test_a_connection_that_comes_after_the_end_is_closed(five_masters: Masters, proxies: Proxies) -> None:
+    """The session is closed while a renewal is connecting: the closing has not seen these connections."""
+    engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
+    session, claim = engine.session(BLOCKING), make_claim("it")
+    bell = BLOCKING.wakeup()
+    run(session.doze(clock.now(), bell))  # only who dozes has a connection that tracks
+    bell.close()
+    late = [proxy.on("CLIENT", containing="TRACKING").delay(side="request") for proxy in proxies]
+    renewing = threading.Thread(target=lambda: run(session.renew([claim], 5.0, 10.0)))
+    renewing.start()
+    eventually(lambda: all(rule.fired for rule in late))
+    run(session.close())
+    for rule in late:
+        rule.release()
+    renewing.join(10)
+    eventually(lambda: [proxy.connections for proxy in proxies] == [0] * 5)
+
+
+def sockets() -> list[str]:
+    found = []
+    for fileno in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the listing itself
+            found.append(os.readlink(f"/proc/self/fd/{fileno}"))
+    return sorted(link for link in found if link.startswith("socket:"))
+
+
+async def test_a_connect_given_up_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
+    async def connected(url: str, steps: int) -> bool:
+        async with holdfast.aio.connect(url) as locks:
+            asking = asyncio.ensure_future(locks.ping())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait((asking,))
+            return not asking.cancelled()
+
+    await connected(five_masters.url, 0)
+    before = sockets()
+    steps = given_up = 0
+    while not await connected(five_masters.url, steps):
+        steps, given_up = steps + 2, given_up + 1
+        assert sockets() == before
+    assert given_up > 5
+    gc.collect()  # whatever was not closed is complained about now
+
+
+async def test_a_close_that_is_cancelled_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
+    assert owners(five_masters, "held") == [None] * 5  # connected, to ask that
+    before = sockets()
+    for steps in (1, 2, 3, 5, 8, 12, 18):
+        locks = holdfast.aio.connect(five_masters.url, ttl=60, request_timeout=PATIENT)
+        lease = await locks.lock("held").acquire(timeout=10)
+        closing = asyncio.ensure_future(locks.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait((closing,))
+        assert lease.lost_reason == "closed"
+        # The watchdog does it, and closes its own: on a thread that may not even have begun.
+        await asyncio.to_thread(eventually, lambda: owners(five_masters, "held") == [None] * 5, MENDED)
+        await asyncio.to_thread(eventually, lambda: sockets() == before)

@@ -1,0 +1,221 @@
+"""Several who want the same lock: one at a time, tokens in order, all get through, and are woken instead of polling."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Found, Granted
+from holdfast.engines.redis import scripts
+from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.blocking_fleet import BlockingFleet
+from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.redlock import connect
+from holdfast.engines.redis.requests import Call
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.redlock.support import PATIENT, Proxies, on, owners
+from tests.redis.redlock.worker import Grant
+from tests.redis.support import make_claim
+from tests.servers.masters import Masters
+from tests.support.child import ROOT
+from tests.support.waiting import eventually
+
+ROUNDS = 20
+
+
+def compete(url: str, file: Path, colours: list[str]) -> list[Grant]:
+    """All grants of as many processes, in the order in which they began."""
+    file.write_text("0", "utf-8")
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.redis.redlock.worker", colour, url, str(file), str(ROUNDS)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+        )
+        for colour in colours
+    ]  # fmt: skip
+    try:
+        for worker in workers:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
+        outputs = list[str]()
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+        for worker in workers:
+            outputs.append(worker.communicate(timeout=60)[0])
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+    grants: list[Grant] = [tuple(grant) for output in outputs for grant in json.loads(output)]
+    return sorted(grants, key=lambda grant: grant[1])
+
+
+def assert_exclusive(grants: list[Grant], file: Path) -> None:
+    for (token, _, ended), (following, began, _) in pairwise(grants):
+        assert ended <= began, "belief of two at once"
+        assert token < following, "tokens grow in the order of the grants"
+    assert int(file.read_text("utf-8")) == len(grants), "no update was lost"
+
+
+def test_processes_of_both_colours_exclude_each_other_and_all_get_through(
+    five_masters: Masters, tmp_path: Path
+) -> None:
+    grants = compete(five_masters.url, tmp_path / "number", ["sync", "async", "sync", "async"])
+    assert len(grants) == 4 * ROUNDS
+    assert_exclusive(grants, tmp_path / "number")
+    assert owners(five_masters, "hot") == [None] * 5
+
+
+def test_with_two_servers_dead_three_who_compete_still_get_through(
+    start_masters: Callable[..., Masters], tmp_path: Path
+) -> None:
+    """Three servers, three contenders: the votes can be split evenly, again and again."""
+    masters = start_masters(5)
+    for server in masters.servers[3:]:
+        server.kill()
+    grants = compete(masters.url, tmp_path / "number", ["sync", "async", "sync"])
+    assert len(grants) == 3 * ROUNDS
+    assert_exclusive(grants, tmp_path / "number")
+
+
+@pytest.mark.usefixtures("only_woken")
+async def test_a_release_wakes_who_waits(five_masters: Masters, colour: Colour) -> None:
+    async with on(five_masters.url, colour) as world:
+        holder, waiter, actor = world.connect(request_timeout=PATIENT), world.connect(), world.actor()
+        delays = []
+        for _ in range(6):
+            lease = await world.do(holder.lock("it").acquire)
+            waiting = actor.do(waiter.lock("it").acquire)
+            await world.until_waiting(holder, "it")
+            began = time.monotonic()
+            await world.do(lease.release)
+            got = await waiting
+            delays.append(time.monotonic() - began)
+            await world.do(got.release)
+        assert max(delays) < 10, "nobody looks by himself"
+        assert min(delays) < 0.1
+
+
+@pytest.mark.usefixtures("only_woken")
+@pytest.mark.parametrize("lost", [0, 4])
+def test_waiters_go_on_when_a_server_is_lost(start_masters: Callable[..., Masters], lost: int) -> None:
+    """Also the one with the line: they stand in line at the next one."""
+    masters = start_masters(5)
+    with holdfast.connect(masters.url) as locks, holdfast.connect(masters.url) as others:
+        lease = locks.lock("it").acquire()
+        got = list[int]()
+
+        def wait() -> None:
+            with others.lock("it").acquire(timeout=50) as mine:
+                got.append(mine.token)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        eventually(lambda: locks.inspect("it").waiters == 1)
+        masters.servers[lost].kill()
+        eventually(lambda: locks.inspect("it").waiters == 1)
+        began = time.monotonic()
+        lease.release()
+        thread.join(60)
+        assert time.monotonic() - began < 10, "woken"
+        assert got[0] > lease.token
+
+
+@pytest.mark.parametrize("line, granted", [(0, False), (3, True)])
+def test_politeness_is_owed_to_the_line_in_which_one_would_stand_oneself(
+    five_masters: Masters, line: int, granted: bool
+) -> None:
+    """Somebody waits, and the lock is free. Those in another line cannot reach the server with ours, or will come:
+    if two lines were polite to each other, nobody would go."""
+    five_masters.servers[line].ask("RPUSH", "holdfast_queue:{it}", "somebody")
+    five_masters.servers[line].ask("SET", "holdfast_queue:{it}:somebody", 1)
+    engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
+    session, claim = engine.session(BLOCKING), make_claim("it", polite=True)
+    try:
+        assert isinstance(run(session.acquire(claim, PATIENT)), Granted) is granted
+        assert owners(five_masters, "it") == [claim.owner if granted else None] * 5
+    finally:
+        run(session.close())
+
+
+def test_who_was_granted_stands_in_no_line(five_masters: Masters) -> None:
+    """The server with the line is held by somebody else, who never had a majority; the others are enough."""
+    line = five_masters.servers[0]
+    engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
+    session, claim = engine.session(BLOCKING), make_claim("it")
+    line.ask("HSET", "it", "somebody:1", 1)
+    try:
+        contender = session.contender(claim, PATIENT)
+        run(contender.wait(clock.now() + 0.01))
+        assert line.ask("LLEN", "holdfast_queue:{it}") == 1
+        assert isinstance(run(session.acquire(claim, PATIENT)), Granted)
+        contender.abandon()
+        assert line.ask("LLEN", "holdfast_queue:{it}") == 0
+        assert not line.client().keys("holdfast_queue:{it}:*")
+    finally:
+        run(session.close())
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_who_went_to_another_line_is_not_waited_for_in_the_first(
+    five_masters: Masters, proxies: Proxies, granted: bool
+) -> None:
+    """His connection broke, and he stands at the next server. Granted, or gone, he must be in neither line: those who
+    are polite would let him go first, though nobody holds the lock, until he is taken for dead."""
+    session = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
+    others = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
+    holder, waiter, polite = make_claim("it"), make_claim("it"), make_claim("it", polite=True)
+    try:
+        assert isinstance(run(others.acquire(holder, PATIENT)), Granted)
+        contender = session.contender(waiter, PATIENT)
+        run(contender.wait(clock.now() + 0.01))
+        proxies[0].refuse()
+        proxies[0].cut_all()
+        run(contender.wait(clock.now() + 2.0))
+        assert [server.ask("LLEN", "holdfast_queue:{it}") for server in five_masters.servers] == [1, 1, 0, 0, 0]
+        proxies[0].accept()
+        session._servers.health.spare_nobody()  # type: ignore[attr-defined]
+        assert run(others.release(holder, PATIENT)) is Found.OURS
+        if granted:
+            assert isinstance(run(session.acquire(waiter, PATIENT)), Granted)
+            contender.abandon()
+            assert run(session.release(waiter, PATIENT)) is Found.OURS
+        else:
+            run(contender.leave())
+        assert isinstance(run(others.acquire(polite, PATIENT)), Granted)
+    finally:
+        run(session.close())
+        run(others.close())
+
+
+def test_the_server_with_the_line_is_released_last(five_masters: Masters) -> None:
+    """Its release wakes the next: by then the others shall be free."""
+    engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
+    session, claim, asked = engine.session(BLOCKING), make_claim("it"), list[object]()
+
+    class Watched(BlockingFleet):
+        async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
+            if call.script is scripts.RELEASE:
+                asked.extend(channels)
+            return await super().ask(channels, call, timeout)
+
+    session._servers.fleet = Watched()  # type: ignore[attr-defined]
+    try:
+        run(session.acquire(claim, PATIENT))
+        run(session.release(claim, PATIENT))
+        assert asked == session._servers.channels[::-1]  # type: ignore[attr-defined]
+    finally:
+        run(session.close())

@@ -1,0 +1,31 @@
+"""Nobody is kept much longer than he said, whatever becomes of the servers while he waits (I10)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import holdfast
+from holdfast.engines.redis import scripts
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.redlock.support import PATIENT, Proxies, introduce, on
+from tests.servers.masters import Masters
+
+
+async def test_who_finds_no_server_to_wait_at_is_told_in_time(
+    five_masters: Masters, proxies: Proxies, colour: Colour
+) -> None:
+    """All say that it is held, and fall silent. Each takes its time to be found silent before the next is tried, but no
+    more than a part of what the caller has left."""
+    async with on(proxies.url, colour) as world:
+        client, others = world.connect(request_timeout=8.0), world.connect(request_timeout=PATIENT)
+        await introduce(world, client)
+        lease = await world.do(others.lock("it").acquire)
+        for proxy in proxies:
+            proxy.on(script=scripts.ENQUEUE).drop_request_black_hole()
+        began = time.monotonic()
+        with pytest.raises(holdfast.LockError):
+            await world.do(lambda: client.lock("it").acquire(timeout=1.0))
+        assert 1.0 <= time.monotonic() - began < 3.0, "neither eight seconds nor five times a part of them"
+        await world.do(lease.release)

@@ -1,0 +1,83 @@
+"""What the watchdog withdraws in the background: what a release has missed, also while one server of five is dead."""
+
+from __future__ import annotations
+
+import gc
+import time
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+import holdfast
+from holdfast.engines.redis import scripts
+from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.faults import Rule
+from holdfast.testing.proxy import FaultProxy
+from tests.redis.redlock.support import MENDED, PATIENT, Proxies, introduce, on, owners
+from tests.servers.masters import Masters
+from tests.support.waiting import eventually
+
+
+def test_an_errand_that_cannot_be_finished_does_not_keep_the_others(start_masters: Callable[[int], Masters]) -> None:
+    masters = start_masters(5)
+    with holdfast.connect(masters.url, ttl=60) as locks, holdfast.connect(masters.url) as others:
+        leases = [locks.lock(f"n{number}").acquire() for number in range(6)]
+        masters.servers[4].kill()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            leases.clear()  # dropped: the watchdog withdraws them all
+            gc.collect()
+        for number in range(6):
+            others.lock(f"n{number}").acquire(timeout=20).release()  # and not only after 60 s
+
+
+def request_lost_by_reset(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.RELEASE).drop_request_and_reset()
+
+
+def request_lost_in_a_black_hole(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.RELEASE).drop_request_black_hole()
+
+
+@pytest.mark.parametrize("lose", [request_lost_by_reset, request_lost_in_a_black_hole])
+async def test_what_a_release_has_missed_is_not_left_there_until_its_ttl(
+    five_masters: Masters, proxies: Proxies, colour: Colour, lose: Callable[[FaultProxy], Rule]
+) -> None:
+    """At the server with the line: as long as it has the lock, no release wakes who waits there."""
+    async with on(proxies.url, colour) as world:
+        client = world.connect(ttl=60, request_timeout=4.0)
+        await introduce(world, client)
+        lease = await world.do(client.lock("it").acquire)
+        missed = lose(proxies[0])
+        await world.do(lease.release)
+        assert missed.fired
+        await world.until(lambda: owners(five_masters, "it") == [None] * 5, within=MENDED)
+
+
+def test_what_was_renewed_to_more_is_withdrawn_for_as_long(five_masters: Masters, proxies: Proxies) -> None:
+    """And not only for the ttl that it was acquired with: the server would have it for all the rest."""
+    ttl = 1.2
+    with holdfast.connect(proxies.url, ttl=ttl) as locks:
+        lease = locks.lock("it").acquire()
+        lease.renew(ttl=60)
+        away = proxies[0].on(script=scripts.RELEASE, times=None).drop_request_and_reset()
+        lease.release()
+        released = time.monotonic()
+        eventually(lambda: time.monotonic() > released + 1.2 * ttl)
+        away.cancel()
+        eventually(lambda: owners(five_masters, "it") == [None] * 5, within=MENDED)
+
+
+def test_who_has_answered_is_not_asked_again_and_again(five_masters: Masters, proxies: Proxies) -> None:
+    with holdfast.connect(proxies.url, ttl=60, request_timeout=PATIENT) as locks:
+        lease = locks.lock("it").acquire()
+        away = proxies[4].on(script=scripts.RELEASE, times=None).drop_request_and_reset()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            del lease
+            gc.collect()
+        eventually(lambda: len(away.hits) >= 3, within=MENDED)
+        for proxy in proxies[:4]:
+            assert sum(scripts.RELEASE.sha.encode() in words for words in proxy.seen) == 1
+        away.cancel()

@@ -1,0 +1,152 @@
+"""Servers that die, freeze or fall silent: a minority costs a moment, a majority is told (FAULTS 5.2, 5.3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+import holdfast
+from holdfast.engines.redis import scripts
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, introduce, on, owners
+from tests.servers.masters import Masters
+from tests.servers.redis import RedisServer
+from tests.support.threads import threads
+from tests.support.waiting import eventually
+
+UNAVAILABLE_AFTER = 0.5
+#: What one question of an acquire may take: a quarter of the request time.
+ONE_STEP = 1.25
+
+
+def library_threads() -> list[str]:
+    others = ("holdfast-fault-proxy", "holdfast-fence")  # of tests, and of fences that other tests have used
+    return [name for name in threads() if name.startswith("holdfast-") and not name.startswith(others)]
+
+
+def counted(server: RedisServer) -> int:
+    clients: str = server.ask("CLIENT", "LIST")
+    return clients.count("name=counted")
+
+
+async def test_two_of_five_may_die_and_three_may_not(start_masters: Callable[..., Masters], colour: Colour) -> None:
+    masters = start_masters(5)
+    async with on(masters.url, colour) as world:
+        client, dead = world.connect(ttl=LASTING), masters.servers[1:4]
+        impatient = world.connect(request_timeout=PATIENT, unavailable_after=UNAVAILABLE_AFTER)
+        lease = await world.do(client.lock("held").acquire)
+        await world.until(lambda: owners(masters, "held") == [lease.owner] * 5, within=MENDED)
+        for server in dead[:2]:
+            server.kill()
+        await world.until_renewed(lease)  # by the majority
+        for _ in range(3):
+            await world.do((await world.do(client.lock("other").acquire)).release)
+
+        dead[2].kill()
+        for ask in (impatient.lock("other").acquire, impatient.ping):
+            began = time.monotonic()
+            with pytest.raises(holdfast.QuorumLost) as caught:
+                await world.do(ask)
+            assert UNAVAILABLE_AFTER <= time.monotonic() - began < UNAVAILABLE_AFTER + 1.5
+            assert len(caught.value.errors) == 3
+            for server in dead:
+                assert any(server.address in label for label in caught.value.errors), "each dead server is named"
+        assert await world.do(lambda: lease.lost.wait(10)) is True
+        assert lease.lost_reason == "unreachable"
+
+        for server in dead:
+            server.restart()
+        again = await world.do(lambda: client.lock("other").acquire(timeout=20))
+        assert again.token > lease.token
+        assert owners(masters, "other").count(again.owner) >= 3
+        await world.do(again.release)
+
+
+async def test_silent_servers_cost_a_moment_once_and_not_each_time(
+    start_masters: Callable[..., Masters], colour: Colour
+) -> None:
+    """One is frozen, one is in a black hole. Neither hangs up, so each question to them takes its whole time."""
+    masters = start_masters(5)
+    with Proxies(masters) as proxies:
+        async with on(proxies.url, colour) as world:
+            client = world.connect(request_timeout=4 * ONE_STEP)
+            await introduce(world, client)
+            masters.servers[1].pause()
+            proxies[3].black_hole_all()
+            began = time.monotonic()
+            held = await world.do(client.lock("first").acquire)
+            first = time.monotonic() - began
+            assert ONE_STEP * 0.8 < first < ONE_STEP * 1.9, "waited for once, for both at the same time"
+            began = time.monotonic()
+            for number in range(20):
+                await world.do((await world.do(client.lock(f"pair-{number}").acquire)).release)
+                assert library_threads() == ["holdfast-watchdog"], "and none for each server"
+            assert time.monotonic() - began < 8 * ONE_STEP, "not 40 times, and hardly ever again"
+            await world.do(held.release)
+            stranger, began = world.connect(request_timeout=4 * ONE_STEP), time.monotonic()
+            await world.do((await world.do(stranger.lock("second").acquire)).release)
+            assert time.monotonic() - began < ONE_STEP * 1.9, "connected to both at the same time"
+            proxies[3].heal()
+            masters.servers[1].resume()
+
+
+async def test_one_connection_for_callers_and_one_for_the_watchdog(five_masters: Masters, colour: Colour) -> None:
+    async with on(five_masters.url + "?client_name=counted", colour) as world:
+        client = world.connect(request_timeout=PATIENT)
+        for number in range(5):
+            await world.do((await world.do(client.lock(f"n{number}").acquire)).release)
+        lease = await world.do(client.lock("kept", ttl=LASTING).acquire)
+        await world.until(lambda: {counted(server) for server in five_masters.servers} == {2}, within=MENDED)
+        await world.until_renewed(lease)
+        # One that was late with its answer is connected to anew, which may be under way.
+        await world.until(lambda: {counted(server) for server in five_masters.servers} == {2}, within=MENDED)
+        assert library_threads() == ["holdfast-watchdog"]
+        await world.do(lease.release)
+
+
+def test_a_server_that_was_left_alone_is_asked_when_the_others_do_not_suffice(
+    five_masters: Masters, proxies: Proxies
+) -> None:
+    """Two have been away for a moment; before the watchdog comes back to them, a third loses its memory."""
+    with holdfast.connect(proxies.url, ttl=4) as locks:
+        lease = locks.lock("held").acquire()
+        for proxy in proxies[0:2]:
+            proxy.black_hole_all()
+        renewed = proxies[2].on(script=scripts.RENEW).notice()
+        assert renewed.wait(10), "a renewal that the two have not answered"
+        for proxy in proxies[0:2]:
+            proxy.heal()
+        five_masters.servers[4].ask("FLUSHALL")
+        eventually(lambda: owners(five_masters, "held") == [lease.owner] * 5, within=MENDED)
+        assert lease.held
+        lease.release()
+
+
+async def test_one_that_was_made_a_replica_of_another_does_not_vote(
+    start_masters: Callable[..., Masters], colour: Colour
+) -> None:
+    """By mistake. It has what its master has, also the lock: counted, one server would have two votes."""
+    masters = start_masters(5, "repl-diskless-sync-delay 0")
+    copy = masters.servers[4]
+    async with on(masters.url, colour) as world:
+        client, impatient = world.connect(ttl=LASTING), world.connect(request_timeout=PATIENT, unavailable_after=0.3)
+        await introduce(world, client)
+        copy.ask("REPLICAOF", masters.servers[0].host, masters.servers[0].port)
+        await world.until(lambda: copy.ask("INFO", "replication")["master_link_status"] == "up", within=10)
+        lease = await world.do(client.lock("it").acquire)
+        await world.until(lambda: owners(masters, "it") == [lease.owner] * 5, within=MENDED)
+        await world.until_renewed(lease)  # by the four
+        for server in masters.servers[1:3]:
+            server.kill()
+        with pytest.raises(holdfast.QuorumLost) as caught:
+            await world.do(impatient.lock("other").acquire)
+        (told,) = [str(error) for label, error in caught.value.errors.items() if copy.address in label]
+        assert "not the master" in told
+        assert await world.do(lambda: lease.lost.wait(10)) is True, "two servers and a copy are no majority"
+        with pytest.raises(holdfast.LockLost):
+            await world.do(lease.release)
+        copy.ask("REPLICAOF", "NO", "ONE")
+        for server in masters.servers[1:3]:
+            server.restart()

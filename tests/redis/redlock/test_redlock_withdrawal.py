@@ -1,0 +1,224 @@
+"""What did not become a majority is taken back from every server, also where the reply was lost (I4, I8)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+import holdfast
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Found
+from holdfast.engines.redis import scripts
+from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.blocking_fleet import BlockingFleet
+from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.redlock import connect
+from holdfast.engines.redis.requests import Call
+from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.faults import Rule
+from holdfast.testing.proxy import FaultProxy
+from tests.redis.redlock.support import (
+    LASTING,
+    MENDED,
+    PATIENT,
+    Proxies,
+    has_tombstone,
+    introduce,
+    on,
+    owner_in,
+    owners,
+)
+from tests.redis.support import make_claim
+from tests.servers.masters import Masters
+from tests.support.striking import striking
+from tests.support.waiting import eventually
+
+NOBODY = [None] * 5
+
+
+def reply_lost_by_reset(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.ACQUIRE).drop_reply_and_reset()
+
+
+def reply_lost_in_a_black_hole(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.ACQUIRE).black_hole()
+
+
+def request_late(proxy: FaultProxy) -> Rule:
+    return proxy.on(script=scripts.ACQUIRE).delay(side="request")
+
+
+class Lost:
+    """The server behind ``proxy`` grants, and nobody hears of it; nor does anything reach it that would take it back or
+    ask for it again, until ``heal``."""
+
+    def __init__(self, proxy: FaultProxy) -> None:
+        self._granted = proxy.on(script=scripts.ACQUIRE).black_hole()
+        self._rules = [
+            proxy.on(script=script, times=None).drop_request_black_hole()
+            for script in (scripts.ACQUIRE, scripts.RELEASE)
+        ]
+
+    @property
+    def owner(self) -> str:
+        """To whom it granted."""
+        return owner_in(self._granted.hits[0])
+
+    def heal(self) -> None:
+        for rule in self._rules:
+            rule.cancel()
+
+
+@pytest.mark.parametrize("lose", [reply_lost_by_reset, reply_lost_in_a_black_hole, request_late])
+async def test_three_lost_replies_are_withdrawn_and_asked_for_again(
+    five_masters: Masters, proxies: Proxies, colour: Colour, lose: Callable[[FaultProxy], Rule]
+) -> None:
+    async with on(proxies.url, colour) as world:
+        client = world.connect(request_timeout=4.0)
+        await introduce(world, client)
+        lost = [lose(proxy) for proxy in proxies[2:]]
+        lease = await world.do(lambda: client.lock("it").acquire(timeout=20))
+        (first,) = {owner_in(rule.hits[0]) for rule in lost}
+        assert lease.owner != first, "a new owner: a late duplicate of its withdrawal must not hit this grant"
+        assert owners(five_masters, "it") == [lease.owner] * 5
+        assert all(has_tombstone(server, "it", first) for server in five_masters.servers[2:])
+        await world.do(lease.release)
+        for rule in lost:
+            rule.release()  # the late request arrives now, and meets its tombstone
+        await world.do((await world.do(client.lock("it").acquire)).release)
+        await world.until(lambda: owners(five_masters, "it") == NOBODY, within=MENDED)
+
+
+async def test_what_cannot_be_taken_back_is_withdrawn_once_it_can_be(
+    five_masters: Masters, proxies: Proxies, colour: Colour
+) -> None:
+    async with on(proxies.url, colour) as world:
+        client = world.connect(ttl=60, unavailable_after=0.5, request_timeout=1.6)
+        await introduce(world, client)
+        lost = [Lost(proxy) for proxy in proxies[2:]]
+        with pytest.raises(holdfast.QuorumLost) as caught:
+            await world.do(client.lock("it").acquire)
+        assert isinstance(caught.value, holdfast.OutcomeUnknown)
+        (owner,) = {each.owner for each in lost}
+        await world.until(lambda: owners(five_masters, "it") == [None, None, owner, owner, owner], within=MENDED)
+        for each in lost:
+            each.heal()
+        await world.until(lambda: owners(five_masters, "it") == NOBODY, within=MENDED)
+        assert all(has_tombstone(server, "it", owner) for server in five_masters.servers)
+
+
+async def test_an_acquire_does_not_wait_for_what_it_left_behind_itself(
+    five_masters: Masters, proxies: Proxies, colour: Colour
+) -> None:
+    """Granted by three whose replies were lost, and who were out of reach when it was taken back."""
+    async with on(proxies.url, colour) as world:
+        client = world.connect(ttl=120, unavailable_after=50, request_timeout=1.6)
+        await introduce(world, client)
+        lost = [Lost(proxy) for proxy in proxies[2:]]
+        again = proxies[0].on(script=scripts.ACQUIRE, nth=2).notice()
+        waiting = world.actor().do(lambda: client.lock("it").acquire(timeout=50))
+        await world.until(lambda: again.fired, within=MENDED)
+        began = time.monotonic()
+        for each in lost:
+            each.heal()
+        lease = await waiting
+        assert time.monotonic() - began < MENDED, "not after the 120 s of its own leftovers"
+        assert owners(five_masters, "it").count(lease.owner) >= 3
+        await world.do(lease.release)
+        await world.until(lambda: owners(five_masters, "it") == NOBODY, within=MENDED)
+
+
+async def test_a_late_joining_does_not_bring_back_what_was_released(
+    five_masters: Masters, proxies: Proxies, colour: Colour
+) -> None:
+    async with on(proxies.url, colour) as world:
+        client = world.connect(ttl=60, request_timeout=4.0)
+        lease = await world.do(client.lock("it").acquire)
+        joining = proxies[4].on(script=scripts.JOIN).delay(side="request")
+        five_masters.servers[4].ask("FLUSHALL")
+        five_masters.servers[4].ask("SCRIPT", "LOAD", scripts.JOIN.source)
+        await world.do(lease.renew)
+        assert joining.fired
+        assert owners(five_masters, "it") == [lease.owner] * 4 + [None]
+        await world.do(lease.release)
+        seen = five_masters.servers[4].ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
+        joining.release()
+        await world.until(
+            lambda: five_masters.servers[4].ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"] > seen
+        )
+        assert owners(five_masters, "it") == NOBODY
+
+
+def test_a_release_that_overtakes_a_joining_wins(five_masters: Masters) -> None:
+    """Both are under way at once, on two threads: the joining was decided before, but arrives after the release."""
+    engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
+    watchdog, caller = engine.session(BLOCKING), engine.session(BLOCKING)
+
+    class Overtaken(BlockingFleet):
+        async def ask_each(
+            self, requests: Sequence[tuple[BlockingChannel, Sequence[Call]]], replicas: int, timeout: float
+        ) -> list[Sequence[Answer]]:
+            if requests[0][1][0].script is scripts.JOIN:
+                claim.unresolved = False  # as it was when the releasing thread looked
+                assert await caller.release(claim, PATIENT) is Found.OURS
+            return await super().ask_each(requests, replicas, timeout)
+
+    watchdog._servers.fleet = Overtaken()  # type: ignore[attr-defined]
+    claim = make_claim("it", ttl=60)
+    try:
+        assert hasattr(run(caller.acquire(claim, PATIENT)), "token")
+        five_masters.servers[2].ask("FLUSHALL")
+        assert run(watchdog.renew([claim], 60, PATIENT)) == [Found.OURS], "as it was when the servers were asked"
+        assert owners(five_masters, "it") == NOBODY
+    finally:
+        run(watchdog.close())
+        run(caller.close())
+
+
+# ---- cancelled, interrupted
+
+
+async def test_an_acquire_cancelled_at_any_step_leaves_nothing_anywhere(five_masters: Masters) -> None:
+    async with on(five_masters.url, "async") as world:
+        client = world.connect(ttl=60)
+        names = [f"cancelled-{steps}" for steps in range(40)]
+        for steps, name in enumerate(names):
+            if steps % 2:
+                await client.ping()  # connected; else some of it happens while connecting
+            task = asyncio.ensure_future(client.lock(name).acquire())
+            for _ in range(steps // 2):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await (await task).release()
+            except asyncio.CancelledError:
+                pass
+        await world.until(lambda: all(owners(five_masters, name) == NOBODY for name in names), within=MENDED)
+        late = await client.lock(names[0]).acquire(timeout=10)
+        await late.release()
+
+
+# Struck inside the driver's own connect(), a socket that nobody has been given yet can only be collected.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its first step
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
+def test_ctrl_c_at_every_moment_leaves_no_orphan_on_any_server(five_masters: Masters) -> None:
+    """A timer interrupts acquire, renew and release at moments all over them."""
+
+    def play() -> None:
+        lease = lock.acquire(timeout=10)
+        lease.renew()
+        lease.release()
+
+    with striking() as strike, holdfast.connect(five_masters.url, ttl=LASTING) as locks:
+        lock = locks.lock("alarm", reentrant=False)
+        locks.ping()
+        assert sum(strike(random.uniform(10e-6, 3e-3), play) for _ in range(150)) > 30
+        with lock.acquire(timeout=LASTING + 5) as last:  # at worst it ends by itself within its ttl
+            last.renew()
+        eventually(lambda: owners(five_masters, "alarm") == NOBODY)

@@ -1,0 +1,60 @@
+"""One of several processes that want the same lock: ``python -m tests.redis.redlock.worker COLOUR URL FILE ROUNDS``.
+
+Says "ready", waits for a line, then adds one to the number in FILE as often as it was told, each time under the lock.
+Prints for each grant: its token, and when it began and ended (CLOCK_BOOTTIME, in seconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+import holdfast
+
+Grant = tuple[int, float, float]
+PATIENCE = 30.0
+#: What the server that stood still for a moment has missed would be there until its ttl, after the end of all.
+REQUEST_TIMEOUT = 6.0
+
+
+def add_one(file: Path, token: int) -> Grant:
+    began = time.clock_gettime(time.CLOCK_BOOTTIME)
+    number = int(file.read_text("utf-8"))
+    file.write_text(str(number + 1), "utf-8")
+    return token, began, time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def work(url: str, file: Path, rounds: int) -> list[Grant]:
+    grants = []
+    with holdfast.connect(url, request_timeout=REQUEST_TIMEOUT) as locks:
+        locks.ping()
+        wait_for_the_others()
+        for _ in range(rounds):
+            with locks.lock("hot").acquire(timeout=PATIENCE) as lease:
+                grants.append(add_one(file, lease.token))
+    return grants
+
+
+async def work_async(url: str, file: Path, rounds: int) -> list[Grant]:
+    grants = []
+    async with holdfast.aio.connect(url, request_timeout=REQUEST_TIMEOUT) as locks:
+        await locks.ping()
+        wait_for_the_others()
+        for _ in range(rounds):
+            async with await locks.lock("hot").acquire(timeout=PATIENCE) as lease:
+                grants.append(add_one(file, lease.token))
+    return grants
+
+
+def wait_for_the_others() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    colour, where, what, count = sys.argv[1:]
+    arguments = (where, Path(what), int(count))
+    print(json.dumps(asyncio.run(work_async(*arguments)) if colour == "async" else work(*arguments)))

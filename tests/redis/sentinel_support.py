@@ -1,0 +1,68 @@
+"""An engine over sentinels that a test has started, and what is asked of it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import pytest
+
+from holdfast._core.sentinel_target import SentinelTarget
+from holdfast.engines.base import Found, Granted, RequestFailed
+from holdfast.engines.redis.sentinel import SentinelEngine, connect
+from holdfast.engines.redis.session import RedisSession
+from holdfast.errors import EngineRefused
+from tests.redis.support import TIMEOUT, make_claim, on
+from tests.servers.redis import RedisServer
+from tests.servers.sentinel import MASTER_NAME, Sentinel
+
+COLOURS: Final = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+#: What one request may take: a share of it must be long enough for a machine that stands still now and then.
+REQUEST: Final = 5.0
+
+StartRedis = Callable[..., RedisServer]
+StartSentinel = Callable[..., Sentinel]
+Body = Callable[[RedisSession], Coroutine[Any, Any, None]]
+
+
+def engine_for(*sentinels: Sentinel, master: str = MASTER_NAME, user_info: str = "", **options: Any) -> SentinelEngine:
+    places = tuple((sentinel.host, sentinel.port) for sentinel in sentinels)
+    return connect(SentinelTarget(master, places, f"redis://{user_info}{sentinels[0].address}/0"), options)
+
+
+async def hold_and_release(session: RedisSession) -> None:
+    claim = make_claim("job")
+    assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+    assert await session.renew([claim], 40.0, TIMEOUT) == [Found.OURS]
+    assert await session.release(claim, TIMEOUT) is Found.OURS
+
+
+def failure_of(engine: SentinelEngine, colour: str, timeout: float = REQUEST) -> Exception:
+    """What ``ping`` raises, in no more than ``timeout``."""
+    caught: list[Exception] = []
+
+    async def body(session: RedisSession) -> None:
+        began = time.monotonic()
+        with pytest.raises((RequestFailed, EngineRefused)) as error:
+            await session.ping(timeout)
+        assert time.monotonic() - began < timeout + 1.2
+        caught.append(error.value)
+
+    on(engine, colour, body)
+    return caught[0]
+
+
+def first_to_be_asked(engine: SentinelEngine) -> str:
+    """The address of the sentinel that the next connection asks first."""
+    server: Any = engine._server
+    address: str = server._sentinels[0][0].address
+    return address.removeprefix("sentinel ")
+
+
+def nobody_listens() -> int:
+    """A port on which a connection is refused."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port

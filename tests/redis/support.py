@@ -1,0 +1,168 @@
+"""Both colours from one test body, claims, and waiting for what a server can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, Protocol, Self, TypeVar
+
+import pytest
+
+from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.base import Runtime
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Claim, Session
+from holdfast.engines.redis.engine import RedisEngine, connect
+from holdfast.engines.redis.session import RedisSession
+from tests.servers.redis import RedisServer
+from tests.support.waiting import eventually
+
+TIMEOUT: Final = 5.0
+#: A waiter looks by itself after half a second at the earliest: what comes sooner was a wake-up.
+WOKEN: Final = 0.4
+#: With ``only_woken``: who goes on by then was woken. (The places of those in front run out after five seconds.)
+SOON: Final = 4.0
+#: How much later than it should something may be on a machine that stands still now and then.
+LATE: Final = 1.5
+
+Body = Callable[..., Coroutine[Any, Any, None]]
+S = TypeVar("S", bound=Session, covariant=True)
+
+
+class Makes(Protocol[S]):
+    """An engine, as far as its sessions go."""
+
+    def session(self, runtime: Runtime) -> S: ...
+
+
+def both_colours(body: Body) -> Callable[..., None]:
+    """Run ``async def test(session, server, …)`` on a blocking and on an asyncio session of ``redis_server``."""
+
+    def test(colour: str, redis_server: RedisServer, **fixtures: Any) -> None:
+        in_colour(colour, redis_server.url, lambda session: body(session, redis_server, **fixtures))
+
+    others = list(inspect.signature(body).parameters.values())[2:]
+    test.__name__, test.__doc__ = body.__name__, body.__doc__
+    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own = [inspect.Parameter(name, keyword) for name in ("colour", "redis_server")]
+    test.__signature__ = inspect.Signature([*own, *others])  # type: ignore[attr-defined]
+    test.pytestmark = [  # type: ignore[attr-defined]
+        pytest.mark.parametrize("colour", ["blocking", "asyncio"]).mark,
+        *getattr(body, "pytestmark", []),
+    ]
+    return test
+
+
+def in_colour(colour: str, url: str, body: Callable[[RedisSession], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run ``body`` on a session of one colour."""
+    on(connect(url, options), colour, body)
+
+
+def on(engine: Makes[S], colour: str, body: Callable[[S], Coroutine[Any, Any, None]]) -> None:
+    """Run ``body`` on a session of ``engine``, of one colour."""
+
+    async def main() -> None:
+        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
+        try:
+            await body(session)
+        finally:
+            await session.close()
+
+    if colour == "blocking":
+        run(main())
+    else:
+        asyncio.run(main())
+
+
+class Other:
+    """Another client of the same server: blocking, for arranging things beside the session under test."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.engine: RedisEngine = connect(url, options)
+        self.session = self.engine.session(BLOCKING)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run(self.session.close())
+
+    def hold(self, name: str, ttl: float = 30.0) -> Claim:
+        claim = make_claim(name, ttl)
+        granted = run(self.session.acquire(claim, TIMEOUT))
+        assert hasattr(granted, "token"), f"{name} is busy"
+        return claim
+
+    def release(self, claim: Claim) -> None:
+        run(self.session.release(claim, TIMEOUT))
+
+
+def make_claim(name: str, ttl: float = 30.0, **keywords: Any) -> Claim:
+    return Claim(name, f"{secrets.token_hex(8)}:{secrets.randbits(63)}", ttl, **keywords)
+
+
+def command(server: RedisServer, *words: Any) -> Any:
+    """Run any command as the operator."""
+    client: Any = server.client()
+    return client.execute_command(*words)
+
+
+def connections(server: RedisServer, name: str) -> Callable[[], int]:
+    """How many connections called ``name`` (URL parameter client_name) the server has."""
+    client = server.client()
+    return lambda: sum(entry["name"] == name for entry in client.client_list())
+
+
+#: What the question itself is made of.
+_ASIDE: Final = frozenset({"cmdstat_config|resetstat", "cmdstat_hello", "cmdstat_info"})
+
+
+def calls(server: RedisServer) -> dict[str, int]:
+    """How often each command was run since the last CONFIG RESETSTAT, the question itself excepted."""
+    counted: Any = server.client().info("commandstats")
+    return {name.removeprefix("cmdstat_"): row["calls"] for name, row in counted.items() if name not in _ASIDE}
+
+
+@contextmanager
+def full(server: RedisServer) -> Iterator[None]:
+    """Nobody is let in any more; those who are in are served."""
+    server.client().ping()
+    with ExitStack() as closing:
+        while True:
+            other = closing.enter_context(socket.create_connection((server.host, server.port)))
+            other.sendall(b"PING\r\n")
+            if other.recv(100).startswith(b"-ERR max number of clients"):
+                break
+        yield
+
+
+class Later:
+    """Run ``action`` on a thread once ``condition`` holds; remembers when it began."""
+
+    def __init__(self, condition: Callable[[], object], action: Callable[[], object]) -> None:
+        self.began = float("inf")
+        self._error: BaseException | None = None
+        self._condition = condition
+        self._action = action
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            eventually(self._condition)
+            self.began = time.monotonic()
+            self._action()
+        except BaseException as error:
+            self._error = error
+
+    def join(self) -> None:
+        self._thread.join(10.0)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error

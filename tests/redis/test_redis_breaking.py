@@ -1,0 +1,59 @@
+"""break_ with a token: one script compares and breaks."""
+
+from __future__ import annotations
+
+from holdfast.engines.base import Found, Granted
+from holdfast.engines.redis.session import RedisSession
+from tests.redis.support import TIMEOUT, both_colours, make_claim
+from tests.servers.redis import RedisServer
+
+_FOREIGN = "8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42"
+
+
+@both_colours
+async def test_each_token_of_the_holders_block_breaks_it_and_no_other(
+    session: RedisSession, server: RedisServer
+) -> None:
+    for size, place, broken in ((1, 0, True), (17, 0, True), (17, 16, True), (17, 17, False), (17, -1, False)):
+        claim = make_claim("job", tokens=size)
+        granted = await session.acquire(claim, TIMEOUT)
+        assert isinstance(granted, Granted)
+        token = granted.token - size + 1 + place
+        assert await session.break_("job", TIMEOUT, token) is broken
+        assert (await session.release(claim, TIMEOUT)) is (Found.GONE if broken else Found.OURS)
+
+
+@both_colours
+async def test_a_break_that_does_not_match_writes_nothing(session: RedisSession, server: RedisServer) -> None:
+    granted = await session.acquire(make_claim("job"), TIMEOUT)
+    assert isinstance(granted, Granted)
+    client = server.client()
+    before = {key: client.dump(key) for key in client.keys("*")}
+    for token in (0, granted.token - 1, granted.token + 1, 2**53 + 1, 10**400):
+        assert await session.break_("job", TIMEOUT, token) is False
+    assert {key: client.dump(key) for key in client.keys("*")} == before
+
+
+@both_colours
+async def test_a_holder_without_a_token_is_broken_only_without_one(session: RedisSession, server: RedisServer) -> None:
+    client = server.client()
+    client.hset("job", _FOREIGN, 2)
+    client.pexpire("job", 10_000)
+    client.set("redisson_lock_token:{job}", 5)  # Redisson's fenced lock: it numbers, but does not say whom
+    assert await session.break_("job", TIMEOUT, 5) is False
+    assert client.hgetall("job") == {_FOREIGN.encode(): b"2"}
+    assert await session.break_("job", TIMEOUT) is True
+
+
+@both_colours
+async def test_metadata_of_an_earlier_holder_does_not_pass_for_the_present_ones(
+    session: RedisSession, server: RedisServer
+) -> None:
+    """A lock that expired and was taken by Redisson, whose holder has no metadata, beside what is left of ours."""
+    granted = await session.acquire(make_claim("job"), TIMEOUT)
+    assert isinstance(granted, Granted)
+    client = server.client()
+    client.delete("job")
+    client.hset("job", _FOREIGN, 1)
+    assert await session.break_("job", TIMEOUT, granted.token) is False
+    assert client.exists("job") == 1

@@ -1,0 +1,118 @@
+"""Closed under those who are still at it, or cut off in the middle of a word: nothing stays open, nobody hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import threading
+import time
+
+import pytest
+
+from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Found, Granted, RequestFailed
+from holdfast.engines.redis import settings
+from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.engine import connect
+from holdfast.engines.redis.scripts import ACQUIRE, RENEW
+from holdfast.engines.redis.session import RedisSession
+from holdfast.engines.redis.wire import Wire
+from holdfast.testing.proxy import FaultProxy
+from tests.redis.sentinel_support import COLOURS
+from tests.redis.support import TIMEOUT, in_colour, make_claim
+from tests.servers.redis import RedisServer
+from tests.servers.replication import Replication
+from tests.support.waiting import eventually
+
+PUSH = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\njob\r\n"
+
+
+def test_a_renewal_under_way_is_not_cut_off_by_another_thread_that_closes(redis_server: RedisServer) -> None:
+    """Its connection is closed by who uses it: closed under him, the descriptor might be another file's by then."""
+    with FaultProxy(redis_server.host, redis_server.port) as proxy:
+        session, claim = connect(proxy.url, {}).session(BLOCKING), make_claim("job")
+        assert isinstance(run(session.acquire(claim, TIMEOUT)), Granted)
+        held_back = proxy.on(script=RENEW).delay()
+        answers = list[object]()
+        renewing = threading.Thread(target=lambda: answers.extend(run(session.renew([claim], 30.0, TIMEOUT))))
+        renewing.start()
+        assert held_back.wait(TIMEOUT)
+        run(session.close())
+        held_back.release()
+        renewing.join(TIMEOUT)
+        assert answers == [Found.OURS]
+        eventually(lambda: proxy.connections == 0)
+
+
+def test_a_connection_that_was_being_opened_when_the_session_closed(pair: Replication) -> None:
+    """One that waits for replicas is opened by its caller, of whom the session does not know yet."""
+
+    async def body(proxy: FaultProxy) -> None:
+        session = connect(proxy.url, {}).session(AsyncioRuntime())
+        await session.ping(TIMEOUT)
+        opening = proxy.on("HELLO").delay()
+        task = asyncio.create_task(session.acquire(make_claim("job", replicas=1), TIMEOUT))
+        while not opening.fired:
+            await asyncio.sleep(0.001)
+        await session.close()
+        opening.release()
+        assert isinstance(await task, Granted)
+        while proxy.connections:
+            await asyncio.sleep(0.001)
+
+    with FaultProxy(pair.master.host, pair.master.port) as proxy:
+        asyncio.run(asyncio.wait_for(body(proxy), 3 * TIMEOUT))
+    gc.collect()  # an unclosed transport would complain now
+
+
+def test_the_rest_of_a_push_that_never_comes_is_not_waited_for() -> None:
+    """The link went dark in the middle of it. The watchdog has other servers, and other locks, to look after."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(30.0)
+    channel = BlockingChannel(settings.from_url("redis://127.0.0.1:1", {}))
+    wire = Wire(ours, "redis://nowhere")
+    channel.guard._wire, wire.on_push = wire, channel.guard._on_push
+    with theirs:
+        theirs.sendall(PUSH[:20])
+        news = list[object]()
+        listening = threading.Thread(target=lambda: news.append(channel.guard.news()), daemon=True)
+        listening.start()
+        listening.join(TIMEOUT)
+        assert news == [frozenset()]
+        theirs.sendall(PUSH[20:])
+        assert channel.guard.news() == {"job"}
+    wire.close()
+
+
+async def test_all_tasks_of_the_loop_are_cancelled_while_we_connect(redis_server: RedisServer) -> None:
+    """The one that connects too, before its first step. Who asks next would have waited for it for ever, and all the
+    loop with him."""
+    session = connect(redis_server.url, {}).session(AsyncioRuntime())
+    before = asyncio.all_tasks()
+    asking = asyncio.create_task(session.ping(TIMEOUT))
+    await asyncio.sleep(0)
+    cancelled = asyncio.all_tasks() - before
+    assert len(cancelled) == 2
+    for task in cancelled:
+        task.cancel()
+    assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], asyncio.CancelledError)
+    await session.ping(TIMEOUT)
+    await session.close()
+
+
+@COLOURS
+def test_connecting_and_asking_have_one_bound_together(colour: str, pair: Replication) -> None:
+    async def body(session: RedisSession) -> None:
+        began = time.monotonic()
+        with pytest.raises(RequestFailed):
+            await session.acquire(make_claim("job", replicas=1), 3.0)
+        assert time.monotonic() - began < 3.0 + 1.2
+
+    with FaultProxy(pair.master.host, pair.master.port) as proxy:
+        slow = proxy.on("HELLO").delay(2.0)
+        silent = proxy.on(script=ACQUIRE).black_hole()
+        in_colour(colour, proxy.url, body)
+        assert slow.fired
+        assert silent.fired

@@ -1,0 +1,458 @@
+"""Connections: refused, lost, killed, frozen, cancelled, forked. What may have happened is said truthfully."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Busy, Found, Granted, RequestFailed
+from holdfast.engines.redis.aio import AsyncioChannel
+from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.engine import connect
+from holdfast.engines.redis.session import RedisSession
+from holdfast.errors import EngineRefused
+from tests.redis.support import (
+    LATE,
+    TIMEOUT,
+    Later,
+    Other,
+    both_colours,
+    command,
+    connections,
+    in_colour,
+    make_claim,
+)
+from tests.servers.redis import RedisServer
+from tests.support.waiting import eventually
+
+COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+StartRedis = Callable[..., RedisServer]
+
+
+def failure_of(colour: str, url: str, timeout: float = TIMEOUT) -> BaseException:
+    caught: list[BaseException] = []
+
+    async def body(session: RedisSession) -> None:
+        with pytest.raises((RequestFailed, EngineRefused)) as error:
+            await session.ping(timeout)
+        caught.append(error.value)
+
+    in_colour(colour, url, body)
+    return caught[0]
+
+
+def arrived(server: RedisServer) -> Callable[[], bool]:
+    """Whether a request has reached a server that is told to pause."""
+    client = server.client()
+    return lambda: bool(client.info("clients")["blocked_clients"] == 1)
+
+
+@COLOURS
+def test_no_server_is_unreachable_and_nothing_happened(colour: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    failure = failure_of(colour, f"redis://:s3cr3t@127.0.0.1:{port}/0")
+    assert isinstance(failure, RequestFailed)
+    assert failure.may_have_happened is False
+    assert "s3cr3t" not in repr(failure)
+    assert f"127.0.0.1:{port}" in str(failure)
+
+
+@COLOURS
+def test_a_wrong_password_is_refused_at_once_and_not_repeated(colour: str, start_redis: StartRedis) -> None:
+    server = start_redis(password="right")
+    for user_info in (":s3cr3t@", "nobody:s3cr3t@", ""):
+        failure = failure_of(colour, f"redis://{user_info}127.0.0.1:{server.port}/0")
+        assert isinstance(failure, EngineRefused), failure
+        cause: BaseException | None = failure
+        while cause is not None:
+            assert "s3cr3t" not in repr(cause)
+            cause = cause.__cause__ or cause.__context__
+        assert "s3cr3t" not in str(pickle.loads(pickle.dumps(failure)))
+
+
+@COLOURS
+def test_a_user_without_permission_is_refused(colour: str, redis_server: RedisServer) -> None:
+    admin = redis_server.client()
+    command(redis_server, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "+@all", "-evalsha")
+    failure = failure_of(colour, redis_server.url_as("poor", "pw"))
+    assert isinstance(failure, EngineRefused)
+    assert "NOPERM" in str(failure)
+    admin.acl_deluser("poor")
+
+
+@COLOURS
+def test_the_smallest_acl_is_enough(colour: str, redis_server: RedisServer) -> None:
+    admin = redis_server.client()
+    commands = (
+        "+hello +evalsha +eval +exists +get +set +del +hset +hexists +hlen +hgetall +pttl +pexpire +time "
+        "+lindex +lpop +lrem +lpos +lrange +rpush +publish +type"
+    )
+    keys = "~app:* ~redisson_lock_token:{app:* ~holdfast_*:{app:*"
+    command(redis_server, "ACL", "SETUSER", "least", "on", ">pw", *keys.split(), "-@all", *commands.split())
+
+    async def body(session: RedisSession) -> None:
+        await session.ping(TIMEOUT)
+        claim, late = make_claim("app:job"), make_claim("app:job")
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert await session.renew([claim], 40.0, TIMEOUT) == [Found.OURS]
+        contender = session.contender(late, TIMEOUT)
+        await contender.wait(session._runtime.now() + 0.05)
+        assert (await session.inspect("app:job", TIMEOUT)).waiters == 1
+        await contender.leave()
+        # Not even its channel is allowed: the lock is released all the same.
+        assert await session.release(claim, TIMEOUT) is Found.OURS
+        with pytest.raises(EngineRefused, match="NOPERM"):
+            await session.acquire(make_claim("elsewhere"), TIMEOUT)
+
+    in_colour(colour, f"{redis_server.url_as('least', 'pw')}?client_name=mine", body)
+    admin.acl_deluser("least")
+
+
+@COLOURS
+def test_a_frozen_server_may_have_done_it(colour: str, start_redis: StartRedis) -> None:
+    server = start_redis()
+
+    async def body(session: RedisSession) -> None:
+        await session.ping(TIMEOUT)
+        server.pause()
+        claim = make_claim("job")
+        began = time.monotonic()
+        with pytest.raises(RequestFailed) as failure:
+            await session.acquire(claim, 0.3)
+        assert 0.25 < time.monotonic() - began < 0.3 + LATE
+        assert failure.value.may_have_happened is True
+        with pytest.raises(RequestFailed) as failure:
+            await session.acquire(claim, 0.3)  # not even a handshake now
+        assert failure.value.may_have_happened is False
+        server.resume()
+        # Reset when it was given up; the server may have read it before, and then it holds: the same claim is told.
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+
+    in_colour(colour, server.url, body)
+
+
+@both_colours
+async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSession, server: RedisServer) -> None:
+    await session.ping(TIMEOUT)
+    client = server.client()
+    command(server, "CLIENT", "PAUSE", 10_000, "WRITE")
+    later = Later(arrived(server), lambda: client.client_kill_filter(skipme=True))
+    with pytest.raises(RequestFailed) as failure:
+        await session.acquire(make_claim("job"), TIMEOUT)
+    later.join()
+    command(server, "CLIENT", "UNPAUSE")
+    assert failure.value.may_have_happened is True
+    assert "in time" not in str(failure.value)
+
+
+@COLOURS
+def test_a_restarted_server_is_found_again(colour: str, start_redis: StartRedis) -> None:
+    server = start_redis()
+
+    async def body(session: RedisSession) -> None:
+        claim = make_claim("job")
+        await session.acquire(claim, TIMEOUT)
+        server.restart()
+        outcome: Any = None
+        for _ in range(2):  # one request may meet the end of the old connection
+            try:
+                outcome = await session.release(claim, TIMEOUT)
+                break
+            except RequestFailed:
+                continue
+        assert outcome is Found.GONE
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+
+    in_colour(colour, server.url, body)
+
+
+@both_colours
+async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: RedisServer) -> None:
+    claim = make_claim("job")
+    assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+    for operation in (session.renew([claim], 30.0, TIMEOUT), session.release(claim, TIMEOUT)):
+        server.client().script_flush()
+        assert await operation in (Found.OURS, [Found.OURS])
+
+
+@both_colours
+async def test_a_killed_connection_costs_one_request(session: RedisSession, server: RedisServer) -> None:
+    await session.ping(TIMEOUT)
+    server.client().client_kill_filter(skipme=True)
+    claim = make_claim("job")
+    try:
+        answer = await session.acquire(claim, TIMEOUT)
+    except RequestFailed:
+        answer = await session.acquire(claim, TIMEOUT)
+    assert isinstance(answer, Granted)
+
+
+def test_a_connection_that_died_at_rest_costs_nothing(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.engines.redis.blocking._REST", 0.0)
+    with Other(redis_server.url) as other:
+        threads = [threading.Thread(target=lambda: run(other.session.ping(TIMEOUT))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(5)
+        for wire in other.session._channel._idle:  # type: ignore[attr-defined]
+            redis_server.client().client_kill_filter(skipme=True)
+            eventually(wire.is_dead)
+        run(other.session.ping(TIMEOUT))
+
+
+def test_idle_connections_are_few(redis_server: RedisServer) -> None:
+    count = connections(redis_server, "few")
+    with Other(f"{redis_server.url}?client_name=few") as other:
+        barrier = threading.Barrier(24)
+
+        def wait_then_ping() -> None:
+            barrier.wait(5)
+            contender = other.session.contender(make_claim("job"), TIMEOUT)
+            run(contender.wait(other.session._runtime.now() + 0.01))
+            run(contender.leave())
+
+        threads = [threading.Thread(target=wait_then_ping) for _ in range(24)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        run(other.session.ping(TIMEOUT))
+        assert len(other.session._channel._idle) <= 16  # type: ignore[attr-defined]
+        eventually(lambda: 1 <= count() <= 17)
+    eventually(lambda: count() == 0)
+
+
+@COLOURS
+def test_after_close_nothing_is_left_open(colour: str, redis_server: RedisServer) -> None:
+    count = connections(redis_server, "brief")
+
+    async def body(session: RedisSession) -> None:
+        await session.ping(TIMEOUT)
+        if colour == "blocking":  # as a watchdog: its renewals have a connection of their own
+            bell = BLOCKING.wakeup()
+            await session.doze(clock.now(), bell)
+            bell.close()
+        await session.renew([make_claim("job")], 30.0, TIMEOUT)
+        assert count() == (2 if colour == "blocking" else 1)
+        await session.close()
+        eventually(lambda: count() == 0)
+        with pytest.raises(RequestFailed) as failure:
+            await session.ping(TIMEOUT)
+        assert failure.value.may_have_happened is False
+
+    in_colour(colour, f"{redis_server.url}?client_name=brief", body)
+
+
+def test_an_interrupted_request_never_gives_its_reply_to_the_next(redis_server: RedisServer) -> None:
+    """Ctrl-C between request and reply: the connection must not be used again."""
+
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    with Other(redis_server.url) as other:
+        held = other.hold("job")
+        command(redis_server, "CLIENT", "PAUSE", 10_000, "WRITE")
+        before = signal.signal(signal.SIGALRM, interrupt)
+        caller = threading.get_ident()
+        later = Later(arrived(redis_server), lambda: signal.pthread_kill(caller, signal.SIGALRM))
+        try:
+            with pytest.raises(Interrupted):
+                run(other.session.inspect("job", TIMEOUT))
+        finally:
+            later.join()
+            signal.signal(signal.SIGALRM, before)
+            command(redis_server, "CLIENT", "UNPAUSE")
+        assert isinstance(run(other.session.acquire(make_claim("job"), TIMEOUT)), Busy)
+        assert run(other.session.release(held, TIMEOUT)) is Found.OURS
+
+
+# ---- the multiplexed connection
+
+
+def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServer) -> None:
+    client = redis_server.client()
+
+    def ours() -> set[str]:
+        return {entry["id"] for entry in client.client_list() if entry["name"] == "ours"}
+
+    async def body(session: RedisSession) -> None:
+        claims = [make_claim(f"job-{number}") for number in range(100)]
+        await session.ping(TIMEOUT)
+        before = ours()
+        tasks = [asyncio.ensure_future(session.acquire(claim, TIMEOUT)) for claim in claims]
+        await asyncio.sleep(0)  # all are written now, none is answered
+        for task in tasks[::2]:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        tokens = [result.token for result in results if isinstance(result, Granted)]
+        assert len(tokens) == 50
+        for claim, result in zip(claims, results, strict=True):
+            again = await session.acquire(claim, TIMEOUT)
+            assert isinstance(again, Granted)
+            if isinstance(result, Granted):
+                assert again == result  # the token that was stored for this very lock
+        assert ours() == before
+
+    in_colour("asyncio", f"{redis_server.url}?client_name=ours", body)
+
+
+def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) -> None:
+    async def body(session: RedisSession) -> None:
+        await session.ping(TIMEOUT)
+        await session.acquire(make_claim("first"), TIMEOUT)
+        client = redis_server.client()
+        client.ping()
+        before = client.info("stats")["total_reads_processed"]
+        await asyncio.gather(*(session.acquire(make_claim(f"job-{number}"), TIMEOUT) for number in range(100)))
+        assert client.info("stats")["total_reads_processed"] - before < 10
+
+    in_colour("asyncio", redis_server.url, body)
+
+
+def test_the_shortest_timeout_counts_even_behind_a_long_one(start_redis: StartRedis) -> None:
+    server = start_redis()
+
+    async def body(session: RedisSession) -> None:
+        await session.ping(TIMEOUT)
+        server.pause()
+        began = time.monotonic()
+        patient = asyncio.ensure_future(session.ping(30.0))
+        with pytest.raises(RequestFailed) as failure:
+            await session.ping(0.2)
+        assert time.monotonic() - began < 0.2 + LATE
+        assert failure.value.may_have_happened is True
+        assert not patient.done()
+        server.resume()
+        await patient
+        await session.ping(TIMEOUT)
+
+    in_colour("asyncio", server.url, body)
+
+
+def test_the_first_caller_may_be_cancelled_while_connecting(redis_server: RedisServer) -> None:
+    count = connections(redis_server, "shared")
+
+    async def body(session: RedisSession) -> None:
+        first, second = (asyncio.ensure_future(session.ping(TIMEOUT)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await second
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert count() == 1
+
+    in_colour("asyncio", f"{redis_server.url}?client_name=shared", body)
+
+
+def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: RedisServer) -> None:
+    """The replies are there when the loop comes back: they are read before time is looked at."""
+    client = redis_server.client()
+
+    async def body(session: RedisSession) -> None:
+        await session.acquire(make_claim("other"), TIMEOUT)  # the server knows the script
+        task = asyncio.ensure_future(session.acquire(make_claim("job"), 0.1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        blocked_until = time.monotonic() + 0.3
+        eventually(lambda: client.exists("job") and time.monotonic() > blocked_until)
+        assert isinstance(await task, Granted)
+
+    in_colour("asyncio", redis_server.url, body)
+
+
+def test_closing_while_connecting_and_while_waiting(redis_server: RedisServer) -> None:
+    async def main() -> None:
+        engine = connect(redis_server.url, {})
+        channel = AsyncioChannel(engine._server)
+        request = asyncio.ensure_future(channel.command(("PING",), TIMEOUT))
+        await asyncio.sleep(0)
+        await channel.close()
+        with pytest.raises(RequestFailed):
+            await request
+        channel = AsyncioChannel(engine._server)
+        await channel.command(("PING",), TIMEOUT)
+        request = asyncio.ensure_future(channel.command(("BLPOP", "nothing", 0), TIMEOUT))
+        await asyncio.sleep(0.01)
+        await channel.close()
+        with pytest.raises(RequestFailed):
+            await request
+
+    asyncio.run(main())
+
+
+# ---- forks
+
+
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redis_server: RedisServer) -> None:
+    engine = connect(f"{redis_server.url}?client_name=inherited", {})
+    count = connections(redis_server, "inherited")
+
+    def child(channel: BlockingChannel | AsyncioChannel) -> int:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                before = len(os.listdir("/proc/self/fd"))
+                engine.after_fork_in_child()
+                status = 0 if len(os.listdir("/proc/self/fd")) < before else 2
+            finally:
+                os._exit(status)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    async def body() -> None:
+        from holdfast._runtime.asyncio import AsyncioRuntime
+        from holdfast._runtime.blocking import BLOCKING
+
+        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
+        claim = make_claim("job")
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert child(session._channel) == 0  # type: ignore[arg-type]
+        # The parent's connection is the same one as before, and alive.
+        assert count() == 1
+        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert count() == 1
+        await session.close()
+
+    run(body()) if colour == "blocking" else asyncio.run(body())
+
+
+# ---- other ways to connect
+
+
+@COLOURS
+def test_a_unix_socket(colour: str, redis_server: RedisServer) -> None:
+    async def body(session: RedisSession) -> None:
+        claim = make_claim("job")
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert redis_server.client().exists("job") == 1
+
+    in_colour(colour, redis_server.unix_url, body)
+
+
+@COLOURS
+def test_database_and_client_name(colour: str, redis_server: RedisServer) -> None:
+    async def body(session: RedisSession) -> None:
+        assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
+        assert redis_server.client(redis_server.url.replace("/0", "/3")).exists("job") == 1
+        assert "mine" in {entry["name"] for entry in redis_server.client().client_list()}
+
+    in_colour(colour, redis_server.url.replace("/0", "/3") + "?client_name=mine", body)

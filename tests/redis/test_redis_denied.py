@@ -1,0 +1,183 @@
+"""A user whose ACL lacks one of the commands that a script uses: it is refused, and nothing stays without a TTL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import pytest
+
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import run
+from holdfast.engines.base import Claim, Found, Granted, RequestFailed
+from holdfast.engines.redis import scripts
+from holdfast.engines.redis.channel import Script
+from holdfast.engines.redis.engine import RedisEngine, connect
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.session import RedisSession
+from holdfast.errors import EngineRefused
+from tests.redis.support import TIMEOUT, Other, command, make_claim, on
+from tests.servers.redis import RedisServer
+from tests.support.waiting import eventually
+
+#: Failures to publish do not fail a release: the lock is free all the same.
+_NO_MATTER: Final = frozenset({"publish", "spublish"})
+_NAME: Final = "job"
+
+Act = Callable[[RedisSession, Claim], Coroutine[Any, Any, object]]
+
+
+async def _acquire(session: RedisSession, claim: Claim) -> object:
+    return await session.acquire(claim, TIMEOUT)
+
+
+async def _acquire_again(session: RedisSession, claim: Claim) -> object:
+    """After one whose reply was lost."""
+    return await session.acquire(claim, TIMEOUT)
+
+
+async def _acquire_fairly(session: RedisSession, claim: Claim) -> object:
+    claim.fair, claim.waiter = True, "0123456789abcdef"
+    return await session.acquire(claim, TIMEOUT)
+
+
+async def _wait(session: RedisSession, claim: Claim) -> object:
+    contender = session.contender(claim, TIMEOUT)
+    try:
+        await contender.wait(clock.now() + 0.01)
+        return None
+    finally:
+        contender.abandon()
+
+
+async def _renew(session: RedisSession, claim: Claim) -> object:
+    (answer,) = await session.renew([claim], 60.0, TIMEOUT)
+    return _raised(answer)
+
+
+async def _release(session: RedisSession, claim: Claim) -> object:
+    claim.unresolved = True
+    return await session.release(claim, TIMEOUT)
+
+
+async def _withdraw(session: RedisSession, claim: Claim) -> object:
+    claim.waiter = "0123456789abcdef"
+    (answer,) = await session.withdraw([claim], TIMEOUT)
+    return _raised(answer)
+
+
+async def _break(session: RedisSession, claim: Claim) -> object:
+    return await session.break_(_NAME, TIMEOUT)
+
+
+async def _inspect(session: RedisSession, claim: Claim) -> object:
+    return await session.inspect(_NAME, TIMEOUT)
+
+
+async def _join(session: RedisSession, claim: Claim) -> object:
+    args = (30_000, 86_400_000, claim.owner, 1, 1, b"{}")
+    return await session._channel.run(scripts.JOIN, keys_of(_NAME).join, args, TIMEOUT)
+
+
+async def _raise(session: RedisSession, claim: Claim) -> object:
+    args = (claim.owner, 2**52, 86_400_000)
+    return await session._channel.run(scripts.RAISE, keys_of(_NAME).raise_, args, TIMEOUT)
+
+
+def _raised(answer: object) -> object:
+    """A refused renewal is tried again: it is a failure, caused by the refusal."""
+    if isinstance(answer, Exception):
+        raise answer.__cause__ or answer
+    return answer
+
+
+#: What is done, by which script, and whether the claim holds the lock before.
+_ACTS: Final[list[tuple[Act, Script, bool]]] = [
+    (_acquire, scripts.ACQUIRE, False),
+    (_acquire_again, scripts.ACQUIRE, True),
+    (_acquire_fairly, scripts.ACQUIRE, False),
+    (_wait, scripts.ENQUEUE, False),
+    (_renew, scripts.RENEW, True),
+    (_release, scripts.RELEASE, True),
+    (_withdraw, scripts.RELEASE, True),
+    (_break, scripts.BREAK, True),
+    (_inspect, scripts.INSPECT, True),
+    (_join, scripts.JOIN, False),
+    (_raise, scripts.RAISE, True),
+]
+
+
+def _used(script: Script) -> list[str]:
+    commands = re.findall(r"\bp?call\(\s*'(\w+)'", script.source)
+    return sorted({each.lower() for each in commands} - _NO_MATTER)
+
+
+def _endless(server: RedisServer) -> list[str]:
+    """Keys that nothing would ever remove."""
+    client = server.client()
+    return [key.decode() for key in client.scan_iter() if client.pttl(key) == -1]
+
+
+def _engine(server: RedisServer, *denied: str) -> RedisEngine:
+    rights = (f"-{each}" for each in denied)
+    command(server, "ACL", "SETUSER", "locker", "reset", "on", ">pw", "~*", "&*", "+@all", *rights)
+    return connect(server.url.replace("redis://", "redis://locker:pw@"), {})
+
+
+@pytest.mark.parametrize("act, script, held", _ACTS, ids=[act.__name__.strip("_") for act, _, _ in _ACTS])
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_each_command_denied_in_turn_leaves_nothing_without_a_ttl(
+    act: Act, script: Script, held: bool, colour: str, redis_server: RedisServer
+) -> None:
+    refusals = list[str]()
+    for denied in _used(script):
+        redis_server.flush()
+        claim = make_claim(_NAME)
+        with Other(redis_server.url) as other:
+            if held:
+                run(other.session.acquire(claim, TIMEOUT))
+        engine = _engine(redis_server, denied)
+
+        async def body(session: RedisSession, claim: Claim = claim) -> None:
+            try:
+                await act(session, claim)
+            except EngineRefused as refusal:
+                refusals.append(str(refusal))
+
+        on(engine, colour, body)
+        assert _endless(redis_server) == [], f"without {denied}"
+    assert refusals, "no command was refused: this test shows nothing"
+    assert all("ACL" in each and "doctor" in each for each in refusals), refusals
+
+
+@pytest.mark.parametrize("denied", [("pexpire",), ("pexpire", "del"), ("hset",), ("set",)])
+def test_a_refused_acquire_leaves_the_lock_to_others(denied: tuple[str, ...], redis_server: RedisServer) -> None:
+    async def body(session: RedisSession) -> None:
+        with pytest.raises(EngineRefused):
+            await session.acquire(make_claim(_NAME), TIMEOUT)
+
+    on(_engine(redis_server, *denied), "blocking", body)
+    eventually(lambda: not redis_server.client().exists(_NAME))  # overwritten with a millisecond to live, at worst
+    with Other(redis_server.url) as other:
+        other.hold(_NAME)
+
+
+def test_a_server_without_memory_grants_nothing_and_keeps_nothing(start_redis: Callable[..., RedisServer]) -> None:
+    server = start_redis()
+    with Other(server.url) as other:
+        held = other.hold("held")
+        server.client().config_set("maxmemory", 1)
+        for claim in (make_claim(_NAME), make_claim(_NAME, fair=True)):
+            with pytest.raises(RequestFailed, match="OOM"):
+                run(other.session.acquire(claim, TIMEOUT))
+            with pytest.raises(RequestFailed, match="OOM"):
+                run(other.session.contender(claim, TIMEOUT).wait(clock.now() + 0.01))
+        held.unresolved = True
+        with pytest.raises(RequestFailed, match="OOM"):
+            run(other.session.release(held, TIMEOUT))
+        assert run(other.session.renew([held], 60.0, TIMEOUT)) == [Found.OURS]
+        server.client().config_set("maxmemory", 0)
+        assert _endless(server) == []
+        assert run(other.session.release(held, TIMEOUT)) is Found.OURS
+        assert isinstance(run(other.session.acquire(make_claim(_NAME), TIMEOUT)), Granted)

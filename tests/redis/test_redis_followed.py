@@ -1,0 +1,86 @@
+"""The server that is sought is found elsewhere by somebody else at the same time: who leads where is not mixed up."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from holdfast._runtime import clock
+from holdfast.engines.base import Busy, Granted
+from holdfast.engines.redis import handshake, settings
+from holdfast.engines.redis.engine import RedisEngine
+from holdfast.engines.redis.session import RedisSession
+from tests.redis.sentinel_support import COLOURS, StartRedis
+from tests.redis.support import TIMEOUT, Other, make_claim, on
+from tests.servers.redis import RedisServer
+
+
+class Found:
+    """See :class:`holdfast.engines.redis.settings.Sought`: at ``server``, until it is set to another."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.server = server
+        self.meanwhile: Callable[[], None] = lambda: None  #: what another thread does while we connect
+
+    @property
+    def address(self) -> str:
+        return self._settings.address
+
+    @property
+    def _settings(self) -> settings.Settings:
+        return settings.from_url(self.server.url, {})
+
+    def open_socket(self, timeout: float) -> tuple[socket.socket, str]:
+        opened = handshake.open_socket(self._settings, timeout)
+        self.meanwhile()
+        return opened
+
+    async def open_transport(self, timeout: float) -> tuple[asyncio.StreamWriter, str]:
+        opened = await handshake.open_transport(self._settings, timeout)
+        self.meanwhile()
+        return opened
+
+
+@COLOURS
+def test_another_master_is_found_while_we_connect_to_the_old_one(colour: str, start_redis: StartRedis) -> None:
+    """The connection to the old one must not pass for one to the new: it would never be dropped."""
+    old, new = start_redis(), start_redis()
+    sought = Found(old)
+
+    def found_by_another_thread() -> None:
+        sought.server = new
+
+    sought.meanwhile = found_by_another_thread
+
+    async def body(session: RedisSession) -> None:
+        await session.ping(TIMEOUT)
+        assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
+        assert (old.ask("EXISTS", "job"), new.ask("EXISTS", "job")) == (0, 1)
+
+    on(RedisEngine(sought, None), colour, body)
+
+
+@COLOURS
+def test_a_waiter_looks_where_it_acquires(colour: str, start_redis: StartRedis) -> None:
+    """On the old master, cut off but alive, the lock runs out, and is free for ever; on the new one it is held. Who
+    looks here and asks there would go round in circles as fast as two servers can answer."""
+    old, new = start_redis(), start_redis()
+    sought = Found(old)
+    with Other(old.url) as before, Other(new.url) as after:
+        before.hold("job")
+        after.hold("job")
+
+        async def body(session: RedisSession) -> None:
+            claim = make_claim("job")
+            assert isinstance(await session.acquire(claim, TIMEOUT), Busy)
+            contender = session.contender(claim, TIMEOUT)
+            await contender.wait(clock.now())
+            sought.server = new
+            old.ask("DEL", "job")
+            until = clock.now() + 0.3  # sooner than it would look by itself
+            await contender.wait(until)
+            assert clock.now() >= until
+            contender.abandon()
+
+        on(RedisEngine(sought, None), colour, body)

@@ -1,0 +1,217 @@
+"""A signal may strike a caller between a request and its reply. Whatever it leaves half-done, nobody is ever given the
+reply to another's request: that would be a lock that two believe in."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import warnings
+from asyncio import selector_events
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NoReturn, TypeVar
+
+import pytest
+
+from holdfast._runtime import clock
+from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Busy, Claim, Found, Granted, RequestFailed
+from holdfast.engines.redis import aio
+from holdfast.engines.redis.engine import connect
+from holdfast.engines.redis.handshake import open_transport
+from holdfast.engines.redis.session import RedisSession
+from holdfast.engines.redis.settings import Server
+from tests.redis.support import TIMEOUT, Other, make_claim
+from tests.servers.redis import RedisServer
+from tests.servers.replication import Replication
+from tests.support.striker import SOURCE, Strike, Striker
+
+#: The second strike, so many lines after the first: while that is being cleaned up after. None: there is no second.
+AFTER = (None, 0)
+
+#: How long an answer that was lost is waited for. No answer may be; a wrong one not.
+SOON = 0.1
+T = TypeVar("T")
+Play = Callable[[RedisSession, Claim, Striker], None]
+
+
+@pytest.fixture(autouse=True)
+def _dropped_sockets_and_coroutines_warn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that was struck before its first step
+        yield
+        gc.collect()
+
+
+def strike_everywhere(server: RedisServer, play: Play) -> int:
+    """Play it with a strike at its first place, its second, …, until it goes through. After each, the same session
+    still tells what is ours from what is not."""
+    with Other(server.url) as other:
+        other.hold("theirs", ttl=600.0)
+        for first in itertools.count():
+            for then in AFTER:
+                striker = Striker(first, then)
+                session = connect(server.url, {}).session(BLOCKING)
+                try:
+                    _struck(session, play, striker)
+                finally:
+                    run(session.close())
+                if not striker.struck_at:
+                    return first
+    raise AssertionError("not reached")
+
+
+def _struck(session: RedisSession, play: Play, striker: Striker) -> None:
+    mine = make_claim("mine")
+    assert isinstance(run(session.acquire(mine, TIMEOUT)), Granted)
+    try:
+        play(session, mine, striker)
+    except Strike:
+        pass
+    where = f"after strikes at {striker.struck_at}"
+    theirs, nobodys = make_claim("theirs"), make_claim("nobodys")
+    assert run(session.renew([theirs], 30.0, TIMEOUT)) == [Found.STOLEN], where
+    assert run(session.renew([nobodys], 30.0, TIMEOUT)) == [Found.GONE], where
+    assert run(session.renew([mine], 30.0, TIMEOUT)) == [Found.OURS], where
+    assert isinstance(run(session.acquire(theirs, TIMEOUT)), Busy), where
+    assert run(session.inspect("nobodys", TIMEOUT)).holders == (), where
+    assert run(session.release(mine, TIMEOUT)) is Found.OURS, where
+
+
+def test_struck_while_renewing(redis_server: RedisServer) -> None:
+    def play(session: RedisSession, mine: Claim, striker: Striker) -> None:
+        assert run(session.renew([mine], 30.0, TIMEOUT)) == [Found.OURS]  # the connection is there
+        with striker:
+            run(session.renew([mine], 30.0, TIMEOUT))
+
+    assert strike_everywhere(redis_server, play) > 30
+
+
+def test_struck_while_asking(redis_server: RedisServer) -> None:
+    def play(session: RedisSession, mine: Claim, striker: Striker) -> None:
+        with striker:
+            run(session.inspect("theirs", TIMEOUT))
+
+    assert strike_everywhere(redis_server, play) > 10
+
+
+def test_struck_while_waiting_for_replicas(pair: Replication) -> None:
+    def play(session: RedisSession, mine: Claim, striker: Striker) -> None:
+        with striker:
+            run(session.acquire(make_claim("theirs", replicas=1), TIMEOUT))
+
+    assert strike_everywhere(pair.master, play) > 10
+
+
+def test_struck_while_waiting_in_line(redis_server: RedisServer) -> None:
+    def play(session: RedisSession, mine: Claim, striker: Striker) -> None:
+        contender = session.contender(make_claim("theirs"), TIMEOUT)
+        try:
+            run(contender.wait(clock.now()))  # the way of waking is known
+            with striker:
+                run(contender.wait(clock.now()))
+        finally:
+            contender.abandon()
+
+    assert strike_everywhere(redis_server, play) > 30
+
+
+# ---- an event loop that is left by a signal, and run once more to clean up
+
+
+def test_struck_on_an_event_loop(redis_server: RedisServer) -> None:
+    """``try: loop.run_until_complete(main()) finally: loop.run_until_complete(clean_up())``, and a handler that raises.
+    (asyncio.run() would cancel the main task instead; not everybody uses it.)"""
+    with Other(redis_server.url) as other:
+        other.hold("theirs", ttl=600.0)
+        for first in itertools.count():
+            striker = Striker(first, places=(SOURCE, selector_events.__file__))
+            loop = asyncio.new_event_loop()
+            loop.set_exception_handler(lambda *_: None)  # it would complain of what was struck
+            try:
+                _struck_on(loop, redis_server, striker)
+            finally:
+                loop.close()
+            if not striker.struck_at:
+                break
+    assert first > 100
+
+
+def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, striker: Striker) -> None:
+    mine, theirs = make_claim("mine"), make_claim("theirs")
+
+    async def begin() -> RedisSession:
+        session = connect(server.url, {}).session(AsyncioRuntime())
+        assert isinstance(await session.acquire(mine, TIMEOUT), Granted)
+        return session
+
+    session = loop.run_until_complete(begin())
+
+    async def ask(claim: Claim, expected: Found) -> None:
+        for _ in range(2):
+            assert await _answer(session.renew([claim], 30.0, SOON)) in ([expected], None)
+
+    async def work(*claims: Claim) -> None:
+        tasks = [loop.create_task(ask(each, Found.OURS if each is mine else Found.STOLEN)) for each in claims]
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not isinstance(task.exception(), Strike):
+                task.result()
+
+    async def clean_up() -> None:
+        # Beside what was struck, as if nothing had happened; in another order, so that one who is out of step shows.
+        await asyncio.wait([main, loop.create_task(work(theirs, mine))])
+        if not isinstance(main.exception(), Strike):
+            main.result()
+        assert await session.release(mine, TIMEOUT) is Found.OURS
+        await session.close()
+
+    main = loop.create_task(work(mine, theirs))
+    try:
+        with striker:
+            loop.run_until_complete(main)
+    except Strike:
+        loop.call_soon(loop.stop)  # the end of the struck one may still be on its way, and would end the next run
+        loop.run_forever()
+    try:
+        loop.run_until_complete(clean_up())
+    except AssertionError as error:
+        raise AssertionError(f"after a strike at {striker.struck_at}") from error
+
+
+def test_a_strike_while_connecting_is_told_once(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has left the loop by the attempt that it struck. All who waited for that attempt told it once more, and ended
+    whatever the loop was run for next: the clean-up."""
+    loop = asyncio.new_event_loop()
+
+    async def struck(server: Server, timeout: float) -> NoReturn:
+        monkeypatch.setattr(aio, "open_transport", open_transport)
+        raise Strike
+
+    async def begin() -> RedisSession:
+        return connect(redis_server.url, {}).session(AsyncioRuntime())
+
+    try:
+        session = loop.run_until_complete(begin())
+        monkeypatch.setattr(aio, "open_transport", struck)
+        everybody = asyncio.gather(*(loop.create_task(session.ping(TIMEOUT)) for _ in range(3)))
+        with pytest.raises(Strike):
+            loop.run_until_complete(everybody)
+        try:
+            loop.run_until_complete(everybody)
+        except Strike:
+            pytest.fail("told again")
+        loop.run_until_complete(session.close())
+    finally:
+        loop.close()
+
+
+async def _answer(request: Awaitable[T]) -> T | None:
+    """None: there is none. The connection was lost; that may be, but not a wrong answer."""
+    try:
+        answer = await request
+    except RequestFailed:
+        return None
+    return None if isinstance(answer, list) and isinstance(answer[0], RequestFailed) else answer

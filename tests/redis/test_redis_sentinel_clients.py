@@ -1,0 +1,196 @@
+"""Sentinel over TLS, from existing clients of redis-py, across forks and cancellations; and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio.sentinel
+import redis.sentinel
+
+from holdfast._core.sentinel_target import SentinelTarget
+from holdfast._runtime.blocking import BLOCKING, run
+from holdfast.engines.base import Found, Granted, RequestFailed
+from holdfast.engines.redis.handshake import open_transport
+from holdfast.engines.redis.sentinel import SentinelEngine, connect
+from holdfast.engines.redis.session import RedisSession
+from holdfast.errors import EngineRefused, UsageError
+from tests.redis.sentinel_support import (
+    COLOURS,
+    StartRedis,
+    StartSentinel,
+    engine_for,
+    failure_of,
+    hold_and_release,
+    nobody_listens,
+)
+from tests.redis.support import TIMEOUT, connections, make_claim, on
+from tests.redis.test_redis_tls import certificates
+from tests.servers.redis import RedisServer
+from tests.servers.replication import Replication
+from tests.servers.sentinel import MASTER_NAME, Sentinel
+
+pytestmark = pytest.mark.needs_redis
+
+#: redis-py has no types here.
+BLOCKING_SENTINEL: Any = redis.sentinel.Sentinel
+ASYNCIO_SENTINEL: Any = redis.asyncio.sentinel.Sentinel
+
+
+# ---- existing clients
+
+
+@COLOURS
+@pytest.mark.parametrize("manager", [BLOCKING_SENTINEL, ASYNCIO_SENTINEL])
+def test_an_existing_client(
+    colour: str, manager: Callable[..., Any], start_redis: StartRedis, start_sentinel: StartSentinel
+) -> None:
+    master = start_redis(password="pw")
+    sentinel = start_sentinel(master, password="another")
+    count = connections(master, "mine")
+    places = [("127.0.0.1", nobody_listens()), (sentinel.host, sentinel.port)]
+    watching = manager(places, sentinel_kwargs={"password": "another"}, password="pw")
+    engine = connect(watching.master_for(MASTER_NAME, db=3, client_name="mine"), {"token_ttl": None, "replicas": 0})
+    assert repr(engine).endswith(f",{sentinel.address}/{MASTER_NAME}/3>")
+
+    async def body(session: RedisSession) -> None:
+        assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
+        assert master.client(master.url.replace("/0", "/3")).exists("job") == 1
+        assert count() == 1  # ours: the client itself has not connected
+
+    on(engine, colour, body)
+
+
+def test_a_client_for_replicas_is_refused() -> None:
+    manager = BLOCKING_SENTINEL([("127.0.0.1", 26379)])
+    with pytest.raises(UsageError, match="master_for"):
+        connect(manager.slave_for(MASTER_NAME), {})
+
+
+@COLOURS
+def test_settings_of_an_existing_sentinel_are_obeyed(
+    colour: str, pair: Replication, start_sentinel: StartSentinel
+) -> None:
+    places = [(sentinel.host, sentinel.port) for sentinel in [start_sentinel(pair.master)]]
+    lonely = BLOCKING_SENTINEL(places, min_other_sentinels=1).master_for(MASTER_NAME)
+    failure = failure_of(connect(lonely, {}), colour)
+    assert isinstance(failure, RequestFailed)
+    assert "too few other sentinels" in str(failure)
+    elsewhere = BLOCKING_SENTINEL(places, force_master_ip="127.0.0.9").master_for(MASTER_NAME)
+    assert f"127.0.0.9:{pair.master.port}" in str(failure_of(connect(elsewhere, {}), colour))
+
+
+# ---- nothing is left behind
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@COLOURS
+def test_nothing_leaks(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+    dead, guarded, good = (start_sentinel(pair.master, password=password) for password in (None, "pw", None))
+    dead.kill()
+    engines = [engine_for(dead, guarded, good), engine_for(guarded), engine_for(good, master="unknown")]
+    on(engines[0], colour, hold_and_release)
+    gc.collect()
+    before = descriptors()
+    for _ in range(3):
+        engines[0] = engine_for(dead, guarded, good)
+        on(engines[0], colour, hold_and_release)
+        assert isinstance(failure_of(engines[1], colour), EngineRefused)
+        assert isinstance(failure_of(engines[2], colour), EngineRefused)
+    gc.collect()  # an unclosed socket would complain now
+    assert descriptors() <= before
+
+
+def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentinel: StartSentinel) -> None:
+    frozen = start_sentinel(pair.master)
+    frozen.pause()
+    engine = engine_for(frozen)
+
+    async def body() -> None:
+        before = descriptors()
+        task = asyncio.create_task(open_transport(engine._server, TIMEOUT))
+        while descriptors() == before:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0)  # the transport closes its socket in the next round of the loop
+        assert descriptors() == before
+
+    asyncio.run(body())
+    gc.collect()
+
+
+@COLOURS
+def test_a_fork_shares_nothing(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+    engine = engine_for(start_sentinel(pair.master))
+
+    async def body(session: RedisSession) -> None:
+        claim = make_claim("job")
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert exit_code_of_child(engine) == 0
+        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert pair.master.ask("EXISTS", "of the child") == 1
+
+    on(engine, colour, body)
+
+
+def exit_code_of_child(engine: SentinelEngine) -> int:
+    """Fork, and take a lock in the child."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            engine.after_fork_in_child()
+            taken = run(engine.session(BLOCKING).acquire(make_claim("of the child"), TIMEOUT))
+            status = 0 if isinstance(taken, Granted) else 2
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+# ---- TLS
+
+
+class TlsSentinel(Sentinel):
+    """Speaks TLS only, as its master does, and to it too."""
+
+    def __init__(self, master: RedisServer, *config: str, password: str | None = None) -> None:
+        super().__init__(master, *config, password=password)
+        self.tls = master.tls
+
+    def _lines(self) -> list[str]:
+        assert self.tls is not None
+        lines = [f"tls-{line}" if line.startswith("port ") else line for line in super()._lines()]
+        lines += ["port 0", "tls-replication yes", "tls-auth-clients no", f"tls-ca-cert-file {self.tls}/ca.crt"]
+        return [*lines, f"tls-cert-file {self.tls}/server.crt", f"tls-key-file {self.tls}/server.key"]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificates(tmp_path_factory.mktemp("sentinel-tls"))
+
+
+@COLOURS
+def test_tls_for_sentinels_and_data_nodes(
+    colour: str, authority: Path, start_redis: StartRedis, start_sentinel: StartSentinel
+) -> None:
+    master = start_redis("tls-replication yes", password="pw", tls=authority)
+    sentinel = start_sentinel(master, kind=TlsSentinel, password="another")
+    places = ((sentinel.host, sentinel.port),)
+    trusting = SentinelTarget(MASTER_NAME, places, master.url)
+    engine = connect(trusting, {"sentinel_password": "another"})
+    assert repr(engine) == f"<redis engine rediss+sentinel://{sentinel.address}/{MASTER_NAME}/0>"
+    on(engine, colour, hold_and_release)
+    wary = SentinelTarget(MASTER_NAME, places, master.url.partition("?")[0])
+    failure = failure_of(connect(wary, {"sentinel_password": "another"}), colour)
+    assert isinstance(failure, EngineRefused)
+    assert f"sentinel {sentinel.address}: the server's certificate was not accepted" in str(failure)

@@ -1,0 +1,221 @@
+"""One connection for all tasks of a loop: what one caller's time-out costs the others, and what a busy loop costs all.
+
+``BLPOP nothing t`` is a request that the server answers after ``t`` seconds, and no request behind it before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from holdfast.engines.base import Granted, RequestFailed
+from holdfast.engines.redis import aio, handshake
+from holdfast.engines.redis.aio import AsyncioChannel
+from holdfast.engines.redis.packing import pack
+from holdfast.engines.redis.settings import from_url
+from tests.redis.support import LATE, TIMEOUT, in_colour, make_claim
+from tests.servers.redis import RedisServer
+from tests.support.waiting import until
+
+SLOW: Final = 0.4
+HASTY: Final = SLOW / 4
+
+StartRedis = Callable[..., RedisServer]
+
+
+@asynccontextmanager
+async def channel_to(url: str) -> AsyncIterator[AsyncioChannel]:
+    channel = AsyncioChannel(from_url(url, {}))
+    try:
+        yield channel
+    finally:
+        await channel.close()
+
+
+def slow(channel: AsyncioChannel, timeout: float, seconds: float = SLOW) -> asyncio.Task[Any]:
+    return asyncio.ensure_future(channel.command(("BLPOP", "nothing", str(seconds)), timeout))
+
+
+def echo(channel: AsyncioChannel, word: str, timeout: float = TIMEOUT) -> asyncio.Task[Any]:
+    return asyncio.ensure_future(channel.command(("ECHO", word), timeout))
+
+
+def is_late(outcome: object) -> bool:
+    return isinstance(outcome, RequestFailed) and outcome.may_have_happened and "in time" in str(outcome)
+
+
+# ---- time-outs of one caller
+
+
+async def test_a_request_that_times_out_fails_alone_and_its_late_reply_is_discarded(redis_server: RedisServer) -> None:
+    async with channel_to(redis_server.url) as channel:
+        pipe = await channel.open(TIMEOUT)
+        began = time.monotonic()
+        hasty, patient = slow(channel, HASTY), [echo(channel, str(number)) for number in range(3)]
+        assert is_late((await asyncio.gather(hasty, return_exceptions=True))[0])
+        assert time.monotonic() - began < HASTY + LATE
+        patient += [echo(channel, str(number)) for number in range(3, 6)]
+        assert await asyncio.gather(*patient) == [str(number).encode() for number in range(6)]
+        assert not pipe.lost
+        assert await channel.open(TIMEOUT) is pipe
+
+
+async def test_a_time_out_shorter_than_the_usual_latency_is_no_silence(redis_server: RedisServer) -> None:
+    """Also while no other caller waits: the next one would have to connect anew, which takes many times as long."""
+    async with channel_to(redis_server.url) as channel:
+        pipe = await channel.open(TIMEOUT)
+        await slow(channel, TIMEOUT)
+        outcome = (await asyncio.gather(slow(channel, SLOW * 0.75), return_exceptions=True))[0]
+        assert outcome is None or is_late(outcome)  # None: a stall of the machine, and the reply was there afterwards
+        await until(lambda: pipe.lost or not pipe.busy)
+        assert not pipe.lost
+        assert await echo(channel, "mine") == b"mine"
+
+
+async def test_a_silent_connection_is_reset_though_there_is_always_a_new_request(start_redis: StartRedis) -> None:
+    """In a black hole callers ask again and again, so the newest request never is overdue."""
+    server = start_redis()
+    async with channel_to(server.url) as channel:
+        pipe = await channel.open(TIMEOUT)
+        server.pause()
+        began = time.monotonic()
+        tasks: list[asyncio.Task[Any]] = []
+        while not pipe.lost:
+            tasks.append(echo(channel, "lost", SLOW))
+            await asyncio.sleep(SLOW / 20)
+            assert time.monotonic() - began < SLOW + LATE
+        assert time.monotonic() - began >= SLOW
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(outcome, RequestFailed) for outcome in outcomes)
+        server.resume()
+        assert await echo(channel, "mine") == b"mine"
+
+
+async def test_the_only_request_without_an_answer_resets_the_connection_when_it_times_out(
+    start_redis: StartRedis,
+) -> None:
+    server = start_redis()
+    async with channel_to(server.url) as channel:
+        pipe = await channel.open(TIMEOUT)
+        server.pause()
+        assert is_late((await asyncio.gather(echo(channel, "lost", HASTY), return_exceptions=True))[0])
+        assert pipe.lost
+        server.resume()
+
+
+async def test_a_silent_connection_is_reset_though_every_caller_was_cancelled(start_redis: StartRedis) -> None:
+    server = start_redis()
+    async with channel_to(server.url) as channel:
+        pipe = await channel.open(TIMEOUT)
+        server.pause()
+        task = echo(channel, "lost", HASTY)
+        await until(lambda: pipe.busy)
+        task.cancel()
+        await until(lambda: pipe.lost)
+        server.resume()
+
+
+async def test_replies_that_are_always_late_do_not_pile_up(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is alive but so far behind that each reply comes when its caller has gone: start anew."""
+    monkeypatch.setattr("holdfast.engines.redis.pipe._LONGEST_LATENCY", HASTY)
+    async with channel_to(redis_server.url) as channel:
+        pipe = await channel.open(TIMEOUT)
+        tasks: list[asyncio.Task[Any]] = []
+        while not pipe.lost and len(tasks) < 200:
+            tasks.append(slow(channel, HASTY, HASTY))
+            await asyncio.sleep(HASTY / 5)
+        assert pipe.lost
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert await echo(channel, "mine") == b"mine"
+
+
+async def test_a_request_that_could_not_be_sent_yet_is_not_late(redis_server: RedisServer) -> None:
+    """Thousands at once: they wait here until the server has done those before them, and their time begins then."""
+    async with channel_to(redis_server.url) as channel:
+        await channel.open(TIMEOUT)
+        tasks = [slow(channel, TIMEOUT), *(echo(channel, str(number), SLOW / 2) for number in range(5000))]
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        late = [outcome for outcome in outcomes if is_late(outcome)]
+        assert 0 < len(late) < 2000
+        assert outcomes[-1] == b"4999"
+
+
+# ---- a loop that is busy
+
+
+class Busy:
+    """Blocks the loop, ``turns`` times in a row."""
+
+    def __init__(self, turns: int, seconds: float) -> None:
+        self._left = turns
+        self._seconds = seconds
+        self._turn()
+
+    def _turn(self) -> None:
+        if self._left:
+            self._left -= 1
+            asyncio.get_running_loop().call_soon(self._turn)
+            time.sleep(self._seconds)
+
+
+def test_a_busy_loop_connects_in_time(redis_server: RedisServer) -> None:
+    """Each turn of the loop takes as long as the time-out; a handshake takes several turns."""
+
+    async def body(session: Any) -> None:
+        asking = [asyncio.ensure_future(session.acquire(make_claim(f"job-{number}"), HASTY)) for number in range(20)]
+        asyncio.get_running_loop().call_soon(Busy, 10, HASTY)
+        outcomes = await asyncio.gather(*asking, return_exceptions=True)
+        assert not [outcome for outcome in outcomes if not isinstance(outcome, Granted)]
+
+    in_colour("asyncio", redis_server.url, body)
+
+
+async def test_a_refused_connection_is_one_attempt_for_all_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = 0
+    real = handshake.open_transport
+
+    async def counted(settings: Any, timeout: float) -> Any:
+        nonlocal attempts
+        attempts += 1
+        return await real(settings, timeout)
+
+    monkeypatch.setattr(aio, "open_transport", counted)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with channel_to(f"redis://127.0.0.1:{port}/0") as channel:
+        outcomes = await asyncio.gather(*(echo(channel, "lost") for _ in range(100)), return_exceptions=True)
+        assert all(isinstance(outcome, RequestFailed) and not outcome.may_have_happened for outcome in outcomes)
+        assert attempts == 1
+
+
+def test_a_script_is_sent_once_to_a_server_that_does_not_know_it(redis_server: RedisServer) -> None:
+    client: Any = redis_server.client()
+
+    async def body(session: Any) -> None:
+        await session.ping(TIMEOUT)
+        client.script_flush()
+        client.config_resetstat()
+        claims = [make_claim(f"job-{number}") for number in range(500)]
+        grants = await asyncio.gather(*(session.acquire(claim, TIMEOUT) for claim in claims))
+        assert all(hasattr(grant, "token") for grant in grants)
+        assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1
+
+    in_colour("asyncio", redis_server.url, body)
+
+
+async def test_what_was_not_sent_did_not_happen(redis_server: RedisServer) -> None:
+    async with channel_to(redis_server.url) as channel:
+        pipe = await channel.open(TIMEOUT)
+        answer = pipe.send(pack(("PING",)), TIMEOUT)  # to be written at the end of this turn
+        pipe.abort("the server is no master any more")
+        with pytest.raises(RequestFailed) as failure:
+            await answer
+        assert not failure.value.may_have_happened

@@ -1,0 +1,424 @@
+"""Waiting: who is woken, by what, and what happens when nothing wakes."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast._runtime import clock
+from holdfast._runtime.blocking import run
+from holdfast.engines.base import Busy, Granted, RequestFailed
+from holdfast.engines.redis.contender import RedisContender
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.session import RedisSession
+from holdfast.engines.redis.watch import Way
+from tests.redis.support import LATE, SOON, TIMEOUT, Later, Other, both_colours, command, in_colour, make_claim
+from tests.servers.redis import RedisServer
+from tests.support.waiting import eventually
+
+#: What each way of being woken needs, and how the server shows that a waiter is ready to be woken.
+USERS = {
+    Way.TRACKING: "+@all",
+    Way.CHANNEL: "+@all -client|tracking",
+    Way.POLLING: "+@all -client|tracking -subscribe",
+}
+
+
+def armed(server: RedisServer, way: Way, name: str = "job", waiters: int = 1) -> Callable[[], object]:
+    client = server.client()
+
+    def is_armed() -> bool:
+        if client.llen(keys_of(name).queue) < waiters:
+            return False
+        if way is Way.TRACKING:
+            # Each waiter tracks one key; the keys of waiters that share one are counted once.
+            return bool(client.info("stats")["tracking_total_keys"] >= 1)
+        if way is Way.CHANNEL:
+            return bool(client.pubsub_numsub(keys_of(name).channel)[0][1] >= waiters)
+        return True
+
+    return is_armed
+
+
+async def patience(session: RedisSession, name: str = "job", seconds: float = 10.0, **keywords: Any) -> Granted | None:
+    """What the core does: try, wait, try again."""
+    claim, until = make_claim(name, **keywords), clock.now() + seconds
+    contender = session.contender(claim, TIMEOUT)
+    try:
+        while clock.now() < until:
+            answer = await session.acquire(claim, TIMEOUT)
+            if isinstance(answer, Granted):
+                return answer
+            await contender.wait(until)
+        return None
+    finally:
+        await contender.leave()
+
+
+@pytest.mark.usefixtures("only_woken")
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+@pytest.mark.parametrize("way", list(Way), ids=lambda way: way.value)
+def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisServer) -> None:
+    admin = redis_server.client()
+    command(redis_server, "ACL", "SETUSER", "waiter", "on", ">pw", "~*", "&*", *USERS[way].split())
+    with Other(redis_server.url) as other:
+
+        async def body(session: RedisSession) -> None:
+            for _ in range(3):
+                held = other.hold("job")
+                later = Later(armed(redis_server, way), functools.partial(other.release, held))
+                claim = make_claim("job")
+                contender = session.contender(claim, TIMEOUT)
+                await contender.wait(clock.now() + 10)
+                woken = time.monotonic()
+                later.join()
+                assert 0 <= woken - later.began < SOON
+                assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+                await contender.leave()
+                await session.release(claim, TIMEOUT)
+            assert session._channel.way is way  # type: ignore[attr-defined]
+
+        in_colour(colour, redis_server.url_as("waiter", "pw"), body)
+    eventually(lambda: admin.pubsub_numsub(keys_of("job").channel)[0][1] == 0)
+    assert admin.keys("holdfast_queue:*") == []
+    assert admin.keys("holdfast_probe:*") == []
+    admin.acl_deluser("waiter")
+
+
+@both_colours
+@pytest.mark.usefixtures("only_woken")
+async def test_flushall_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
+    server.client().hset("job", "java:1", 1)
+    later = Later(armed(server, Way.TRACKING), server.client().flushall)
+    assert await patience(session) is not None
+    later.join()
+    assert time.monotonic() - later.began < SOON
+
+
+@both_colours
+@pytest.mark.usefixtures("only_woken")
+async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
+    server.client().hset("job", "java:1", 1)
+    later = Later(armed(server, Way.TRACKING), lambda: server.client().delete("job"))
+    assert await patience(session) is not None
+    later.join()
+    assert time.monotonic() - later.began < SOON
+
+
+@pytest.mark.usefixtures("only_woken")
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., RedisServer]) -> None:
+    """A server with many keys pushes an expiry late or never; this one never does."""
+    server = start_redis()
+    command(server, "DEBUG", "SET-ACTIVE-EXPIRE", 0)
+
+    async def body(session: RedisSession) -> None:
+        with Other(server.url) as other:
+            other.hold("job", ttl=0.15)
+            began = time.monotonic()
+            assert await patience(session) is not None
+            assert time.monotonic() - began < 0.15 + SOON
+
+    in_colour(colour, server.url, body)
+
+
+@both_colours
+async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, server: RedisServer) -> None:
+    """SWAPDB pushes nothing and publishes nothing: only the poll helps."""
+    server.client().hset("job", "java:1", 1)
+    later = Later(armed(server, Way.TRACKING), lambda: command(server, "SWAPDB", 0, 5))
+    assert await patience(session) is not None
+    later.join()
+    assert time.monotonic() - later.began < 1.0 + LATE
+    command(server, "SWAPDB", 0, 5)
+
+
+@both_colours
+@pytest.mark.usefixtures("only_woken")
+async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        other.hold("job")
+        began = clock.now()
+        assert await patience(session, seconds=0.2) is None
+        assert 0.2 <= clock.now() - began < 0.2 + SOON
+        assert server.client().keys("holdfast_queue:*") == []
+
+
+@both_colours
+async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        held, claim = other.hold("job"), make_claim("job")
+        contender = session.contender(claim, TIMEOUT)
+        await contender.wait(clock.now() + 0.01)
+        assert server.client().llen("holdfast_queue:{job}") == 1
+        other.release(held)
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert server.client().keys("holdfast_queue:*") == []
+        contender.abandon()
+
+
+@both_colours
+async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        other.hold("job")
+        claim = make_claim("job")
+        contender = session.contender(claim, TIMEOUT)
+        await contender.wait(clock.now() + 0.01)
+        contender.abandon()
+        await session.withdraw([claim], TIMEOUT)
+        assert server.client().keys("holdfast_queue:*") == []
+
+
+@both_colours
+async def test_a_grant_that_came_unnoticed_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
+    """A late acquire is granted while the claim already waits again: the next try finds its own lock."""
+    with Other(server.url) as other:
+        held, claim = other.hold("job"), make_claim("job")
+        contender = session.contender(claim, TIMEOUT)
+        await contender.wait(clock.now() + 0.01)
+        other.release(held)
+        waiter, claim.waiter = claim.waiter, None
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        claim.waiter = waiter
+        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert server.client().keys("holdfast_queue:*") == []
+        contender.abandon()
+
+
+class Line:
+    """Waiters of one name, standing in line without anybody driving them."""
+
+    def __init__(self, other: Other, name: str, count: int, **keywords: Any) -> None:
+        self.claims = [make_claim(name, **keywords) for _ in range(count)]
+        self.contenders = [other.session.contender(claim, TIMEOUT) for claim in self.claims]
+        for contender in self.contenders:
+            run(contender.wait(clock.now() + 0.005))
+
+    def close(self) -> None:
+        for contender in self.contenders:
+            run(contender.leave())
+
+
+@both_colours
+async def test_a_fair_claim_does_not_overtake_live_waiters(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        held = other.hold("job")
+        line = Line(other, "job", 2, fair=True)
+        other.release(held)
+        late = make_claim("job", fair=True)
+        assert await session.acquire(late, TIMEOUT) == Busy(None)
+        assert isinstance(run(other.session.acquire(line.claims[1], TIMEOUT)), Busy)
+        assert isinstance(run(other.session.acquire(line.claims[0], TIMEOUT)), Granted)
+        other.release(line.claims[0])
+        assert isinstance(run(other.session.acquire(line.claims[1], TIMEOUT)), Granted)
+        other.release(line.claims[1])
+        assert isinstance(await session.acquire(late, TIMEOUT), Granted)
+        line.close()
+
+
+@both_colours
+async def test_a_polite_claim_yields_once_and_an_unfair_one_does_not(
+    session: RedisSession, server: RedisServer
+) -> None:
+    with Other(server.url) as other:
+        held = other.hold("job")
+        line = Line(other, "job", 1)
+        other.release(held)
+        assert isinstance(await session.acquire(make_claim("job", polite=True), TIMEOUT), Busy)
+        assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
+        line.close()
+
+
+@both_colours
+async def test_dead_waiters_are_passed_over(session: RedisSession, server: RedisServer) -> None:
+    """More of them than one call clears: a few calls do."""
+    client = server.client()
+    client.rpush("holdfast_queue:{job}", *(f"dead{number}" for number in range(250)))
+    fair = make_claim("job", fair=True)
+    answers = [await session.acquire(fair, TIMEOUT) for _ in range(3)]
+    assert [type(answer) for answer in answers] == [Busy, Busy, Granted]
+    assert client.exists("holdfast_queue:{job}") == 0
+
+
+@both_colours
+async def test_a_waiter_clears_the_dead_in_front_of_it(session: RedisSession, server: RedisServer) -> None:
+    client = server.client()
+    with Other(server.url) as other:
+        held = other.hold("job")
+        client.rpush("holdfast_queue:{job}", *(f"dead{number}" for number in range(150)))
+        later = Later(lambda: client.llen("holdfast_queue:{job}") == 1, lambda: other.release(held))
+        assert await patience(session, fair=True) is not None
+        later.join()
+
+
+@both_colours
+async def test_the_third_in_line_watches_the_second(session: RedisSession, server: RedisServer) -> None:
+    """A release wakes the first two; the third sleeps on until the second has gone."""
+    with Other(server.url) as other:
+        held = other.hold("job")
+        line = Line(other, "job", 2)
+        claim = make_claim("job")
+        contender = session.contender(claim, TIMEOUT)
+        began = clock.now()
+        later = Later(lambda: server.client().llen("holdfast_queue:{job}") == 3, lambda: other.release(held))
+        await contender.wait(began + 5)
+        later.join()
+        assert clock.now() - began >= 0.5  # woken by its own poll, not by the release
+        await contender.leave()
+        line.close()
+
+
+@both_colours
+@pytest.mark.usefixtures("only_woken")
+async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        held = other.hold("job")
+        line = Line(other, "job", 1, fair=True)
+
+        def go() -> None:
+            other.release(held)
+            line.close()
+
+        later = Later(armed(server, Way.TRACKING, waiters=2), go)
+        assert await patience(session, fair=True) is not None
+        later.join()
+        assert time.monotonic() - later.began < SOON
+
+
+@both_colours
+async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
+    session: RedisSession, server: RedisServer
+) -> None:
+    client = server.client()
+    with Other(server.url) as other:
+        other.hold("job")
+        claim = make_claim("job")
+        contender = session.contender(claim, TIMEOUT)
+        await contender.wait(clock.now() + 0.01)
+        first = claim.waiter
+        client.delete(f"holdfast_queue:{{job}}:{first}")  # as if it had been frozen past its TTL
+        await contender.wait(clock.now() + 0.01)
+        assert claim.waiter != first
+        assert client.lrange("holdfast_queue:{job}", 0, -1) == [str(claim.waiter).encode()]
+        await contender.leave()
+
+
+@both_colours
+async def test_a_waiter_refreshes_its_key_only_when_half_of_it_has_run_out(
+    session: RedisSession, server: RedisServer
+) -> None:
+    client = server.client()
+    with Other(server.url) as other:
+        other.hold("job")
+        claim = make_claim("job")
+        contender = session.contender(claim, TIMEOUT)
+        await contender.wait(clock.now() + 0.01)
+        key = f"holdfast_queue:{{job}}:{claim.waiter}"
+        client.pexpire(key, 4_000)
+        await contender.wait(clock.now() + 0.01)
+        assert client.pttl(key) <= 4_000
+        client.pexpire(key, 2_000)
+        await contender.wait(clock.now() + 0.01)
+        assert client.pttl(key) > 4_000
+        assert client.pttl("holdfast_queue:{job}") > 8_000
+        await contender.leave()
+
+
+@pytest.mark.parametrize("fair", [False, True], ids=["unfair", "fair"])
+def test_many_tasks_and_threads_pass_one_lock_round(fair: bool, redis_server: RedisServer) -> None:
+    """Nobody is forgotten, and the lock never has two holders."""
+    inside = 0
+    turns: list[int] = []
+
+    async def worker(session: RedisSession) -> None:
+        nonlocal inside
+        for _ in range(5):
+            claim = make_claim("job", fair=fair)
+            contender = session.contender(claim, TIMEOUT)
+            while not isinstance(answer := await session.acquire(claim, TIMEOUT), Granted):
+                await contender.wait(clock.now() + 10)
+            await contender.leave()
+            inside += 1
+            assert inside == 1
+            turns.append(answer.token)
+            inside -= 1
+            await session.release(claim, TIMEOUT)
+
+    async def main(session: RedisSession) -> None:
+        await asyncio.gather(*(worker(session) for _ in range(10)))
+
+    with Other(redis_server.url) as other:
+        thread = Later(lambda: True, lambda: run(worker(other.session)))
+        in_colour("asyncio", redis_server.url, main)
+        thread.join()
+    assert len(turns) == 55
+    assert turns == sorted(set(turns))
+
+
+@pytest.mark.usefixtures("only_woken")
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: RedisServer) -> None:
+    client = redis_server.client()
+
+    async def body(session: RedisSession) -> None:
+        with Other(redis_server.url) as other:
+            other.hold("job")
+
+            def cut() -> None:
+                for entry in client.client_list():
+                    if int(entry["id"]) != client.client_id():
+                        client.client_kill_filter(_id=entry["id"])
+
+            later = Later(armed(redis_server, Way.TRACKING), cut)
+            contender = session.contender(make_claim("job"), TIMEOUT)
+            await contender.wait(clock.now() + 10)
+            woken = time.monotonic()
+            later.join()
+            assert 0 <= woken - later.began < SOON
+            await contender.wait(clock.now() + 0.01)  # and it goes on with a new one
+            await contender.leave()
+
+    in_colour(colour, redis_server.url, body)
+
+
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_a_server_that_is_away_ends_the_wait_with_an_error(
+    colour: str, start_redis: Callable[..., RedisServer]
+) -> None:
+    server = start_redis()
+
+    async def body(session: RedisSession) -> None:
+        contender: RedisContender = session.contender(make_claim("job"), TIMEOUT)
+        server.client().hset("job", "java:1", 1)
+        await contender.wait(clock.now() + 0.01)
+        server.kill()
+        eventually(lambda: not server.running)
+        with pytest.raises(RequestFailed):
+            await contender.wait(clock.now() + 5)
+        await contender.leave()
+
+    in_colour(colour, server.url, body)
+
+
+@pytest.mark.usefixtures("only_woken")
+def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> None:
+    """An ACL that allows the lock's keys but not our probe's: fall back, do not fail."""
+    admin = redis_server.client()
+    keys = ["~job", "~redisson_lock_token:{job}", "~holdfast_owner:{job}", "~holdfast_queue:{job}*", "~holdfast_lock:*"]
+    command(redis_server, "ACL", "SETUSER", "narrow", "on", ">pw", *keys, "&redisson_lock__channel:*", "+@all")
+
+    async def body(session: RedisSession) -> None:
+        with Other(redis_server.url) as other:
+            held = other.hold("job")
+            later = Later(armed(redis_server, Way.CHANNEL), lambda: other.release(held))
+            assert await patience(session) is not None
+            later.join()
+            assert time.monotonic() - later.began < SOON
+
+    in_colour("blocking", redis_server.url_as("narrow", "pw"), body)
+    admin.acl_deluser("narrow")

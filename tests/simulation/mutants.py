@@ -1,0 +1,199 @@
+"""Faults built in on purpose. A simulation that does not find them would not find ours either.
+
+Each mutant breaks one world from outside: shipped code has no switch for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, Final
+from unittest import mock
+
+from holdfast._core.core import Core
+from holdfast._core.grant import Grant
+from holdfast._core.policy import Policy
+from holdfast.engines.base import Claim
+from holdfast.engines.redis.channel import Script
+from tests.simulation.channel import SimWatch
+from tests.simulation.register import Guard, Register
+from tests.simulation.stage import Stage
+
+Mutant = Callable[[Stage], AbstractContextManager[None]]
+MUTANTS: Final[dict[str, Mutant]] = {}
+
+
+def register(break_world: Callable[[Stage], Iterator[None]], among: dict[str, Mutant]) -> Mutant:
+    """Have ``break_world`` known by its name."""
+    mutant = contextmanager(break_world)
+    among[break_world.__name__.replace("_", "-")] = mutant
+    return mutant
+
+
+_mutant = partial(register, among=MUTANTS)
+
+
+def unharmed(world: Stage) -> AbstractContextManager[None]:
+    """No mutant at all."""
+    return nullcontext()
+
+
+def _admit(self: Register, name: str, guard: Guard) -> bool:
+    return True
+
+
+def rewrite(world: Stage, name: str, old: str, new: str) -> None:
+    """Have the servers run another text under the name of a shipped script. ``old`` is a pattern that occurs once."""
+
+    def other_text(script: Script) -> Script:
+        source, count = re.subn(old, new, script.source)
+        if count != 1:
+            raise LookupError(f"{name}.lua has changed: this mutant finds {old!r} in {count} places")
+        return Script(name, source)
+
+    for node in world.nodes:
+        node.network.rewrites[name] = other_text
+
+
+@_mutant
+def deadline_from_the_reply(world: Stage) -> Iterator[None]:
+    """Belief counts from the answer, although the engine's lease began when the request arrived."""
+    begin, confirm = Grant.__init__, Grant.confirm
+
+    def now() -> float:
+        task = world.simulator.current
+        assert task is not None
+        return task.process.now()
+
+    def late_begin(self: Grant, claim: Claim, policy: Policy, sent: float, *rest: Any) -> None:
+        begin(self, claim, policy, now(), *rest)
+
+    def late_confirm(self: Grant, sent: float, ttl: float) -> None:
+        confirm(self, now(), ttl)
+
+    with mock.patch.object(Grant, "__init__", late_begin), mock.patch.object(Grant, "confirm", late_confirm):
+        yield
+
+
+@_mutant
+def no_margin(world: Stage) -> Iterator[None]:
+    """Belief ends exactly with the lease, by clocks of which one is slower than the other."""
+    begin, confirm = Grant.__init__, Grant.confirm
+
+    def long_begin(self: Grant, claim: Claim, policy: Policy, sent: float, *rest: Any) -> None:
+        begin(self, claim, policy, sent, *rest)
+        self.deadline = sent + claim.ttl
+
+    def long_confirm(self: Grant, sent: float, ttl: float) -> None:
+        confirm(self, sent, ttl)
+        self.deadline = max(self.deadline, sent + ttl)
+
+    with mock.patch.object(Grant, "__init__", long_begin), mock.patch.object(Grant, "confirm", long_confirm):
+        yield
+
+
+@_mutant
+def release_without_owner_check(world: Stage) -> Iterator[None]:
+    """A late release takes away the next owner's lock."""
+    rewrite(world, "release", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
+    yield
+
+
+@_mutant
+def no_tombstone(world: Stage) -> Iterator[None]:
+    """A late duplicate of an acquire takes effect after its claim was given up."""
+    rewrite(world, "acquire", "':gone:'", "':nowhere:'")
+    yield
+
+
+@_mutant
+def acquire_not_idempotent(world: Stage) -> Iterator[None]:
+    """A repeated acquire does not recognise its own lock: a plain no that hides it."""
+    rewrite(world, "acquire", r"if \S*call\('HEXISTS', [^)]*\) == 0 then (return \w+) end", r"do \1 end")
+    yield
+
+
+@_mutant
+def slots_are_not_repaired(world: Stage) -> Iterator[None]:
+    """A signal ends a caller before it has vacated its slot, or woken the waiter that has it now; it stays so."""
+    with (
+        mock.patch.object(Core, "repair_slot", return_value=None),
+        mock.patch.object(Core, "repair_slots", return_value=False),
+    ):
+        yield
+
+
+@_mutant
+def nothing_is_withdrawn(world: Stage) -> Iterator[None]:
+    """What a cancelled or failed acquire may have got stays there."""
+    with mock.patch.object(Core, "withdraw"):
+        yield
+
+
+@_mutant
+def renew_without_owner_check(world: Stage) -> Iterator[None]:
+    """Who was robbed goes on renewing, and believing in, another's lock."""
+    rewrite(world, "renew", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
+    yield
+
+
+@_mutant
+def renew_recreates(world: Stage) -> Iterator[None]:
+    """A renewal brings a lock back that was gone."""
+    create = r"if redis.call('EXISTS', \2) == 0 then redis.call('HSET', \2, \3, '1') end\n    \1"
+    rewrite(world, "renew", r"(local \w+ = \S*pcall\('HEXISTS', (\S+), ([^)]*)\))", create)
+    yield
+
+
+@_mutant
+def token_without_time(world: Stage) -> Iterator[None]:
+    """A plain counter: after FLUSHALL it begins again below what it has given out."""
+    rewrite(world, "acquire", r"time\[1\] \* 1000000 \+ time\[2\]", "1")
+    yield
+
+
+@_mutant
+def wake_without_re_poll(world: Stage) -> Iterator[None]:
+    """A waiter trusts pushes alone, and sleeps on when one is lost."""
+
+    async def pushed(self: SimWatch, until: float) -> bool:
+        return await self._bell.wait(None)
+
+    with mock.patch.object(SimWatch, "pushed", pushed):
+        yield
+
+
+@_mutant
+def break_ignores_the_token(world: Stage) -> Iterator[None]:
+    """An operator breaks a holder that is gone, and hits the next one."""
+    rewrite(world, "break", r"ARGV\[4\] ~= ''", "false")
+    yield
+
+
+@_mutant
+def store_only_guard(world: Stage) -> Iterator[None]:
+    """The fence looks at the store alone: a stale holder writes between the new holder's load and its store."""
+
+    def admit_store(self: Register, name: str, guard: Guard) -> bool:
+        admitted = self._newest(name, guard)
+        if admitted:
+            self._guards[name] = guard
+        return admitted
+
+    with (
+        mock.patch.object(Register, "admit_load", _admit),
+        mock.patch.object(Register, "admit_store", admit_store),
+    ):
+        yield
+
+
+@_mutant
+def no_fence(world: Stage) -> Iterator[None]:
+    """The register takes every write: a frozen holder's late one too."""
+    with (
+        mock.patch.object(Register, "admit_load", _admit),
+        mock.patch.object(Register, "admit_store", _admit),
+    ):
+        yield

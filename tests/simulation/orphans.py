@@ -1,0 +1,68 @@
+"""I8, no orphans: what nobody wants any more is given back within a moment, on every server that no fault cuts off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast._core.core import Core
+from holdfast._core.policy import Policy
+from holdfast.engines.base import Claim
+from tests.simulation.beliefs import Beliefs
+from tests.simulation.history import Violation
+from tests.simulation.node import Node
+from tests.simulation.runtime import Process
+
+
+class Orphans:
+    """Looks at the servers for locks whose owners have given them up.
+
+    ``grace``: what a withdrawal may take. ``mistrust``: for how long after a fault a client may leave a server alone.
+    """
+
+    def __init__(self, beliefs: Beliefs, nodes: Sequence[Node], *, grace: float, mistrust: float) -> None:
+        self._beliefs = beliefs
+        self._nodes = nodes
+        self._grace = grace
+        self._mistrust = mistrust
+        self._processes: dict[str, Process] = {}  # by the client's part of an owner: it may go on under a new number
+        self._since: dict[tuple[str, str], float] = {}  # a server and an owner whom nobody wants there, since when
+        self._last_look = 0.0
+
+    def listen(self, core: Core, process: Process) -> None:
+        """Hear of every claim that ``core`` makes."""
+        make = core.new_claim
+
+        def new_claim(policy: Policy, *, polite: bool) -> Claim:
+            claim = make(policy, polite=polite)
+            self._processes[_client(claim.owner)] = process
+            self._beliefs.claimed(process.simulator.current, claim)
+            return claim
+
+        core.new_claim = new_claim  # type: ignore[method-assign]
+
+    def look(self, time: float) -> None:
+        wanted = self._beliefs.wanted()
+        since: dict[tuple[str, str], float] = {}
+        for node in self._nodes:
+            for name in node.view.names:
+                owner = node.view.owner(name)
+                if owner is not None and owner not in wanted:
+                    # It was given up after the last look.
+                    place = (node.name, owner)
+                    since[place] = self._since.get(place, self._last_look)
+                    self._check(node, name, owner, since[place], time)
+        self._since, self._last_look = since, time
+
+    def _check(self, node: Node, name: str, owner: str, given_up: float, time: float) -> None:
+        process = self._processes[_client(owner)]
+        if process.dead or node.faults.disturbed(process) + self._mistrust >= given_up:
+            return
+        if time - given_up > self._grace:
+            raise Violation(
+                "I8",
+                f"{name}: {process.name} gave …{owner[-4:]} up after {given_up:.3f}, and {node.name} still has it",
+            )
+
+
+def _client(owner: str) -> str:
+    return owner.partition(":")[0]

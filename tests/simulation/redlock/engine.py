@@ -1,0 +1,57 @@
+"""The engine of the Redlock simulation: the shipped session on a simulated fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast._runtime.base import Runtime
+from holdfast.engines.base import Guarantees
+from holdfast.engines.redis.redlock.session import RedlockSession
+from holdfast.options import DEFAULT_TOKEN_TTL
+from tests.simulation.channel import SimChannel
+from tests.simulation.node import Node
+from tests.simulation.redlock.fleet import SimFleet
+from tests.simulation.runtime import SimulatedRuntime
+
+
+class SimRedlockEngine:
+    """What ``holdfast.engines.redis.redlock`` is to real servers."""
+
+    scheme = "simulated-redlock"
+    reserves_tokens = True
+    strict_order = False
+    replicates = False
+    early_watch = False
+    guarantees = Guarantees(
+        cross_process=True,
+        cross_host=True,
+        fair=False,
+        fencing=True,
+        survives_restart=False,
+        survives_failover=True,
+        needs_clocks="the rates of the clients' and the servers' clocks",
+        loss_bound="none inside the model",
+    )
+
+    def __init__(self, nodes: Sequence[Node], *, multiplexed: bool, tracking: bool) -> None:
+        self._nodes = nodes
+        self._multiplexed = multiplexed
+        self._tracking = tracking
+
+    def validate_name(self, name: str) -> None:
+        pass
+
+    def session(self, runtime: Runtime) -> RedlockSession[SimChannel]:
+        assert isinstance(runtime, SimulatedRuntime)
+        channels = [
+            SimChannel(runtime, node.network, multiplexed=self._multiplexed, tracking=self._tracking)
+            for node in self._nodes
+        ]
+        labels = [node.name for node in self._nodes]
+        return RedlockSession(SimFleet(runtime.process), channels, labels, runtime, DEFAULT_TOKEN_TTL, runtime.now)
+
+    def after_fork_in_child(self) -> None:
+        raise NotImplementedError("simulated processes do not fork")
+
+    def __repr__(self) -> str:
+        return f"simulated Redlock on {len(self._nodes)} servers"

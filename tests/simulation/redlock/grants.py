@@ -1,0 +1,154 @@
+"""Fencing tokens in great numbers: the shipped Redlock session alone, without the core, under all that delays, loses,
+repeats and forgets.
+
+Exclusion is broken on purpose here, for no server keeps a lock for long: what must never break is the order of the
+tokens. Each must be larger than that of every grant which was complete before its acquire began, and no two may be the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from holdfast.engines.base import Claim, Granted, RequestFailed
+from holdfast.engines.redis.redlock.session import RedlockSession
+from tests.simulation.channel import SimChannel
+from tests.simulation.faults import FaultPlan, draw_plan
+from tests.simulation.history import Violation
+from tests.simulation.node import Node
+from tests.simulation.redlock.engine import SimRedlockEngine
+from tests.simulation.runtime import Process, SimulatedRuntime
+from tests.simulation.stage import Report, Stage
+
+#: Grants of one run.
+GRANTS: Final = 2000
+_NAME: Final = "a"
+_TTL: Final = 0.3
+_TIMEOUT: Final = 0.2
+_CLIENTS: Final = 4
+#: How long a client rests, and a server keeps the lock before it vanishes by itself: seconds, on average.
+_RESTS: Final = 0.15
+_KEEPS: Final = 0.015
+#: The share of grants that are released; the others just vanish.
+_RELEASED: Final = 0.2
+#: How much the rates of clocks differ: as good ones do, or as bad ones as the margin of belief allows.
+_GOOD_RATE: Final = 0.00002
+_CLOCK_RATES: Final = (_GOOD_RATE, _GOOD_RATE, 0.009)
+#: How far servers' clocks are apart. A server that has forgotten its counters must be away for longer (RULES 7), and
+#: for as long again as clients may need to ask for the time.
+_SKEW: Final = 0.02
+_RESTART_TAKES: Final = (0.1, 0.3)
+_HORIZON: Final = 10_000.0
+
+_MESSAGES: Final = FaultPlan(lose_request=0.01, lose_reply=0.01, repeat=0.02, repeat_late=0.01, stall=0.003, slow=0.02)
+#: No counter is ever lost; or they are, but then clocks must stay roughly together.
+_INTACT: Final = replace(_MESSAGES, clock_step=10.0)
+_FORGETFUL: Final = replace(_MESSAGES, restart=1.0)
+
+
+class GrantsWorld(Stage):
+    """Some clients who take one lock from each other as fast as they can."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        dice = self.dice
+        most = _INTACT if self.faults.plan.clock_rate > _GOOD_RATE else dice.choice((_INTACT, _FORGETFUL, _FORGETFUL))
+        self.nodes = [self._make_node(number, draw_plan(dice, most)) for number in range(dice.choice((3, 5)))]
+        self.grants = 0
+        self.attempts = 0
+        self.raised: set[bytes] = set()  #: owners for whom the second phase was needed
+        self._newest = 0
+        self._owners: dict[int, str] = {}
+        engine = SimRedlockEngine(self.nodes, multiplexed=dice.random() < 0.5, tracking=False)
+        for number in range(_CLIENTS):
+            process = self.simulator.process(f"p{number}", offset=dice.uniform(0.0, 1e6), rate=self.clock_rate())
+            process.spawn(self._client(process, engine.session(SimulatedRuntime(process))), "client")
+
+    def draw_plan(self) -> FaultPlan:
+        return FaultPlan(clock_rate=self.dice.choice(_CLOCK_RATES))
+
+    def _make_node(self, number: int, plan: FaultPlan) -> Node:
+        node = Node(
+            self.simulator,
+            f"s{number}",
+            self.faults.part(plan),
+            [_NAME],
+            _TTL,
+            rate=self.clock_rate(),
+            ahead=_SKEW * self.dice.random(),
+            patience=_TIMEOUT,
+        )
+        node.network.before_execution = lambda: None  # what one server may do is checked in other worlds
+        node.network.after_execution = partial(self._executed, node)
+        return node
+
+    def run(self) -> Report:
+        for node in self.nodes:
+            self._forget(node)
+        self.simulator.run(_HORIZON)
+        if self.grants < GRANTS:
+            raise Violation("I6", f"there were only {self.grants} grants")
+        counts = {**self.faults.counts, "attempts": self.attempts, "second_phases": len(self.raised)}
+        return Report(self.simulator.time, self.grants, 0, counts)
+
+    # -- servers -------------------------------------------------------------------------------------------------------
+
+    def _executed(self, node: Node, words: Sequence[bytes], reply: Any) -> None:
+        script = node.network.script_names.get(words[1])
+        self.history.add(self.simulator.time, node.name, script or words[0].decode(), words, reply)
+        if script == "raise":
+            self.raised.add(words[6])
+
+    def _forget(self, node: Node) -> None:
+        """The lock vanishes before its time, whoever has it; or the clock jumps; or the server forgets all it knew."""
+        faults = node.faults
+        if faults.strikes("restart", _KEEPS):
+            node.network.restart_server(self.dice.uniform(*_RESTART_TAKES))
+        elif faults.strikes("clock_step", _KEEPS):
+            node.ahead += 2 * _TTL * self.dice.random()
+        else:
+            node.model.delete(_NAME.encode())
+        self.simulator.call_later(self.dice.expovariate(1 / _KEEPS), partial(self._forget, node))
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    async def _client(self, process: Process, session: RedlockSession[SimChannel]) -> None:
+        number = 0
+        while self.grants < GRANTS:
+            number += 1
+            claim = Claim(_NAME, f"{process.name}:{number * 1000}", _TTL)
+            if await self._acquire(session, claim) and self.dice.random() < _RELEASED:
+                await self._release(session, claim)
+            await process.wait_any((), process.now() + self.dice.expovariate(1 / _RESTS))
+        self.simulator.stop()
+
+    async def _acquire(self, session: RedlockSession[SimChannel], claim: Claim) -> bool:
+        floor = self._newest
+        self.attempts += 1
+        try:
+            answer = await session.acquire(claim, _TIMEOUT)
+        except RequestFailed:
+            await self._release(session, claim)
+            return False
+        if not isinstance(answer, Granted):
+            return False
+        self._check(answer.token, claim.owner, floor)
+        return True
+
+    def _check(self, token: int, owner: str, floor: int) -> None:
+        self.history.add(self.simulator.time, owner, "granted", token)
+        if token <= floor:
+            raise Violation("I5", f"token {token} for {owner}: one with {floor} was complete before this began")
+        if self._owners.setdefault(token, owner) != owner:
+            raise Violation("I5", f"token {token} for {owner} and for {self._owners[token]}")
+        self._newest = max(token, self._newest)
+        self.grants += 1
+
+    async def _release(self, session: RedlockSession[SimChannel], claim: Claim) -> None:
+        try:
+            await session.release(claim, _TIMEOUT)
+        except RequestFailed:
+            pass  # it ends by itself

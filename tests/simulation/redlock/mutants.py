@@ -1,0 +1,69 @@
+"""Faults built into Redlock on purpose: each leaves out what one sentence of RULES 7 asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+from unittest import mock
+
+from holdfast.engines.base import Claim, Found
+from holdfast.engines.redis.redlock import quorum
+from holdfast.engines.redis.redlock.session import RedlockSession
+from tests.simulation.channel import SimChannel
+from tests.simulation.mutants import MUTANTS, Mutant, register, rewrite
+from tests.simulation.stage import Stage
+
+#: Of the others, those that make sense with several servers.
+REDLOCK_MUTANTS: Final[dict[str, Mutant]] = {name: MUTANTS[name] for name in ("deadline-from-the-reply", "no-fence")}
+
+_mutant = partial(register, among=REDLOCK_MUTANTS)
+_Session = RedlockSession[SimChannel]
+
+
+@_mutant
+def no_phase_2(world: Stage) -> Iterator[None]:
+    """The largest token is taken without the other servers hearing of it."""
+
+    async def agree(self: _Session, *args: Any) -> bool:
+        return True
+
+    with mock.patch.object(RedlockSession, "_agree", agree):
+        yield
+
+
+@_mutant
+def plain_incr(world: Stage) -> Iterator[None]:
+    """Each server counts by itself: a server that has forgotten its counter begins again below the others."""
+    rewrite(world, "acquire", r"proposal == '0' and now or tonumber\(proposal\)", "1")
+    yield
+
+
+@_mutant
+def no_take_back(world: Stage) -> Iterator[None]:
+    """What did not become a majority stays where it is."""
+
+    async def take_back(self: _Session, claim: Claim, *args: Any) -> None:
+        claim.reissue(lingers=False)
+
+    with mock.patch.object(RedlockSession, "_take_back", take_back):
+        yield
+
+
+@_mutant
+def join_without_tombstone_check(world: Stage) -> Iterator[None]:
+    """A late request to join brings back what was released."""
+    rewrite(world, "join", "':gone:'", "':nowhere:'")
+    yield
+
+
+@_mutant
+def renewal_by_any_server(world: Stage) -> Iterator[None]:
+    """One server's word is enough to go on believing."""
+    majority_found = quorum.found
+
+    def found(answers: Sequence[Found | Exception], needed: int) -> Found | None:
+        return Found.OURS if Found.OURS in answers else majority_found(answers, needed)
+
+    with mock.patch.object(quorum, "found", found):
+        yield

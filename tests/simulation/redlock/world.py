@@ -1,0 +1,76 @@
+"""A world with several independent servers: each has faults and a clock of its own, and a majority of them decides.
+
+There are two kinds of run. *Intact*: servers may be down for a while; clocks may be moved and locks deleted, which the
+engine's model excludes (who is wronged by that may have to share the lock, but tokens stay in order); no fencing
+counter is ever lost. *Forgetful*: servers lose everything when they restart, but stay away for longer than any ttl and
+the difference of their clocks (RULES 7): then nothing at all may break.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from holdfast.engines.base import Engine
+from tests.simulation.faults import FaultPlan, draw_plan
+from tests.simulation.node import Node
+from tests.simulation.redlock.engine import SimRedlockEngine
+from tests.simulation.world import World
+
+#: The most that each fault happens: to processes, and to each server and the way to it.
+_PROCESSES: Final = FaultPlan(pause_step=0.001, pause=0.1, crash=0.02, cut=0.1, partition=0.2, clock_rate=0.009)
+_EACH_SERVER: Final = FaultPlan(
+    lose_request=0.03,
+    lose_reply=0.03,
+    repeat=0.05,
+    repeat_late=0.06,
+    stall=0.02,
+    slow=0.1,
+    lose_push=0.3,
+    outage=0.04,
+    script_flush=0.02,
+)
+_INTACT: Final = replace(_EACH_SERVER, delete=0.03, clock_step=0.03)
+_FORGETFUL: Final = replace(_EACH_SERVER, restart=0.1)
+#: The share of servers with any faults: what goes wrong at one must not be felt at another.
+_TROUBLED: Final = 0.7
+#: One request of several to all servers has its part of the client's time-out.
+_PATIENCE: Final = 0.25
+#: What the clients' estimates of the servers' time may be wrong by, beside the servers' own difference.
+_ESTIMATE: Final = 0.5
+
+
+class RedlockWorld(World):
+    """Everything of one run."""
+
+    restart_is_harmless = True
+    grace = 2.0
+    #: A server that has failed is left alone for a while, and what it has of a lock may stay there for the ttl.
+    mistrust = 10.0
+
+    def draw_plan(self) -> FaultPlan:
+        return draw_plan(self.dice, _PROCESSES)
+
+    def make_nodes(self) -> list[Node]:
+        dice = self.dice
+        most = dice.choice((_INTACT, _INTACT, _FORGETFUL))
+        skew = dice.choice((0.0, 0.01, 1.0, 3.0))
+        shortest = 1.05 * max(self.ttl, skew) + _ESTIMATE
+        self.restart_takes = (shortest, 2 * shortest)
+        return [
+            Node(
+                self.simulator,
+                f"s{number}",
+                self.faults.part(draw_plan(dice, most) if dice.random() < _TROUBLED else FaultPlan()),
+                self.names,
+                self.ttl,
+                rate=self.clock_rate(),
+                ahead=skew * dice.random(),
+                patience=_PATIENCE,
+            )
+            for number in range(dice.choice((3, 5, 5, 5)))
+        ]
+
+    def make_engine(self) -> Engine:
+        dice = self.dice
+        return SimRedlockEngine(self.nodes, multiplexed=dice.random() < 0.5, tracking=dice.random() < 0.8)

@@ -1,0 +1,197 @@
+"""The Redis model against a real Redis: the same commands, the same replies, the same pushes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import hiredis
+import pytest
+
+from tests.servers.redis import RedisServer
+from tests.simulation.keyspace import ReplyError
+from tests.simulation.raw_redis import RawConnection
+from tests.simulation.server import Push, RedisModel
+
+
+class ModelConnection:
+    """The model with the face of a :class:`RawConnection`; its clock stands still unless told."""
+
+    def __init__(self, model: RedisModel) -> None:
+        self._model = model
+        self.pushes: list[Push] = []
+        self._connection = model.connect(self.pushes.append)
+
+    def call(self, *words: str | bytes | int) -> Any:
+        encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        try:
+            reply = self._model.execute(self._connection, encoded)
+        except ReplyError as error:
+            return error
+        finally:
+            self._model.drain()
+        return reply.encode() if isinstance(reply, str) else reply
+
+
+def model_at(microseconds: int = 1_800_000_000_000_000) -> RedisModel:
+    return RedisModel(lambda: microseconds)
+
+
+def comparable(reply: Any) -> Any:
+    """Errors by their code, as the engine reads them; RESP3's maps as RESP2's flat lists."""
+    if isinstance(reply, hiredis.ReplyError | ReplyError):
+        return "error " + str(reply).partition(" ")[0]
+    if isinstance(reply, dict):
+        return [word for pair in reply.items() for word in pair]
+    if isinstance(reply, list):
+        return [comparable(item) for item in reply]
+    return reply
+
+
+def some_command(dice: random.Random) -> Sequence[str | int]:
+    key, other = dice.choice("stuv"), dice.choice("stuv")
+    word, number = dice.choice(("x", "y", "12", "-3", "")), dice.randint(-3, 3)
+    seconds = 1000 * dice.randint(100, 10**6)  # far apart: the real server's clock goes on
+    return dice.choice(
+        [
+            ("EXISTS", key, other), ("TYPE", key), ("DEL", key, other), ("UNLINK", key),
+            ("PEXPIRE", key, 100_000), ("PEXPIRE", key, -1), ("PEXPIRE", key, seconds, "GT"), ("PERSIST", key),
+            ("PEXPIRE", key, seconds, "NX"), ("PEXPIRE", key, seconds, "LT"),
+            ("GET", key), ("SET", key, word), ("SET", key, word, "NX"),
+            ("SET", key, word, "XX"), ("SET", key, word, "PX", number * 100_000), ("SET", key, word, "KEEPTTL"),
+            ("SET", key, word, "BAD"), ("INCR", key), ("INCRBY", key, number), ("INCRBY", key, word),
+            ("HSET", key, word, number), ("HSET", key, word), ("HGET", key, word), ("HMGET", key, "x", word),
+            ("HEXISTS", key, word), ("HDEL", key, word, "x"), ("HLEN", key), ("HINCRBY", key, word, number),
+            ("RPUSH", key, word, number), ("LPUSH", key, word, number), ("LPOP", key), ("LLEN", key),
+            ("LINDEX", key, number), ("LPOS", key, word), ("LRANGE", key, number, -number),
+            ("LREM", key, number, word), ("ZADD", key, number, word), ("ZREM", key, word), ("ZCARD", key),
+            ("ZRANGE", key, 0, -1), ("GET",), ("HGET", key),
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_commands_get_the_same_replies(redis_server: RedisServer, seed: int) -> None:
+    dice = random.Random(seed)
+    model = ModelConnection(model_at())
+    with RawConnection(redis_server) as real:
+        for step in range(1500):
+            command = some_command(dice)
+            expected, got = comparable(real.call(*command)), comparable(model.call(*command))
+            assert got == expected, f"seed {seed}, step {step}: {command}"
+            if step % 50 == 0:
+                assert sorted(model._model.keys) == sorted(real.call("KEYS", "*"))
+
+
+SCRIPTS = [
+    "return {1.9, -1.9, true, false, 'x', {1, {2}}, nil, 3}",
+    "return redis.status_reply('FINE')",
+    "return {ok='FINE'}",
+    "return redis.error_reply('BAD things')",
+    "return {err='BAD things'}",
+    "return redis.call('HGET', KEYS[1], 'f')",
+    "return redis.pcall('GET', KEYS[2])",
+    "local reply = redis.pcall('GET', KEYS[2]) return reply.err and 'an error' or 'none'",
+    "redis.call('GET', KEYS[2]) return 'not reached'",
+    "undeclared = 1",
+    "return undeclared",
+    "return redis.call('GET', 'missing') == false and 'false' or 'other'",
+    "return tostring(1800000000000001)",
+    "redis.call('SET', KEYS[3], 1800000000000001) return redis.call('GET', KEYS[3])",
+    "redis.call('SET', KEYS[3], 1.5) return redis.call('GET', KEYS[3])",
+    "redis.call('SET', KEYS[3], string.format('%.0f', 1800000000000001)) return redis.call('INCR', KEYS[3])",
+    "redis.call('SET', KEYS[3], 1800000000000001 .. '') return redis.call('INCR', KEYS[3])",
+    "return redis.call('SET', KEYS[3], 'v')['ok']",
+    "return #redis.call('HGETALL', KEYS[1])",
+    "return {#KEYS, #ARGV, ARGV[1], ARGV[3]}",
+    "return string.match('12 34', '^(%d+) ')",
+    "return 0/0 ~= 0/0 and 1 or 0",
+    "this is not Lua",
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_see_and_return_what_redis_makes_of_it(redis_server: RedisServer, script: str) -> None:
+    model = ModelConnection(model_at())
+    with RawConnection(redis_server) as real:
+        answers = []
+        connections: list[Any] = [real, model]
+        for connection in connections:
+            connection.call("HSET", "hash", "f", "1")
+            answers.append(comparable(connection.call("EVAL", script, 3, "hash", "hash", "number", "a", "b")))
+        assert answers[1] == answers[0]
+
+
+def test_an_unknown_command_is_loud_also_inside_a_script() -> None:
+    model = ModelConnection(model_at())
+    with pytest.raises(NotImplementedError, match="OBJECT"):
+        model.call("OBJECT", "ENCODING", "k")
+    with pytest.raises(NotImplementedError, match="OBJECT"):
+        model.call("EVAL", "return pcall(redis.call, 'OBJECT', 'ENCODING', KEYS[1])", 1, "k")
+
+
+#: (which connection, command) … after which both sides must have pushed the same.
+TRACKING: dict[str, list[tuple[int, tuple[str | int, ...]]]] = {
+    "opted in, once": [
+        (0, ("CLIENT", "CACHING", "YES")), (0, ("PTTL", "k")), (1, ("SET", "k", 1)), (1, ("SET", "k", 2)),
+    ],
+    "not opted in": [(0, ("PTTL", "k")), (1, ("SET", "k", 1))],
+    "only the next command": [
+        (0, ("CLIENT", "CACHING", "YES")), (0, ("PTTL", "other")), (0, ("PTTL", "k")), (1, ("SET", "k", 1)),
+    ],
+    "own writes push too": [(0, ("CLIENT", "CACHING", "YES")), (0, ("GET", "k")), (0, ("SET", "k", 1))],
+    "expiry setting pushes": [
+        (1, ("SET", "k", 1)), (0, ("CLIENT", "CACHING", "YES")), (0, ("EXISTS", "k")), (1, ("PEXPIRE", "k", 9999)),
+    ],
+    "nothing changed, nothing pushed": [
+        (0, ("CLIENT", "CACHING", "YES")), (0, ("EXISTS", "k")), (1, ("DEL", "k")), (1, ("PEXPIRE", "k", 9999)),
+    ],
+    "flush pushes null": [(0, ("CLIENT", "CACHING", "YES")), (0, ("EXISTS", "k")), (1, ("FLUSHALL",))],
+    "read in a script": [
+        (2, ("EVAL", "return redis.call('EXISTS', KEYS[1])", 1, "k")), (1, ("SET", "k", 1)),
+    ],
+    "own write without loop": [
+        (2, ("EVAL", "return redis.call('EXISTS', KEYS[1])", 1, "k")), (2, ("SET", "k", 1)), (1, ("SET", "k", 2)),
+    ],
+    "a write after the read ends it": [
+        (2, ("EVAL", "redis.call('EXISTS', KEYS[1]) redis.call('SET', KEYS[1], 1)", 1, "k")), (1, ("SET", "k", 2)),
+    ],
+    "a read after the write does not": [
+        (2, ("EVAL", "redis.call('SET', KEYS[1], 1) redis.call('EXISTS', KEYS[1])", 1, "k")), (1, ("SET", "k", 2)),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TRACKING)
+def test_tracking_pushes_the_same(redis_server: RedisServer, case: str) -> None:
+    model = model_at()
+    ours = [ModelConnection(model) for _ in range(3)]
+    with RawConnection(redis_server) as a, RawConnection(redis_server) as b, RawConnection(redis_server) as c:
+        theirs = [a, b, c]
+        for connection in theirs:
+            connection.call("HELLO", 3)
+        sides: list[list[Any]] = [ours, theirs]
+        for side in sides:
+            side[0].call("CLIENT", "TRACKING", "ON", "OPTIN")
+            side[2].call("CLIENT", "TRACKING", "ON", "NOLOOP")
+            for who, command in TRACKING[case]:
+                side[who].call(*command)
+            for connection in side:
+                connection.call("PING")  # a push that is under way comes before this answer
+        assert [connection.pushes for connection in ours] == [connection.pushes for connection in theirs]
+
+
+def test_keys_expire_by_the_servers_clock_and_are_announced_when_somebody_looks() -> None:
+    now = 1_000_000
+    model = RedisModel(lambda: now)
+    watcher, other = ModelConnection(model), ModelConnection(model)
+    watcher.call("CLIENT", "TRACKING", "ON", "OPTIN")
+    other.call("SET", "k", "1", "PX", 100)
+    watcher.call("CLIENT", "CACHING", "YES")
+    assert watcher.call("PTTL", "k") == 100
+    now += 101_000
+    assert model.keys.peek(b"k") is None
+    assert watcher.pushes == []
+    assert other.call("EXISTS", "k") == 0
+    assert watcher.pushes == [("invalidate", [b"k"])]

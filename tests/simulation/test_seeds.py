@@ -1,0 +1,105 @@
+"""The shipped core and Redis engine, in hundreds of worlds where everything goes wrong: no invariant is broken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.engines.redis.session import RedisSession
+from tests.simulation.determinism import deterministic
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.runner import SeedFailed, first_noticed, run_seeds
+from tests.simulation.world import World
+
+#: SIM_SEEDS=100000 for a long night.
+SEEDS = int(os.environ.get("SIM_SEEDS", "300"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600 + SEEDS)
+def test_no_seed_breaks_an_invariant() -> None:
+    summary = run_seeds(range(SEEDS))
+    print(summary)
+    # A run that did nothing would find nothing: there were grants, additions, and every kind of fault.
+    assert summary.grants > 10 * SEEDS
+    assert summary.additions > 5 * SEEDS
+    assert {"crash", "cut", "delete", "flush", "partition", "pause", "repeat_late", "restart", "stall"} <= set(
+        summary.faults
+    )
+
+
+#: What must have noticed each mutant. The same fault may show in more than one way.
+NOTICED_BY = {
+    "acquire-not-idempotent": {"I4"},
+    "break-ignores-the-token": {"I2"},
+    "deadline-from-the-reply": {"I1", "I4"},
+    "no-fence": {"I3"},
+    "no-margin": {"I1", "I4"},
+    "no-tombstone": {"I4"},
+    "nothing-is-withdrawn": {"I8"},
+    "release-without-owner-check": {"I2"},
+    "renew-recreates": {"I13"},
+    "renew-without-owner-check": {"I7", "I13"},
+    "slots-are-not-repaired": {"I6"},
+    "store-only-guard": {"I3"},
+    "token-without-time": {"I5"},
+    "wake-without-re-poll": {"I6", "I10"},
+}
+
+
+def test_every_mutant_is_expected_somewhere() -> None:
+    assert set(NOTICED_BY) == set(MUTANTS)
+
+
+@pytest.mark.parametrize("name", sorted(NOTICED_BY))
+@pytest.mark.timeout(600)
+def test_a_mutant_is_caught_within_a_thousand_seeds(name: str) -> None:
+    failure = first_noticed(range(1000), MUTANTS[name], NOTICED_BY[name])
+    assert failure is not None, f"{name} survived"
+    print(failure)
+
+
+def trace_of(seed: int) -> list[str]:
+    with deterministic(seed):
+        world = World(seed)
+        try:
+            world.run()
+        finally:
+            world.close()
+    return world.history.lines()
+
+
+@pytest.mark.parametrize("seed", [3, 14, 159])
+def test_a_seed_replays_exactly(seed: int) -> None:
+    first = trace_of(seed)
+    assert len(first) > 50
+    assert trace_of(seed) == first
+
+
+def test_a_failing_seed_is_printed_and_replays_in_another_process() -> None:
+    mutant = "release-without-owner-check"
+    failure = first_noticed(range(100), MUTANTS[mutant], NOTICED_BY[mutant])
+    assert failure is not None
+    command = [sys.executable, "-m", "tests.simulation", "--seed", str(failure.seed), "--mutant", mutant]
+    # Another hash seed: the order of sets of strings must not matter.
+    again = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONHASHSEED": "5"}
+    )
+    assert again.returncode == 1
+    for line in failure.trace:
+        assert line.rstrip() in again.stdout
+    assert str(failure) in again.stdout
+    assert f"--seed {failure.seed} --mutant {mutant}" in again.stdout
+
+
+def test_a_bug_that_the_library_survives_still_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: RedisSession, *args: object) -> None:
+        raise ZeroDivisionError("a bug in the engine")
+
+    monkeypatch.setattr(RedisSession, "renew", broken)
+    with pytest.raises(SeedFailed, match="a bug in the engine") as failed:
+        run_seeds(range(20))
+    assert failed.value.trace

@@ -1,0 +1,138 @@
+"""kill -9 of members of an ensemble under four contending processes: never two holders, nothing is lost (issue 4).
+
+ZooKeeper's own model has no double hold, whatever is killed: so none may be seen here, fenced or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.failover.company import Company, Told, company
+from tests.redis.failover.history import check_tokens, double_holds
+from tests.redis.failover.worker import Crew, registers
+from tests.servers.ensemble import Ensemble
+from tests.support.waiting import until
+from tests.zookeeper.faults.belief import end_of_belief
+
+#: From the moment that a majority serves again to the first grant: a dead connection has to be noticed, another member
+#: found; and a session of a second may have ended meanwhile.
+SERVICE_IS_BACK_WITHIN = 4.5
+#: An answer that was under way when the servers died is in hand by then, also if the machine stood still.
+ANSWERED_WITHIN = 1.5
+#: Of leases that live through any election, and of one that does not live through an outage.
+LONG, SHORT = 40.0, 2.0
+COLOURS: list[Colour] = ["sync", "async", "sync", "async"]
+
+
+def grants_since(crew: Crew, moment: float) -> list[float]:
+    return [hold.acquired for hold in crew.holds() if hold.acquired > moment]
+
+
+def check(crew: Crew, directory: Path) -> None:
+    """I1, I3, I5. Bodies are short here: who is not frozen loses nothing, even without a fence."""
+    assert {failure.error for failure in crew.failures()} <= {"EngineUnavailable", "UnavailableOutcomeUnknown"}
+    holds = crew.holds()
+    assert double_holds(holds) == []
+    check_tokens(holds)
+    acknowledged = {hold.added for hold in holds if hold.added is not None}
+    assert len(acknowledged) == len(holds), "no token was ever stale"
+    for register in registers(directory):
+        assert acknowledged <= register.numbers()
+
+
+async def test_one_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
+    """First the leader, and when that one is back and follows, a follower."""
+    with Crew(ensemble.url, tmp_path, COLOURS) as crew:
+        async with company("sync") as threads, company("async") as tasks:
+            kept = [await Kept.by(ours, ensemble.url) for ours in (threads, tasks)]
+            await until(lambda: all(len(journal.holds()) > 2 for journal in crew.journals), 20.0)
+            for choose in (ensemble.leader, lambda: ensemble.followers()[0]):
+                ensemble.wait_until_complete()
+                victim = choose()
+                ensemble.kill(victim)
+                ensemble.wait_for_leader()
+                served = clock.now()
+                await until(lambda: grants_since(crew, served), SERVICE_IS_BACK_WITHIN)  # noqa: B023
+                victim.respawn()
+            for each in kept:
+                await each.check()
+            crew.stop()
+    check(crew, tmp_path)
+
+
+class Kept:
+    """A lock that nobody contends for, whose session lives through the election."""
+
+    def __init__(self, ours: Company, lease: Any, told: Told) -> None:
+        self._ours, self._lease, self._told = ours, lease, told
+
+    @classmethod
+    async def by(cls, ours: Company, url: str) -> Kept:
+        told = Told()
+        lease = await ours.acquire(
+            ours.connect(url, ttl=LONG, unavailable_after=20.0), f"kept-{ours.colour}", on_lost=told
+        )
+        return cls(ours, lease, told)
+
+    async def check(self) -> None:
+        await self._ours.do(self._lease.renew)
+        assert self._lease.held
+        assert self._told.at == []
+        await self._ours.do(self._lease.release)
+
+
+async def test_two_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
+    """Nobody serves, and everybody is told; with the second one back, it goes on."""
+    one, other = ensemble.leader(), ensemble.followers()[0]
+    with Crew(ensemble.url, tmp_path, COLOURS) as crew:
+        async with company("sync") as threads, company("async") as tasks:
+            cut_short = [CutShort(ours, ensemble.url) for ours in (threads, tasks)]
+            await until(lambda: all(len(journal.holds()) > 2 for journal in crew.journals), 20.0)
+            for each in cut_short:
+                await each.begin()
+            ensemble.kill(one, other)
+            killed = clock.now()
+            await asyncio.gather(*(each.check(killed) for each in cut_short))
+            assert grants_since(crew, killed + ANSWERED_WITHIN) == [], "one alone grants nothing"
+            other.respawn()
+            ensemble.wait_for_leader()
+            served = clock.now()
+            await until(lambda: grants_since(crew, served), SERVICE_IS_BACK_WITHIN)
+            for each in cut_short:
+                await each.go_on()
+            crew.stop()
+    check(crew, tmp_path)
+
+
+class CutShort:
+    """A lock that nobody contends for, and that cannot be renewed."""
+
+    def __init__(self, ours: Company, url: str) -> None:
+        self._ours = ours
+        self._name = f"short-{ours.colour}"
+        self._patient = ours.connect(url, ttl=SHORT, unavailable_after=20.0)
+        self._impatient = ours.connect(url, ttl=SHORT, unavailable_after=0.5)
+        self._told = Told()
+        self._lease: Any = None
+
+    async def begin(self) -> None:
+        self._lease = await self._ours.acquire(self._impatient, self._name, on_lost=self._told)
+
+    async def check(self, killed: float) -> None:
+        """I7: belief ends by itself; and unreachable is not busy."""
+        assert await end_of_belief(self._lease) < killed + SHORT
+        await until(lambda: self._told.at)
+        assert self._told.reasons == ["unreachable"]
+        with pytest.raises(holdfast.EngineUnavailable):
+            await self._ours.acquire(self._impatient, self._name, timeout=None)
+
+    async def go_on(self) -> None:
+        again = await self._ours.acquire(self._patient, self._name)
+        assert again.token > self._lease.token

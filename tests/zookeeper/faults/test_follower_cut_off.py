@@ -1,0 +1,198 @@
+"""A follower is cut off from its leader, and goes on answering the client that holds a lock (RULES 8).
+
+The leader counts the client's silence, and the client does not know of it. Belief must end before the session does:
+always, also if the follower is cut off in the very moment in which it has answered for the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kazoo.protocol.states import EventType, WatchedEvent
+
+from holdfast._runtime import clock
+from tests.redis.failover.company import Company, Told, company
+from tests.servers.ensemble import Ensemble, Member
+from tests.servers.zookeeper import BASE
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.servers.zookeeper_wire import Op
+from tests.support.child import Child
+from tests.support.waiting import eventually, until
+from tests.zookeeper.faults.belief import end_of_belief
+from tests.zookeeper.faults.line import Line
+
+#: Less than a member takes to notice that it is cut off: the client is not told by a lost connection.
+SESSION = 2.4
+SYNC_LIMIT = 30  # ticks
+NOTICED_WITHIN = 3.5
+#: As long as a session may be silent without a ping.
+SILENCE = 0.4
+ROUNDS = 3
+#: Of one that is frozen for nearly half of it. What it would believe if it counted from its first word after that would
+#: last for longer than the session; what it believes until then leaves it time for that word.
+LONG_SESSION = 4.0
+FROZEN_FOR = 1.8
+TIME_TO_RENEW = 0.8
+
+
+@pytest.fixture(scope="module")
+def _shared_ensemble() -> Iterator[Ensemble]:
+    with Ensemble(sync_limit=SYNC_LIMIT) as started:
+        yield started
+
+
+@pytest.fixture
+def follower(ensemble: Ensemble) -> Member:
+    return ensemble.followers()[0]
+
+
+@pytest.fixture
+def proxy(follower: Member) -> Iterator[ZooKeeperProxy]:
+    """The only way to the follower, for the one who holds."""
+    with ZooKeeperProxy(follower.host, follower.port) as started:
+        yield started
+
+
+def url_of(*members: Member | ZooKeeperProxy) -> str:
+    return f"zookeeper://{','.join(member.address for member in members)}{BASE}?tick=0.1"
+
+
+class Disappearance:
+    """When the first node of the line went, as a member on the other side sees it; None if that one hung up on us."""
+
+    def __init__(self, member: Member, name: str) -> None:
+        self.at: float | None = None
+        client = member.client()
+        client.sync(BASE)
+        line = Line(client, name)
+        (node,) = line.nodes()
+        assert client.exists(f"{line.path}/{node}", watch=self._on_event)
+
+    def _on_event(self, event: WatchedEvent) -> None:
+        if event.type == EventType.DELETED:
+            self.at = clock.now()
+
+
+async def test_belief_ends_before_the_session_whenever_the_follower_is_cut_off(
+    ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy
+) -> None:
+    async with company("sync") as threads, company("async") as tasks:
+        both = [Duel(ours, proxy, ensemble, follower) for ours in (threads, tasks)]
+        for turn in range(ROUNDS):
+            for each in both:
+                await each.begin()
+            if turn:  # else right after the grant
+                await both[turn % 2].renew_after_silence()
+            ensemble.cut_off(follower)
+            cut = clock.now()
+            await asyncio.gather(*(each.check(cut) for each in both))
+            ensemble.heal()
+            ensemble.wait_until_complete()
+
+
+class Duel:
+    """One who holds by way of the follower, and one who waits elsewhere."""
+
+    def __init__(self, ours: Company, proxy: ZooKeeperProxy, ensemble: Ensemble, follower: Member) -> None:
+        self._ours = ours
+        self._name = f"job-{ours.colour}"
+        others = [each for each in ensemble.members if each is not follower]
+        self._elsewhere = others[0]
+        self._proxy = proxy
+        self._holders = ours.connect(url_of(proxy), ttl=SESSION, unavailable_after=20.0)
+        self._others = ours.connect(url_of(*others), unavailable_after=20.0)
+        self._waiter = ours.caller()
+        self._told = Told()
+        self._lease: Any = None
+        self._gone: Disappearance
+
+    async def begin(self) -> None:
+        self._told = Told()
+        self._lease = await self._ours.acquire(self._holders, self._name, timeout=20.0, on_lost=self._told)
+        self._gone = Disappearance(self._elsewhere, self._name)
+
+    async def renew_after_silence(self) -> None:
+        """Nobody has spoken for a while, and then comes a renewal. The leader answers it, and has yet to be told that
+        it was the client who asked: it counts from before the silence."""
+        spoken = self._proxy.on(Op.SYNC, containing=self._name).delay(0.0)
+        await until(lambda: spoken.fired)
+        await asyncio.sleep(SILENCE)
+        await self._ours.do(self._lease.renew)
+
+    async def check(self, cut: float) -> None:
+        """I1, I7: belief is over before anybody else can begin; and that is told."""
+        waiting = self._waiter.do(lambda: self._others.lock(self._name).acquire(timeout=20))
+        ended = await end_of_belief(self._lease)
+        assert self._lease.lost_reason in ("unreachable", "expired")
+        assert ended < cut + SESSION
+        second = await waiting
+        assert ended < clock.now()
+        assert self._gone.at is None or ended < self._gone.at
+        assert second.token > self._lease.token
+        await until(lambda: self._told.at)
+        await self._ours.do(second.release)
+
+
+async def test_belief_ends_before_the_session_when_the_leader_is_cut_off(ensemble: Ensemble) -> None:
+    """It goes on answering for itself until it notices; by then the others elect another one, who counts anew."""
+    leader = ensemble.leader()
+    with ZooKeeperProxy(leader.host, leader.port) as proxy:
+        async with company("sync") as threads, company("async") as tasks:
+            both = [Duel(ours, proxy, ensemble, leader) for ours in (threads, tasks)]
+            for each in both:
+                await each.begin()
+            ensemble.cut_off(leader)
+            await asyncio.gather(*(each.check(clock.now() + NOTICED_WITHIN) for each in both))
+
+
+async def test_a_create_that_is_passed_on_late_is_not_carried_out(
+    ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy
+) -> None:
+    """The follower still has it when the client has long gone elsewhere with its session, and asked again there."""
+    looking = follower.client()
+    elsewhere = next(each for each in ensemble.followers() if each is not follower)
+    url = f"{url_of(proxy, elsewhere)}&randomize_hosts=false"
+    async with company("sync") as threads, company("async") as tasks:
+        patience = {"request_timeout": 0.2, "unavailable_after": 20.0}
+        both = {ours: ours.connect(url, ttl=3.0, **patience) for ours in (threads, tasks)}
+        for ours, locks in both.items():
+            await ours.do((await ours.acquire(locks, ours.colour)).release)
+        proxy.refuse()
+        ensemble.cut_off(follower)
+        stuck = proxy.on(Op.CREATE2, times=2).notice()
+        leases = await asyncio.gather(*(ours.acquire(locks, ours.colour, 20.0) for ours, locks in both.items()))
+        assert len(stuck.hits) == 2
+        ensemble.heal()
+        looking.sync(BASE)  # answered after what the follower had to pass on before
+        for ours, lease in zip(both, leases, strict=True):
+            line = Line(looking, ours.colour)
+            assert line.tokens() == [lease.token]
+            assert line.ever() == 2
+
+
+def test_frozen_for_a_while_and_then_cut_off(ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy) -> None:
+    """Frozen for less than belief lasts: it may go on. Its first renewal is answered, and the follower cut off right
+    then; what the leader counts from is before the freeze."""
+    with Child(url_of(proxy), ttl=LONG_SESSION) as victim:
+        victim.do("keep.update(lease=locks.lock('job').acquire())")
+        gone = Disappearance(ensemble.leader(), "job")
+        eventually(lambda: victim.do(REMAINING) > FROZEN_FOR + TIME_TO_RENEW)
+        victim.freeze()
+        frozen = clock.now()
+        renewed = proxy.on(Op.SYNC).delay(0.0)
+        eventually(lambda: clock.now() - frozen > FROZEN_FOR)
+        victim.wake()
+        assert renewed.wait(TIME_TO_RENEW)
+        ensemble.cut_off(follower)
+        ended = clock.now()
+        while remaining := victim.do(REMAINING):
+            ended = max(ended, clock.now() + remaining)
+        eventually(lambda: gone.at)
+        assert gone.at is not None
+        assert ended < gone.at
+
+
+REMAINING = "keep['lease'].remaining"

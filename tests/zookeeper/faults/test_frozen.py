@@ -1,0 +1,116 @@
+"""A process is frozen (SIGSTOP) for longer than its session lives: while it holds, while it waits, and in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+import holdfast
+from tests.redis.failover.register import Register
+from tests.servers.zookeeper import ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.servers.zookeeper_wire import Op
+from tests.support.child import Child
+from tests.support.waiting import eventually
+from tests.zookeeper.faults.line import Line
+
+#: It must not end before it is meant to, should the machine stand still for a while.
+TTL = 2.0
+#: What may be late on a busy machine, beside the session itself.
+GRACE = 3.0
+
+
+@pytest.fixture
+def locks(zookeeper_server: ZooKeeperServer) -> Iterator[holdfast.Client]:
+    with holdfast.connect(zookeeper_server.url, ttl=10.0) as client:
+        client.ping()
+        yield client
+
+
+def test_a_frozen_holder_is_told_on_its_first_look_and_its_late_write_is_refused(
+    zookeeper_server: ZooKeeperServer, locks: holdfast.Client, tmp_path: Path
+) -> None:
+    fenced, unfenced = Register(tmp_path / "fenced", fenced=True), Register(tmp_path / "unfenced", fenced=False)
+    with Child(zookeeper_server.url, ttl=TTL) as victim:
+        victim.do(registers_in(tmp_path))
+        victim.do("keep.update(lease=locks.lock('job').acquire())")
+        victim.do("keep.update(numbers=[each.load(keep['lease']) for each in keep['registers']])")
+        victim.freeze()
+        with locks.lock("job").acquire(timeout=TTL + GRACE) as lease:
+            for register in (fenced, unfenced):
+                register.store(lease, register.load(lease) | {1})
+            victim.send("[keep['lease'].held, keep['lease'].lost_reason, told(keep['lease'].check)]")
+            victim.wake()
+            held, reason, check = victim.answer()
+            assert not held
+            assert reason in ("expired", "session", "unreachable")
+            assert check == f"LockLost:{reason}"
+            store = "told(lambda: keep['registers'][{0}].store(keep['lease'], set(keep['numbers'][{0}]) | {{2}}))"
+            assert victim.do(store.format(0)) == "StaleToken:"
+            assert victim.do(store.format(1)) == "nothing"
+            assert victim.do("told(keep['lease'].release)") == f"LockLost:{reason}"
+            assert lease.held
+            assert lease.token > victim.do("keep['lease'].token")
+    assert fenced.numbers() == {1}
+    assert unfenced.numbers() == {2}, "without a fence the late write wins, and the newer one is lost"
+
+
+def registers_in(directory: Path) -> str:
+    register = "__import__('tests.redis.failover.register', fromlist=['Register']).Register"
+    path = f"__import__('pathlib').Path({str(directory)!r})"
+    made = ", ".join(f"{register}({path} / {kind!r}, fenced={kind == 'fenced'})" for kind in ("fenced", "unfenced"))
+    return f"keep.update(registers=[{made}])"
+
+
+def test_a_frozen_waiter_goes_to_the_back_of_the_line(
+    zookeeper_server: ZooKeeperServer, locks: holdfast.Client, zookeeper: KazooClient
+) -> None:
+    line = Line(zookeeper, "job")
+    with Child(zookeeper_server.url, ttl=TTL) as victim, Child(zookeeper_server.url, ttl=10.0) as other:
+        holder = locks.lock("job").acquire()
+        victim.send(TAKE)
+        eventually(lambda: len(line.nodes()) == 2)
+        _, first_place = line.tokens()
+        other.send(TAKE)
+        eventually(lambda: len(line.nodes()) == 3)
+        victim.freeze()
+        eventually(lambda: first_place not in line.tokens())
+        victim.wake()
+        eventually(lambda: len(line.nodes()) == 3)
+        _, next_one, last = line.tokens()
+        holder.release()
+        assert other.answer() == next_one
+        eventually(lambda: line.tokens() == [next_one, last])
+        other.do("keep['lease'].release()")
+        assert victim.answer() == last
+        assert victim.do("keep['lease'].held")
+        victim.do("keep['lease'].release()")
+
+
+TAKE = "keep.update(lease=locks.lock('job').acquire(timeout=20)) or keep['lease'].token"
+
+
+def test_frozen_between_the_create_and_its_answer(
+    zookeeper_server: ZooKeeperServer, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
+) -> None:
+    """The answer waits in its socket, and the node that it speaks of is gone: nobody may begin on such a grant."""
+    line = Line(zookeeper, "job")
+    with Child(proxied, ttl=TTL) as victim:
+        victim.do("locks.lock('job').acquire().release()")
+        held_back = proxy.on(Op.CREATE2).delay()
+        victim.send(f"{TAKE}, keep['lease'].remaining")
+        assert held_back.wait(5)
+        victim.freeze()
+        held_back.release()
+        (dead,) = line.tokens()
+        eventually(lambda: not line.nodes())
+        victim.wake()
+        token, remaining = victim.answer()
+        assert token > dead
+        assert remaining > 0
+        assert line.tokens() == [token]
+        assert victim.do("keep['lease'].held")
+        victim.do("keep['lease'].release()")

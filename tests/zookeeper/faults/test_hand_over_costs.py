@@ -1,0 +1,56 @@
+"""How much ZooKeeper has to do for each hand-over: the same for two waiters and for 32 (no herd)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import holdfast
+from holdfast.engines.zookeeper import hub
+from tests.servers.zookeeper import ZooKeeperServer
+from tests.support.waiting import until
+from tests.zookeeper.faults.figures import There
+from tests.zookeeper.faults.line import Line
+from tests.zookeeper.support import PATIENT
+
+ROUNDS = 3
+CLIENTS = 2
+#: A turn: its node is made and removed.
+WRITES = 2
+#: And: who is there, a watch on the one in front, and who is there when that one has gone.
+READS = 3
+#: A renewal may come in between: a look at the own node.
+EXTRA = 0.2
+
+
+@pytest.mark.parametrize("waiters", [2, 8, 32])
+async def test_operations_for_each_hand_over_do_not_grow_with_the_line(
+    waiters: int, zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "MOMENT", 3600.0)  # who holds for a while watches its own node: another read
+    line = Line(zookeeper_server.client(), "job")
+    async with (
+        holdfast.aio.connect(zookeeper_server.url) as holders,
+        holdfast.aio.connect(zookeeper_server.url, request_timeout=PATIENT) as one,
+        holdfast.aio.connect(zookeeper_server.url, request_timeout=PATIENT) as other,
+    ):
+        holder = await holders.lock("job").acquire()
+        before = zookeeper_server.operations()
+        turns = [asyncio.create_task(take_turns((one, other)[number % CLIENTS])) for number in range(waiters)]
+        await until(lambda: There.of(zookeeper_server).ephemeral == waiters + 1)  # which counts as no operation
+        await holder.release()
+        await asyncio.gather(*turns)
+        spent = zookeeper_server.operations().since(before)
+    turns_taken = waiters * ROUNDS
+    reads, writes = spent.reads / turns_taken, (spent.writes - 1) / turns_taken  # without the first holder's removal
+    print(f"{waiters} waiters: {reads:.2f} reads and {writes:.2f} writes for each hand-over")
+    assert reads < READS + EXTRA
+    assert writes < WRITES + EXTRA
+    assert line.nodes() == []
+
+
+async def take_turns(locks: holdfast.aio.AsyncClient) -> None:
+    for _ in range(ROUNDS):
+        async with locks.lock("job", timeout=30):
+            pass

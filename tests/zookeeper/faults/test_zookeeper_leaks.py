@@ -1,0 +1,74 @@
+"""Nothing is left behind: threads, descriptors, watches, nodes and sessions are back at the baseline (I9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import holdfast
+from holdfast._runtime import clock
+from holdfast.testing.conformance.opening import Colour
+from tests.redis.failover.company import COLOURS, company
+from tests.servers.zookeeper import ZooKeeperServer
+from tests.support.threads import threads
+from tests.support.waiting import until
+from tests.zookeeper.faults.figures import Here, There
+
+CYCLES = 200
+AT_ONCE = 10
+#: Time to line up and to arrange for being told, and hardly any.
+WHILE, MOMENT = 1.2, 0.03
+BACK_WITHIN = 10.0
+POLL = 0.02
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ZooKeeperServer]:
+    """Of our own: on the shared one, sessions of other tests may be about to end."""
+    with ZooKeeperServer() as started:
+        yield started
+
+
+@COLOURS
+@pytest.mark.needs_zookeeper
+async def test_waits_in_vain_leave_nothing_behind(colour: Colour, server: ZooKeeperServer) -> None:
+    server.flush()
+    await until(lambda: not {"holdfast-zookeeper", "holdfast-watchdog"} & set(threads()))  # of tests before this one
+    here, there = Here.now(), There.of(server)
+    await wait_in_vain(colour, server)
+    await back_at(here, Here.now)
+    # The two locks and what is above them are containers: the server removes them in its own time.
+    await back_at(there._replace(nodes=there.nodes + 3), lambda: There.of(server))
+
+
+async def wait_in_vain(colour: Colour, server: ZooKeeperServer) -> None:
+    async with company(colour) as ours:
+        callers = [ours.caller() for _ in range(AT_ONCE)]
+        locks = ours.connect(server.url)
+        await ours.do((await ours.acquire(locks, "other")).release)  # now it has all the threads that it ever will
+        holder = await ours.acquire(ours.connect(server.url), "job")
+        await until(lambda: There.of(server).watches == 1)  # its own, on its node
+
+        async def once(timeout: float) -> None:
+            waits = [caller.do(lambda: locks.lock("job").try_acquire(timeout=timeout)) for caller in callers]
+            for outcome in await asyncio.gather(*waits, return_exceptions=True):
+                # On a machine that is busy enough the server may not answer in such a short time.
+                assert outcome is None or isinstance(outcome, holdfast.EngineUnavailable)
+
+        await once(WHILE)
+        here, there = Here.now(), There.of(server)
+        assert there.watches == 2, "one more on the holder's node, however many wait"
+        for _ in range(CYCLES // AT_ONCE):
+            await once(MOMENT)
+        await back_at(here, Here.now)
+        await back_at(there, lambda: There.of(server))
+        await ours.do(holder.release)
+
+
+async def back_at(baseline: tuple[int, ...], count: Callable[[], tuple[int, ...]]) -> None:
+    deadline = clock.now() + BACK_WITHIN
+    while (found := count()) != baseline and clock.now() < deadline:
+        await asyncio.sleep(POLL)
+    assert found == baseline
