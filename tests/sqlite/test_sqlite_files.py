@@ -357,16 +357,16 @@ def test_a_liveness_file_that_was_swept_before_it_was_locked_is_replaced(
 @linux_only
 def test_a_path_too_long_for_a_socket_address_still_wakes(tmp_path: Path) -> None:
     from holdfast._runtime.blocking import BLOCKING
-    from holdfast.engines.sqlite.bell import ring
+    from holdfast.engines.sqlite.wakeup_socket import send_wakeup
 
     deep = tmp_path / ("d" * 60) / ("e" * 60) / "locks.db"
     session = connect(str(deep), {}).session(BLOCKING)
     store = session.store(clock.now())
-    bell = store.bell("wait")
-    assert ring(store.directory, bell.name, b"x")
-    assert bell.heard() == [b"x"]
-    store.close_ear(bell)
-    assert not ring(store.directory, bell.name)
+    bell = store.wakeup_socket("wait")
+    assert send_wakeup(store.directory, bell.name, b"x")
+    assert bell.drain() == [b"x"]
+    store.close_socket(bell)
+    assert not send_wakeup(store.directory, bell.name)
     run(session.close())
 
 

@@ -9,7 +9,7 @@ import pytest
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Found, Granted
-from holdfast.engines.sqlite import ledger, statements
+from holdfast.engines.sqlite import operations, statements
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import InvalidName, UsageError
 from tests.sqlite.conftest import MakeSession
@@ -131,7 +131,7 @@ def test_tokens_grow_over_a_sweep_of_the_row(make_session: MakeSession) -> None:
 def test_a_held_row_survives_the_sweep(make_session: MakeSession) -> None:
     session = make_session(token_ttl=0.0)
     token = token_of(run(session.acquire(make_claim("job", 600.0), 1.0)))
-    session.store(clock.now()).tidy(clock.now() + 60.0)
+    session.store(clock.now()).run_housekeeping(clock.now() + 60.0)
     assert run(session.inspect("job", 1.0)).token == token
 
 
@@ -251,11 +251,11 @@ def test_a_judged_row_that_was_renewed_meanwhile_is_not_taken(session: SqliteSes
     slow, thief = make_claim("job", 30.0), make_claim("job")
     run(session.acquire(slow, 1.0))
     store = session.store(clock.now())
-    row = ledger.look(store, "job")
+    row = operations.look(store, "job")
     assert row is not None
     run(session.renew([slow], 60.0, 1.0))
     wall = time.time_ns() // 1000
-    assert ledger._try(store, 0, thief, wall, row.token + 1, row.owner, row.expires) == 0
+    assert operations._try(store, 0, thief, wall, row.token + 1, row.owner, row.expires) == 0
     assert run(session.renew([slow], 1.0, 1.0)) == [Found.OURS]
 
 

@@ -53,7 +53,7 @@ def test_names_of_processes_that_died_are_forgotten_too(make_session: MakeSessio
     for number in range(10):
         run(session.acquire(make_claim(f"name {number}", 0.1), TIMEOUT))
     store = session.store(clock.now())
-    store.tidy(clock.now() + 60.0)
+    store.run_housekeeping(clock.now() + 60.0)
     assert rows(path) == 0
 
 
@@ -225,7 +225,7 @@ def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_waiters(session: S
     gone, stolen, waiter = make_claim("never"), make_claim("name 1"), make_claim("name 2")
     contender = session.contender(waiter, TIMEOUT)
     run(contender.wait(clock.now() + 0.01))
-    bell = contender._bell
+    bell = contender._wakeup
     assert bell is not None
     connection = session.store(clock.now())._connection
     assert connection is not None
@@ -235,7 +235,7 @@ def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_waiters(session: S
     connection.set_trace_callback(None)
     assert answers == [Found.OURS] * 300 + [Found.GONE] * 2
     assert len(statements) < 20
-    assert bell.heard() == [b""]
+    assert bell.drain() == [b""]
     assert isinstance(run(session.acquire(waiter, TIMEOUT)), Granted)
     contender.abandon()
     assert run(session.withdraw(held[3:20], TIMEOUT)) == [Found.GONE] * 17

@@ -16,10 +16,10 @@ from holdfast._runtime import clock
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
-from holdfast.engines.sqlite import contender, ledger
+from holdfast.engines.sqlite import contender, operations
+from holdfast.engines.sqlite.process_watch import ProcessWatch
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.engines.sqlite.store import Store
-from holdfast.engines.sqlite.vigil import Vigil
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
 from tests.sqlite.worker import NEVER, make_claim, obtain
 
@@ -82,13 +82,13 @@ def test_a_vigil_ends_with_the_process_and_is_kept_by_waiters(
     worker.ask(do="acquire", name="job", ttl=30.0)
     waiter = session.contender(make_claim("job"), TIMEOUT)
     run(waiter.wait(clock.now() + 0.2))
-    vigil = waiter._vigil
-    assert vigil is not None
-    assert not run(BLOCKING.readable([vigil.fileno()], clock.now()))
-    assert not vigil.is_over()
+    watch = waiter._watch
+    assert watch is not None
+    assert not run(BLOCKING.readable([watch.fileno()], clock.now()))
+    assert not watch.has_ended()
     worker.kill()
-    assert run(BLOCKING.readable([vigil.fileno()], clock.now() + 5.0))
-    assert vigil.is_over()
+    assert run(BLOCKING.readable([watch.fileno()], clock.now() + 5.0))
+    assert watch.has_ended()
     run(waiter.wait(clock.now() + 5.0))
     assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Granted)
     run(waiter.leave())
@@ -97,23 +97,23 @@ def test_a_vigil_ends_with_the_process_and_is_kept_by_waiters(
 def test_vigils_that_were_given_up_do_not_pile_up(make_session: MakeSession) -> None:
     """The backlog of a pulse is limited; tidying empties it, and whoever still waits begins anew."""
     store = make_session().store(clock.now())
-    old = [store.vigil(store.process) for _ in range(50)]
-    assert not any(vigil.is_over() for vigil in old)
-    store.tidy(clock.now() + 60.0)
-    assert all(vigil.is_over() for vigil in old)
-    new = store.vigil(store.process)
-    assert not new.is_over()
-    for vigil in (*old, new):
-        store.close_ear(vigil)
+    old = [store.watch_process(store.process) for _ in range(50)]
+    assert not any(watch.has_ended() for watch in old)
+    store.run_housekeeping(clock.now() + 60.0)
+    assert all(watch.has_ended() for watch in old)
+    new = store.watch_process(store.process)
+    assert not new.has_ended()
+    for watch in (*old, new):
+        store.close_socket(watch)
 
 
 def test_a_waiter_hears_of_death_without_a_vigil(
     make_session: MakeSession, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(store: Store, process: str) -> Vigil:
+    def none(store: Store, process: str) -> ProcessWatch:
         raise OSError
 
-    monkeypatch.setattr(Store, "vigil", none)
+    monkeypatch.setattr(Store, "watch_process", none)
     session, holder = make_session(), start_worker()
     holder.ask(do="acquire", name="job", ttl=30.0)
 
@@ -184,13 +184,13 @@ def test_a_release_wakes_an_asyncio_waiter(
     asyncio.run(main())
 
 
-def test_a_waiter_without_a_bell_polls_and_keeps_its_place(
+def test_a_waiter_without_a_wakeup_socket_polls_and_keeps_its_place(
     session: SqliteSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(store: Store, kind: str) -> None:
         raise OSError
 
-    monkeypatch.setattr(Store, "bell", none)
+    monkeypatch.setattr(Store, "wakeup_socket", none)
     holder, waiter = make_claim("job"), make_claim("job", fair=True)
     run(session.acquire(holder, TIMEOUT))
     contender = session.contender(waiter, TIMEOUT)
@@ -286,7 +286,7 @@ def test_what_the_dead_left_is_swept_and_the_proof_of_death_is_kept_as_long_as_i
     worker.kill()
     session = make_session()
     run(session.ping(TIMEOUT))
-    row = ledger.look(session.store(clock.now()), "job")
+    row = operations.look(session.store(clock.now()), "job")
     assert row is not None
 
     def left(session: SqliteSession) -> set[str]:

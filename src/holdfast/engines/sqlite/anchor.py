@@ -1,13 +1,12 @@
-"""The database, its log (``-wal``) and its index (``-shm``): kept in place, and compared with what the path leads to.
+"""Keeps the database, its log (``-wal``) and its index (``-shm``) in place, and detects when they were displaced.
 
-Two things may displace them while they are open. An operator removes or replaces one: then other processes lock in
-other files, and every lease in these is worthless. And SQLite itself: its locks are POSIX locks, which *any* close of
-the file in this process drops (a backup that reads the home directory is enough); the next process that ends then
-takes itself for the last one, and deletes log and index under us.
+They can be displaced in two ways while they are open. An operator removes or replaces one: other processes then lock in
+other files, and every lease in the old ones is void. Or SQLite removes them: its locks are POSIX locks, which *any*
+close of the file in this process drops (a backup that reads the home directory is enough). The next process that ends
+then sees no other user, and deletes the log and the index that this process still has open.
 
-The second is prevented: we hold locks of our own on the same bytes, of the kind that belongs to one open file and not
-to the process. The first is noticed: by the next process that opens the files (opening.py), and by
-:meth:`Anchor.in_place`.
+The second is prevented: the anchor holds locks on the same bytes that belong to its open file, not to the process. The
+first is detected by the next process that opens the files (opening.py), and by :meth:`Anchor.in_place`.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from holdfast.engines.sqlite.paths import PrivateDirectory
 # truncating the index takes one on the byte of its "dead man's switch".
 _SHARED_RANGE: Final = (0x40000000 + 2, 510)
 _DEAD_MAN_SWITCH: Final = (128, 1)
-# Elsewhere struct flock looks different, and displacement is only noticed.
+# On other systems struct flock has another layout, and displacement is detected but not prevented.
 _LINUX: Final = sys.platform.startswith("linux")
 
 
 class Anchor:
-    """Made right after SQLite has opened the files, by the sole opener; closed after SQLite has closed them.
+    """Created right after SQLite has opened the files, by the only opener; closed after SQLite has closed them.
 
-    The order matters: to close a descriptor of ours drops the POSIX locks of a connection that is still open.
+    The order matters: closing one of the anchor's descriptors drops the POSIX locks of a connection that is still open.
     """
 
     def __init__(self, path: str, directory: PrivateDirectory) -> None:
@@ -51,37 +50,37 @@ class Anchor:
         _lock(descriptor, fcntl.F_RDLCK, where)
 
     def in_place(self) -> bool:
-        """Does every path still lead to what was opened?"""
+        """Whether every path still leads to the file that was opened."""
         try:
             return tuple(_identity(name) for name in self._paths) == self._identities
         except OSError:
             return False
 
     def inodes(self) -> tuple[int, ...]:
-        """Of database, log and index."""
+        """The inodes of the database, the log and the index."""
         return tuple(inode for _, inode in self._identities[:3])
 
     def log_size(self) -> int:
-        """Of what the path leads to, in bytes."""
+        """The size of the log that the path leads to, in bytes."""
         try:
             return os.stat(self._paths[1]).st_size
         except OSError:
             return 0
 
     def let_go(self) -> None:
-        """Before SQLite closes files that are in place: the last process to close them may tidy up."""
+        """Unlock before SQLite closes files that are in place, so that the last process can remove log and index."""
         for descriptor, where in zip(self._descriptors, (_SHARED_RANGE, _DEAD_MAN_SWITCH), strict=False):
             _lock(descriptor, fcntl.F_UNLCK, where)
 
     def close(self) -> None:
-        """Close our descriptors only. In a forked child too: the locks stay the parent's."""
+        """Close the descriptors only. Also in a forked child: the locks remain the parent's."""
         descriptors, self._descriptors = self._descriptors, []
         for descriptor in descriptors:
             os.close(descriptor)
 
 
 def is_open(path: str) -> bool:
-    """Does any other process have the database open? Only asked while this one has not."""
+    """Whether another process has the database open. Only valid while this process does not have it open."""
     if not _LINUX:
         return False
     try:
@@ -98,7 +97,7 @@ def is_open(path: str) -> bool:
 
 
 def _identity(path: str) -> tuple[int, int]:
-    """What ``path`` leads to. While it is open somewhere, no other file can have the same."""
+    """The identity of the file behind ``path``. While the file is open somewhere, no other file can have the same."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
 
@@ -113,4 +112,4 @@ def _lock(descriptor: int, kind: int, where: tuple[int, int]) -> None:
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(kind, where))
     except OSError:
-        pass  # a file system without such locks: displacement is noticed all the same
+        pass  # a file system without such locks: displacement is still detected

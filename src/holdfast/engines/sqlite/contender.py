@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from holdfast.engines.base import Claim, RequestFailed
-from holdfast.engines.sqlite import ledger, statements
-from holdfast.engines.sqlite.bell import Bell
-from holdfast.engines.sqlite.judgement import Row
+from holdfast.engines.sqlite import operations, statements
+from holdfast.engines.sqlite.process_watch import ProcessWatch
 from holdfast.engines.sqlite.store import Store
-from holdfast.engines.sqlite.vigil import Vigil
+from holdfast.engines.sqlite.verdict import Row
+from holdfast.engines.sqlite.wakeup_socket import WakeupSocket
 from holdfast.errors import EngineRefused
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class SqliteContender:
         self._claim = claim
         self.timeout = timeout
         self._store: Store | None = None
-        self._bell: Bell | None = None
-        self._vigil: Vigil | None = None
+        self._wakeup: WakeupSocket | None = None
+        self._watch: ProcessWatch | None = None
         self._holder: str | None = None  # the process that held the name at the last look
         self._refresh_at = 0.0
         self._poll = _FIRST_POLL
@@ -45,29 +45,29 @@ class SqliteContender:
     async def wait(self, until: float) -> None:
         runtime = self._session.runtime
         while True:
-            if self._bell is not None:
-                self._bell.heard()  # empty it, then look: what rings from now on is about what comes after the look
+            if self._wakeup is not None:
+                self._wakeup.drain()  # empty it, then look: what rings from now on is about what comes after the look
             now = runtime.now()
             if now >= self._refresh_at:
-                await self._session.patiently(self.timeout, self._take_place)
-            worthwhile, holder = await self._session.patiently(self.timeout, self._look)
+                await self._session.run_retrying(self.timeout, self._take_place)
+            worthwhile, holder = await self._session.run_retrying(self.timeout, self._look)
             now = runtime.now()
             if worthwhile or now >= until:
                 return
             pause = self._poll * random.uniform(0.6, 1.0)
             self._poll = min(self._poll * 2, _POLL)
             if holder is not None:
-                pause = min(pause, max(0.0, holder.expires / ledger.SECOND - now))
+                pause = min(pause, max(0.0, holder.expires / operations.SECOND - now))
             await self._sleep(min(until, now + pause))
 
     def _look(self, store: Store, now: int) -> tuple[bool, Row | None]:
-        worthwhile, holder = ledger.is_worth_trying(store, now, self._claim)
+        worthwhile, holder = operations.is_worth_trying(store, now, self._claim)
         process = None if holder is None else holder.process
         if process != self._holder:
-            self._close_vigil()
-        elif process is not None and process != store.process and self._vigil is None and not worthwhile:
+            self._close_watch()
+        elif process is not None and process != store.process and self._watch is None and not worthwhile:
             try:
-                self._vigil = store.vigil(process)
+                self._watch = store.watch_process(process)
             except OSError:
                 pass  # then we poll
         self._holder = process
@@ -76,30 +76,30 @@ class SqliteContender:
     async def _sleep(self, until: float) -> None:
         runtime = self._session.runtime
         # A negative number: another thread has closed the session under us, as the next look will tell.
-        ears = [ear.fileno() for ear in (self._bell, self._vigil) if ear is not None and ear.fileno() >= 0]
+        ears = [ear.fileno() for ear in (self._wakeup, self._watch) if ear is not None and ear.fileno() >= 0]
         if not ears:
             await runtime.sleep_until(until)
             return
         await runtime.readable(ears, until)
-        if self._vigil is not None and self._vigil.is_over():
-            self._close_vigil()
+        if self._watch is not None and self._watch.has_ended():
+            self._close_watch()
             self._poll = _POLL_AFTER_DEATH
 
     def _take_place(self, store: Store, now: int) -> None:
         """Enter the queue, or show that we are still there."""
-        claim, expires = self._claim, now + int(_PLACE_TTL * ledger.SECOND)
+        claim, expires = self._claim, now + int(_PLACE_TTL * operations.SECOND)
         if store is not self._store:  # the first time; or the file was replaced under us
             self.abandon()
             self._store = store
             try:
-                self._bell = store.bell("wait")
+                self._wakeup = store.wakeup_socket("wait")
             except OSError:
-                self._bell = None  # no sockets on this file system: poll
-        self._refresh_at = now / ledger.SECOND + _PLACE_TTL / 2
+                self._wakeup = None  # no sockets on this file system: poll
+        self._refresh_at = now / operations.SECOND + _PLACE_TTL / 2
         if claim.waiter is not None and store.write(statements.STAY, (expires, claim.name, claim.owner)):
             return
         claim.waiter = claim.owner
-        bell = "" if self._bell is None else self._bell.name
+        bell = "" if self._wakeup is None else self._wakeup.name
         about = (time.time_ns() // 1000, claim.description)
         place = (claim.name, claim.owner, store.process, store.boot, expires, bell, *about, claim.name)
         store.write(statements.ENQUEUE, place)
@@ -108,19 +108,19 @@ class SqliteContender:
         self.abandon()
         if self._claim.waiter is not None:
             try:
-                await self._session.patiently(self.timeout, ledger.leave_queue, self._claim)
+                await self._session.run_retrying(self.timeout, operations.leave_queue, self._claim)
             except (RequestFailed, EngineRefused):
                 return False
             self._claim.waiter = None
         return True
 
     def abandon(self) -> None:
-        self._close_vigil()
-        bell, self._bell = self._bell, None
+        self._close_watch()
+        bell, self._wakeup = self._wakeup, None
         if bell is not None and self._store is not None:
-            self._store.close_ear(bell)
+            self._store.close_socket(bell)
 
-    def _close_vigil(self) -> None:
-        vigil, self._vigil = self._vigil, None
+    def _close_watch(self) -> None:
+        vigil, self._watch = self._watch, None
         if vigil is not None and self._store is not None:
-            self._store.close_ear(vigil)
+            self._store.close_socket(vigil)

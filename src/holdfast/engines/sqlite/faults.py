@@ -1,4 +1,4 @@
-"""What can go wrong with a file, said in two words: try again, or do not."""
+"""Errors of the lock file, translated into the port's two kinds: retry, or do not."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from holdfast.errors import EngineRefused
 
 
 class Contended(Exception):
-    """Another process is inside its own transaction at this very moment. Nothing was done; worth another try soon."""
+    """Another process is inside a transaction at this moment. Nothing was changed; retry soon."""
 
 
 class Displaced(Contended):
-    """The files that are open are not those that the path leads to. What was done in them counts for nothing: do it
-    again in a store that is opened anew."""
+    """The open files are not the ones that the path leads to. Whatever was written to them is void: repeat it in a
+    newly opened store."""
 
 
 # The primary codes of SQLite: an extended code has further bits above the low eight.
@@ -45,7 +45,7 @@ def primary_code(error: sqlite3.Error) -> int:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Did SQLite find something in the file that it cannot have written?"""
+    """Whether SQLite found content in the file that it cannot have written."""
     return primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -57,7 +57,7 @@ def of_sqlite(error: sqlite3.Error, path: str) -> Exception:
     if code in _PASSING:
         return RequestFailed(f"lock file {path}: {_PASSING[code]}", may_have_happened=False)
     if code == sqlite3.SQLITE_IOERR:
-        # The commit may have been what failed, and then only a later look can tell.
+        # The commit itself may have failed; only a later read can show whether it took effect.
         return RequestFailed(f"lock file {path}: input/output error ({error})", may_have_happened=True)
     return EngineRefused(f"lock file {path}: {_REFUSED.get(code) or str(error)}")
 

@@ -1,4 +1,4 @@
-"""Refuse file systems on which a lock of this host is not seen by all who can open the file."""
+"""Refuse file systems on which other hosts can open the lock file but do not see this host's locks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from holdfast.errors import EngineRefused
 
 # f_type of statfs(2). Several kernels may mount these at once, and then neither flock nor SQLite's shared memory
-# reaches everybody; or a daemon of unknown manners answers (fuse). virtiofs and most of gluster answer as fuse.
+# reaches all of them; with fuse, the behaviour depends on an unknown daemon. virtiofs and most of gluster show as fuse.
 REFUSED: Final = {
     0x6969: "nfs",
     0x517B: "smb",
@@ -40,7 +40,7 @@ REFUSED: Final = {
 
 
 def magic(path: str) -> int | None:
-    """``f_type`` of the file system that ``path`` is on; None where the question cannot be asked (not Linux)."""
+    """``f_type`` of the file system that ``path`` is on; None where it is not available (not Linux)."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)

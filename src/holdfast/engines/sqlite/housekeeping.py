@@ -1,4 +1,4 @@
-"""What keeps file and directory from growing: a little at a time, so that neither opening nor any lock has to wait."""
+"""Keeps the file and the directory from growing, in small steps, so that neither opening nor locking has to wait."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast.engines.sqlite import liveness, statements
-from holdfast.engines.sqlite.judgement import adopted
+from holdfast.engines.sqlite.verdict import adopted
 
-#: Of processes that left a file, how many are looked at when a store is opened.
+#: How many liveness files of other processes are examined when a store is opened.
 _LOOKED_AT: Final = 256
-#: The proof of a death is kept this much longer than the rows count that need it. Seconds.
+#: The proof of a death is kept this much longer than the rows that need it are valid, in seconds.
 _GRACE: Final = 60.0
 
 Run = Callable[[str, Any], Any]
 
 
 class Sweep:
-    """Goes round the table of locks, from a place of its own: many short-lived processes shall not all begin with the
+    """Cycles through the table of locks, starting at a random row: many short-lived processes must not all examine the
     same rows."""
 
     def __init__(self, boot: str, token_ttl: float | None) -> None:
@@ -29,7 +29,7 @@ class Sweep:
         self._after = -1  # not begun
 
     def go_on(self, run: Run, now: float, rows: int) -> None:
-        """Look at the next ``rows`` rows: start the clock of those from another boot, and forget names that have been
+        """Examine the next ``rows`` rows: start the clock of rows from another boot, and delete names that have been
         free for ``token_ttl``."""
         if self._after < 0:
             ((last,),) = run(statements.LAST_ROW, ())
@@ -58,13 +58,13 @@ class Sweep:
 
 
 def sweep_directory(directory: int, ours: str, forget_places: Callable[[str], object]) -> None:
-    """Remove what dead processes left: their sockets at once, the proof of death when no row can need it any more."""
+    """Remove the files of dead processes: sockets at once, the proof of death when no row can need it any more."""
     left: dict[str, list[str]] = {}
     for name in os.listdir(directory):
         left.setdefault(name.partition(".")[0], []).append(name)
     others = [identity for identity in left if liveness.is_identity(identity) and identity != ours]
     for identity in random.sample(others, min(len(others), _LOOKED_AT)):
-        if identity not in left[identity]:  # displaced; if it lives, it polls
+        if identity not in left[identity]:  # displaced; if the process is alive, it polls
             for name in left[identity]:
                 liveness.remove(directory, name)
             continue

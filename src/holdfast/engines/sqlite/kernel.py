@@ -1,4 +1,4 @@
-"""Which run of which kernel this is: what an expiry on the boot clock is worth."""
+"""The identity of the running kernel: an expiry on the boot clock is only meaningful within one boot."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import os
 def boot_id() -> str:
     """The same for all processes that share one boot clock, and different after a reboot.
 
-    A time namespace moves the boot clock, so it counts as another kernel. Where the system tells neither (not Linux),
-    all boots are one: then a lock of before a reboot is freed by its process's death, not by the clock.
+    A time namespace shifts the boot clock, so it counts as another kernel. Where the system provides neither (not
+    Linux), all boots look the same: a lock from before a reboot is then freed by its process's death, not by the clock.
 
-    Not cached: a child may be forked into another time namespace. OSError if it cannot be read just now (no descriptor
-    left): to take that for another kernel would be wrong.
+    Not cached: a child may be forked into another time namespace. Raises OSError if it cannot be read at present (no
+    descriptor left), because treating that as another kernel would be wrong.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

@@ -1,10 +1,10 @@
-"""Is the process that wrote this row still there? Answered by the kernel, never by a pid.
+"""Whether the process that wrote a row is still alive: the kernel decides, never a pid.
 
 Each process holds ``flock(LOCK_EX)`` on a file with a fresh random name, which is the process's identity in every row
-it writes. The kernel drops the lock when the last descriptor goes: however the process ends, frozen it keeps it. A name
-is never used again, so *death is permanent*: "this process is dead", once true, can be acted upon later.
+it writes. The kernel drops the lock when the last descriptor is closed, however the process ends; a frozen process
+keeps it. An identity is never reused, so *death is permanent*: a process that was found dead can be acted upon later.
 
-A pid would not do: it is reused, and means something else in another pid namespace.
+A pid is not sufficient: it is reused, and it means something else in another pid namespace.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Liveness:
             self.disown()
 
     def _lock(self) -> bool:
-        """False if a sweep met the file in the instant before it was locked, and took it for a dead one's."""
+        """False if housekeeping found the file before it was locked, and took it for a dead process's."""
         try:
             fcntl.flock(self.fileno, fcntl.LOCK_EX | fcntl.LOCK_NB)
             there = os.stat(self.identity, dir_fd=self._directory, follow_symlinks=False)
@@ -47,7 +47,7 @@ class Liveness:
         return os.path.samestat(there, os.fstat(self.fileno))
 
     def keep_until(self, epoch: float) -> None:
-        """Rows of this process count until then: its file is the proof of its death for that long, if it dies."""
+        """Rows of this process are valid until ``epoch``: if it dies, its file is kept as proof for that long."""
         os.utime(self.fileno, (epoch, epoch))
 
     def close(self, *, unlink: bool) -> None:
@@ -57,15 +57,15 @@ class Liveness:
         self.disown()
 
     def disown(self) -> None:
-        """Close the descriptor only. In a forked child: the lock is the parent's and stays (never LOCK_UN here), but
-        a child that kept the descriptor would keep a dead parent's locks alive."""
+        """Close the descriptor only. In a forked child the lock is the parent's and stays (never LOCK_UN here), but a
+        child that kept the descriptor open would keep a dead parent's locks alive."""
         fileno, self.fileno = self.fileno, -1
         if fileno >= 0:
             os.close(fileno)
 
 
 def is_dead(directory: int, identity: str) -> bool:
-    """True only if the process has certainly ended. No file proves nothing: it may have been tidied up."""
+    """True only if the process has certainly ended. A missing file proves nothing: it may have been removed."""
     with proof(directory, identity) as found:
         return found is not None
 
@@ -74,8 +74,8 @@ def is_dead(directory: int, identity: str) -> bool:
 def proof(directory: int, identity: str) -> Iterator[os.stat_result | None]:
     """The file of a process that has certainly ended, else None. The file stays locked inside the block.
 
-    A process that starts has made its file but not locked it yet: it looks dead. As long as we have the lock it cannot
-    get it, and takes another identity; without the lock, what is done to its file and rows would hit a live process.
+    A starting process that has created its file but not locked it yet looks dead. While we hold the lock, it cannot get
+    it and chooses another identity; without the lock, removing its file and rows would hit a live process.
     """
     if not is_identity(identity):
         yield None
@@ -87,7 +87,7 @@ def proof(directory: int, identity: str) -> Iterator[os.stat_result | None]:
         return
     try:
         try:
-            # Shared: two processes that test at once must not take each other for the living owner.
+            # Shared: two processes that test at the same time must not mistake each other for the live owner.
             fcntl.flock(fileno, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             yield None
@@ -107,7 +107,7 @@ def identities(directory: int) -> list[str]:
 
 
 def remove(directory: int, name: str) -> None:
-    """Delete a file of the private directory. Best effort: what stays is swept with its dead process."""
+    """Delete a file of the private directory. Best effort: housekeeping removes what stays once its process is dead."""
     try:
         os.unlink(name, dir_fd=directory)
     except OSError:

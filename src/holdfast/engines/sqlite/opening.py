@@ -1,9 +1,9 @@
-"""Opening the file: one process at a time, for creating, replacing and repairing are not one statement.
+"""Opening the file, one process at a time: creating, replacing and repairing take more than one statement.
 
-The lock is ``flock`` on ``<lock file>.d/opening``. That file also says which database, log and index belong together
-(their inodes), as the last opener left them. A new database beside the log of a removed one would be read through that
-log: so log and index that belong to something else are removed before SQLite looks at them. Processes that still have
-them open are displaced. They notice with their next write, for the opener removes their liveness files before any
+The opening lock is ``flock`` on ``<lock file>.d/opening``. That file also records which database, log and index belong
+together (their inodes), as the last opener left them. SQLite would read a new database through the log of a removed one
+beside it, so a log and an index that belong to another file are removed before SQLite opens them. Processes that still
+have them open are displaced. They detect it at their next write: the opener removes their liveness files before any
 lock can be granted in the new files.
 """
 
@@ -19,17 +19,17 @@ from typing import Final
 
 from holdfast.engines.sqlite import liveness, schema, statements
 from holdfast.engines.sqlite.anchor import Anchor, is_open
-from holdfast.engines.sqlite.bell import ring
 from holdfast.engines.sqlite.faults import Contended, Displaced, primary_code
 from holdfast.engines.sqlite.paths import PrivateDirectory, create_file
+from holdfast.engines.sqlite.wakeup_socket import is_for_watchdog, send_wakeup
 
 _log: Final = logging.getLogger("holdfast.sqlite")
 _CHECKED: Final = "boot"
-_NONE: Final = 0  # in the place of the inode of a file that is not there
-#: A larger file (about 25,000 names) is not checked as a whole when it is opened: opening must not grow with it, and
-#: damage is noticed when it is met. In pages of 1 KiB; SQLite checks about 400 of them in a millisecond.
+_NONE: Final = 0  # stands for the inode of a missing file
+#: A larger file (about 25,000 names) is not checked when it is opened: the time to open must not grow with it, and
+#: damage is detected when a statement meets it. In pages of 1 KiB; SQLite checks about 400 of them in a millisecond.
 _CHECKED_PAGES: Final = 8192
-#: What a watchdog cannot decode makes it ask about everything that it holds.
+#: A message that a watchdog cannot decode as a name: it then verifies everything that it holds.
 ABOUT_ALL: Final = b"\xff"
 
 Opened = tuple[sqlite3.Connection, Anchor]
@@ -38,18 +38,18 @@ Opened = tuple[sqlite3.Connection, Anchor]
 def open_files(
     path: str, directory: PrivateDirectory, boot: str, identity: str, former: Collection[str], *, suspect: bool
 ) -> Opened:
-    """Open the lock file; create it if there is none.
+    """Open the lock file; create it if it is missing.
 
-    A damaged one is put aside and replaced by an empty one, if no process but ours (``identity``, or ``former`` ones)
-    can have it open: every lease in it is over, and tokens go on from the clock. Otherwise the error is raised. The
-    file is checked at the first opening after a boot (nothing is ever synced, so a power cut may tear it), after a
-    displacement, and if it is ``suspect``.
+    A damaged file is set aside and replaced by an empty one if no other process (than ``identity``, or the ``former``
+    identities of this one) can have it open: every lease in it has ended, and tokens continue from the clock. Otherwise
+    the error is raised. The file is checked at the first opening after a boot (it is never synced, so a power cut may
+    damage it), after a displacement, and if it is ``suspect``.
     """
     with _sole_opener(directory) as record:
         try:
             opened, displaced = _open_recorded(path, directory, boot, identity, former, record, suspect)
         except (FileNotFoundError, FileExistsError) as error:
-            raise Displaced(path) from error  # removed or replaced while we opened them: once more
+            raise Displaced(path) from error  # removed or replaced during the opening: the caller repeats it
     if displaced:
         notify_all(directory)
     return opened
@@ -65,15 +65,15 @@ def _open_recorded(
     suspect: bool,
 ) -> tuple[Opened, bool]:
     belonging = _recorded(record)
-    displaced = _remove_strangers(path, belonging, directory, identity)
+    displaced = _remove_foreign_files(path, belonging, directory, identity)
     try:
         opened = _open_checked(path, directory, boot, thorough=suspect, check=displaced or suspect)
     except sqlite3.DatabaseError as error:
         known = os.stat(path).st_ino == belonging[0]
-        if not _is_damage(error, known) or not (displaced or _alone(directory, {identity, *former})):
+        if not _is_damage(error, known) or not (displaced or _is_only_process(directory, {identity, *former})):
             raise
         _end_others(directory, identity)
-        _put_aside(path)
+        _set_aside(path)
         displaced = True
         opened = _open_checked(path, directory, boot, thorough=False, check=False)
     try:
@@ -85,42 +85,43 @@ def _open_recorded(
 
 
 def open_again(path: str, directory: PrivateDirectory, anchor: Anchor) -> sqlite3.Connection:
-    """A connection to the files that ``anchor`` still holds: the last one was closed for a fork."""
+    """A connection to the files that ``anchor`` still holds; the previous one was closed for a fork."""
     with _sole_opener(directory):
         if not anchor.in_place():
             raise Displaced(path)
         connection = schema.open_connection(path)
-        if not anchor.in_place():  # an operator was between the look and the opening
+        if not anchor.in_place():  # replaced between the check and the opening
             connection.close()
             raise Displaced(path)
         return connection
 
 
 def close(connection: sqlite3.Connection, anchor: Anchor) -> None:
-    """Close files without tidying up: SQLite cannot, as long as the anchor holds them."""
+    """Close files without removing log and index: SQLite cannot remove them while the anchor holds its locks."""
     connection.close()
     anchor.close()
 
 
 def notify_all(directory: PrivateDirectory) -> None:
-    """Have every watchdog ask about its leases now: they are in files that were displaced. Best effort."""
+    """Make every watchdog verify its leases now, since their files were displaced. Best effort."""
     with contextlib.suppress(OSError):
         for name in os.listdir(directory.fileno):
-            if ".doze-" in name:
-                ring(directory, name, ABOUT_ALL)
+            if is_for_watchdog(name):
+                send_wakeup(directory, name, ABOUT_ALL)
 
 
-def _remove_strangers(path: str, belonging: tuple[int, ...], directory: PrivateDirectory, identity: str) -> bool:
-    """Leave nothing beside the database that is not its own; create it if it is missing. True if others that have
-    files open are displaced thereby, or were before."""
+def _remove_foreign_files(path: str, belonging: tuple[int, ...], directory: PrivateDirectory, identity: str) -> bool:
+    """Remove a log and an index that do not belong to the database; create the database if it is missing. True if this
+    displaces other processes, or if they were displaced before."""
     found = _inodes(path)
     empty = found[0] != _NONE and os.path.getsize(path) == 0
     if found[0] != _NONE and not empty:
         if _NONE == found[1] == found[2]:
-            # The last process to close it has tidied up. If one has it open, it was an operator instead.
+            # The last process to close it removed log and index. If a process has it open, an operator removed them.
             intact = belonging[0] in (_NONE, found[0]) and not is_open(path)
         else:
-            # As it was left; or the record went with its directory, and SQLite joins the processes that have it open.
+            # As the last opener left it; or the record is gone with its directory, and SQLite joins the processes that
+            # have the files open.
             intact = found == belonging or (belonging[0] == _NONE and _NONE not in found)
         if intact:
             return False
@@ -128,14 +129,14 @@ def _remove_strangers(path: str, belonging: tuple[int, ...], directory: PrivateD
     for suffix in ("-shm", "-wal"):
         _remove(path + suffix)
     if empty:
-        _remove(path)  # emptied in place: processes that have it open must not write into the new one
+        _remove(path)  # truncated in place: processes that have it open must not write into the new one
     if empty or found[0] == _NONE:
         create_file(path)
     return True
 
 
 def _end_others(directory: PrivateDirectory, identity: str) -> None:
-    """Nothing that other processes did counts any more. Those that live notice that their liveness file is gone."""
+    """Void everything that other processes wrote. Live ones detect that their liveness file is gone."""
     for other in liveness.identities(directory.fileno):
         if other != identity:
             liveness.remove(directory.fileno, other)
@@ -146,7 +147,7 @@ def _open_checked(path: str, directory: PrivateDirectory, boot: str, *, thorough
     connection = schema.open_connection(path)
     try:
         if any(there not in (_NONE, now) for there, now in zip(expected, _inodes(path), strict=True)):
-            raise FileNotFoundError(path)  # an operator was between the look and the opening
+            raise FileNotFoundError(path)  # replaced between the check and the opening
         rebooted = schema.recall(connection, _CHECKED) != boot
         if (check or rebooted) and not schema.is_sound(connection, None if thorough else _CHECKED_PAGES):
             damaged = sqlite3.DatabaseError("the file does not pass its check")
@@ -162,12 +163,12 @@ def _open_checked(path: str, directory: PrivateDirectory, boot: str, *, thorough
 
 
 def _is_damage(error: sqlite3.Error, known: bool) -> bool:
-    """Is this a damaged lock file? One that does not begin like a database may be anything, unless it is ``known``."""
+    """Whether this is a damaged lock file. A file without a database header may be anything, unless it is ``known``."""
     code = primary_code(error)
     return code == sqlite3.SQLITE_CORRUPT or (code == sqlite3.SQLITE_NOTADB and known)
 
 
-def _put_aside(path: str) -> None:
+def _set_aside(path: str) -> None:
     aside = f"{path}.damaged"
     _log.warning("lock file %s was damaged (power cut?); it is now %s, and a new one is used", path, aside)
     os.replace(path, aside)
@@ -176,17 +177,17 @@ def _put_aside(path: str) -> None:
     create_file(path)
 
 
-def _alone(directory: PrivateDirectory, ours: Collection[str]) -> bool:
-    """Is every other process that ever opened the file dead? None can come in meanwhile: see the sole opener."""
+def _is_only_process(directory: PrivateDirectory, ours: Collection[str]) -> bool:
+    """Whether every other process that ever opened the file is dead. The opening lock keeps new ones out."""
     others = set(liveness.identities(directory.fileno)).difference(ours)
     return all(liveness.is_dead(directory.fileno, other) for other in others)
 
 
 @contextlib.contextmanager
 def _sole_opener(directory: PrivateDirectory) -> Iterator[int]:
-    """Openings one after another, among all processes. Gives the descriptor of the record."""
+    """Serializes openings among all processes. Yields the descriptor of the record."""
     if not directory.in_place():
-        raise Displaced(directory.path)  # in a directory that was removed, we would be alone with this lock
+        raise Displaced(directory.path)  # in a removed directory this lock would exclude no other process
     record = os.open("opening", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory.fileno)
     try:
         try:
@@ -199,7 +200,7 @@ def _sole_opener(directory: PrivateDirectory) -> Iterator[int]:
 
 
 def _recorded(record: int) -> tuple[int, ...]:
-    """The inodes of database, log and index that belong together; three times none if it does not say."""
+    """The inodes of database, log and index that belong together; three times ``_NONE`` if they are not recorded."""
     try:
         inodes = tuple(int(word) for word in os.pread(record, 128, 0).split())
     except ValueError:
@@ -210,7 +211,7 @@ def _recorded(record: int) -> tuple[int, ...]:
 def _write_record(record: int, inodes: tuple[int, ...]) -> None:
     if _recorded(record) != inodes:
         text = " ".join(map(str, inodes)).encode()
-        os.ftruncate(record, 0)  # interrupted after this: it says nothing, which is no lie
+        os.ftruncate(record, 0)  # interrupted after this, the record is empty, which is safe
         os.pwrite(record, text, 0)
 
 

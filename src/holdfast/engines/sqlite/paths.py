@@ -1,4 +1,4 @@
-"""Where the lock file is, and that nobody but its owner can have put it there."""
+"""The location of the lock file, and the checks that only its owner can have put it there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_ADDRESS: Final = 103
 def default_path() -> str:
     """The lock file of this user: under the home of the passwd entry of the effective uid.
 
-    Never from $HOME, XDG_* or TMPDIR: two processes of one user with different environments must meet in one file.
+    Never from $HOME, XDG_* or TMPDIR: two processes of one user with different environments must use the same file.
     """
     uid = os.geteuid()
     try:
@@ -44,21 +44,21 @@ def resolve(path: str) -> str:
 
 
 class PrivateDirectory:
-    """``<lock file>.d``, open: where liveness files and sockets are."""
+    """``<lock file>.d``, opened: the directory of liveness files and sockets."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.fileno = _open_private(path)
 
     def address(self, name: str) -> str:
-        """The path of a socket in here, short enough for the kernel wherever /proc is mounted."""
+        """The path of a socket in this directory, short enough for the kernel where /proc is mounted."""
         plain = os.path.join(self.path, name)
         if len(os.fsencode(plain)) <= _LONGEST_ADDRESS:
             return plain
         return f"/proc/self/fd/{self.fileno}/{name}"
 
     def in_place(self) -> bool:
-        """Does its path still lead to it? Other processes would make another one."""
+        """Whether its path still leads to it. If not, other processes create another one."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self.fileno))
         except OSError:
@@ -71,10 +71,10 @@ class PrivateDirectory:
 
 
 def secure(path: str) -> PrivateDirectory:
-    """Make the two directories of the lock file ready, and look at the file if there is one; returns the private one.
+    """Create and check the two directories of the lock file, and check the file if it exists; returns the private one.
 
-    The directory of the file must belong to us and be writable by us alone: then no other user can have planted a
-    link, a file or a socket there, now or later. ``path + ".d"`` holds liveness files and sockets.
+    The directory of the file must belong to this user and be writable by this user only: then no other user can place a
+    link, a file or a socket there, now or later. ``path + ".d"`` contains liveness files and sockets.
     """
     _refuse_long(path)
     directory = os.path.dirname(path)
@@ -121,13 +121,13 @@ def _open_private(directory: str) -> int:
 
 
 def create_file(path: str) -> None:
-    """Create an empty lock file. FileExistsError if there is one: an existing file is never opened here, for closing
-    any descriptor of a file drops all POSIX locks of this process on it, those of SQLite included."""
+    """Create an empty lock file. FileExistsError if it exists: an existing file is never opened here, because closing
+    any descriptor of a file drops all POSIX locks of this process on it, including SQLite's."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 def refuse_unfit(path: str) -> None:
-    """Refuse an existing lock file or its directory as ``secure`` would. Makes nothing."""
+    """Refuse an existing lock file or its directory as ``secure`` does. Creates nothing."""
     parent = _open_private(os.path.dirname(path))
     try:
         refuse_unfit_file(path, parent)
@@ -136,7 +136,7 @@ def refuse_unfit(path: str) -> None:
 
 
 def refuse_unfit_file(path: str, parent: int) -> None:
-    """Refuse a lock file that another user may have made, or that has another name with another log beside it."""
+    """Refuse a lock file that another user may have created, or that has a second name with another log beside it."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def refuse_unfit_file(path: str, parent: int) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise EngineRefused(f"lock file {path}: it is not a regular file (a symbolic link is not followed)")
     if found.st_nlink > 1:
-        # SQLite names its log after the path: two names for one file would be two logs.
+        # SQLite names its log after the path: two names for one file mean two logs.
         raise EngineRefused(f"lock file {path}: it has {found.st_nlink} names (hard links); it must have one")
     _refuse_unless_ours(found, path)
     if _O_PATH is not None:
@@ -157,7 +157,7 @@ def refuse_unfit_file(path: str, parent: int) -> None:
 
 def _refuse_mount_point(path: str, file: int, parent: int) -> None:
     """A file or directory that is mounted alone (``docker run -v /srv/locks.db:/data/locks.db``) has another log, or
-    another private directory, on the other side."""
+    another private directory, outside the mount."""
     mounts = {_mount(file), _mount(parent)}
     if len(mounts) > 1 and None not in mounts:
         raise EngineRefused(
@@ -167,7 +167,7 @@ def _refuse_mount_point(path: str, file: int, parent: int) -> None:
 
 
 def _mount(file: int) -> str | None:
-    """On which mount an open file is; None where the system does not tell."""
+    """The mount that an open file is on; None where the system does not provide it."""
     try:
         with open(f"/proc/self/fdinfo/{file}", encoding="ascii") as facts:
             return next((line for line in facts if line.startswith("mnt_id:")), None)

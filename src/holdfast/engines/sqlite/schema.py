@@ -1,4 +1,4 @@
-"""The tables, and how a connection to them is opened. Times are µs since boot (expires), or since the epoch (since)."""
+"""The tables, and how a connection to them is opened. Times in µs: since boot (expires), since the epoch (since)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from holdfast.errors import EngineRefused
 
 _APPLICATION: Final = 1752132708  # "hold" in ASCII, in the header of the file
 _VERSION: Final = 1
-#: To which the log shrinks again after it has grown (behind a process that was frozen while it read), in bytes.
+#: The log shrinks to this size (in bytes) after it has grown behind a process that was frozen while reading.
 LOG_LIMIT: Final = 1 << 19
 
-# A free lock keeps its row for the token's sake (owner IS NULL). Only the name is indexed: taking and freeing rewrite
-# one page, and pages are small because the whole page goes through the checksum of the log.
-# ``waiting`` errs to 1: it is set with every entry into the queue, and cleared by a release that finds the queue empty.
+# A free lock keeps its row because of the token (owner IS NULL). Only the name is indexed: taking and freeing rewrite
+# one page, and pages are small because the log computes a checksum over the whole page.
+# ``waiting`` may be 1 without a waiter, never 0 with one: every entry into the queue sets it, and a release that finds
+# the queue empty clears it.
+# The column ``bell`` contains the name of the waiter's wake-up socket.
 _CREATE: Final = """
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS lock (
@@ -39,8 +41,9 @@ PRAGMA user_version = 1;
 COMMIT;
 """
 
-# A file of an earlier holdfast, whose queue had neither. The version stays: processes that run an earlier one, and have
-# the file open or open it later, name the columns that they write, and these have defaults.
+# For a file of an earlier version, whose queue has neither column. The version number stays: processes with the earlier
+# version may have the file open, or open it later. They name the columns that they write, and the new ones have
+# defaults.
 _DESCRIBE_WAITERS: Final = """
 BEGIN IMMEDIATE;
 ALTER TABLE queue ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
@@ -50,8 +53,8 @@ COMMIT;
 
 
 def open_connection(path: str) -> sqlite3.Connection:
-    """A connection in autocommit mode, for use by any thread (one at a time). Raises sqlite3.Error as it comes."""
-    # Not created by SQLite: it would be beside the log of a file that was removed a moment ago.
+    """A connection in autocommit mode, for use by any thread (one at a time). Raises sqlite3.Error unchanged."""
+    # SQLite must not create the file: it could end up beside the log of a file that was removed a moment ago.
     address = f"file:{urllib.parse.quote(os.fsencode(path))}?mode=rw"
     connection = sqlite3.connect(
         address, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=64, uri=True
@@ -75,11 +78,11 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         connection.execute("PRAGMA page_size = 1024")
     if _pragma(connection, "journal_mode = wal") != "wal":
         raise EngineRefused(f"lock file {path}: write-ahead logging is not possible there")
-    # No fsync, ever. A crash of processes loses nothing; a power cut may tear the file, but it also ends every lease in
-    # it, and the first opening after a boot checks the file (repair.py).
+    # No fsync. A crash of processes loses nothing; a power cut may damage the file, but it also ends every lease in it,
+    # and the first opening after a boot checks the file (opening.py).
     connection.execute("PRAGMA synchronous = off")
-    # The store copies the log into the file itself, for it must first see that both are still in place: otherwise old
-    # pages would be written into a file that others have begun anew.
+    # The store runs checkpoints itself, after it has verified that both files are in place: otherwise old pages would
+    # be written into a file that another process has created since.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
     if fresh:
@@ -94,8 +97,8 @@ def _pragma(connection: sqlite3.Connection, text: str) -> object:
 
 
 def is_sound(connection: sqlite3.Connection, most_pages: int | None) -> bool:
-    """Does the file pass SQLite's own check? The quick one, and a file of more than ``most_pages`` is not checked; with
-    None, the whole one."""
+    """Whether the file passes SQLite's own check. With ``most_pages``: the quick check, and none for a larger file;
+    with None: the complete check."""
     try:
         pages = _pragma(connection, "page_count")
         if most_pages is not None and isinstance(pages, int) and pages > most_pages:

@@ -18,12 +18,12 @@ from holdfast.engines.base import (
     Suspects,
     Withdrawn,
 )
-from holdfast.engines.sqlite import ledger, statements
-from holdfast.engines.sqlite.bell import Bell
+from holdfast.engines.sqlite import operations, statements
 from holdfast.engines.sqlite.contender import SqliteContender
 from holdfast.engines.sqlite.faults import Contended, Displaced
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.stores import close_store, open_store, opening
+from holdfast.engines.sqlite.wakeup_socket import WakeupSocket
 from holdfast.errors import EngineError, EngineRefused
 
 P = ParamSpec("P")
@@ -45,7 +45,7 @@ class SqliteSession:
         self._token_ttl = token_ttl
         self._store: Store | None = None
         self._closed = False
-        self._bell: tuple[Store, Bell] | None = None
+        self._wakeup: tuple[Store, WakeupSocket] | None = None
 
     def store(self, now: float) -> Store:
         """The store; opened on first use, after a fork, and when somebody has deleted or replaced the file."""
@@ -71,7 +71,7 @@ class SqliteSession:
         """
         return self.store(self.runtime.now()).liveness_fileno()
 
-    async def patiently(
+    async def run_retrying(
         self, timeout: float, operation: Callable[Concatenate[Store, int, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run ``operation(store, now in µs, …)``, again and again while other processes are in its way."""
@@ -79,7 +79,7 @@ class SqliteSession:
         deadline, pause = now + timeout, _SHORTEST_PAUSE
         while True:
             try:
-                return operation(self.store(now), int(now * ledger.SECOND), *args, **kwargs)
+                return operation(self.store(now), int(now * operations.SECOND), *args, **kwargs)
             except Contended as contended:
                 if now >= deadline:
                     raise _failed(self._path, timeout, contended) from contended
@@ -90,9 +90,9 @@ class SqliteSession:
     async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
         now = self.runtime.now()
         try:
-            return ledger.take(self.store(now), int(now * ledger.SECOND), claim)
+            return operations.take(self.store(now), int(now * operations.SECOND), claim)
         except Contended:
-            return await self.patiently(timeout, ledger.take, claim)
+            return await self.run_retrying(timeout, operations.take, claim)
 
     def contender(self, claim: Claim, timeout: float) -> SqliteContender:
         return SqliteContender(self, claim, timeout)
@@ -104,9 +104,9 @@ class SqliteSession:
             left = max(0.0, deadline - self.runtime.now())
             try:
                 if len(batch) == 1:
-                    answers.append(await self.patiently(left, ledger.extend, batch[0], ttl))
+                    answers.append(await self.run_retrying(left, operations.extend, batch[0], ttl))
                 else:
-                    answers += await self.patiently(left, ledger.extend_all, batch, ttl)
+                    answers += await self.run_retrying(left, operations.extend_all, batch, ttl)
             except RequestFailed as failure:
                 answers += [failure] * len(batch)
         return answers
@@ -114,9 +114,9 @@ class SqliteSession:
     async def release(self, claim: Claim, timeout: float) -> Found:
         now = self.runtime.now()
         try:
-            return ledger.give_up(self.store(now), int(now * ledger.SECOND), claim)
+            return operations.give_up(self.store(now), int(now * operations.SECOND), claim)
         except Contended:
-            return await self.patiently(timeout, ledger.give_up, claim)
+            return await self.run_retrying(timeout, operations.give_up, claim)
 
     async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
         deadline = self.runtime.now() + timeout
@@ -125,67 +125,67 @@ class SqliteSession:
             left = max(0.0, deadline - self.runtime.now())
             try:
                 if len(batch) == 1:
-                    answers.append(await self.patiently(left, ledger.withdraw, batch[0]))
+                    answers.append(await self.run_retrying(left, operations.withdraw, batch[0]))
                 else:
-                    answers += await self.patiently(left, ledger.withdraw_all, batch)
+                    answers += await self.run_retrying(left, operations.withdraw_all, batch)
             except (RequestFailed, EngineError) as failure:
                 answers += [failure] * len(batch)
         return answers
 
     async def inspect(self, name: str, timeout: float) -> LockState:
-        return await self.patiently(timeout, ledger.inspect, name)
+        return await self.run_retrying(timeout, operations.inspect, name)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         after: str | None = None
-        while page := await self.patiently(timeout, ledger.page_of_names, prefix, after):
+        while page := await self.run_retrying(timeout, operations.page_of_names, prefix, after):
             for name, held in page:
                 if held:
                     yield name
             after = page[-1][0]
 
     async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
-        return await self.patiently(timeout, ledger.break_, name, token)
+        return await self.run_retrying(timeout, operations.break_, name, token)
 
     async def ping(self, timeout: float) -> None:
-        await self.patiently(timeout, _ping)
+        await self.run_retrying(timeout, _ping)
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        before = self._bell
-        bell = self._doze_bell()
+        before = self._wakeup
+        bell = self._hint_socket()
         if bell is None:
             await wakeup.wait(until)
             return ()
-        if before is not None and before is not self._bell:
+        if before is not None and before is not self._wakeup:
             return ALL_NAMES  # the store was displaced, and what was held in it is lost
         # Only a watchdog dozes, and it is a thread: its wakeup is the blocking runtime's, made of a pipe.
         pipe: Any = wakeup
         await self.runtime.readable((pipe.fileno(), bell.fileno()), until)
         try:
-            return {message.decode() for message in bell.heard()}
+            return {message.decode() for message in bell.drain()}
         except UnicodeDecodeError:
             return ALL_NAMES
 
-    def _doze_bell(self) -> Bell | None:
+    def _hint_socket(self) -> WakeupSocket | None:
         """Each session that dozes has a bell of its own, so that every client of the process hears of a break."""
         try:
             store = self.store(self.runtime.now())
-            store.tidy(self.runtime.now())
-            if self._bell is None or self._bell[0] is not store:
-                self._close_bell()
-                self._bell = (store, store.bell("doze"))
+            store.run_housekeeping(self.runtime.now())
+            if self._wakeup is None or self._wakeup[0] is not store:
+                self._close_hint_socket()
+                self._wakeup = (store, store.wakeup_socket("doze"))
         except (OSError, Contended, RequestFailed, EngineRefused):
             return None  # then renewals tell
-        return self._bell[1]
+        return self._wakeup[1]
 
-    def _close_bell(self) -> None:
-        bell, self._bell = self._bell, None
+    def _close_hint_socket(self) -> None:
+        bell, self._wakeup = self._wakeup, None
         if bell is not None:
-            bell[0].close_ear(bell[1])
+            bell[0].close_socket(bell[1])
 
     async def close(self) -> None:
         with opening():
             self._closed = True
-            self._close_bell()
+            self._close_hint_socket()
             store, self._store = self._store, None
             if store is not None:
                 close_store(store)

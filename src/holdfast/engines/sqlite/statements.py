@@ -1,9 +1,9 @@
-"""Every statement that touches a lock. Each is a transaction of its own.
+"""All statements on locks and queues. Each one is a transaction.
 
 No statement has a RETURNING clause: Python would step it twice, and between the two steps (waiting for the GIL, or
-interrupted by a signal) the process would sit *inside* the write transaction and stall every name of the file. So a
-write is one step, its row count is the answer, and what else is to be known is read before or after it. The reads may
-be stale; the writes are conditional, so a stale read can only make them do nothing.
+interrupted by a signal) the process would stay *inside* the write transaction and stall every name of the file. So a
+write is one step, its row count is the answer, and other values are read before or after it. The reads may be stale;
+the writes are conditional, so a stale read can only make them change nothing.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _TAKEN: Final = """
     WHERE lock.token < excluded.token - ? AND (lock.owner IS NULL OR (lock.owner = ? AND lock.expires = ?))
 """
 
-# Take a name that is free, or that is still in the very state (owner, expires) in which it was judged takeable. The
-# token must stay ahead of the stored one: the condition makes it max(last + 1, time) without reading it first.
+# Take a name that is free, or whose owner and expiry are still those that were judged. The token must be larger than
+# the stored one: the condition makes it max(last + 1, time) without reading it first.
 TAKE: Final = f"""
     INSERT INTO lock ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
     {_TAKEN}
 """  # noqa: S608  (constants only)
 
-# The same, unless somebody alive waits ahead of this claim (ahead of all, if the claim has no place in the queue).
+# The same, unless a live waiter is queued before this claim (any live waiter, if the claim is not in the queue).
 TAKE_IN_TURN: Final = f"""
     INSERT INTO lock ({_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?
     WHERE NOT EXISTS (
@@ -35,16 +35,16 @@ TAKE_IN_TURN: Final = f"""
     {_TAKEN}
 """  # noqa: S608  (constants only)
 
-# Never shortens. An expiry written by another kernel is on another clock, so there is nothing to compare.
+# Never shortens. An expiry written by another kernel is on another clock and is not compared.
 EXTEND: Final = """
     UPDATE lock SET expires = CASE boot WHEN ? THEN max(expires, ?) ELSE ? END, boot = ?, ttl = max(ttl, ?)
     WHERE name = ? AND owner = ? AND process = ?
 """
 
 # The process is part of the condition: a forked child has the parent's claim in memory, but not its identity.
-# Two statements, of which the first is nearly always enough. "Nobody waits" is part of its condition, which saves
-# looking into the queue afterwards: who enters the queue sets ``waiting`` in the same transaction (by a trigger), and
-# looks at the lock after that.
+# Two statements; the first is nearly always enough. Its condition includes "no waiter", which saves reading the queue
+# afterwards: a waiter that enters the queue sets ``waiting`` in the same transaction (by a trigger), and reads the lock
+# after that.
 RELEASE_UNAWAITED: Final = """
     UPDATE lock SET owner = NULL, since = ? WHERE name = ? AND owner = ? AND process = ? AND waiting = 0
 """
@@ -55,7 +55,7 @@ RELEASE: Final = """
 
 BREAK: Final = "UPDATE lock SET owner = NULL, since = ?, token = max(token + 1, ?) WHERE name = ? AND owner = ?"
 
-# Start the clock for a row of another kernel, whose own clock and flock we cannot see (see judgement.py).
+# Start the clock for a row of another kernel, whose clock and flock are not visible here (see verdict.py).
 ADOPT: Final = """
     UPDATE lock SET boot = ?, expires = ? WHERE name = ? AND owner = ? AND boot = ? AND expires = ?
 """
@@ -86,9 +86,9 @@ AHEAD: Final = """
     SELECT DISTINCT process FROM queue WHERE name = ? AND boot = ? AND expires > ?
     AND seq < coalesce((SELECT seq FROM queue WHERE name = ? AND owner = ?), 9223372036854775807)
 """
-BURY: Final = "DELETE FROM queue WHERE name = ? AND process = ?"
+REMOVE_DEAD: Final = "DELETE FROM queue WHERE name = ? AND process = ?"
 
-# Takes the write lock and changes nothing.
+# Takes SQLite's write lock and changes nothing.
 PING: Final = "UPDATE lock SET owner = owner WHERE name IS NULL"
 
 # Batches, each one statement. A shorter batch is filled up by repeating its last claim.
@@ -115,9 +115,9 @@ AWAITED: Final = f"""
     WHERE lock.name = given.name AND lock.owner IS NULL AND lock.waiting
 """  # noqa: S608  (constants only)
 
-# Housekeeping. All of it is short: no transaction and no opening may grow with the table, for it stalls every name.
-# So it goes over the table in slices of so many rows.
-BURY_EVERYWHERE: Final = "DELETE FROM queue WHERE process = ?"
+# Housekeeping. Every step is short: neither a transaction nor an opening may grow with the table, since it stalls every
+# name. So housekeeping processes the table in slices of a fixed number of rows.
+REMOVE_DEAD_EVERYWHERE: Final = "DELETE FROM queue WHERE process = ?"
 FORGET_QUEUES: Final = "DELETE FROM queue WHERE boot <> ?"
 LAST_ROW: Final = "SELECT coalesce(max(rowid), 0) FROM lock"
 _FOREIGN: Final = "owner IS NOT NULL AND boot <> :boot AND boot <> :adopted"

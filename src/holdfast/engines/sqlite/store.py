@@ -1,4 +1,4 @@
-"""One lock file as seen by one process: a connection, an identity, and the statements run one at a time."""
+"""One lock file as seen by one process: a connection, an identity, and statements that run one at a time."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from typing import Any, Final, NoReturn
 from holdfast._runtime import clock
 from holdfast.engines.sqlite import faults, liveness, opening, paths, schema, statements
 from holdfast.engines.sqlite.anchor import Anchor
-from holdfast.engines.sqlite.bell import Bell, ring
 from holdfast.engines.sqlite.housekeeping import Sweep, sweep_directory
 from holdfast.engines.sqlite.kernel import boot_id
 from holdfast.engines.sqlite.liveness import Liveness
-from holdfast.engines.sqlite.vigil import Pulse, Vigil
+from holdfast.engines.sqlite.process_watch import ProcessListener, ProcessWatch
+from holdfast.engines.sqlite.wakeup_socket import WakeupSocket, is_for_watchdog, send_wakeup
 
 Value = str | bytes | int | None
-# Between two rounds of housekeeping, and how many rows each looks at: about a millisecond.
-_TIDY_EVERY: Final = 20.0
-_TIDY_ROWS: Final = 2000
-# Clean-up keeps pace with use: after so many new names, so many rows are looked at.
+# Seconds between two rounds of housekeeping, and how many rows each one examines: about a millisecond.
+_HOUSEKEEPING_EVERY: Final = 20.0
+_HOUSEKEEPING_ROWS: Final = 2000
+# Housekeeping keeps pace with use: after this many new names, this many rows are examined.
 _NEW_NAMES: Final = 128
 _ROWS_FOR_THEM: Final = 512
-# Writes between two copyings of the log into the file. A short log is a warm log.
+# Writes between two checkpoints. A short log stays in the cache.
 _CHECKPOINT_EVERY: Final = 200
 _LOOK_EVERY: Final = 0.25
-# How much longer than the lease that needs it the proof of our death is kept: it is prolonged once in that time. µs.
-_VOUCH_AHEAD: Final = 60_000_000
+# The proof of our death is kept this much longer than our leases need it, so that it is rarely extended. In µs.
+_PROOF_AHEAD: Final = 60_000_000
 _exists: Final = os.access
 
 
 class Store:
-    """Shared by all clients and threads of the process: made, counted and closed by :mod:`.stores`.
+    """Shared by all clients and threads of the process: created, counted and closed by :mod:`.stores`.
 
-    The lock is held for one statement (tens of µs) and never over a wait. It is re-entrant, so that a signal handler
-    that uses a lock, or forks, does not wait for the very thread that it interrupted.
+    The lock is held for one statement (tens of µs) and never during a wait. It is re-entrant, so that a signal handler
+    that uses a lock, or forks, does not wait for the thread that it interrupted.
     """
 
     def __init__(
@@ -47,52 +47,52 @@ class Store:
     ) -> None:
         self.path = path
         self.users = 0
-        self.abandoned = False  #: forked away, or displaced: open another store
+        self.abandoned = False  #: inherited by a fork, or displaced: open another store
         self.suspect = suspect  #: SQLite has found damage in the file
         self.former = frozenset(former)  #: identities that this process had in stores that were displaced
         self.held: set[str] = set()  #: owners that this process has written and not released
-        self.look_at = 0.0  #: when to ask again whether we are displaced
-        self.vouched_until = 0  #: our rows may have an expiry up to this (µs)
-        self._tidy_at = 0.0
+        self.look_at = 0.0  #: when to check again whether the files were displaced
+        self.proven_until = 0  #: rows of this process may have an expiry up to this (µs)
+        self._housekeeping_at = 0.0
         self._writes = 0
         self._last_row = 0
         self._new_names = 0
         self._lock = threading.RLock()
-        self._ears: set[Bell | Vigil] = set()
-        self._bell_numbers = itertools.count()
+        self._sockets: set[WakeupSocket | ProcessWatch] = set()
+        self._socket_numbers = itertools.count()
         self._connection: sqlite3.Connection | None = None
         self._anchor: Anchor | None = None
         self.directory = paths.secure(path)
         try:
             self.boot = boot_id()
-            # The lock comes before the first byte of this identity in the file: a row's process was alive once.
+            # The flock is taken before the first row with this identity is written: a row's process was alive once.
             self._liveness = Liveness(self.directory.fileno)
             self.process = self._liveness.identity
-            self._life = os.fsencode(os.path.join(self.directory.path, self.process))
+            self._liveness_path = os.fsencode(os.path.join(self.directory.path, self.process))
         except OSError as error:
             self.directory.close()
             raise faults.of_system(error, path) from error
         self._sweep = Sweep(self.boot, token_ttl)
-        self._pulse: Pulse | None = None
+        self._listener: ProcessListener | None = None
         try:
-            self._pulse = self._begin_pulse()
+            self._listener = self._listen()
             self._connect()
             self._sweep_directory()
-            self.tidy(clock.now())
+            self.run_housekeeping(clock.now())
         except BaseException:
             self.close()
             raise
 
-    def _begin_pulse(self) -> Pulse | None:
+    def _listen(self) -> ProcessListener | None:
         try:
-            return Pulse(self.directory, self.process)
+            return ProcessListener(self.directory, self.process)
         except OSError:
             return None
 
     def write(self, statement: str, parameters: Sequence[Value]) -> int:
         """Run one writing statement, which is one transaction; returns how many rows it changed.
 
-        Raises Displaced if that was in files which the path does not lead to any more: it counts for nothing.
+        Raises Displaced if the path does not lead to these files any more: then the write is void.
         """
         with self._lock:
             cursor = None
@@ -102,9 +102,10 @@ class Store:
                     cursor = connection.execute(statement, parameters)
                 except sqlite3.Error as error:
                     self._raise_unless_closed(error, connection)
-            # Before any lock is granted in files that are not these, our liveness file is removed (opening.py), or its
-            # directory was. So one cheap look at a path, after the write, tells whether the write counts.
-            if not _exists(self._life, os.F_OK) and not os.path.exists(self._life):  # (the first asks for the real uid)
+            # Before any lock is granted in other files, our liveness file is removed (opening.py), or its directory
+            # was. So one cheap check of a path, after the write, shows whether the write is valid.
+            # (os.access checks for the real uid, which may differ.)
+            if not _exists(self._liveness_path, os.F_OK) and not os.path.exists(self._liveness_path):
                 self._raise_displaced()
             self._writes += 1
             if self._writes >= _CHECKPOINT_EVERY:
@@ -124,12 +125,12 @@ class Store:
                     self._raise_unless_closed(error, connection)
 
     def _raise_unless_closed(self, error: sqlite3.Error, connection: sqlite3.Connection) -> None:
-        """Return if the statement did not run because a signal handler of this thread has forked: it runs again."""
+        """Return if the statement did not run because a signal handler of this thread has forked: it is repeated."""
         if connection is not self._connection:
             return
         if faults.is_damage(error) and not self.suspect:
             self.suspect = True
-            self._raise_displaced()  # opened again, the file is checked; and replaced, if no other process uses it
+            self._raise_displaced()  # the next opening checks the file, and replaces it if no other process uses it
         raise faults.of_sqlite(error, self.path) from error
 
     def _raise_displaced(self) -> NoReturn:
@@ -137,28 +138,28 @@ class Store:
         raise faults.Displaced(self.path)
 
     def abandon(self) -> None:
-        """Close files that were displaced; what was written in them is void. Other users find another store."""
+        """Close files that were displaced; what was written to them is void. Other users open another store."""
         with self._lock:
             self.abandoned = True
-            for ear in list(self._ears):
-                if isinstance(ear, Bell) and ".doze-" in ear.name:
-                    ring(self.directory, ear.name, opening.ABOUT_ALL)
+            for own in list(self._sockets):
+                if isinstance(own, WakeupSocket) and is_for_watchdog(own.name):
+                    send_wakeup(self.directory, own.name, opening.ABOUT_ALL)
             self._close_files()
 
     def _close_files(self) -> None:
         connection, self._connection = self._connection, None
         anchor, self._anchor = self._anchor, None
         if anchor is not None and not self.abandoned and anchor.in_place():
-            anchor.let_go()  # else SQLite would copy an old log into a file that others have begun anew
+            anchor.let_go()  # only then: SQLite would copy an old log into a file that others have created since
         if connection is not None:
             connection.close()
         if anchor is not None:
             anchor.close()
 
     def _checkpoint(self) -> None:
-        """Copy the log into the file, as far as no process reads an older state. The log begins anew after that."""
+        """Copy the log into the file, as far as no process reads an older state. The log then starts over."""
         self._writes = 0
-        with contextlib.suppress(sqlite3.Error):  # the write before it has happened, and must not fail
+        with contextlib.suppress(sqlite3.Error):  # the write before it has happened and must not be reported as failed
             if self._connection is not None:
                 self._connection.execute(statements.CHECKPOINT).fetchall()
 
@@ -167,58 +168,58 @@ class Store:
         self._new_names += 1
         if self._new_names >= _NEW_NAMES:
             self._new_names = 0
-            self._go_round(clock.now(), _ROWS_FOR_THEM)
+            self._sweep_rows(clock.now(), _ROWS_FOR_THEM)
 
     def is_dead(self, process: str) -> bool:
-        """Has the process that wrote a row certainly ended, or is it us before the files were displaced?"""
+        """Whether the process that wrote a row has certainly ended, or is a former identity of this process."""
         if process == self.process:
             return False
         return process in self.former or liveness.is_dead(self.directory.fileno, process)
 
-    def vouch(self, expires: int, now: int) -> None:
-        """Before a row of ours may count until ``expires``: if we die, the proof of it is kept for as long."""
-        self.vouched_until = expires + _VOUCH_AHEAD
+    def extend_proof(self, expires: int, now: int) -> None:
+        """Called before a row of ours is valid until ``expires``: if we die, the proof is kept for that long."""
+        self.proven_until = expires + _PROOF_AHEAD
         with contextlib.suppress(OSError):
-            self._liveness.keep_until(time.time() + (self.vouched_until - now) / 1_000_000)
+            self._liveness.keep_until(time.time() + (self.proven_until - now) / 1_000_000)
 
     def is_displaced(self, now: float) -> bool:
-        """Were the files deleted or replaced under us ("rm the stuck lock")? Then others lock in other ones.
+        """Whether the open files were deleted or replaced ("rm the stuck lock"): other processes then lock in others.
 
-        Asked when ``look_at`` has come, a few times a second: for callers that only read, and wait.
+        Called when ``look_at`` has passed, a few times a second, for callers that only read or wait.
         """
         self.look_at = now + _LOOK_EVERY
         anchor = self._anchor
-        if not self.abandoned and (anchor is None or anchor.in_place()) and os.path.exists(self._life):
+        if not self.abandoned and (anchor is None or anchor.in_place()) and os.path.exists(self._liveness_path):
             return False
         self.abandon()
         return True
 
     def liveness_fileno(self) -> int:
-        """To be passed on to a child that shall keep this process's locks alive, as flock(1) does."""
+        """To be passed to a child process that keeps this process's locks alive, as flock(1) does."""
         return self._liveness.fileno
 
-    def bell(self, kind: str) -> Bell:
-        """A new bell of this process. OSError where there can be none."""
-        bell = Bell(self.directory, f"{self.process}.{kind}-{next(self._bell_numbers)}")
-        self._ears.add(bell)
-        return bell
+    def wakeup_socket(self, kind: str) -> WakeupSocket:
+        """A new wake-up socket of this process. OSError where none can be created."""
+        created = WakeupSocket(self.directory, f"{self.process}.{kind}-{next(self._socket_numbers)}")
+        self._sockets.add(created)
+        return created
 
-    def vigil(self, process: str) -> Vigil:
-        """A new vigil by another process. OSError where there can be none."""
-        vigil = Vigil(self.directory, process)
-        self._ears.add(vigil)
-        return vigil
+    def watch_process(self, process: str) -> ProcessWatch:
+        """A new watch on another process. OSError where none is possible."""
+        watch = ProcessWatch(self.directory, process)
+        self._sockets.add(watch)
+        return watch
 
-    def close_ear(self, ear: Bell | Vigil) -> None:
-        self._ears.discard(ear)
-        ear.close()
+    def close_socket(self, own: WakeupSocket | ProcessWatch) -> None:
+        self._sockets.discard(own)
+        own.close()
 
-    def bells_of(self, process: str, kind: str) -> list[str]:
-        """The names of a process's bells: for the few who must ring them all."""
+    def wakeup_sockets_of(self, process: str, kind: str) -> list[str]:
+        """The names of all wake-up sockets of one kind of a process."""
         try:
             return [name for name in os.listdir(self.directory.fileno) if name.startswith(f"{process}.{kind}-")]
         except OSError:
-            return []  # no descriptor left to read a directory with: its renewal will tell
+            return []  # no descriptor left to read the directory with: that process finds out at its next renewal
 
     def _connect(self) -> sqlite3.Connection:
         if self.abandoned:
@@ -238,32 +239,32 @@ class Store:
             self.abandon()
             raise
         self._connection = connection
-        self.suspect = False  # it has been checked
+        self.suspect = False  # the opening has checked the file
         if self.directory.fileno < 0:  # a signal handler has forked meanwhile, and this is the child
             self._close_files()
             raise faults.Displaced(self.path)
         if self._anchor.log_size() > schema.LOG_LIMIT:
-            self._checkpoint()  # many processes with few writes each: none of them would come to it
+            self._checkpoint()  # with many processes and few writes each, none would reach the number of writes
         return connection
 
     def _sweep_directory(self) -> None:
         try:
             sweep_directory(
-                self.directory.fileno, self.process, lambda dead: self.write(statements.BURY_EVERYWHERE, (dead,))
+                self.directory.fileno, self.process, lambda dead: self.write(statements.REMOVE_DEAD_EVERYWHERE, (dead,))
             )
         except (faults.Contended, OSError):
-            pass  # the next one who opens the file will
+            pass  # the next process that opens the file does it
 
-    def tidy(self, now: float) -> None:
-        """A little housekeeping, now and then."""
-        if now < self._tidy_at:
+    def run_housekeeping(self, now: float) -> None:
+        """Run a step of housekeeping, if one is due."""
+        if now < self._housekeeping_at:
             return
-        self._tidy_at = now + _TIDY_EVERY
-        if self._pulse is not None:
-            self._pulse.hang_up()
-        self._go_round(now, _TIDY_ROWS)
+        self._housekeeping_at = now + _HOUSEKEEPING_EVERY
+        if self._listener is not None:
+            self._listener.drop_watches()
+        self._sweep_rows(now, _HOUSEKEEPING_ROWS)
 
-    def _go_round(self, now: float, rows: int) -> None:
+    def _sweep_rows(self, now: float, rows: int) -> None:
         def run(statement: str, parameters: Any) -> Any:
             return (self._connection or self._connect()).execute(statement, parameters).fetchall()
 
@@ -271,41 +272,41 @@ class Store:
             self._sweep.go_on(run, now, rows)
 
     def quiesce(self) -> None:
-        """Before a fork: wait for the running statement, shut others out, and leave no connection to inherit."""
+        """Before a fork: wait for the running statement, block others, and close the connection."""
         self._lock.acquire()
         if self._connection is not None:
-            self._connection.close()  # the anchor stays: SQLite neither tidies up here nor in another process
+            self._connection.close()  # the anchor stays, so that neither this nor another process removes the log
             self._connection = None
 
     def resume(self) -> None:
-        """After a fork, in the parent. The connection comes back with the next statement."""
+        """After a fork, in the parent. The next statement opens the connection again."""
         self._lock.release()
 
     def disown(self) -> None:
-        """After a fork, in the child: close every inherited descriptor; change nothing that is the parent's."""
+        """After a fork, in the child: close every inherited descriptor; change nothing that belongs to the parent."""
         self.abandoned = True
         self._lock = threading.RLock()
         self._liveness.disown()
-        if self._pulse is not None:
-            self._pulse.disown()
+        if self._listener is not None:
+            self._listener.disown()
         if self._anchor is not None:
             self._anchor.close()
             self._anchor = None
-        for ear in self._ears:
-            ear.disown()
-        self._ears.clear()
+        for own in self._sockets:
+            own.disown()
+        self._sockets.clear()
         self.directory.close()
 
     def close(self) -> None:
-        """End this process's identity. Locks that are still held are free for others at once, as if it had died."""
+        """End this process's identity. Locks that are still held become free at once, as if the process had died."""
         with self._lock:
             if self.directory.fileno < 0:
                 return
             self._close_files()
             self.abandoned = True
-            for ear in list(self._ears):
-                self.close_ear(ear)
-            if self._pulse is not None:
-                self._pulse.close()
+            for own in list(self._sockets):
+                self.close_socket(own)
+            if self._listener is not None:
+                self._listener.close()
             self._liveness.close(unlink=not self.held)
             self.directory.close()

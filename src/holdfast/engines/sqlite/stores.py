@@ -1,4 +1,4 @@
-"""The stores of this process, one for each file; and what happens to them in a fork."""
+"""The stores of this process, one per file, and how they are handled in a fork."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast._runtime import clock
 from holdfast.engines.sqlite import paths
 from holdfast.engines.sqlite.store import Store
 
-# Re-entrant for the same reason as a store's own lock. Order: this one, then a store's.
+# Re-entrant for the same reason as a store's own lock. Lock order: this one, then a store's.
 _lock = threading.RLock()
 _current: Final[dict[str, Store]] = {}  # by resolved path
 _former: Final[set[str]] = set()  # identities that this process had in stores that were displaced
@@ -19,18 +19,18 @@ _open: Final[set[Store]] = set()  # these, and displaced ones that still have us
 
 
 def opening() -> threading.RLock:
-    """Held by whoever opens or closes. A new one after a fork, for another thread may have held it then."""
+    """The lock for opening and closing. Replaced after a fork, because another thread may have held it then."""
     return _lock
 
 
 def open_store(path: str, token_ttl: float | None) -> Store:
-    """The store for ``path``; opened if this is its first user. Each call wants one :func:`close_store`."""
+    """The store for ``path``; opened for its first user. Each call needs one :func:`close_store`."""
     resolved = paths.resolve(path)
     with _lock:
         store, suspect = _current.get(resolved), False
         if store is not None and store.is_displaced(clock.now()):
-            # It has closed its files. Before that, no other connection to one of them may be opened in this process:
-            # SQLite would share the old index between them.
+            # It has closed its files. Before that, no other connection to them may be opened in this process: SQLite
+            # would share the old index between both.
             _former.add(store.process)
             suspect = store.suspect
             store = None
@@ -42,7 +42,7 @@ def open_store(path: str, token_ttl: float | None) -> Store:
 
 
 def close_store(store: Store) -> None:
-    """One user less. The last one closes it."""
+    """Give up one use of the store. The last user closes it."""
     with _lock:
         if store not in _open:
             return  # the parent's, before a fork
@@ -56,12 +56,12 @@ def _close(store: Store) -> None:
     if _current.get(store.path) is store:
         del _current[store.path]
     store.close()
-    _open.discard(store)  # not before: a thread that the interpreter's end stops half-way leaves it to _at_exit
+    _open.discard(store)  # last: if the end of the interpreter stops this thread half-way, _at_exit closes the store
 
 
 def _at_exit() -> None:
-    """Sessions of clients that nobody closed are still open: no socket shall be left to the garbage collector, which
-    would complain, and no file to those who sweep."""
+    """Close the stores of clients that were not closed: the garbage collector would warn about open sockets, and other
+    processes would have to remove the files."""
     with _lock:
         for store in list(_open):
             _close(store)
@@ -72,7 +72,7 @@ _quiesced: Final[list[Store]] = []
 
 def _before_fork() -> None:
     # A connection must not cross a fork: a child with the descriptors of another thread's transaction would corrupt
-    # the file, or drop its POSIX locks. Nothing in here waits for longer than one statement takes.
+    # the file, or drop its POSIX locks. Nothing here waits longer than one statement takes.
     _lock.acquire()
     for store in _open:
         store.quiesce()

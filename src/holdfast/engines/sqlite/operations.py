@@ -25,10 +25,10 @@ from holdfast.engines.base import (
     is_of_grant,
 )
 from holdfast.engines.sqlite import statements
-from holdfast.engines.sqlite.bell import ring
 from holdfast.engines.sqlite.faults import Contended
-from holdfast.engines.sqlite.judgement import Row, Verdict, adopted, judge
 from holdfast.engines.sqlite.store import Store
+from holdfast.engines.sqlite.verdict import Row, Verdict, adopted, judge
+from holdfast.engines.sqlite.wakeup_socket import send_wakeup
 from holdfast.errors import EngineRefused
 
 SECOND: Final = 1_000_000
@@ -47,7 +47,7 @@ def take(store: Store, now: int, claim: Claim) -> Granted | Busy:
             return _granted(store, claim, first + claim.tokens - 1)
         row = look(store, claim.name)
         if row is None:
-            if not _clear_the_way(store, now, claim):
+            if not _remove_dead_ahead(store, now, claim):
                 return Busy(None)
             continue
         if _is_ours(store, claim, row):
@@ -59,7 +59,7 @@ def take(store: Store, now: int, claim: Claim) -> Granted | Busy:
             return _adopt(store, now, claim.name, row)
         if verdict is Verdict.HELD:
             return Busy((row.expires - now) / SECOND)
-        if row.token < first and row.owner == victim and not _clear_the_way(store, now, claim):
+        if row.token < first and row.owner == victim and not _remove_dead_ahead(store, now, claim):
             return Busy(None)
         # Somebody's token is ahead of the wall clock, or the row was judged takeable: name exactly what was seen.
         first, victim, seen = max(first, row.token + 1), row.owner, row.expires
@@ -70,8 +70,8 @@ def _try(store: Store, now: int, claim: Claim, wall: int, first: int, victim: st
     ttl = int(claim.ttl * SECOND)
     ahead = claim.tokens - 1
     until, last = now + ttl, first + ahead
-    if until > store.vouched_until:
-        store.vouch(until, now)
+    if until > store.proven_until:
+        store.extend_proof(until, now)
     description = claim.description if claim.tokens == 1 else _with_block(claim)
     row = (claim.name, claim.owner, store.process, store.boot, until, ttl, last, wall, description)
     if claim.fair or claim.polite:
@@ -98,7 +98,7 @@ def _granted(store: Store, claim: Claim, token: int) -> Granted:
     return Granted(token)
 
 
-def _clear_the_way(store: Store, now: int, claim: Claim) -> bool:
+def _remove_dead_ahead(store: Store, now: int, claim: Claim) -> bool:
     """Remove dead waiters that stand before a claim that must keep to its turn. False: somebody alive is before it."""
     if not (claim.fair or claim.polite):
         return True
@@ -106,7 +106,7 @@ def _clear_the_way(store: Store, now: int, claim: Claim) -> bool:
     for (process,) in ahead:
         if not store.is_dead(process):
             return False
-        store.write(statements.BURY, (claim.name, process))
+        store.write(statements.REMOVE_DEAD, (claim.name, process))
     return True
 
 
@@ -135,15 +135,15 @@ def is_worth_trying(store: Store, now: int, claim: Claim) -> tuple[bool, Row | N
             return True, row  # the attempt will adopt it
         if verdict is Verdict.HELD:
             return _is_ours(store, claim, row), row
-    return _clear_the_way(store, now, claim), None
+    return _remove_dead_ahead(store, now, claim), None
 
 
 def extend(store: Store, now: int, claim: Claim, ttl: float) -> Found:
     """Move the expiry of a held claim to ``ttl`` from ``now`` or later; never creates anything."""
     micro = int(ttl * SECOND)
     expires = now + micro
-    if expires > store.vouched_until:
-        store.vouch(expires, now)
+    if expires > store.proven_until:
+        store.extend_proof(expires, now)
     changed = store.write(
         statements.EXTEND,
         (store.boot, expires, expires, store.boot, micro, claim.name, claim.owner, store.process),
@@ -155,8 +155,8 @@ def extend_all(store: Store, now: int, claims: Sequence[Claim], ttl: float) -> l
     """The same for at most a batch of claims, in one statement if all of them are there."""
     micro = int(ttl * SECOND)
     expires = now + micro
-    if expires > store.vouched_until:
-        store.vouch(expires, now)
+    if expires > store.proven_until:
+        store.extend_proof(expires, now)
     setting = (store.boot, expires, expires, store.boot, micro, store.process)
     if store.write(statements.EXTEND_ALL, (*_given(claims), *setting)) == len(claims):
         return [Found.OURS] * len(claims)
@@ -204,7 +204,7 @@ def wake_first(store: Store, now: int, name: str) -> None:
             if not first:
                 return
             ((owner, bell),) = first
-            if not bell or ring(store.directory, bell):  # who has no bell polls
+            if not bell or send_wakeup(store.directory, bell):  # who has no bell polls
                 return
             store.write(statements.LEAVE, (name, owner))
     except (Contended, RequestFailed, EngineRefused):
@@ -263,8 +263,8 @@ def break_(store: Store, now: int, name: str, token: int | None = None) -> bool:
     wall = time.time_ns() // 1000
     if not store.write(statements.BREAK, (wall, wall, name, row.owner)):
         return False
-    for bell in store.bells_of(row.process, "doze"):
-        ring(store.directory, bell, name.encode())
+    for bell in store.wakeup_sockets_of(row.process, "doze"):
+        send_wakeup(store.directory, bell, name.encode())
     wake_first(store, now, name)
     return True
 

@@ -1,6 +1,6 @@
-"""Waking somebody in another process: one datagram to a socket in the private directory.
+"""Waking a waiter or a watchdog in another process: one datagram to a socket in the private directory.
 
-A bell is a hint, never the truth: who hears it looks into the file. The sender never blocks.
+A datagram is only a hint: its receiver reads the lock file again. The sender never blocks.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from typing import Final
 from holdfast.engines.sqlite.liveness import remove
 from holdfast.engines.sqlite.paths import PrivateDirectory
 
-# Nobody is behind the address any more: the file is gone, or its process is.
-_NOBODY: Final = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.EPROTOTYPE})
+#: What a socket is for, as part of its file name. Processes with other versions of holdfast look for these names.
+FOR_WAITER: Final = "wait"
+FOR_WATCHDOG: Final = "doze"
+# The address has no receiver any more: the file is gone, or its process is.
+_NO_RECEIVER: Final = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.EPROTOTYPE})
 _LARGEST: Final = 8192
 
 
-class Bell:
-    """A socket that can be rung. Closed by its user; left over by a killed process, it is swept with the rest."""
+class WakeupSocket:
+    """A datagram socket that other processes send wake-ups to. Its user closes it; housekeeping removes the socket of
+    a killed process."""
 
     def __init__(self, directory: PrivateDirectory, name: str) -> None:
         self.name = name
@@ -35,8 +39,8 @@ class Bell:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def heard(self) -> list[bytes]:
-        """Everything that was rung since the last call. Never blocks."""
+    def drain(self) -> list[bytes]:
+        """All messages that have arrived since the last call. Never blocks."""
         messages = []
         try:
             while True:
@@ -55,19 +59,24 @@ class Bell:
         self._socket.close()
 
 
-def ring(directory: PrivateDirectory, name: str, message: bytes = b"") -> bool:
-    """Ring a bell. False if nobody is there to hear it (any other trouble counts as rung: they re-poll)."""
+def is_for_watchdog(name: str) -> bool:
+    """Whether the file ``name`` is a watchdog's wake-up socket."""
+    return f".{FOR_WATCHDOG}-" in name
+
+
+def send_wakeup(directory: PrivateDirectory, name: str, message: bytes = b"") -> bool:
+    """Wake the owner of a socket. False if it is gone; other failures count as sent, since waiters re-poll."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
             sender.sendto(message, directory.address(name))
     except OSError as error:
-        return error.errno not in _NOBODY
+        return error.errno not in _NO_RECEIVER
     return True
 
 
 def bind_private(unbound: socket.socket, directory: PrivateDirectory, name: str) -> None:
-    """Bind with mode 0600. (On Linux the new file takes the socket's mode; elsewhere the directory's 0700 must do.)"""
+    """Bind with mode 0600. On Linux the file takes the socket's mode; elsewhere the directory's 0700 protects it."""
     try:
         os.fchmod(unbound.fileno(), 0o600)
     except OSError:

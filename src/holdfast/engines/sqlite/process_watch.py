@@ -1,8 +1,9 @@
-"""Hearing of a process's death at once, without its pid: a connection that the kernel hangs up.
+"""Noticing the end of a process at once, without its pid: a connection that the kernel resets.
 
-Each process listens on a stream socket and answers nobody. Who waits for a lock of that process connects and sleeps on
-the connection too; when the listener goes, however it goes, the kernel resets it and the sleeper wakes. This is a hint:
-whether the process is dead is for liveness.py to say, and where no connection can be made, polling does.
+Each process listens on a stream socket and never accepts. A waiter connects to the holder's socket and includes the
+connection in its sleep. When the listener disappears, for whatever reason, the kernel resets the connection and the
+waiter wakes up. This is only a hint: liveness.py decides whether the process is dead. Where no connection can be made,
+the waiter polls.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from holdfast.engines.sqlite.bell import bind_private
 from holdfast.engines.sqlite.liveness import remove
 from holdfast.engines.sqlite.paths import PrivateDirectory
+from holdfast.engines.sqlite.wakeup_socket import bind_private
 
-_BACKLOG: Final = 1024  # the kernel caps it at somaxconn; whoever finds it full polls
+_BACKLOG: Final = 1024  # the kernel caps it at somaxconn; a waiter that finds it full polls
 
 
-class Pulse:
-    """This process's listening socket: there as long as the process lives."""
+class ProcessListener:
+    """This process's listening socket: it exists as long as the process lives."""
 
     def __init__(self, directory: PrivateDirectory, identity: str) -> None:
-        """OSError where there can be no socket: then nobody can keep vigil by this process, and waiters poll."""
+        """OSError where no socket can be made: then this process cannot be watched, and waiters poll."""
         self._directory = directory
         self._name = _name(identity)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -33,25 +34,25 @@ class Pulse:
             self._socket.close()
             raise
 
-    def hang_up(self) -> None:
-        """End all vigils, for those that were given up stay in the backlog and would fill it. The others begin anew."""
+    def drop_watches(self) -> None:
+        """Close all connections: abandoned ones stay in the backlog and would fill it. Waiters connect again."""
         try:
             while True:
                 self._socket.accept()[0].close()
         except OSError:
-            pass  # nobody is left
+            pass  # the backlog is empty
 
     def close(self) -> None:
         self._socket.close()
         remove(self._directory.fileno, self._name)
 
     def disown(self) -> None:
-        """In a forked child: close our copy, else the parent's death would go unheard."""
+        """In a forked child: close our copy; an open one would hide the parent's death."""
         self._socket.close()
 
 
-class Vigil:
-    """A connection to a process's pulse. OSError if there can be none: the process is gone, or too many are at it."""
+class ProcessWatch:
+    """A connection to another process's listener. OSError if the process is gone or its backlog is full."""
 
     def __init__(self, directory: PrivateDirectory, identity: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -65,8 +66,8 @@ class Vigil:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def is_over(self) -> bool:
-        """Did the other side hang up?"""
+    def has_ended(self) -> bool:
+        """Whether the other side has closed the connection."""
         try:
             self._socket.recv(1)
         except BlockingIOError:
@@ -82,4 +83,4 @@ class Vigil:
 
 
 def _name(identity: str) -> str:
-    return f"{identity}.pulse"
+    return f"{identity}.pulse"  # the name on disk: processes with other versions of holdfast look for it
