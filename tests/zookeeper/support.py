@@ -66,7 +66,7 @@ def hub_of(client: Any) -> Hub:
 def is_waiting(client: Any) -> bool:
     """Whether a caller of ``client`` has looked at the line and sleeps there. Its node is there a moment earlier: who
     leaves in between is not seen at all."""
-    return any(place.asleep is not None for place in list(hub_of(client)._places.values()))
+    return any(place.predecessor_gone is not None for place in list(hub_of(client)._places.values()))
 
 
 def connection_of(client: Any, ttl: float = 30.0) -> Connection:

@@ -37,10 +37,10 @@ def queue() -> Queue:
 @pytest.fixture
 def handler(queue: Queue) -> Iterator[Handler]:
     made = Handler(lambda: queue.waits, lambda: queue.pinged, queue.attend, lambda: None)
-    bell, ringer = made.create_socket_pair()
+    bell, writer = made.create_socket_pair()
     yield made
     bell.close()
-    ringer.close()
+    writer.close()
 
 
 @pytest.fixture
@@ -70,12 +70,12 @@ def tls_pair(tmp_path: Path) -> Iterator[Pair]:
 
 def test_it_waits_for_the_socket_the_bell_or_the_time(handler: Handler, pair: Pair) -> None:
     ours, theirs = pair
-    bell = handler._bell
+    bell = handler._wakeup_reader
     assert handler.select([ours, bell], [], [], 0.01) == ([], [], [])
     assert handler.select([], [ours], [], 1.0) == ([], [ours], [])
     theirs.send(b"x")
     assert handler.select([ours, bell], [], [], SOON) == ([ours], [], [])
-    handler.ring()
+    handler.wake()
     assert handler.select([ours, bell], [], [], SOON) == ([ours, bell], [], [])
     theirs.close()
     assert handler.select([ours], [], [], SOON) == ([ours], [], [])
@@ -84,38 +84,38 @@ def test_it_waits_for_the_socket_the_bell_or_the_time(handler: Handler, pair: Pa
 def test_ringing_never_blocks(handler: Handler) -> None:
     """kazoo's own bell does, after a few hundred rings that nobody has heard; also on an event loop."""
     for _ in range(100_000):
-        handler.ring()
-    assert handler.select([handler._bell], [], [], SOON)[0]
+        handler.wake()
+    assert handler.select([handler._wakeup_reader], [], [], SOON)[0]
 
 
 def test_requests_without_a_ring_ring_by_themselves(handler: Handler, pair: Pair, queue: Queue) -> None:
     queue.waits = True
-    assert handler.select([pair[0], handler._bell], [], [], SOON) == ([handler._bell], [], [])
+    assert handler.select([pair[0], handler._wakeup_reader], [], [], SOON) == ([handler._wakeup_reader], [], [])
 
 
 def test_it_does_not_wait_longer_than_a_session_allows(handler: Handler, pair: Pair) -> None:
     handler.longest_pause = 0.01
-    assert handler.select([pair[0], handler._bell], [], [], 3600.0) == ([], [], [])
+    assert handler.select([pair[0], handler._wakeup_reader], [], [], 3600.0) == ([], [], [])
 
 
 def test_the_answer_to_a_ping_has_twice_the_time(handler: Handler, pair: Pair, queue: Queue) -> None:
     handler.longest_pause, queue.pinged = 0.15, True
     began = time.monotonic()
-    assert handler.select([pair[0], handler._bell], [], [], 0.001) == ([], [], [])
+    assert handler.select([pair[0], handler._wakeup_reader], [], [], 0.001) == ([], [], [])
     assert time.monotonic() - began >= 0.299
 
 
 def test_what_is_to_be_done_soon_is_seen_to_before_a_wait_and_a_moment_later(
     handler: Handler, pair: Pair, queue: Queue
 ) -> None:
-    assert handler.select([pair[0], handler._bell], [], [], MOMENT / 2) == ([], [], [])
+    assert handler.select([pair[0], handler._wakeup_reader], [], [], MOMENT / 2) == ([], [], [])
     assert queue.attended == 1
     began = time.monotonic()
-    assert handler.select([pair[0], handler._bell], [], [], 2 * MOMENT) == ([], [], [])
+    assert handler.select([pair[0], handler._wakeup_reader], [], [], 2 * MOMENT) == ([], [], [])
     assert time.monotonic() - began >= 2 * MOMENT - 0.002
     assert queue.attended == 3
-    handler.ring()
-    assert handler.select([pair[0], handler._bell], [], [], SOON) == ([handler._bell], [], [])
+    handler.wake()
+    assert handler.select([pair[0], handler._wakeup_reader], [], [], SOON) == ([handler._wakeup_reader], [], [])
     assert queue.attended == 4
 
 
@@ -124,8 +124,8 @@ def test_what_tls_has_read_ahead_counts(handler: Handler, tls_pair: Pair) -> Non
     ours, theirs = tls_pair
     theirs.send(b"two answers")
     assert ours.recv(4) == b"two "
-    assert handler.select([ours, handler._bell], [], [], 0.2) == ([ours], [], [])
-    handler.ring()
-    assert handler.select([ours, handler._bell], [], [], 0.2) == ([ours, handler._bell], [], [])
+    assert handler.select([ours, handler._wakeup_reader], [], [], 0.2) == ([ours], [], [])
+    handler.wake()
+    assert handler.select([ours, handler._wakeup_reader], [], [], 0.2) == ([ours, handler._wakeup_reader], [], [])
     assert ours.recv(100) == b"answers"
-    assert handler.select([ours, handler._bell], [], [], 0.2) == ([handler._bell], [], [])
+    assert handler.select([ours, handler._wakeup_reader], [], [], 0.2) == ([handler._wakeup_reader], [], [])

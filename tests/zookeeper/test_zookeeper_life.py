@@ -25,7 +25,7 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast._runtime.clock import now
 from holdfast.engines.base import Claim
 from holdfast.engines.zookeeper.handler import Handler
-from holdfast.engines.zookeeper.line import id_of
+from holdfast.engines.zookeeper.queue import id_of
 from holdfast.engines.zookeeper.reply import Reply
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
@@ -206,7 +206,7 @@ def test_a_place_may_be_given_up_by_a_finaliser_on_any_thread_at_any_moment(
     def finalise() -> None:
         with hub._mutex, watches._mutex, hub.leftovers._mutex:
             waiter.abandon()
-            hub.expect_no_more(Reply(BLOCKING.event()).address)
+            hub.expect_no_more(Reply(BLOCKING.event()).receiver)
             hub.forget(claim)
             hub.leftovers.add(connection_of(locks), "/holdfast/a", id_of(claim))
 
@@ -256,14 +256,14 @@ def test_a_signal_between_a_request_and_its_ring_delays_nobody(
     locks.ping()
     connection = connection_of(locks, ttl=60)
     rings = [0]
-    ring = connection._handler.ring
+    ring = connection._handler.wake
 
     def lossy() -> None:
         rings[0] += 1
         if rings[0] != 1:
             ring()
 
-    monkeypatch.setattr(connection._handler, "ring", lossy)
+    monkeypatch.setattr(connection._handler, "wake", lossy)
     began = time.monotonic()
     for _ in range(3):
         locks.lock("a").acquire(timeout=SOON).release()
@@ -286,7 +286,7 @@ def test_ten_thousand_waits_in_vain_leave_one_watch(
     inner = connection_of(locks)._client
     eventually(lambda: len(nodes(plain, "a")) == 1)
     assert sum(map(len, inner._data_watchers.values())) <= 1
-    assert sum(map(len, connection_of(locks).watches._told.values())) == 0
+    assert sum(map(len, connection_of(locks).watches._callbacks.values())) == 0
     assert len(hub_of(locks)) == 0
     held.release()
     eventually(lambda: not inner._data_watchers)
@@ -300,7 +300,7 @@ def test_the_log_is_quiet_and_knows_no_secret(
         locks.ping()
         proxy.refuse()
         proxy.cut_all()
-        eventually(lambda: connection_of(locks).trouble is not None)
+        eventually(lambda: connection_of(locks).last_error is not None)
         proxy.accept()
         locks.lock("a").acquire(timeout=SOON).release()
         password = connection_of(locks)._client._session_passwd.hex()

@@ -13,8 +13,8 @@ import holdfast
 from holdfast._runtime import blocking, clock
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.zookeeper import place
-from holdfast.engines.zookeeper.asking import Asker
-from holdfast.engines.zookeeper.pulse import Pulse
+from holdfast.engines.zookeeper.heartbeat import Heartbeat
+from holdfast.engines.zookeeper.requests import Requester
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
@@ -111,7 +111,7 @@ def test_a_renewal_that_the_leader_may_not_have_heard_of_extends_nothing(
     locks = connect(ttl=2.0)
     lease = locks.lock("a").acquire()
     # As if every word before this one had been sent long ago.
-    monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - 1.0)
+    monkeypatch.setattr(Heartbeat, "known", lambda self, asked: asked - 1.0)
     assert lease.lost.wait(SOON)
     assert lease.lost_reason == "unreachable"
     monkeypatch.undo()
@@ -126,13 +126,13 @@ def test_words_that_are_answered_after_the_question_was_asked_prove_nothing_for_
     when it asked counts: if the follower was cut off right after its answer, those words never reached the leader."""
     locks = connect(ttl=8.0)
     lease = locks.lock("a", renew=False).acquire()
-    pulse, confirm = connection_of(locks, 8.0).pulse, Asker.confirm
+    pulse, confirm = connection_of(locks, 8.0).heartbeat, Requester.confirm
 
     async def seen_late(*arguments: Any) -> None:
         await confirm(*arguments)
         pulse.begin(clock.now())
 
-    monkeypatch.setattr(Asker, "confirm", seen_late)
+    monkeypatch.setattr(Requester, "confirm", seen_late)
     pulse.begin(clock.now() - 3.0)
     claim, session = lease._hold.grant.claim, locks._opened.session  # type: ignore[union-attr]
     (answer,) = blocking.run(session.renew([claim], 8.0, PATIENT))
@@ -150,7 +150,7 @@ def test_a_renewal_needs_a_margin_for_clocks_that_differ(
     locks = connect(ttl=4.0)
     lease = locks.lock("a", renew=False).acquire()
     slack = hub_of(locks).slack(4.0)
-    monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - slack + spare)
+    monkeypatch.setattr(Heartbeat, "known", lambda self, asked: asked - slack + spare)
     session = locks._opened.session  # type: ignore[union-attr]
     (answer,) = blocking.run(session.renew([lease._hold.grant.claim], 4.0, PATIENT))
     assert (answer is Found.OURS) is renewed
@@ -168,7 +168,7 @@ def test_after_a_wait_belief_counts_from_the_leaders_last_word_or_from_a_new_one
     lasts: bool,
 ) -> None:
     """The creation of the node was one."""
-    monkeypatch.setattr(place, "_WORD_LASTS", 1.0 if lasts else 0.0)
+    monkeypatch.setattr(place, "_CONFIRMATION_LASTS", 1.0 if lasts else 0.0)
     locks = connect(proxied)
     locks.ping()
     held = connect().lock("a").acquire()
@@ -210,7 +210,7 @@ def test_a_grant_is_believed_in_for_less_if_the_last_word_is_old(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = connect(ttl=30.0)
-    monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - 20.0)
+    monkeypatch.setattr(Heartbeat, "known", lambda self, asked: asked - 20.0)
     with locks.lock("a", renew=False) as lease:
         assert lease.remaining < 10.0
     monkeypatch.undo()

@@ -109,7 +109,9 @@ def test_a_waiter_that_misses_a_reply_or_the_wake_up_gets_its_turn(
     monkeypatch: pytest.MonkeyPatch,
     op: Op,
 ) -> None:
-    monkeypatch.setattr(place, "_WORD_LASTS", 0.0)  # as after a long wait: the leader is asked before each grant
+    monkeypatch.setattr(
+        place, "_CONFIRMATION_LASTS", 0.0
+    )  # as after a long wait: the leader is asked before each grant
     locks = connect(proxied)
     locks.ping()
     held = connect().lock("a").acquire()
@@ -253,7 +255,7 @@ def test_who_is_struck_before_its_watch_is_set_leaves_nobody_to_rely_on_it(
         with pytest.raises(KeyboardInterrupt):
             locks.lock("a").acquire()
     waiting = Call(locks.lock("a").acquire)
-    eventually(lambda: sum(map(len, connection_of(locks).watches._told.values())) == 1)
+    eventually(lambda: sum(map(len, connection_of(locks).watches._callbacks.values())) == 1)
     eventually(lambda: connection_of(locks)._client._data_watchers)
     began = time.monotonic()
     held.release()

@@ -96,6 +96,6 @@ def test_callers_that_are_gone_are_forgotten_with_the_next_change(connect: Conne
     locks.ping()
     sharing = hub_of(locks)
     for _ in range(100):
-        sharing.expect(Reply(BLOCKING.event()).address)
+        sharing.expect(Reply(BLOCKING.event()).receiver)
     sharing._changed(connection_of(locks))
     assert len(sharing._awaited) == 0

@@ -10,8 +10,8 @@ from kazoo.client import KazooClient
 
 import holdfast
 from holdfast.engines.zookeeper.handler import MOMENT
-from holdfast.engines.zookeeper.line import Line
 from holdfast.engines.zookeeper.place import Place
+from holdfast.engines.zookeeper.queue import LockQueue
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
@@ -299,9 +299,9 @@ def test_a_new_session_holds_nothing_by_a_node_of_the_old_one_that_a_server_stil
 ) -> None:
     locks = connect()
     held = connect().lock("a").acquire()
-    look, old = Line.look, list[Place]()
+    look, old = LockQueue.look, list[Place]()
 
-    async def lagging(line: Line, place: Place, timeout: float) -> Sequence[str]:
+    async def lagging(line: LockQueue, place: Place, timeout: float) -> Sequence[str]:
         """As a server that has not heard yet that the session is over, asked by the next one."""
         await look(line, place, timeout)
         if not old:
@@ -310,7 +310,7 @@ def test_a_new_session_holds_nothing_by_a_node_of_the_old_one_that_a_server_stil
             eventually(lambda: connection_of(locks).session not in (None, place.session))
         return [place.node]
 
-    monkeypatch.setattr(Line, "look", lagging)
+    monkeypatch.setattr(LockQueue, "look", lagging)
     waiting = Call(locks.lock("a").acquire)
     eventually(lambda: len(nodes(plain, "a")) == 2 and is_waiting(locks))
     held.release()

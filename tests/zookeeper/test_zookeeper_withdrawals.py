@@ -104,7 +104,7 @@ def test_a_session_that_carries_nothing_else_is_ended_instead(connect: Connect, 
     began = time.monotonic()
     assert set(run(session.withdraw(some, PATIENT))) == {Found.OURS}
     assert time.monotonic() - began < 2.0
-    assert before.over
+    assert before.ended
     assert not any(nodes(plain, claim.name) for claim in some[::50])
     assert len(hub_of(locks)) == 0
     locks.lock("a").acquire(timeout=PATIENT).release()  # in a session of its own

@@ -1,4 +1,17 @@
-"""Locks on ZooKeeper, in the dialect of Apache Curator."""
+"""Locks on ZooKeeper, in the format of Apache Curator: each contender is a node, and the first one holds the lock.
+
+Read ``session.py`` first, then ``queue.py``.
+
+* ``engine.py``: settings and guarantees. ``session.py``: the port. ``contender.py``: waiting for the predecessor.
+* ``queue.py``, ``place.py``: joining, reading and leaving a lock's queue; a claim's node in it. ``order.py``,
+  ``names.py``, ``metadata.py``: Curator's order, names and node data (pure).
+* ``hub.py``: the ZooKeeper sessions of one client and the places in them. ``timeouts.py``: which ttl uses which
+  session. ``heartbeat.py``: from when the leader counts a session's timeout (pure).
+* ``renewal.py``, ``withdrawal.py``: batches of the watchdog. ``leftovers.py``: nodes to be removed later.
+  ``operators.py``: inspect, list, break.
+* ``connection.py``, ``handler.py``: one session over kazoo. ``requests.py``, ``reply.py``, ``watches.py``: sending,
+  answers, watches. ``failures.py``: kazoo's errors in terms of the port.
+"""
 
 from holdfast.engines.zookeeper.engine import connect
 

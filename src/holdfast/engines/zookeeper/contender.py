@@ -5,44 +5,44 @@ from __future__ import annotations
 from kazoo.exceptions import NoNodeError
 
 from holdfast.engines.base import Claim
-from holdfast.engines.zookeeper.asking import Asker
-from holdfast.engines.zookeeper.line import Line
 from holdfast.engines.zookeeper.place import Place
-from holdfast.engines.zookeeper.reply import Alarm
+from holdfast.engines.zookeeper.queue import LockQueue
+from holdfast.engines.zookeeper.reply import OneShotEvent
+from holdfast.engines.zookeeper.requests import Requester
 
 
 class ZooKeeperContender:
     """See :class:`holdfast.engines.base.Contender`."""
 
-    def __init__(self, asker: Asker, line: Line, claim: Claim, timeout: float) -> None:
-        self._asker = asker
-        self._line = line
+    def __init__(self, requester: Requester, line: LockQueue, claim: Claim, timeout: float) -> None:
+        self._requester = requester
+        self._queue = line
         self._claim = claim
         self.timeout = timeout
-        self._watching: tuple[Place, str, Alarm] | None = None
+        self._watching: tuple[Place, str, OneShotEvent] | None = None
 
     async def wait(self, until: float) -> None:
-        place = self._asker.hub.place(self._claim)
-        if place is None or place.over:
+        place = self._requester.hub.place(self._claim)
+        if place is None or place.ended:
             return  # to the back of the line
-        if not place.is_asleep(self._asker.runtime.now()):
+        if not place.is_waiting(self._requester.runtime.now()):
             await self._arrange(place)
-        if place.asleep is not None:
-            await place.asleep.wait(self._asker.runtime, until)
+        if place.predecessor_gone is not None:
+            await place.predecessor_gone.wait(self._requester.runtime, until)
 
     async def _arrange(self, place: Place) -> None:
         """Have it told when the node in front goes. It may have gone already: then at once."""
         self.abandon()
-        front, place.front, place.asleep = place.front, None, None
+        front, place.predecessor, place.predecessor_gone = place.predecessor, None, None
         if front is None:
             return
-        path, alarm, watches = f"{place.parent}/{front}", Alarm(), place.connection.watches
-        self._watching = (place, path, alarm)
+        path, event, watches = f"{place.parent}/{front}", OneShotEvent(), place.connection.watches
+        self._watching = (place, path, event)
         try:
-            if watches.add(path, alarm.ring):
-                looked = self._asker.reply()
-                place.connection.watch(path, looked.address)
-                await self._asker.answer(place.connection, looked, self.timeout)
+            if watches.add(path, event.set):
+                looked = self._requester.reply()
+                place.connection.watch(path, looked.receiver)
+                await self._requester.answer(place.connection, looked, self.timeout)
         except NoNodeError:
             watches.fire(path)
         except BaseException:
@@ -50,15 +50,15 @@ class ZooKeeperContender:
             # later must not rely on it.
             watches.fire(path)
             raise
-        place.asleep, place.arranged = alarm, self._asker.runtime.now()
+        place.predecessor_gone, place.arranged = event, self._requester.runtime.now()
 
     async def leave(self) -> bool:
         self.abandon()
-        await self._line.leave(self._claim, self.timeout)
+        await self._queue.leave(self._claim, self.timeout)
         return True  # what cannot be removed now, the session removes later
 
     def abandon(self) -> None:
         watching, self._watching = self._watching, None
         if watching is not None:
-            place, path, alarm = watching
-            place.connection.watches.discard(path, alarm.ring)
+            place, path, event = watching
+            place.connection.watches.discard(path, event.set)

@@ -1,4 +1,4 @@
-"""What an exception of kazoo means: try again, or do not. Pure."""
+"""Translates kazoo's exceptions into the port's two kinds: retry, or do not. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 from kazoo import exceptions
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.zookeeper.handler import NoContext
+from holdfast.engines.zookeeper.handler import TlsSetupFailed
 from holdfast.errors import EngineRefused
 
-#: Answers that are not failures: callers look for them.
+#: Answers that are not failures: callers handle them.
 ANSWERS: Final = (exceptions.NoNodeError, exceptions.NodeExistsError)
 _REFUSED: Final[dict[type[Exception], str]] = {
     exceptions.AuthFailedError: "check the user name and password",
@@ -23,7 +23,7 @@ _REFUSED: Final[dict[type[Exception], str]] = {
     exceptions.UnimplementedError: "ZooKeeper 3.5 or later is needed",
     exceptions.SessionClosedRequireSaslError: "the servers demand SASL; give sasl_mechanism and what belongs to it",
 }
-#: These did not run.
+#: The request was not executed.
 _NOT_SENT: Final = (exceptions.ConnectionClosedError, exceptions.NotReadOnlyCallError, exceptions.ThrottledOpError)
 
 
@@ -36,14 +36,14 @@ def explained(error: BaseException) -> Exception:
     return RequestFailed(f"ZooKeeper did not answer: {text}", may_have_happened=not isinstance(error, _NOT_SENT))
 
 
-def unconnected(trouble: Exception | None, *, rejected: bool) -> RequestFailed | EngineRefused:
-    """The exception to raise when there is no connection, and the last attempt has ended in ``trouble``. ``rejected``:
+def unconnected(last_error: Exception | None, *, rejected: bool) -> RequestFailed | EngineRefused:
+    """The exception to raise when there is no connection and the last attempt failed with ``last_error``. ``rejected``:
     no server has a certificate that we accept."""
-    if rejected and isinstance(trouble, ssl.SSLCertVerificationError):
-        return EngineRefused(f"the ZooKeeper server's certificate was not accepted: {trouble.verify_message}")
-    if isinstance(trouble, NoContext):
-        return EngineRefused(f"TLS could not be set up: {trouble}")
-    if isinstance(trouble, exceptions.SASLException):
+    if rejected and isinstance(last_error, ssl.SSLCertVerificationError):
+        return EngineRefused(f"the ZooKeeper server's certificate was not accepted: {last_error.verify_message}")
+    if isinstance(last_error, TlsSetupFailed):
+        return EngineRefused(f"TLS could not be set up: {last_error}")
+    if isinstance(last_error, exceptions.SASLException):
         return EngineRefused("SASL could not be used: it needs pip install 'pure-sasl', and for GSSAPI 'kerberos'")
-    reason = "" if trouble is None else f": {trouble}"
+    reason = "" if last_error is None else f": {last_error}"
     return RequestFailed(f"no ZooKeeper server could be reached{reason}", may_have_happened=False)

@@ -1,7 +1,7 @@
-"""What kazoo runs on: one thread for each session, which waits, sends, receives and tells.
+"""kazoo's handler: one thread per session, which waits, sends, receives and runs callbacks.
 
-kazoo's own handler has three, and hops between them for each answer. Ours has one, since nothing that it calls back
-ever blocks: an answer sets an event of the asker's runtime, thread or event loop.
+kazoo's own handler has three threads and switches between them for each answer. Ours has one, since its callbacks never
+block: an answer sets an event of the caller's runtime (a thread or an event loop).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 from holdfast._runtime.clock import now
 
-#: Hosts are tried one after the other: one that is out of reach must leave time for the others.
+#: Hosts are tried one after the other: an unreachable one must leave time for the others.
 CONNECT_WITHIN: Final = 1.0
-#: What is to be done soon, but not at the cost of what is done now, waits for this long.
+#: Work that is not urgent (``attend``) is delayed by this long, so that it does not slow down requests.
 MOMENT: Final = 0.1
-#: How often the thread looks for what is due after a moment, before it waits for long.
+#: How often the thread calls ``attend`` before a long wait.
 _LOOKS: Final = 3
 _LOOK_AGAIN: Final = 0.01
 
 _log: Final = logging.getLogger("holdfast.zookeeper")
 
 
-class NoContext(Exception):
-    """The files for TLS cannot be used: no attempt will ever succeed, so the thread ends with this."""
+class TlsSetupFailed(Exception):
+    """Raised when the files for TLS cannot be used: no attempt can succeed, so the session's thread ends."""
 
 
 class _Flag:
-    """In place of a ``threading.Event``. That has a lock, which a signal in the middle of its ``set`` or ``clear`` may
-    leave locked: the next ``set`` would wait for ever. kazoo looks at its events, and waits for one that is set."""
+    """Replaces ``threading.Event``, whose lock stays locked if a signal interrupts ``set`` or ``clear``: the next
+    ``set`` would then wait for ever. kazoo polls its events, and only waits for one that is set."""
 
     __slots__ = ("_flag",)
 
@@ -60,9 +60,9 @@ class _Flag:
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """``requests_wait``: whether any are to be sent. ``pinged``: whether a ping was sent and is not answered yet.
-    ``attend``: called on the thread before it waits, and three times, after ``MOMENT`` each, while it does. ``on_end``:
-    called on the thread, as the last thing it does."""
+    """``requests_wait``: whether requests are queued for sending. ``pinged``: whether a ping is unanswered. ``attend``:
+    called on the thread before it waits, and up to three times while it waits, ``MOMENT`` apart. ``on_end``: called on
+    the thread when it ends."""
 
     def __init__(
         self,
@@ -72,21 +72,21 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         on_end: Callable[[], None],
     ) -> None:
         super().__init__()
-        self.longest_pause = CONNECT_WITHIN  #: between two words to the servers
-        self.trouble: Exception | None = None  #: why the last attempt to connect has failed
-        self.attempts: list[Exception | None] = []  #: to connect, in this round through the hosts, and their failures
+        self.longest_pause = CONNECT_WITHIN  #: between two messages to the servers
+        self.last_error: Exception | None = None  #: why the last attempt to connect failed
+        self.attempts: list[Exception | None] = []  #: the outcome of each attempt in this round through the hosts
         self._requests_wait = requests_wait
         self._pinged = pinged
         self._attend = attend
         self._on_end = on_end
         self._context: ssl.SSLContext | None = None
-        self._bell: socket.socket | None = None
-        self._ringer: socket.socket | None = None
+        self._wakeup_reader: socket.socket | None = None
+        self._wakeup_writer: socket.socket | None = None
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._running = True  # no workers
+        self._running = True  # kazoo would start worker threads here
 
     def stop(self) -> None:
         self._running = False
@@ -96,7 +96,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
             try:
                 main(*arguments, **keywords)
             except Exception as error:
-                self.trouble = error
+                self.last_error = error
                 _log.debug("a session's thread has ended", exc_info=True)
             finally:
                 self._on_end()
@@ -111,44 +111,45 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
 
-    # -- its bell --------------------------------------------------------------------------------------------------
+    # -- waking the thread -----------------------------------------------------------------------------------------
 
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
-        self._bell, self._ringer = socket.socketpair()
-        self._ringer.setblocking(False)
-        return self._bell, self._ringer
+        self._wakeup_reader, self._wakeup_writer = socket.socketpair()
+        self._wakeup_writer.setblocking(False)
+        return self._wakeup_reader, self._wakeup_writer
 
-    def ring(self) -> None:
-        """A request is waiting to be sent. Never blocks: safe on an event loop and in ``__del__``."""
-        ringer = self._ringer
-        if ringer is not None:
+    def wake(self) -> None:
+        """Make the thread send queued requests. Never blocks: safe on an event loop and in ``__del__``."""
+        writer = self._wakeup_writer
+        if writer is not None:
             try:
-                ringer.send(b"\0")
+                writer.send(b"\0")
             except OSError:
-                pass  # full, so it is ringing; or the thread has ended
+                pass  # full, so the thread is already being woken; or it has ended
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: object, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Which can be read or written. kazoo has it in its main loop with the bell, and elsewhere without."""
-        if self._bell in readers:
+        """Which sockets are ready. kazoo's main loop includes the wake-up socket; other calls do not."""
+        if self._wakeup_reader in readers:
             self._attend()
-            # kazoo waits for up to 0.4 s more than it means to, which may be longer than a short session lives. If it
-            # has pinged, it takes the end of this wait for the end of the connection: that deserves more patience.
+            # kazoo waits up to 0.4 s longer than intended, which may exceed a short session's timeout. After a ping, it
+            # treats the end of this wait as the end of the connection: so wait longer then.
             pause = self.longest_pause
             timeout = 2 * pause if self._pinged() else min(pause, pause if timeout is None else timeout)
-            # What TLS has read ahead makes no socket readable.
+            # Data that TLS has already decrypted does not make a socket readable.
             if ahead := [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]:
-                return ahead + _ready([self._bell], (), 0.0)[0], [], []
-            if self._requests_wait() and self._bell not in (found := _ready(readers, (), 0.0))[0]:
+                return ahead + _ready([self._wakeup_reader], (), 0.0)[0], [], []
+            if self._requests_wait() and self._wakeup_reader not in (found := _ready(readers, (), 0.0))[0]:
                 if found[0]:
                     return *found, []
-                # kazoo sends one request for each ring. A caller was interrupted between the request and the ring, or
-                # there were too many rings for the pipe: without this, each request would wait for the next one.
-                self.ring()
-            # A caller notes its grant after this thread has given it the answer: at the first look it may not be due.
+                # kazoo sends one request per wake-up. A caller was interrupted between queueing and waking, or the
+                # socket buffer was full: without this, each request would wait for the next one.
+                self.wake()
+            # A caller registers its grant after this thread has delivered the answer: at the first call of ``attend``
+            # it may not be due.
             for _look in range(_LOOKS):
                 if timeout > MOMENT:
                     if (found := _ready(readers, writers, MOMENT)) != ([], []):
@@ -162,7 +163,8 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, use_ssl: bool, **tls: Any
     ) -> socket.socket:
-        """Connected, with TLS if asked. Unlike kazoo's, it does not give a black hole the whole session's time."""
+        """A connected socket, with TLS if requested. Unlike kazoo's, an unreachable host does not use up the session's
+        timeout."""
         if use_ssl and self._context is None:
             self._context = tls_context(**tls)
         try:
@@ -171,7 +173,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
             if self._context is not None:
                 connected = self._context.wrap_socket(connected, server_hostname=hostname)
         except OSError as error:
-            self.trouble = error
+            self.last_error = error
             self.attempts.append(error)
             raise
         self.attempts.append(None)
@@ -192,13 +194,13 @@ def tls_context(
     *, ca: str | None, certfile: str | None, keyfile: str | None, keyfile_password: str | None, verify_certs: bool,
     check_hostname: bool,
 ) -> ssl.SSLContext:  # fmt: skip
-    """As kazoo's settings say. NoContext if their files cannot be used."""
+    """The TLS context for kazoo's settings. Raises TlsSetupFailed if their files cannot be used."""
     try:
         context = ssl.create_default_context(cafile=ca)
         if certfile and keyfile:
             context.load_cert_chain(certfile, keyfile, keyfile_password)
     except OSError as error:
-        raise NoContext(
+        raise TlsSetupFailed(
             f"{error.strerror or type(error).__name__} (ca, certfile, keyfile, keyfile_password)"
         ) from error
     context.check_hostname = check_hostname

@@ -22,12 +22,12 @@ from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.handler import MOMENT
 from holdfast.engines.zookeeper.leftovers import Leftovers
 from holdfast.engines.zookeeper.place import Place
-from holdfast.engines.zookeeper.reply import Address, Then, ignore
+from holdfast.engines.zookeeper.reply import Callbacks, ReplyReceiver, ignore
 from holdfast.engines.zookeeper.timeouts import session_timeout
 from holdfast.errors import UsageError
 
 #: Less than there are pings.
-_WORDS_PER_SESSION: Final = 4
+_CONFIRMATIONS_PER_SESSION: Final = 4
 #: Of one client, beside its own. The servers allow 60 connections of one host, by default.
 _MOST_SESSIONS: Final = 16
 #: A session beside the client's own that nothing has used for so long is ended. In seconds.
@@ -55,7 +55,7 @@ class Hub:
         self._connections: dict[float, Connection] = {}
         self._places: dict[str, Place] = {}  # by the claim's owner
         self._fresh: dict[Place, float] = {}  # held since when, and not watched yet
-        self._awaited: set[Address] = set()
+        self._awaited: set[ReplyReceiver] = set()
         self._hints: dict[Wakeup, set[str]] = {}  # for each watchdog, what may have been lost
         self._early_hints: set[str] = set()  # for the first watchdog that comes
 
@@ -82,7 +82,7 @@ class Hub:
             if self.closed:
                 raise RequestFailed("the client is closed", may_have_happened=False)
             connection = self._connections.get(timeout)
-            if connection is None or connection.over:
+            if connection is None or connection.ended:
                 self._make_room(timeout)
                 connection = self._connections[timeout] = self._connect(timeout, self._changed, self._attend)
             connection.used = now()
@@ -113,7 +113,7 @@ class Hub:
     def _make_room(self, timeout: float) -> None:
         """For one more. The one that was not used for the longest time is ended; if all are in use, UsageError."""
         connections = sorted(self._connections.values(), key=lambda connection: connection.used)
-        others = [each for each in connections if not each.over and each.timeout != self.ttl]
+        others = [each for each in connections if not each.ended and each.timeout != self.ttl]
         if timeout == self.ttl or len(others) < _MOST_SESSIONS or any(self.drop(each) for each in others):
             return
         in_use = ", ".join(f"{each.timeout:g}" for each in sorted(others, key=lambda connection: connection.timeout))
@@ -141,7 +141,7 @@ class Hub:
         if connection.timeout == self.ttl or now() - connection.used < _IDLE:
             return
         with self._mutex:  # so that no caller is given it meanwhile
-            if now() - connection.used >= _IDLE and connection.pulse.unanswered_since() is None:
+            if now() - connection.used >= _IDLE and connection.heartbeat.unanswered_since() is None:
                 self.drop(connection)
 
     def _changed(self, connection: Connection) -> None:
@@ -160,20 +160,20 @@ class Hub:
     def slack(self, timeout: float) -> float:
         """How much earlier than a session's time-out belief ends: the leader may count from the word before the last,
         and from a tick before that (see ``pulse``). With some time to spare, for an answer that is late."""
-        return timeout / _WORDS_PER_SESSION + min(self._tick, timeout / 2)
+        return timeout / _CONFIRMATIONS_PER_SESSION + min(self._tick, timeout / 2)
 
     def slack_of(self, place: Place, ttl: float, asked: float) -> float:
         """How much earlier than ``ttl`` after ``asked`` belief in ``place`` ends. Not less than ``slack``, with which
         the renewals go on; more, if the leader's last word is older."""
         since_word = max(0.0, asked - place.confirmed)
-        return max(self.slack(ttl) + since_word, unheard(asked, place.counted, ttl))
+        return max(self.slack(ttl) + since_word, unconfirmed_for(asked, place.counted, ttl))
 
-    def expect(self, address: Address) -> None:
+    def expect(self, address: ReplyReceiver) -> None:
         """Set ``address`` at the next change of any connection."""
         with self._mutex:
             self._awaited.add(address)
 
-    def expect_no_more(self, address: Address) -> None:
+    def expect_no_more(self, address: ReplyReceiver) -> None:
         with self._mutex:
             self._awaited.discard(address)
 
@@ -213,8 +213,8 @@ class Hub:
             for place in list(self._fresh):
                 if place.connection is connection and self._fresh.get(place, due + 1) <= due:
                     self._fresh.pop(place, None)
-                    if connection.connected and not place.over and self.watch(place):
-                        connection.watch(place.path, Then(ignore, partial(self._unwatched, place)))
+                    if connection.connected and not place.ended and self.watch(place):
+                        connection.watch(place.path, Callbacks(ignore, partial(self._unwatched, place)))
 
     def watch(self, place: Place) -> bool:
         """Have a change of the node of ``place`` told. True: the caller must set the watch, as ``Watches`` says."""
@@ -282,7 +282,7 @@ class Hub:
             connection.after_fork_in_child()
 
 
-def unheard(asked: float, known: float, timeout: float) -> float:
+def unconfirmed_for(asked: float, known: float, timeout: float) -> float:
     """For how long, at ``asked``, the leader may have heard nothing of a session, if it counts from ``known``. A little
     longer than that: two clocks may run at different rates, as everywhere (the core's own margin)."""
     return asked - known + lease_time.margin(timeout)

@@ -1,8 +1,8 @@
-"""Nodes that nobody wants any more, and that could not be removed yet.
+"""Nodes that are no longer needed and could not be removed yet.
 
-A node stays as long as its session, and holds up everybody behind it. So one that may have been left behind (its
-creation or its removal was never answered) is looked for and removed as soon as there is a connection, however late
-that is. All of it happens on kazoo's thread, and nobody waits for it.
+A node exists as long as its session and blocks every waiter behind it. So a node that may have been left behind (its
+creation or its removal was never answered) is looked up and removed as soon as there is a connection, however late that
+is. This happens on kazoo's thread; no caller waits for it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NoNodeError,
 
 from holdfast.engines.zookeeper import order
 from holdfast.engines.zookeeper.connection import Connection
-from holdfast.engines.zookeeper.reply import Then, ignore
+from holdfast.engines.zookeeper.reply import Callbacks, ignore
 
 _log: Final = logging.getLogger("holdfast.zookeeper")
 
-#: The node is, or its session.
+#: The node or its session does not exist any more.
 _GONE: Final = (NoNodeError, SessionExpiredError, ConnectionClosedError)
 
 
@@ -31,14 +31,14 @@ class Leftover(NamedTuple):
 
 
 class Leftovers:
-    """Thread-safe. They need not be kept over the end of a session: its nodes are gone then."""
+    """Thread-safe. Entries are dropped at the end of their session, which removes its nodes."""
 
     def __init__(self) -> None:
-        self._mutex = threading.RLock()  # as the hub's: the collector may call from within
+        self._mutex = threading.RLock()  # re-entrant, as the hub's: the garbage collector may call from within
         self._left: set[Leftover] = set()
 
     def add(self, connection: Connection, parent: str, uuid: str) -> None:
-        """Have the nodes of ``uuid`` removed, now or as soon as ``connection`` is one."""
+        """Remove the nodes of ``uuid``, now or as soon as ``connection`` is connected."""
         left = Leftover(connection, parent, uuid)
         with self._mutex:
             self._left.add(left)
@@ -46,10 +46,10 @@ class Leftovers:
             self._look_for(left)
 
     def sweep(self, connection: Connection) -> None:
-        """There is a connection again, or there never will be one."""
+        """Called when ``connection`` is connected again, or has ended."""
         with self._mutex:
             found = [left for left in tuple(self._left) if left.connection is connection]
-            if connection.over:
+            if connection.ended:
                 self._left.difference_update(found)
                 return
         if connection.connected:
@@ -60,10 +60,10 @@ class Leftovers:
         return len(self._left)
 
     def _look_for(self, left: Leftover) -> None:
-        # The requests of a session are carried out in order, and those that were lost with an earlier connection are
-        # carried out before the leader has answered: after that the node is there, or never.
-        left.connection.sync(left.parent, Then(ignore, ignore))
-        left.connection.children(left.parent, Then(lambda nodes: self._remove(left, nodes), self._failed_on(left)))
+        # The servers execute a session's requests in order, and requests from an earlier connection before the leader
+        # answers this one. After that answer the node exists, or never will.
+        left.connection.sync(left.parent, Callbacks(ignore, ignore))
+        left.connection.children(left.parent, Callbacks(lambda nodes: self._remove(left, nodes), self._failed_on(left)))
 
     def _remove(self, left: Leftover, nodes: list[str]) -> None:
         own = order.find_own(nodes, left.uuid)
@@ -71,13 +71,13 @@ class Leftovers:
             self._forget(left)
         elif left in self._left:
             for node in own:
-                left.connection.delete(f"{left.parent}/{node}", Then(ignore, self._failed_on(left)))
-            self._look_for(left)  # whatever the answers are, this shows what became of it
+                left.connection.delete(f"{left.parent}/{node}", Callbacks(ignore, self._failed_on(left)))
+            self._look_for(left)  # shows the result, whatever the answers are
 
     def _failed_on(self, left: Leftover) -> Callable[[BaseException], None]:
         def failed(error: BaseException) -> None:
             if isinstance(error, ConnectionLoss):
-                return  # there will be another one
+                return  # retried at the next connection
             if not isinstance(error, _GONE):
                 _log.warning("could not remove a node under %s: %s", left.parent, type(error).__name__)
             self._forget(left)

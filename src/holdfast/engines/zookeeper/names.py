@@ -1,8 +1,8 @@
 """A lock's name as the name of one node, and back. Pure.
 
-Letters, digits and most signs stand for themselves, so that a Java program finds the lock ``orders`` at
-``/base/orders``. What ZooKeeper refuses, and ``/`` and ``%``, is percent-encoded as UTF-8: a name is always one node,
-and never a place inside another lock.
+Letters, digits and most signs are unchanged, so that a Java program finds the lock ``orders`` at ``/base/orders``.
+Characters that ZooKeeper refuses, and ``/`` and ``%``, are percent-encoded as UTF-8: a name is always one node, and
+never a path inside another lock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def encode(name: str) -> str:
 
 
 def decode(node: str) -> str | None:
-    """The name whose node this is; None for a node that no name has, such as ``50%`` or ``%2f``, made by others."""
+    """The name that encodes to ``node``; None for a node that no name encodes to, such as ``50%`` or ``%2f``."""
     if "%" not in node:
         return None if node in RELATIVE or REFUSED.search(node) else node
     try:
@@ -36,7 +36,7 @@ def decode(node: str) -> str | None:
 
 
 def path(base: str, name: str) -> str:
-    """The full path of the lock's node. InvalidName for the one name that is taken: ZooKeeper's own, at the root."""
+    """The full path of the lock's node. InvalidName for the one reserved name: ZooKeeper's own, at the root."""
     if not base and name == RESERVED:
         raise InvalidName(
             f"/{RESERVED} is ZooKeeper's own node; use namespace=, or a URL with a path such as zookeeper://host/locks",

@@ -8,23 +8,23 @@ from kazoo.exceptions import NoNodeError
 
 from holdfast.engines.base import MOST_WAITERS, LockState, Waiter
 from holdfast.engines.zookeeper import metadata, names, order
-from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.requests import Requester
 
 
 class Operators:
     """``base``: the path above all locks."""
 
-    def __init__(self, asker: Asker, base: str) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, base: str) -> None:
+        self._requester = requester
         self._base = base
 
     async def inspect(self, name: str, timeout: float) -> LockState:
-        asker, path = self._asker, names.path(self._base, name)
-        connection = await asker.connected(None, timeout)
-        while contenders := _contenders(await asker.children(connection, path, timeout)):
+        requester, path = self._requester, names.path(self._base, name)
+        connection = await requester.connected(None, timeout)
+        while contenders := _contenders(await requester.children(connection, path, timeout)):
             try:
-                data, stat = await asker.get(connection, f"{path}/{contenders[0]}", timeout)
+                data, stat = await requester.get(connection, f"{path}/{contenders[0]}", timeout)
             except NoNodeError:
                 continue  # released meanwhile
             holder, remaining = metadata.holder(contenders[0], data, stat)
@@ -36,58 +36,58 @@ class Operators:
         self, connection: Connection, path: str, nodes: Sequence[str], timeout: float
     ) -> tuple[tuple[Waiter, ...], int]:
         """What these nodes say of their owners, asked in one flight; and how many of them are gone meanwhile."""
-        asker, replies = self._asker, [self._asker.reply() for _ in nodes]
+        requester, replies = self._requester, [self._requester.reply() for _ in nodes]
         for node, reply in zip(nodes, replies, strict=True):
-            connection.get(f"{path}/{node}", reply.address)
-        left = await asker.arrival(replies[-1], timeout) if replies else timeout
+            connection.get(f"{path}/{node}", reply.receiver)
+        left = await requester.wait_for_last(replies[-1], timeout) if replies else timeout
         queue: list[Waiter] = []
         for node, reply in zip(nodes, replies, strict=True):
             try:
-                data, stat = await asker.read(connection, reply, left)
+                data, stat = await requester.read(connection, reply, left)
             except NoNodeError:
                 continue
             queue.append(metadata.waiter(node, data, stat))
         return tuple(queue), len(nodes) - len(queue)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
-        asker = self._asker
-        connection = await asker.connected(None, timeout)
-        for node in sorted(await asker.children(connection, self._base or "/", timeout)):
+        requester = self._requester
+        connection = await requester.connected(None, timeout)
+        for node in sorted(await requester.children(connection, self._base or "/", timeout)):
             name = names.decode(node)
             if name is None or not name.startswith(prefix):
                 continue
-            if _contenders(await asker.children(connection, f"{self._base}/{node}", timeout)):
+            if _contenders(await requester.children(connection, f"{self._base}/{node}", timeout)):
                 yield name
 
     async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
-        asker, path = self._asker, names.path(self._base, name)
-        connection = await asker.connected(None, timeout)
+        requester, path = self._requester, names.path(self._base, name)
+        connection = await requester.connected(None, timeout)
         if token is not None:
             return await self._break_holder(connection, path, timeout, token)
-        while contenders := _contenders(await asker.children(connection, path, timeout)):
-            if await asker.delete(connection, f"{path}/{contenders[0]}", timeout):
+        while contenders := _contenders(await requester.children(connection, path, timeout)):
+            if await requester.delete(connection, f"{path}/{contenders[0]}", timeout):
                 return True
         return False
 
     async def _break_holder(self, connection: Connection, path: str, timeout: float, token: int) -> bool:
         """Remove the head of the queue if it was created with ``token``. Its path has an id, also Curator's, that no
         other node is given: if it goes between the look and the deletion, nothing is deleted."""
-        asker = self._asker
-        connection.sync(path, asker.reply().address)  # a server that lags behind must not show an earlier holder
-        while contenders := _contenders(await asker.children(connection, path, timeout)):
+        requester = self._requester
+        connection.sync(path, requester.reply().receiver)  # a server that lags behind must not show an earlier holder
+        while contenders := _contenders(await requester.children(connection, path, timeout)):
             head = f"{path}/{contenders[0]}"
             try:
-                _, stat = await asker.get(connection, head, timeout)
+                _, stat = await requester.get(connection, head, timeout)
             except NoNodeError:
                 continue  # released meanwhile
-            return bool(stat.czxid == token) and await asker.delete(connection, head, timeout)
+            return bool(stat.czxid == token) and await requester.delete(connection, head, timeout)
         return False
 
     async def ping(self, timeout: float) -> None:
-        connection = await self._asker.connected(None, timeout)
-        synced = self._asker.reply()
-        connection.sync(self._base or "/", synced.address)
-        await self._asker.confirm(connection, synced, timeout)
+        connection = await self._requester.connected(None, timeout)
+        synced = self._requester.reply()
+        connection.sync(self._base or "/", synced.receiver)
+        await self._requester.confirm(connection, synced, timeout)
 
 
 def _contenders(children: Sequence[str]) -> list[str]:

@@ -1,9 +1,9 @@
 """The queue of a lock, in Curator's names and order. Pure.
 
-A contender is a child ``_c_<uuid>-lock-NNNNNNNNNN``: an id that finds it again when the reply to its creation was lost,
-the marker of the recipe, and a number that the server appends. Which child is first must be decided as Curator decides
-it, by the *text* after the marker and among all children, foreign ones included. Another order, even a better one,
-would have two winners: the numbers are signed and wrap after 2^31 creations, and in a text ``-`` is before ``0``.
+A contender is a child ``_c_<uuid>-lock-NNNNNNNNNN``: an id to find it again if the reply to its creation was lost, the
+marker of the recipe, and a number that the server appends. The first child must be determined as Curator does, by the
+*text* after the marker and among all children, including foreign ones. Any other order would give two winners: the
+numbers are signed and wrap after 2^31 creations, and as text ``-`` sorts before ``0``.
 
 Python compares texts by code point and Java by UTF-16 unit. These differ only above U+FFFF, which no node's name has.
 """
@@ -14,14 +14,14 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-#: Cut off one after the other. A mutex has one; a read/write lock will have two, and a semaphore another one.
+#: Removed one after the other. A mutex has one; a read/write lock will have two, and a semaphore another one.
 Markers = tuple[str, ...]
 MUTEX: Final[Markers] = ("lock-",)
 
 #: From here on a parent is refused (RULES 8): far enough from the wrap that none of those who are queued passes it.
 LAST_SEQUENCE: Final = 2**31 - 10**6
 
-#: As the servers write it: at least ten characters, a minus among them.
+#: As the servers write it: at least ten characters, including a minus sign.
 _SEQUENCE: Final = re.compile(r"[0-9]{10}|-[0-9]{9,10}")
 
 
@@ -39,19 +39,18 @@ def find_own(children: Iterable[str], uuid: str, markers: Markers = MUTEX) -> li
 
 
 def ordered(children: Iterable[str], markers: Markers = MUTEX) -> list[str]:
-    """The queue, whoever is in it. Children that compare equal stay as they were listed."""
+    """All children in queue order. Children that compare equal keep their order."""
     return sorted(children, key=lambda child: _after(child, markers))
 
 
 def position(children: Iterable[str], own: str, markers: Markers = MUTEX) -> int | None:
-    """How many are before ``own``; None if it is not there, because its session is over or somebody deleted it."""
+    """How many children are before ``own``; None if it is missing, because its session ended or it was deleted."""
     queue = ordered(children, markers)
     return queue.index(own) if own in queue else None
 
 
 def predecessor(children: Iterable[str], own: str, markers: Markers = MUTEX) -> str | None:
-    """The child right before ``own``, to wait for. None if there is nothing to wait for: ``own`` is the first, or it is
-    not there. Only ``position`` tells these apart."""
+    """The child right before ``own``, to wait for. None if ``own`` is the first, or is missing: see ``position``."""
     queue = ordered(children, markers)
     place = queue.index(own) if own in queue else 0
     return queue[place - 1] if place else None
@@ -64,12 +63,12 @@ def sequence_of(child: str, markers: Markers = MUTEX) -> int | None:
 
 
 def is_near_wrap(sequence: int) -> bool:
-    """Whether a parent that gave this number is worn out, or was already: the numbers after the wrap are negative."""
+    """Whether a parent that assigned this number is near the wrap or past it: numbers after the wrap are negative."""
     return sequence < 0 or sequence > LAST_SEQUENCE
 
 
 def _after(child: str, markers: Markers) -> str:
-    """The text after the last occurrence of each marker; all of it, where there is none."""
+    """The text after the last occurrence of each marker; the whole text if there is none."""
     for marker in markers:
         child = child.rpartition(marker)[2]
     return child

@@ -1,4 +1,4 @@
-"""A claim's place in line: its node, and what it waits for. It holds the lock when no other is before it."""
+"""A claim's place in the queue: its node, and the predecessor it waits for. The first place holds the lock."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.engines.zookeeper.connection import Connection
-from holdfast.engines.zookeeper.reply import Alarm
+from holdfast.engines.zookeeper.reply import OneShotEvent
 
-#: Look again after this long even if nothing was told.
+#: Read the queue again after this long, even without an event.
 _LOOK_AGAIN: Final = 5.0
-#: The leader's word is good for this part of a session, before it is asked for again: it costs belief as much.
-_WORD_LASTS: Final = 1 / 32
+#: A confirmation by the leader may be reused for this part of the timeout; the deadline is earlier by as much.
+_CONFIRMATION_LASTS: Final = 1 / 32
 
 
 @dataclass(slots=True, eq=False)
 class Place:
     name: str  #: of the lock
     connection: Connection
-    session: int  #: that created the node: it ends with it
-    ttl: float  #: of that session
+    session: int  #: the session that created the node; the node ends with it
+    ttl: float  #: the timeout of that session
     path: str
     czxid: int  #: the fencing token
-    confirmed: float = float("-inf")  #: when a request was sent that the leader has answered, the last so far
-    counted: float = float("-inf")  #: since when, at least, the leader counts the session's time-out, by that request
-    watched: bool = False  #: somebody will tell if the node is removed
-    front: str | None = None  #: the node in front, when last looked at
-    asleep: Alarm | None = None  #: rung when that one has gone, or may have
-    arranged: float = 0.0  #: when that was arranged
+    confirmed: float = float("-inf")  #: when the last request that the leader answered was sent
+    counted: float = float("-inf")  #: the earliest time from which the leader counts the timeout, by that request
+    watched: bool = False  #: a watch reports the removal of the node
+    predecessor: str | None = None  #: the node before this one, when the queue was last read
+    predecessor_gone: OneShotEvent | None = None  #: set when that node is gone, or may be
+    arranged: float = 0.0  #: when the watch on it was set
 
     @property
     def parent(self) -> str:
@@ -38,14 +38,16 @@ class Place:
         return self.path.rpartition("/")[2]
 
     @property
-    def over(self) -> bool:
-        """Whether its session has ended. A new one must never take the node for its own."""
+    def ended(self) -> bool:
+        """Whether its session has ended. A new session must never treat the node as its own."""
         return self.connection.session != self.session
 
     def is_confirmed(self, now: float) -> bool:
-        """Whether the leader's last word is new enough to be relied on once more."""
-        return now - self.confirmed <= self.ttl * _WORD_LASTS
+        """Whether the leader's last confirmation is recent enough to be reused."""
+        return now - self.confirmed <= self.ttl * _CONFIRMATION_LASTS
 
-    def is_asleep(self, now: float) -> bool:
-        """Whether nothing has happened in front of it since it was looked at."""
-        return self.asleep is not None and not self.asleep.rung and now - self.arranged < _LOOK_AGAIN
+    def is_waiting(self, now: float) -> bool:
+        """Whether nothing has changed before it since the queue was last read."""
+        return (
+            self.predecessor_gone is not None and not self.predecessor_gone.is_set and now - self.arranged < _LOOK_AGAIN
+        )

@@ -11,28 +11,28 @@ from collections.abc import Sequence
 from kazoo.exceptions import NoNodeError
 
 from holdfast.engines.base import Claim, Found, RequestFailed
-from holdfast.engines.zookeeper.asking import ROUNDING, Asker
 from holdfast.engines.zookeeper.connection import Connection
-from holdfast.engines.zookeeper.hub import unheard
+from holdfast.engines.zookeeper.hub import unconfirmed_for
 from holdfast.engines.zookeeper.place import Place
 from holdfast.engines.zookeeper.reply import Reply
+from holdfast.engines.zookeeper.requests import ROUNDING, Requester
 from holdfast.errors import EngineRefused, UsageError
 
 
 class Renewal:
     """One round."""
 
-    def __init__(self, asker: Asker, timeout: float) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, timeout: float) -> None:
+        self._requester = requester
         self._timeout = timeout
-        self._began = asker.runtime.now()
+        self._began = requester.runtime.now()
         self._asked: dict[Connection, Reply] = {}
         self._known: dict[Connection, float] = {}  # since when the leader counts, if it answers that
         self._looks: dict[Place, Reply] = {}
         self._failures: dict[Connection, RequestFailed | None] = {}
 
     async def run(self, claims: Sequence[Claim], ttl: float) -> Sequence[Found | RequestFailed]:
-        places = [self._asker.hub.place(claim) for claim in claims]
+        places = [self._requester.hub.place(claim) for claim in claims]
         for claim, place in zip(claims, places, strict=True):
             if place is not None:
                 if ttl > place.ttl + ROUNDING:
@@ -47,19 +47,19 @@ class Renewal:
 
     def _ask(self, place: Place) -> None:
         connection = place.connection
-        if place.over or not connection.connected:
+        if place.ended or not connection.connected:
             return
         if connection not in self._asked:
-            self._asked[connection] = self._asker.reply()
-            self._known[connection] = connection.pulse.known(self._asker.runtime.now())
-            connection.sync(place.parent, self._asked[connection].address)
-        if self._asker.hub.watch(place):
-            self._looks[place] = self._asker.reply()
-            connection.watch(place.path, self._looks[place].address)
+            self._asked[connection] = self._requester.reply()
+            self._known[connection] = connection.heartbeat.known(self._requester.runtime.now())
+            connection.sync(place.parent, self._asked[connection].receiver)
+        if self._requester.hub.watch(place):
+            self._looks[place] = self._requester.reply()
+            connection.watch(place.path, self._looks[place].receiver)
 
     async def _outcome(self, connection: Connection, reply: Reply) -> RequestFailed | None:
         try:
-            await self._asker.confirm(connection, reply, self._timeout)
+            await self._requester.confirm(connection, reply, self._timeout)
         except RequestFailed as failure:
             return failure
         except EngineRefused as refusal:
@@ -67,8 +67,8 @@ class Renewal:
         if connection.negotiated < connection.timeout - ROUNDING:
             # Another server with other limits: belief must not count on more than what is left.
             return RequestFailed("the servers have shortened the session", may_have_happened=False)
-        silence = unheard(self._began, self._known[connection], connection.negotiated)
-        if silence > self._asker.hub.slack(connection.negotiated):
+        silence = unconfirmed_for(self._began, self._known[connection], connection.negotiated)
+        if silence > self._requester.hub.slack(connection.negotiated):
             # We were frozen, or the server did not answer for long: the leader may count from before that.
             return RequestFailed("ZooKeeper's leader may not have heard of us for too long", may_have_happened=False)
         return None
@@ -78,16 +78,16 @@ class Renewal:
         look = self._looks.get(place)
         if look is not None:
             try:
-                await self._asker.answer(place.connection, look, self._timeout if failure is None else 0.0)
+                await self._requester.answer(place.connection, look, self._timeout if failure is None else 0.0)
             except NoNodeError:
                 place.connection.watches.fire(place.path)
-                return Found.ENDED if place.over else Found.GONE
+                return Found.ENDED if place.ended else Found.GONE
             except EngineRefused:
-                self._asker.hub.unwatchable(place)  # but it is there: nobody is refused what is not
+                self._requester.hub.unwatchable(place)  # but it is there: nobody is refused what is not
             except RequestFailed as error:
                 place.connection.watches.fire(place.path)  # nobody knows whether the watch is set
                 failure = failure or RequestFailed(str(error), may_have_happened=False)
-        if place.over:
+        if place.ended:
             return Found.ENDED
         return Found.OURS if failure is None else failure
 

@@ -1,7 +1,7 @@
-"""The answer to one request: set by kazoo's thread, awaited by whoever asked, on a thread or on an event loop.
+"""The answer to one request: set by kazoo's thread, awaited by the caller on a thread or an event loop.
 
-Nothing that kazoo's threads can reach keeps an asker alive. A task whose event loop was closed under it never goes on;
-only as garbage it gives up its place in line.
+kazoo's threads hold only weak references to callers. A task whose event loop was closed never continues; it gives up
+its place in the queue when it is garbage collected, so nothing may keep it alive.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from holdfast.engines.zookeeper.failures import ANSWERS, explained
 
 
 class Reply:
-    """The asker's end."""
+    """The caller's side."""
 
-    __slots__ = ("__weakref__", "_done", "_exception", "_value", "address")
+    __slots__ = ("__weakref__", "_done", "_exception", "_value", "receiver")
 
     def __init__(self, done: Event) -> None:
         self._done = done
         self._value: Any = None
         self._exception: BaseException | None = None
-        self.address = Address(self)
+        self.receiver = ReplyReceiver(self)
 
     def arrive(self, value: Any, exception: BaseException | None) -> None:
         self._value, self._exception = value, exception
@@ -34,7 +34,7 @@ class Reply:
         return await self._done.wait(until)
 
     async def answer(self, until: float) -> Any:
-        """What the servers said. Raises kazoo's own NoNodeError and the like, RequestFailed, or EngineRefused."""
+        """The servers' answer. Raises kazoo's own NoNodeError and the like, RequestFailed, or EngineRefused."""
         if not await self._done.wait(until):
             raise RequestFailed("ZooKeeper did not answer in time", may_have_happened=True)
         if self._exception is None:
@@ -44,8 +44,8 @@ class Reply:
         raise explained(self._exception) from self._exception
 
 
-class Address:
-    """The end that kazoo has, in place of its AsyncResult. What comes when the asker is gone is dropped."""
+class ReplyReceiver:
+    """kazoo's side, in place of its AsyncResult. Drops an answer whose caller does not exist any more."""
 
     __slots__ = ("_reply",)
 
@@ -65,8 +65,8 @@ class Address:
             reply.arrive(None, exception)
 
 
-class Then:
-    """For an answer that nobody waits for: where to go on, on kazoo's thread."""
+class Callbacks:
+    """For an answer that no caller waits for: functions that kazoo's thread calls."""
 
     __slots__ = ("_done", "_failed")
 
@@ -82,25 +82,25 @@ class Then:
 
 
 def ignore(_: object) -> None:
-    """An answer that does not matter."""
+    """For an answer that does not matter."""
 
 
-class Alarm:
-    """Something that happens once, and may be waited for several times, by one at a time."""
+class OneShotEvent:
+    """An event that is set once, and may be waited for several times, by one waiter at a time."""
 
-    __slots__ = ("_sleeper", "rung")
+    __slots__ = ("_waiter", "is_set")
 
     def __init__(self) -> None:
-        self.rung = False
-        self._sleeper: Address | None = None
+        self.is_set = False
+        self._waiter: ReplyReceiver | None = None
 
-    def ring(self) -> None:
-        self.rung = True
-        if self._sleeper is not None:
-            self._sleeper.set()
+    def set(self) -> None:
+        self.is_set = True
+        if self._waiter is not None:
+            self._waiter.set()
 
     async def wait(self, runtime: Runtime, until: float) -> None:
         reply = Reply(runtime.event())
-        self._sleeper = reply.address  # before the look: whoever rings now finds it
-        if not self.rung:
+        self._waiter = reply.receiver  # before the check: a ``set`` from now on finds it
+        if not self.is_set:
             await reply.wait(until)

@@ -21,19 +21,19 @@ from holdfast.engines.base import (
     Withdrawn,
 )
 from holdfast.engines.zookeeper import order
-from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.contender import ZooKeeperContender
 from holdfast.engines.zookeeper.hub import Hub
-from holdfast.engines.zookeeper.line import Line
 from holdfast.engines.zookeeper.operators import Operators
 from holdfast.engines.zookeeper.place import Place
+from holdfast.engines.zookeeper.queue import LockQueue
 from holdfast.engines.zookeeper.renewal import Renewal
+from holdfast.engines.zookeeper.requests import Requester
 from holdfast.engines.zookeeper.withdrawal import Withdrawal
 
 #: A place may be lost again and again while it is being taken, but not for ever.
 _ATTEMPTS: Final = 5
 #: How long a client that is closed waits for the servers to hear of it; and then for its threads.
-_GOODBYE: Final = 0.3
+_CLOSE_WITHIN: Final = 0.3
 _THREADS: Final = 0.2
 
 
@@ -48,14 +48,14 @@ class ZooKeeperSession:
         self._hub.join(id(self))
         self._current = current
         self._runtime = runtime
-        self._asker = Asker(hub, runtime)
-        self._line = Line(self._asker, base)
-        self._operators = Operators(self._asker, base)
+        self._requester = Requester(hub, runtime)
+        self._queue = LockQueue(self._requester, base)
+        self._operators = Operators(self._requester, base)
 
     def _reopen(self) -> None:
         """Sessions of one engine always share a hub: what one of them has created, another one renews."""
         if self._hub.closed and not self._closed and self._current is not None:
-            self._hub = self._asker.hub = self._current()
+            self._hub = self._requester.hub = self._current()
             self._hub.join(id(self))
 
     # -- acquiring -------------------------------------------------------------------------------------------------
@@ -68,14 +68,14 @@ class ZooKeeperSession:
             if children is None:
                 return Busy()
             # What a new session sees of an old one's nodes counts for nothing, also where a server still shows them.
-            before = None if place.over else order.position(children, place.node)
+            before = None if place.ended else order.position(children, place.node)
             if before == 0:
                 # A server with other limits may have shortened the session while this one waited.
                 ttl = min(place.ttl, place.connection.negotiated)
                 self._hub.held(place)
                 return Granted(place.czxid, ttl, self._hub.slack_of(place, ttl, asked))
             if before is not None:
-                place.front = order.predecessor(children, place.node)
+                place.predecessor = order.predecessor(children, place.node)
                 return Busy()
             self._hub.forget(claim)  # removed by somebody, with the whole lock or its session: to the back of the line
         raise RequestFailed("the node of this claim is removed as soon as it is made", may_have_happened=False)
@@ -83,41 +83,41 @@ class ZooKeeperSession:
     async def _take_place(self, claim: Claim, timeout: float) -> tuple[Place, Sequence[str] | None]:
         """The claim's place in line and who is there; None if nothing has happened there since the last look."""
         place = self._hub.place(claim)
-        if place is not None and not place.over:
-            if place.is_asleep(self._runtime.now()):
+        if place is not None and not place.ended:
+            if place.is_waiting(self._runtime.now()):
                 return place, None
-            await self._asker.reconnected(place.connection, timeout)
-            if not place.over:
-                return place, await self._line.look(place, timeout)
+            await self._requester.reconnected(place.connection, timeout)
+            if not place.ended:
+                return place, await self._queue.look(place, timeout)
         self._hub.forget(claim)  # its node has gone with its session
-        connection = await self._asker.connected(claim.ttl, timeout)
-        return await self._line.join(connection, claim, timeout)
+        connection = await self._requester.connected(claim.ttl, timeout)
+        return await self._queue.join(connection, claim, timeout)
 
     def contender(self, claim: Claim, timeout: float) -> ZooKeeperContender:
-        return ZooKeeperContender(self._asker, self._line, claim, timeout)
+        return ZooKeeperContender(self._requester, self._queue, claim, timeout)
 
     # -- holding ---------------------------------------------------------------------------------------------------
 
     async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
         self._reopen()
-        return await Renewal(self._asker, timeout).run(claims, ttl)
+        return await Renewal(self._requester, timeout).run(claims, ttl)
 
     async def release(self, claim: Claim, timeout: float) -> Found:
         place = self._hub.place(claim)
         if place is None:
             return Found.GONE
-        if not place.over:
-            await self._asker.reconnected(place.connection, timeout)
-        if place.over:
+        if not place.ended:
+            await self._requester.reconnected(place.connection, timeout)
+        if place.ended:
             self._hub.forget(claim)
             return Found.ENDED
-        found = await self._asker.delete(place.connection, place.path, timeout)
+        found = await self._requester.delete(place.connection, place.path, timeout)
         self._hub.forget(claim)
         return Found.OURS if found else Found.GONE
 
     async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
         self._reopen()
-        return await Withdrawal(self._asker, self._line, timeout).run(claims)
+        return await Withdrawal(self._requester, self._queue, timeout).run(claims)
 
     # -- operators -------------------------------------------------------------------------------------------------
 
@@ -155,10 +155,10 @@ class ZooKeeperSession:
         if self._leave() is None:
             return  # the client was opened anew, on another event loop: what is shared goes on
         connections = self._hub.close()
-        if not await self._asker.until_over(connections, self._runtime.now() + _GOODBYE):
+        if not await self._requester.wait_until_ended(connections, self._runtime.now() + _CLOSE_WITHIN):
             for connection in connections:
-                connection.hang_up()
-            await self._asker.until_over(connections, self._runtime.now() + _THREADS)
+                connection.break_connection()
+            await self._requester.wait_until_ended(connections, self._runtime.now() + _THREADS)
 
     def _leave(self) -> tuple[int, ...] | None:
         self._closed = True

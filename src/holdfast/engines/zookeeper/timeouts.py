@@ -1,9 +1,9 @@
-"""Which session carries a lock with a given ttl. Pure.
+"""The session timeout for a lock with a given ttl. Pure.
 
-A session is a connection, a thread and three descriptors here, and counts against ``maxClientCnxns`` there. So not each
-ttl has one of its own: a ttl below the client's is rounded down to one of ten steps in each power of ten. Down, because
-a lock must not outlive its dead holder for longer than its ttl says; and a ttl above the client's is served by the
-client's session, which is shorter than asked for, too.
+A session is a connection, a thread and three descriptors in the client, and counts against ``maxClientCnxns`` on the
+server. So ttls share sessions: a ttl below the client's is rounded down to one of ten steps per power of ten. Down,
+because a lock must not outlive its dead holder by more than its ttl. A ttl above the client's uses the client's
+session, which is also shorter than requested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who is to be told when a node goes or changes: one watch for each node and session, however many ask.
+"""Callbacks for the removal or change of a node: one watch per node and session, for any number of callbacks.
 
-On the servers a watch stays until it fires. A lock that is held for days, and waited for ten thousand times in vain,
-must not gather ten thousand of them.
+On the servers a watch stays until it fires. A lock that is held for days while ten thousand waiters time out must not
+accumulate ten thousand watches.
 """
 
 from __future__ import annotations
@@ -10,46 +10,46 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-Tell = Callable[[], None]
+Callback = Callable[[], None]
 
 
 class Watches:
-    """Of one session. Thread-safe. What is to be told must not block: it is called on kazoo's thread."""
+    """The watches of one session. Thread-safe. Callbacks run on kazoo's thread and must not block."""
 
     def __init__(self) -> None:
-        self._mutex = threading.RLock()  # as the hub's: the collector may call from within
-        self._told: dict[str, list[Tell]] = {}
+        self._mutex = threading.RLock()  # re-entrant, as the hub's: the garbage collector may call from within
+        self._callbacks: dict[str, list[Callback]] = {}
 
-    def add(self, path: str, tell: Tell) -> bool:
-        """Have ``tell`` called once, when the node changes or nobody looks at it any more. True: nobody does yet, so
-        the caller must set the watch, with a request that carries ``on_event``; and ``fire`` if it could not."""
+    def add(self, path: str, callback: Callback) -> bool:
+        """Call ``callback`` once, when the node changes or the watch is lost. True if there is no watch yet: the caller
+        must set it, with a request that carries ``on_event``, and must call ``fire`` if that fails."""
         with self._mutex:
-            told = self._told.get(path)
-            if told is None:
-                self._told[path] = [tell]
+            callbacks = self._callbacks.get(path)
+            if callbacks is None:
+                self._callbacks[path] = [callback]
                 return True
-            told.append(tell)
+            callbacks.append(callback)
             return False
 
-    def discard(self, path: str, tell: Tell) -> None:
-        """The watch itself stays until it fires: servers before 3.6 cannot take it back from one client alone."""
+    def discard(self, path: str, callback: Callback) -> None:
+        """Drop the callback. The watch stays until it fires: servers before 3.6 cannot remove a single client's."""
         with self._mutex:
-            told = self._told.get(path)
-            if told is not None and tell in told:
-                told.remove(tell)
+            callbacks = self._callbacks.get(path)
+            if callbacks is not None and callback in callbacks:
+                callbacks.remove(callback)
 
     def fire(self, path: str) -> None:
         with self._mutex:
-            told = self._told.pop(path, [])
-        for tell in told:
-            tell()
+            callbacks = self._callbacks.pop(path, [])
+        for callback in callbacks:
+            callback()
 
     def on_event(self, event: Any) -> None:
-        """Called by kazoo: for one node; or, without a path, because all watches are lost with the connection."""
+        """Called by kazoo for one node; or without a path, when all watches are lost with the connection."""
         if event.path is not None:
             self.fire(event.path)
             return
         with self._mutex:
-            paths = list(self._told)
+            paths = list(self._callbacks)
         for path in paths:
             self.fire(path)

@@ -13,10 +13,10 @@ from kazoo.exceptions import NoNodeError
 
 from holdfast.engines.base import Claim, Found, RequestFailed, Withdrawn
 from holdfast.engines.zookeeper import order
-from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.connection import Connection
-from holdfast.engines.zookeeper.line import Line, id_of
+from holdfast.engines.zookeeper.queue import LockQueue, id_of
 from holdfast.engines.zookeeper.reply import Reply
+from holdfast.engines.zookeeper.requests import Requester
 from holdfast.errors import EngineRefused
 
 #: So many requests are under way at once. More would gain nothing, and delay whatever is sent after them.
@@ -28,10 +28,10 @@ _MANY: Final = 200
 class Withdrawal:
     """One round, of at most ``timeout`` for all of its claims."""
 
-    def __init__(self, asker: Asker, line: Line, timeout: float) -> None:
-        self._asker = asker
-        self._line = line
-        self._until = asker.runtime.now() + timeout
+    def __init__(self, requester: Requester, line: LockQueue, timeout: float) -> None:
+        self._requester = requester
+        self._queue = line
+        self._until = requester.runtime.now() + timeout
 
     async def run(self, claims: Sequence[Claim]) -> Sequence[Withdrawn]:
         answers: dict[str, Withdrawn] = {}  # by the claim's owner
@@ -43,11 +43,11 @@ class Withdrawal:
         return [answers[claim.owner] for claim in claims]
 
     async def _remove(self, claims: Sequence[Claim], answers: dict[str, Withdrawn]) -> None:
-        if self._asker.runtime.now() >= self._until:
+        if self._requester.runtime.now() >= self._until:
             failure = RequestFailed("there was no time left to withdraw it", may_have_happened=False)
             answers.update(dict.fromkeys((claim.owner for claim in claims), failure))
             return
-        removals = [_Removal(self._asker, self._line, claim) for claim in claims]
+        removals = [_Removal(self._requester, self._queue, claim) for claim in claims]
         for removal in removals:
             removal.begin()
         for removal in removals:
@@ -57,7 +57,7 @@ class Withdrawal:
 
     async def _end_sessions(self, claims: Sequence[Claim]) -> dict[str, Withdrawn]:
         """As a client does that is closed with thousands of leases."""
-        asker, hub = self._asker, self._asker.hub
+        requester, hub = self._requester, self._requester.hub
         carried: dict[Connection, list[Claim]] = {}
         for claim in claims:
             if (place := hub.place(claim)) is not None:
@@ -65,7 +65,7 @@ class Withdrawal:
         answers: dict[str, Withdrawn] = {}
         for connection, group in carried.items():
             if len(group) >= _MANY and hub.retire(connection, {claim.owner for claim in group}):
-                ended = await asker.until_over([connection], self._until)
+                ended = await requester.wait_until_ended([connection], self._until)
                 for claim in group:
                     answers[claim.owner] = Found.OURS if ended else _UNCONFIRMED
                     if ended:
@@ -79,8 +79,8 @@ _UNCONFIRMED: Final = RequestFailed("ZooKeeper did not confirm the end of the se
 class _Removal:
     """Of one claim's node."""
 
-    def __init__(self, asker: Asker, line: Line, claim: Claim) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, line: LockQueue, claim: Claim) -> None:
+        self._requester = requester
         self._claim = claim
         self._path = line.path(claim.name)
         self._connection: Connection | None = None
@@ -89,21 +89,21 @@ class _Removal:
         self._answer: Withdrawn | None = None
 
     def begin(self) -> None:
-        hub, claim = self._asker.hub, self._claim
+        hub, claim = self._requester.hub, self._claim
         place = hub.place(claim)
         connection = self._connection = hub.existing(claim.ttl) if place is None else place.connection
-        if connection is None or connection.over:
+        if connection is None or connection.ended:
             self._end(Found.GONE)  # nothing was ever sent, or it went with the session
-        elif place is not None and place.over:
+        elif place is not None and place.ended:
             self._end(Found.ENDED)
         elif not connection.connected:
             self._fail(RequestFailed("ZooKeeper is not connected at present", may_have_happened=False))
         elif place is not None:
             self._delete(place.path)
         else:
-            self._listed = self._asker.reply()
-            connection.sync(self._path, self._asker.reply().address)  # a server that lags behind must not hide it
-            connection.children(self._path, self._listed.address)
+            self._listed = self._requester.reply()
+            connection.sync(self._path, self._requester.reply().receiver)  # a server that lags behind must not hide it
+            connection.children(self._path, self._listed.receiver)
 
     async def look(self, until: float) -> None:
         """Remove what an attempt without an answer may have left."""
@@ -139,20 +139,20 @@ class _Removal:
 
     def _delete(self, path: str) -> None:
         assert self._connection is not None
-        deleted = self._asker.reply()
+        deleted = self._requester.reply()
         self._deleted.append(deleted)
-        self._connection.delete(path, deleted.address)
+        self._connection.delete(path, deleted.receiver)
 
     async def _arrived(self, reply: Reply, until: float) -> Any:
         assert self._connection is not None
-        return await self._asker.answer(self._connection, reply, max(0.0, until - self._asker.runtime.now()))
+        return await self._requester.answer(self._connection, reply, max(0.0, until - self._requester.runtime.now()))
 
     def _end(self, found: Found) -> None:
-        self._asker.hub.forget(self._claim)
+        self._requester.hub.forget(self._claim)
         self._answer = found
 
     def _fail(self, failure: RequestFailed | EngineRefused) -> None:
-        self._asker.hub.forget(self._claim)
+        self._requester.hub.forget(self._claim)
         self._answer = failure
         if self._connection is not None and isinstance(failure, RequestFailed):
-            self._asker.hub.leftovers.add(self._connection, self._path, id_of(self._claim))
+            self._requester.hub.leftovers.add(self._connection, self._path, id_of(self._claim))

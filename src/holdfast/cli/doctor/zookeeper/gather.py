@@ -22,7 +22,7 @@ from holdfast.cli.doctor.zookeeper import words
 from holdfast.cli.doctor.zookeeper.facts import Ensemble, Server
 from holdfast.cli.doctor.zookeeper.visit import Visit
 from holdfast.engines.base import Claim, RequestFailed
-from holdfast.engines.zookeeper.handler import NoContext, tls_context
+from holdfast.engines.zookeeper.handler import TlsSetupFailed, tls_context
 from holdfast.errors import EngineRefused, LockError
 from holdfast.options import Target
 
@@ -73,7 +73,7 @@ def _told(target: Target, host: tuple[str, int]) -> Server:
                 withheld[word] = str(refusal)
     except words.Idle:
         found |= {"idle": True, "failure": "it serves nobody"}
-    except NoContext:
+    except TlsSetupFailed:
         return server  # the session will say why
     except OSError as error:
         return replace(server, failure=f"it cannot be reached: {error}")

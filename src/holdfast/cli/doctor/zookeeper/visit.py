@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.zookeeper import connect, names
-from holdfast.engines.zookeeper.asking import ROUNDING, Asker
 from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.requests import ROUNDING, Requester
 from holdfast.engines.zookeeper.session import ZooKeeperSession
 from holdfast.options import Target
 
@@ -25,7 +25,7 @@ class Visit:
         self._base = target.target.base
         options = {**target.engine_options, "token_ttl": None, "ttl": self.ttl}
         self._hub = connect(target.target._replace(hosts=(host,)), options).hub()
-        self._asker = Asker(self._hub, BLOCKING)
+        self._requester = Requester(self._hub, BLOCKING)
         self.session: Final = ZooKeeperSession(self._hub, BLOCKING, self._base)
 
     def __enter__(self) -> Self:
@@ -45,24 +45,24 @@ class Visit:
 
     def open(self, timeout: float) -> None:
         """Have a session, with the time-out that the server grants, whatever was asked for."""
-        run(self._asker.reconnected(self._connection, timeout))
+        run(self._requester.reconnected(self._connection, timeout))
         negotiated = self._connection.negotiated
         self.granted = self.ttl if abs(negotiated - self.ttl) <= ROUNDING else negotiated
 
     def sync(self, timeout: float) -> None:
         """There and back to the leader."""
-        synced = self._asker.reply()
-        self._connection.sync(self._base or "/", synced.address)
-        run(self._asker.confirm(self._connection, synced, timeout))
+        synced = self._requester.reply()
+        self._connection.sync(self._base or "/", synced.receiver)
+        run(self._requester.confirm(self._connection, synced, timeout))
 
     def get(self, path: str, timeout: float) -> tuple[bytes, Any]:
-        return run(self._asker.get(self._connection, path, timeout))
+        return run(self._requester.get(self._connection, path, timeout))
 
     def children(self, path: str, timeout: float) -> Sequence[str]:
-        return run(self._asker.children(self._connection, path, timeout))
+        return run(self._requester.children(self._connection, path, timeout))
 
     def delete(self, path: str, timeout: float) -> bool:
-        return run(self._asker.delete(self._connection, path, timeout))
+        return run(self._requester.delete(self._connection, path, timeout))
 
     @property
     def _connection(self) -> Connection:

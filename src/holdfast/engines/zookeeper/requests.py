@@ -1,4 +1,4 @@
-"""Asking the servers and waiting for their answers, on one runtime."""
+"""Sending requests to the servers and waiting for their answers, on one runtime."""
 
 from __future__ import annotations
 
@@ -17,49 +17,50 @@ from holdfast.errors import EngineRefused, UsageError
 
 #: Time-outs are whole milliseconds on the wire.
 ROUNDING: Final = 0.002
-#: How long a server may be silent at most before another one is asked.
-_PATIENCE: Final = 2.0
+#: A server that does not answer for this long (in seconds) is replaced by another one.
+_LONGEST_SILENCE: Final = 2.0
 
 
-class Asker:
+class Requester:
     def __init__(self, hub: Hub, runtime: Runtime) -> None:
         self.hub = hub
         self.runtime = runtime
 
     def reply(self) -> Reply:
-        """For the answer to a request that is sent next."""
+        """The future answer to the next request."""
         return Reply(self.runtime.event())
 
-    async def arrival(self, last: Reply, timeout: float) -> float:
-        """Wait for the last answer of a flight. Answers come in the order of the requests: so this is one wake-up for
-        all of them. What is left of ``timeout``; if it did not come, those before it may have."""
+    async def wait_for_last(self, last: Reply, timeout: float) -> float:
+        """Wait for the last answer of a pipelined group of requests. Answers arrive in the order of the requests, so
+        this is one wake-up for all of them. Returns what is left of ``timeout``. If the last answer did not arrive,
+        earlier ones may have."""
         until = self.runtime.now() + timeout
         await last.wait(until)
         return max(0.0, until - self.runtime.now())
 
     async def answer(self, connection: Connection, reply: Reply, timeout: float) -> Any:
-        """The answer to what was asked on ``connection``: see :meth:`Reply.answer`."""
+        """The answer to a request on ``connection``: see :meth:`Reply.answer`."""
         try:
             return await reply.answer(self.runtime.now() + timeout)
         except RequestFailed as failure:
             if failure.__cause__ is None:  # a time-out, and not a broken connection
-                self._lose_patience(connection)
+                self._reconnect_if_silent(connection)
             raise
 
-    def _lose_patience(self, connection: Connection) -> None:
-        """Look for another server, if this one has fallen silent or lost its leader. The session lives on."""
-        since = connection.pulse.unanswered_since()
-        if since is not None and self.runtime.now() - since >= min(_PATIENCE, connection.negotiated / 4):
-            connection.hang_up()
+    def _reconnect_if_silent(self, connection: Connection) -> None:
+        """Connect to another server if this one does not answer or has lost its leader. The session continues."""
+        since = connection.heartbeat.unanswered_since()
+        if since is not None and self.runtime.now() - since >= min(_LONGEST_SILENCE, connection.negotiated / 4):
+            connection.break_connection()
 
     # -- connections -----------------------------------------------------------------------------------------------
 
     async def connected(self, ttl: float | None, timeout: float) -> Connection:
-        """The session for locks with this ttl, connected; the client's own for None."""
+        """A connected session for locks with this ttl; the client's own session for None."""
         connection = self.hub.connection(self.hub.ttl if ttl is None else ttl)
         await self.reconnected(connection, timeout)
         asked = self.hub.ttl if ttl is None else min(ttl, self.hub.ttl)
-        # The ttl is rounded down to the session's time-out: a server that does not allow this may allow the ttl itself.
+        # The session's timeout is the ttl rounded down. A server that refuses that value may still allow the ttl.
         if not connection.timeout - ROUNDING <= connection.negotiated <= asked + ROUNDING:
             self.hub.drop(connection)
             raise UsageError(
@@ -69,7 +70,7 @@ class Asker:
         return connection
 
     async def reconnected(self, connection: Connection, timeout: float) -> None:
-        """Wait until it is connected, perhaps with another session than before."""
+        """Wait until ``connection`` is connected, possibly with a new session."""
         until = self.runtime.now() + timeout
         while not connection.connected:
             await self._change_of(connection, until)
@@ -77,42 +78,42 @@ class Asker:
     async def _change_of(self, connection: Connection, until: float) -> None:
         changed = self.reply()
         try:
-            self.hub.expect(changed.address)
+            self.hub.expect(changed.receiver)
             if connection.connected:
-                return  # in the last moment
+                return  # connected in the meantime
             if connection.refused:
                 raise EngineRefused("ZooKeeper refused the connection; check the user name and password")
-            if connection.over or connection.rejected or self.hub.closed or not await changed.wait(until):
-                raise unconnected(connection.trouble, rejected=connection.rejected)
+            if connection.ended or connection.rejected or self.hub.closed or not await changed.wait(until):
+                raise unconnected(connection.last_error, rejected=connection.rejected)
         finally:
-            self.hub.expect_no_more(changed.address)
+            self.hub.expect_no_more(changed.receiver)
 
-    async def until_over(self, connections: Sequence[Connection], until: float) -> bool:
-        """Wait until their sessions have ended, and their threads."""
+    async def wait_until_ended(self, connections: Sequence[Connection], until: float) -> bool:
+        """Wait until their sessions and threads have ended. False if ``until`` passes first."""
         while True:
             changed = self.reply()
             try:
-                self.hub.expect(changed.address)
-                if all(connection.over for connection in connections):
+                self.hub.expect(changed.receiver)
+                if all(connection.ended for connection in connections):
                     return True
                 if not await changed.wait(until):
                     return False
             finally:
-                self.hub.expect_no_more(changed.address)
+                self.hub.expect_no_more(changed.receiver)
 
     async def confirm(self, connection: Connection, reply: Reply, timeout: float) -> None:
-        """Wait for the leader's word."""
+        """Wait for the leader's answer."""
         try:
             await self.answer(connection, reply, timeout)
         except NoNodeError:
-            pass  # answered, all the same
+            pass  # an answer too
 
-    # -- what is asked ---------------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------------------
 
     async def children(self, connection: Connection, path: str, timeout: float) -> Sequence[str]:
-        """Those of a node; none, if it is not there."""
+        """The children of a node; empty if the node does not exist."""
         listed = self.reply()
-        connection.children(path, listed.address)
+        connection.children(path, listed.receiver)
         try:
             return list(await self.answer(connection, listed, timeout))
         except NoNodeError:
@@ -121,13 +122,13 @@ class Asker:
             raise _harmless(failure) from failure.__cause__
 
     async def get(self, connection: Connection, path: str, timeout: float) -> tuple[bytes, Any]:
-        """Data and stat; NoNodeError."""
+        """Data and stat of a node. Raises NoNodeError."""
         found = self.reply()
-        connection.get(path, found.address)
+        connection.get(path, found.receiver)
         return await self.read(connection, found, timeout)
 
     async def read(self, connection: Connection, found: Reply, timeout: float) -> tuple[bytes, Any]:
-        """The answer to a ``get`` that was sent already."""
+        """The answer to a ``get`` that has been sent."""
         try:
             data, stat = await self.answer(connection, found, timeout)
         except RequestFailed as failure:
@@ -135,9 +136,9 @@ class Asker:
         return data, stat
 
     async def delete(self, connection: Connection, path: str, timeout: float) -> bool:
-        """Whether it was there."""
+        """Delete a node. False if it did not exist."""
         deleted = self.reply()
-        connection.delete(path, deleted.address)
+        connection.delete(path, deleted.receiver)
         try:
             await self.answer(connection, deleted, timeout)
         except NoNodeError:
@@ -146,5 +147,5 @@ class Asker:
 
 
 def _harmless(failure: RequestFailed) -> RequestFailed:
-    """The failure of a question that changes nothing, whether it was asked or not."""
+    """The failure of a read: it changes nothing, whether or not it arrived."""
     return RequestFailed(str(failure), may_have_happened=False)

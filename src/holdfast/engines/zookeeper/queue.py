@@ -10,9 +10,9 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from holdfast.engines.base import Claim, RequestFailed
 from holdfast.engines.zookeeper import metadata, names, order
-from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.place import Place
+from holdfast.engines.zookeeper.requests import Requester
 from holdfast.errors import EngineRefused
 
 #: A node is named after its claim, so that it can be found again: this makes a UUID of the claim's owner.
@@ -21,11 +21,11 @@ _CLAIMS: Final = uuid.UUID("6f1d9b0e-3f0c-5c55-9d49-0d6b3a8f9c11")
 _ATTEMPTS: Final = 5
 
 
-class Line:
+class LockQueue:
     """``base``: the path above all locks."""
 
-    def __init__(self, asker: Asker, base: str) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, base: str) -> None:
+        self._requester = requester
         self._base = base
 
     def path(self, name: str) -> str:
@@ -35,16 +35,16 @@ class Line:
         """Create the claim's node, and see who else is there. One that a lost answer left behind is found again."""
         if claim.unresolved and (place := await self.find(connection, claim, timeout)) is not None:
             return place, await self.look(place, timeout)
-        path, asker = self.path(claim.name), self._asker
+        path, requester = self.path(claim.name), self._requester
         data = metadata.describe(claim, connection.negotiated)
         for _ in range(_ATTEMPTS):
-            created, listed, asked = asker.reply(), asker.reply(), asker.runtime.now()
-            known = connection.pulse.known(asked)
-            connection.create(f"{path}/{order.protected(id_of(claim))}", data, created.address)
-            connection.children(path, listed.address)
-            left = await asker.arrival(listed, timeout)
+            created, listed, asked = requester.reply(), requester.reply(), requester.runtime.now()
+            known = connection.heartbeat.known(asked)
+            connection.create(f"{path}/{order.protected(id_of(claim))}", data, created.receiver)
+            connection.children(path, listed.receiver)
+            left = await requester.wait_for_last(listed, timeout)
             try:
-                node, stat = await asker.answer(connection, created, left)
+                node, stat = await requester.answer(connection, created, left)
             except NoNodeError:
                 await self._make_path(connection, path, timeout)
                 continue
@@ -54,7 +54,7 @@ class Line:
                 await self.leave(claim, timeout)
                 raise EngineRefused(f"{path} has numbered nearly 2^31 nodes: remove it while nobody uses it")
             try:
-                return place, await asker.answer(connection, listed, left)
+                return place, await requester.answer(connection, listed, left)
             except NoNodeError:
                 return place, ()  # removed meanwhile, and the node with it
         raise RequestFailed(f"{path} is removed as soon as it is made", may_have_happened=False)
@@ -62,24 +62,24 @@ class Line:
     async def find(self, connection: Connection, claim: Claim, timeout: float) -> Place | None:
         """The node that an earlier attempt may have created. One of another session is not ours, and is removed; so is
         a second one."""
-        path, asker = self.path(claim.name), self._asker
-        connection.sync(path, asker.reply().address)  # a server that lags behind must not hide it
+        path, requester = self.path(claim.name), self._requester
+        connection.sync(path, requester.reply().receiver)  # a server that lags behind must not hide it
         found: tuple[str, Any] | None = None
-        for node in order.find_own(await asker.children(connection, path, timeout), id_of(claim)):
+        for node in order.find_own(await requester.children(connection, path, timeout), id_of(claim)):
             try:
-                _, stat = await asker.get(connection, f"{path}/{node}", timeout)
+                _, stat = await requester.get(connection, f"{path}/{node}", timeout)
             except NoNodeError:
                 continue
             if found is None and stat.ephemeralOwner == connection.session:
                 found = f"{path}/{node}", stat
             else:
-                await asker.delete(connection, f"{path}/{node}", timeout)
+                await requester.delete(connection, f"{path}/{node}", timeout)
         # Not before the others are gone: who has a place does not look for others of its own again.
         return None if found is None else self._settle(connection, claim, *found)
 
     def _settle(self, connection: Connection, claim: Claim, node: str, stat: Any) -> Place:
         place = Place(claim.name, connection, stat.ephemeralOwner, connection.negotiated, node, stat.czxid)
-        self._asker.hub.settle(claim, place)
+        self._requester.hub.settle(claim, place)
         return place
 
     async def look(self, place: Place, timeout: float) -> Sequence[str]:
@@ -87,32 +87,32 @@ class Line:
 
         A server that lags behind shows those who have left already, but never hides who was there before us.
         """
-        asker, connection, asked = self._asker, place.connection, self._asker.runtime.now()
-        synced, listed = None if place.is_confirmed(asked) else asker.reply(), asker.reply()
-        known = connection.pulse.known(asked)
+        requester, connection, asked = self._requester, place.connection, self._requester.runtime.now()
+        synced, listed = None if place.is_confirmed(asked) else requester.reply(), requester.reply()
+        known = connection.heartbeat.known(asked)
         if synced is not None:
-            connection.sync(place.parent, synced.address)
-        connection.children(place.parent, listed.address)
-        left = await asker.arrival(listed, timeout)
+            connection.sync(place.parent, synced.receiver)
+        connection.children(place.parent, listed.receiver)
+        left = await requester.wait_for_last(listed, timeout)
         if synced is not None:
-            await asker.confirm(connection, synced, left)
+            await requester.confirm(connection, synced, left)
             place.confirmed, place.counted = asked, known
         try:
-            return list(await asker.answer(connection, listed, left))
+            return list(await requester.answer(connection, listed, left))
         except NoNodeError:
             return ()
 
     async def leave(self, claim: Claim, timeout: float) -> None:
         """Give up the claim's place. What cannot be removed now is removed later."""
-        hub = self._asker.hub
+        hub = self._requester.hub
         place = hub.place(claim)
         hub.forget(claim)
-        if place is None or place.over:
+        if place is None or place.ended:
             return
         removed = False
         try:
             if place.connection.connected:
-                await self._asker.delete(place.connection, place.path, timeout)
+                await self._requester.delete(place.connection, place.path, timeout)
                 removed = True
         except (RequestFailed, EngineRefused):
             pass
@@ -127,10 +127,10 @@ class Line:
         """
         missing = [path]
         for _ in range(_ATTEMPTS * (1 + path.count("/"))):
-            created = self._asker.reply()
-            connection.create_container(missing[-1], created.address)
+            created = self._requester.reply()
+            connection.create_container(missing[-1], created.receiver)
             try:
-                await self._asker.answer(connection, created, timeout)
+                await self._requester.answer(connection, created, timeout)
             except NodeExistsError:
                 pass
             except NoNodeError:
