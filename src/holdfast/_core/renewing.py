@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast._core import backoff, lease_time, unavailable
 from holdfast._core.hold import Hold
 from holdfast._core.renewed_batch import RenewedBatch
-from holdfast.engines.base import Found
+from holdfast.engines.base import Found, RequestFailed
 from holdfast.errors import LockLost
 
 if TYPE_CHECKING:
@@ -26,17 +26,18 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
             raise LockLost(hold.lost or "expired", name=hold.policy.name, token=hold.token)
         sent = front.now()
         timeout = lease_time.request_timeout(core.options.request_timeout, min(ttl, hold.grant.ttl))
-        (answer,) = await core.session.renew([hold.grant.claim], ttl, timeout)
-        if isinstance(answer, Found):
+        try:
+            answer = await core.session.renew(hold.grant.attempt, ttl, timeout)
             break
-        failures += 1
-        if front.now() - since >= core.options.unavailable_after:
-            raise unavailable.error(
-                f"lock {hold.policy.name!r} could not be renewed: {core.engine!r} could not serve: {answer}",
-                answer,
-                name=hold.policy.name,
-            ) from answer
-        await front.sleep_until(front.now() + backoff.pause(failures, random.random))
+        except RequestFailed as failure:
+            failures += 1
+            if front.now() - since >= core.options.unavailable_after:
+                raise unavailable.error(
+                    f"lock {hold.policy.name!r} could not be renewed: {core.engine!r} could not serve: {failure}",
+                    failure,
+                    name=hold.policy.name,
+                ) from failure
+            await front.sleep_until(front.now() + backoff.pause(failures, random.random))
     if answer is not Found.OURS:
         core.lose_grant(hold.grant, hold.grant.why_lost(answer, front.now()))
     elif hold.held:
