@@ -12,7 +12,8 @@ import pytest
 
 import holdfast
 from holdfast.engines.base import Found
-from holdfast.engines.redis.session import RedisAttempt, RedisSession
+from holdfast.engines.redis.attempt import RedisAttempt
+from holdfast.engines.redis.session import RedisSession
 from tests.support.threads import new_since
 from tests.support.waiting import LASTING, eventually, renewed
 

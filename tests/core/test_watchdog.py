@@ -69,17 +69,19 @@ def test_an_errand_in_a_black_hole_does_not_cost_those_who_hold() -> None:
         lease.release()
 
 
-def test_a_handle_that_is_dropped_twice_does_not_abandon_the_release_of_another() -> None:
+def test_a_handle_that_is_dropped_twice_does_not_abandon_the_release_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Found by 10,000 real signals: ``internal error: 'confirm' in state 'unknown'``."""
     with holdfast.connect(f"memory:{uuid.uuid4().hex}") as locks:
         lease = locks.lock("a").acquire()
         core, hold = lease._hold.core, lease._hold
         release = core.session.release
 
-        async def dropped_meanwhile(claim: Any, timeout: float) -> Any:
+        async def dropped_meanwhile(attempt: Any, timeout: float) -> Any:
             core.drop_handle(hold, -1)  # as the watchdog may: the handle of an interrupted call, once more
-            return await release(claim, timeout)
+            return await release(attempt, timeout)
 
-        core.session.release = dropped_meanwhile  # type: ignore[method-assign]
+        monkeypatch.setattr(core.session, "release", dropped_meanwhile)
         lease.release()
         locks.lock("a").acquire(timeout=5).release()

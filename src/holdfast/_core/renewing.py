@@ -19,16 +19,16 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
     """Make the lease valid for at least ``ttl`` from now, and let the watchdog keep it so. Never shortens."""
     front = core.front
     hold.grant.longest_ttl = max(hold.grant.longest_ttl, ttl)  # whether or not an answer comes
-    since = front.now()
+    since = sent = front.now()
     failures = 0
-    while True:
+    answer: Found | None = None
+    while answer is None:
         if not hold.held:
             raise LockLost(hold.lost or "expired", name=hold.policy.name, token=hold.token)
         sent = front.now()
         timeout = lease_time.request_timeout(core.options.request_timeout, min(ttl, hold.grant.ttl))
         try:
             answer = await core.session.renew(hold.grant.attempt, ttl, timeout)
-            break
         except RequestFailed as failure:
             failures += 1
             if front.now() - since >= core.options.unavailable_after:

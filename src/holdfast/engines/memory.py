@@ -179,6 +179,7 @@ class MemoryAttempt(Attempt):
     """An attempt that may have a place in the queue."""
 
     __slots__ = ("queued",)
+    queued: bool
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
