@@ -100,6 +100,18 @@ class Attempt:
         return False
 
 
+class SimpleAttempt(Attempt):
+    """For an engine that finds a queue entry by its owner: it remembers only whether there is one."""
+
+    __slots__ = ("queued",)
+    queued: bool
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.unresolved = False
+        self.queued = False
+
+
 #: An engine's own kind of attempt. The core knows it as an Attempt, and passes it back to the engine that made it.
 A = TypeVar("A", bound=Attempt)
 A_contra = TypeVar("A_contra", bound=Attempt, contravariant=True)

@@ -19,7 +19,6 @@ from holdfast.engines import descriptions
 from holdfast.engines.base import (
     ALL_NAMES,
     MOST_WAITERS,
-    Attempt,
     Busy,
     Claim,
     Found,
@@ -28,6 +27,7 @@ from holdfast.engines.base import (
     Holder,
     Kind,
     LockState,
+    SimpleAttempt,
     Suspects,
     Waiter,
     Withdrawn,
@@ -175,20 +175,8 @@ class Store:
 _stores: dict[str, Store] = {}
 
 
-class MemoryAttempt(Attempt):
-    """An attempt that may have a place in the queue."""
-
-    __slots__ = ("queued",)
-    queued: bool
-
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
-        self.unresolved = False
-        self.queued = False
-
-
 class _MemoryContender:
-    def __init__(self, session: MemorySession, attempt: MemoryAttempt) -> None:
+    def __init__(self, session: MemorySession, attempt: SimpleAttempt) -> None:
         self._session = session
         self._attempt = attempt
         self._claim = claim = attempt.claim
@@ -242,7 +230,7 @@ class _View:
         self.store = store
         self.runtime = runtime
 
-    def renewed(self, attempt: MemoryAttempt, now: float, expires: float) -> Found:
+    def renewed(self, attempt: SimpleAttempt, now: float, expires: float) -> Found:
         claim = attempt.claim
         while True:
             found, record = self._find(claim, now)
@@ -256,7 +244,7 @@ class _View:
             return Found.GONE, record
         return (Found.OURS if entry.owner == claim.owner else Found.STOLEN), record
 
-    def freed(self, attempt: MemoryAttempt, now: float) -> Found:
+    def freed(self, attempt: SimpleAttempt, now: float) -> Found:
         claim = attempt.claim
         while True:
             found, record = self._find(claim, now)
@@ -273,10 +261,10 @@ class MemorySession(_View):
 
     registers = None
 
-    def attempt(self, claim: Claim) -> MemoryAttempt:
-        return MemoryAttempt(claim)
+    def attempt(self, claim: Claim) -> SimpleAttempt:
+        return SimpleAttempt(claim)
 
-    async def acquire(self, attempt: MemoryAttempt, timeout: float) -> Granted | Busy:
+    async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim
         now, store, name = self.runtime.now(), self.store, claim.name
         while True:
@@ -308,13 +296,13 @@ class MemorySession(_View):
             if store.replace(name, record, forgotten, _Name(token, entry, queue)):
                 return Granted(token)
 
-    def contender(self, attempt: MemoryAttempt, timeout: float) -> _MemoryContender:
+    def contender(self, attempt: SimpleAttempt, timeout: float) -> _MemoryContender:
         return _MemoryContender(self, attempt)
 
-    async def release(self, attempt: MemoryAttempt, timeout: float) -> Found:
+    async def release(self, attempt: SimpleAttempt, timeout: float) -> Found:
         return self.freed(attempt, self.runtime.now())
 
-    async def renew(self, attempt: MemoryAttempt, ttl: float, timeout: float) -> Found:
+    async def renew(self, attempt: SimpleAttempt, ttl: float, timeout: float) -> Found:
         now = self.runtime.now()
         return self.renewed(attempt, now, now + ttl)
 
@@ -369,11 +357,11 @@ class MemoryKeeper(_View):
         self._reference = weakref.ref(self, store.keepers.discard)
         store.keepers.add(self._reference)
 
-    async def renew(self, attempts: Sequence[MemoryAttempt], ttl: float, timeout: float) -> Sequence[Found]:
+    async def renew(self, attempts: Sequence[SimpleAttempt], ttl: float, timeout: float) -> Sequence[Found]:
         now = self.runtime.now()
         return [self.renewed(attempt, now, now + ttl) for attempt in attempts]
 
-    async def withdraw(self, attempts: Sequence[MemoryAttempt], timeout: float) -> Sequence[Withdrawn]:
+    async def withdraw(self, attempts: Sequence[SimpleAttempt], timeout: float) -> Sequence[Withdrawn]:
         # Nothing can arrive late: a request is over when its call returns.
         now = self.runtime.now()
         answers: list[Withdrawn] = []
