@@ -4,53 +4,51 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from holdfast.engines.base import Claim, RequestFailed
+from holdfast.engines.base import RequestFailed, SimpleAttempt
 from holdfast.engines.sqlite import operations, statements
+from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.process_watch import ProcessWatch
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.verdict import Row
-from holdfast.engines.sqlite.wakeup_socket import WakeupSocket
+from holdfast.engines.sqlite.wakeup_socket import FOR_WAITER, WakeupSocket
 from holdfast.errors import EngineRefused
 
-if TYPE_CHECKING:
-    from holdfast.engines.sqlite.session import SqliteSession
-
-# Never trust a wake-up alone: the one who was rung may be frozen, or die before it takes the lock.
+# Never rely on a wake-up alone: the waiter that received it may be frozen, or die before it takes the lock.
 _POLL: Final = 0.25
-# The first pause is short and without a vigil: most waits are over by then, and need not pay for one.
+# The first pause is short and without a process watch: most waits end within it and need none.
 _FIRST_POLL: Final = 0.05
-# After the holder's vigil ended: its flock may follow a moment later, for the kernel closes one descriptor at a time.
+# After the watch on the holder ended: its flock ends a moment later, since the kernel closes descriptors one by one.
 _POLL_AFTER_DEATH: Final = 0.002
-# How long a place counts without a sign of life. A frozen waiter at the head costs the others this once; its place is
-# kept, and counts again from its next sign on.
-_PLACE_TTL: Final = 2.0
+# How long a queue entry is valid without a refresh. A frozen waiter at the head delays the others by this, once; its
+# entry stays, and is valid again after its next refresh.
+_ENTRY_TTL: Final = 2.0
 
 
 class SqliteContender:
-    """A row in the queue, a bell that the releasing process rings, and a vigil by the process that holds the name."""
+    """A row in the queue, a socket that the releasing process wakes, and a watch on the holder's process."""
 
-    def __init__(self, session: SqliteSession, claim: Claim, timeout: float) -> None:
-        self._session = session
-        self._claim = claim
+    def __init__(self, access: StoreAccess, attempt: SimpleAttempt, timeout: float) -> None:
+        self._access = access
+        self._attempt = attempt
         self.timeout = timeout
         self._store: Store | None = None
         self._wakeup: WakeupSocket | None = None
         self._watch: ProcessWatch | None = None
-        self._holder: str | None = None  # the process that held the name at the last look
+        self._holder: str | None = None  # the process that held the name when it was last read
         self._refresh_at = 0.0
         self._poll = _FIRST_POLL
 
     async def wait(self, until: float) -> None:
-        runtime = self._session.runtime
+        runtime = self._access.runtime
         while True:
             if self._wakeup is not None:
-                self._wakeup.drain()  # empty it, then look: what rings from now on is about what comes after the look
+                self._wakeup.drain()  # before the look: a wake-up from now on is about a later change
             now = runtime.now()
             if now >= self._refresh_at:
-                await self._session.run_retrying(self.timeout, self._take_place)
-            worthwhile, holder = await self._session.run_retrying(self.timeout, self._look)
+                await self._access.run_retrying(self.timeout, self._enter_queue)
+            worthwhile, holder = await self._access.run_retrying(self.timeout, self._look)
             now = runtime.now()
             if worthwhile or now >= until:
                 return
@@ -61,7 +59,7 @@ class SqliteContender:
             await self._sleep(min(until, now + pause))
 
     def _look(self, store: Store, now: int) -> tuple[bool, Row | None]:
-        worthwhile, holder = operations.is_worth_trying(store, now, self._claim)
+        worthwhile, holder = operations.is_worth_trying(store, now, self._attempt.claim)
         process = None if holder is None else holder.process
         if process != self._holder:
             self._close_watch()
@@ -69,58 +67,60 @@ class SqliteContender:
             try:
                 self._watch = store.watch_process(process)
             except OSError:
-                pass  # then we poll
+                pass  # poll instead
         self._holder = process
         return worthwhile, holder
 
     async def _sleep(self, until: float) -> None:
-        runtime = self._session.runtime
-        # A negative number: another thread has closed the session under us, as the next look will tell.
-        ears = [ear.fileno() for ear in (self._wakeup, self._watch) if ear is not None and ear.fileno() >= 0]
-        if not ears:
+        runtime = self._access.runtime
+        # A negative number: another thread has closed the session; the next look reports it.
+        sockets = (self._wakeup, self._watch)
+        filenos = [each.fileno() for each in sockets if each is not None and each.fileno() >= 0]
+        if not filenos:
             await runtime.sleep_until(until)
             return
-        await runtime.readable(ears, until)
+        await runtime.readable(filenos, until)
         if self._watch is not None and self._watch.has_ended():
             self._close_watch()
             self._poll = _POLL_AFTER_DEATH
 
-    def _take_place(self, store: Store, now: int) -> None:
-        """Enter the queue, or show that we are still there."""
-        claim, expires = self._claim, now + int(_PLACE_TTL * operations.SECOND)
-        if store is not self._store:  # the first time; or the file was replaced under us
+    def _enter_queue(self, store: Store, now: int) -> None:
+        """Enter the queue, or refresh the entry."""
+        attempt, expires = self._attempt, now + int(_ENTRY_TTL * operations.SECOND)
+        if store is not self._store:  # the first time, or the file was replaced
             self.abandon()
             self._store = store
             try:
-                self._wakeup = store.wakeup_socket("wait")
+                self._wakeup = store.wakeup_socket(FOR_WAITER)
             except OSError:
                 self._wakeup = None  # no sockets on this file system: poll
-        self._refresh_at = now / operations.SECOND + _PLACE_TTL / 2
-        if claim.waiter is not None and store.write(statements.STAY, (expires, claim.name, claim.owner)):
+        self._refresh_at = now / operations.SECOND + _ENTRY_TTL / 2
+        claim = attempt.claim
+        if attempt.queued and store.write(statements.STAY, (expires, claim.name, claim.owner)):
             return
-        claim.waiter = claim.owner
-        bell = "" if self._wakeup is None else self._wakeup.name
+        attempt.queued = True
+        socket_name = "" if self._wakeup is None else self._wakeup.name
         about = (time.time_ns() // 1000, claim.description)
-        place = (claim.name, claim.owner, store.process, store.boot, expires, bell, *about, claim.name)
-        store.write(statements.ENQUEUE, place)
+        entry = (claim.name, claim.owner, store.process, store.boot, expires, socket_name, *about, claim.name)
+        store.write(statements.ENQUEUE, entry)
 
     async def leave(self) -> bool:
         self.abandon()
-        if self._claim.waiter is not None:
+        if self._attempt.queued:
             try:
-                await self._session.run_retrying(self.timeout, operations.leave_queue, self._claim)
+                await self._access.run_retrying(self.timeout, operations.leave_queue, self._attempt.claim)
             except (RequestFailed, EngineRefused):
                 return False
-            self._claim.waiter = None
+            self._attempt.queued = False
         return True
 
     def abandon(self) -> None:
         self._close_watch()
-        bell, self._wakeup = self._wakeup, None
-        if bell is not None and self._store is not None:
-            self._store.close_socket(bell)
+        wakeup, self._wakeup = self._wakeup, None
+        if wakeup is not None and self._store is not None:
+            self._store.close_socket(wakeup)
 
     def _close_watch(self) -> None:
-        vigil, self._watch = self._watch, None
-        if vigil is not None and self._store is not None:
-            self._store.close_socket(vigil)
+        watch, self._watch = self._watch, None
+        if watch is not None and self._store is not None:
+            self._store.close_socket(watch)

@@ -1,6 +1,6 @@
-"""What the port's operations do to the file. Each runs to its end at once, or raises Contended having done nothing.
+"""The port's operations on the file. Each one completes without waiting, or raises Contended having done nothing.
 
-There are no tombstones (RULES 2): a statement runs in the calling thread, so an attempt is over when its call ends, and
+There are no tombstones (rule 2): a statement runs in the calling thread, so an attempt ends when its call ends, and
 nothing of a claim can arrive after its release or withdrawal.
 """
 
@@ -21,6 +21,7 @@ from holdfast.engines.base import (
     Holder,
     LockState,
     RequestFailed,
+    SimpleAttempt,
     Waiter,
     is_of_grant,
 )
@@ -28,23 +29,24 @@ from holdfast.engines.sqlite import statements
 from holdfast.engines.sqlite.faults import Contended
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.verdict import Row, Verdict, adopted, judge
-from holdfast.engines.sqlite.wakeup_socket import send_wakeup
+from holdfast.engines.sqlite.wakeup_socket import FOR_WATCHDOG, send_wakeup
 from holdfast.errors import EngineRefused
 
 SECOND: Final = 1_000_000
-# Lost races in a row before a take answers "busy". Each means that somebody else got the name.
+# Lost races in a row before ``take`` answers "busy". In each of them another process got the name.
 _ROUNDS: Final = 8
-# Deaf or dead waiters to skip when one is to be woken; those behind them find out by their own re-poll.
+# How many unreachable waiters are skipped to find one to wake; waiters behind them re-poll.
 _SKIPS: Final = 32
 
 
-def take(store: Store, now: int, claim: Claim) -> Granted | Busy:
+def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
     """One attempt to get ``claim.name``, or to confirm that the claim has it already."""
+    claim = attempt.claim
     wall = time.time_ns() // 1000
     first, victim, seen = wall, None, 0
     for _ in range(_ROUNDS):
         if _try(store, now, claim, wall, first, victim, seen):
-            return _granted(store, claim, first + claim.tokens - 1)
+            return _granted(store, attempt, first + claim.tokens - 1)
         row = look(store, claim.name)
         if row is None:
             if not _remove_dead_ahead(store, now, claim):
@@ -52,7 +54,7 @@ def take(store: Store, now: int, claim: Claim) -> Granted | Busy:
             continue
         if _is_ours(store, claim, row):
             if extend(store, now, claim, claim.ttl) is Found.OURS:
-                return _granted(store, claim, row.token)
+                return _granted(store, attempt, row.token)
             continue
         verdict = judge(row, now, store.boot, store.is_dead)
         if verdict is Verdict.FOREIGN:
@@ -61,7 +63,7 @@ def take(store: Store, now: int, claim: Claim) -> Granted | Busy:
             return Busy((row.expires - now) / SECOND)
         if row.token < first and row.owner == victim and not _remove_dead_ahead(store, now, claim):
             return Busy(None)
-        # Somebody's token is ahead of the wall clock, or the row was judged takeable: name exactly what was seen.
+        # The stored token is ahead of the wall clock, or the row may be taken: make the statement name what was read.
         first, victim, seen = max(first, row.token + 1), row.owner, row.expires
     return Busy(None)
 
@@ -74,33 +76,34 @@ def _try(store: Store, now: int, claim: Claim, wall: int, first: int, victim: st
         store.extend_proof(until, now)
     description = claim.description if claim.tokens == 1 else _with_block(claim)
     row = (claim.name, claim.owner, store.process, store.boot, until, ttl, last, wall, description)
-    if claim.fair or claim.polite:
+    if claim.fair or claim.non_barging:
         turn = (claim.name, store.boot, now, claim.name, claim.owner)
         return store.write(statements.TAKE_IN_TURN, (*row, *turn, ahead, victim, seen))
     return store.write(statements.TAKE, (*row, ahead, victim, seen))
 
 
 def _with_block(claim: Claim) -> bytes:
-    """The description with the number of tokens reserved. Not a column: a process of an earlier version would leave the
-    one of the holder before it there."""
+    """The description with the number of reserved tokens. Not a column: a process with an earlier version would leave
+    the previous holder's value in it."""
     return b'{"tokens":%d%b%b' % (claim.tokens, b"" if claim.description == b"{}" else b",", claim.description[1:])
 
 
-def _granted(store: Store, claim: Claim, token: int) -> Granted:
-    """A granted claim waits no longer. This must not fail: the grant has happened."""
+def _granted(store: Store, attempt: SimpleAttempt, token: int) -> Granted:
+    """Remove the granted claim from the queue. This must not fail: the grant has happened."""
+    claim = attempt.claim
     store.held.add(claim.owner)
-    if claim.waiter is not None:
+    if attempt.queued:
         try:
             store.write(statements.LEAVE, (claim.name, claim.owner))
-            claim.waiter = None
+            attempt.queued = False
         except (Contended, RequestFailed, EngineRefused):
-            pass  # the place ends by itself, or when its bell is rung in vain
+            pass  # the entry expires, or is removed when a wake-up cannot be delivered to it
     return Granted(token)
 
 
 def _remove_dead_ahead(store: Store, now: int, claim: Claim) -> bool:
-    """Remove dead waiters that stand before a claim that must keep to its turn. False: somebody alive is before it."""
-    if not (claim.fair or claim.polite):
+    """Remove dead waiters before a claim that does not barge. False: a live waiter is before it."""
+    if not (claim.fair or claim.non_barging):
         return True
     ahead = store.read(statements.AHEAD, (claim.name, store.boot, now, claim.name, claim.owner))
     for (process,) in ahead:
@@ -111,7 +114,7 @@ def _remove_dead_ahead(store: Store, now: int, claim: Claim) -> bool:
 
 
 def _is_ours(store: Store, claim: Claim, row: Row) -> bool:
-    # The process too: after a fork the child has the parent's claims in memory, but they are not its own.
+    # The process must match too: after a fork the child has the parent's claims in memory, but does not own them.
     return row.owner == claim.owner and row.process == store.process
 
 
@@ -121,18 +124,18 @@ def _adopt(store: Store, now: int, name: str, row: Row) -> Busy:
 
 
 def look(store: Store, name: str) -> Row | None:
-    """The row of ``name``; None if it was never locked (or long ago)."""
+    """The row of ``name``; None if it was never locked, or its row has been removed since."""
     rows = store.read(statements.LOOK, (name,))
     return Row._make(rows[0]) if rows else None
 
 
 def is_worth_trying(store: Store, now: int, claim: Claim) -> tuple[bool, Row | None]:
-    """Would a take by a waiting ``claim`` succeed just now? And the row that stands in its way, if not."""
+    """Whether ``take`` would succeed for a waiting ``claim`` now; and the row that prevents it, if not."""
     row = look(store, claim.name)
     if row is not None:
         verdict = judge(row, now, store.boot, store.is_dead)
         if verdict is Verdict.FOREIGN:
-            return True, row  # the attempt will adopt it
+            return True, row  # ``take`` adopts it
         if verdict is Verdict.HELD:
             return _is_ours(store, claim, row), row
     return _remove_dead_ahead(store, now, claim), None
@@ -152,7 +155,7 @@ def extend(store: Store, now: int, claim: Claim, ttl: float) -> Found:
 
 
 def extend_all(store: Store, now: int, claims: Sequence[Claim], ttl: float) -> list[Found]:
-    """The same for at most a batch of claims, in one statement if all of them are there."""
+    """The same for at most a batch of claims, in one statement if all of them are held."""
     micro = int(ttl * SECOND)
     expires = now + micro
     if expires > store.proven_until:
@@ -164,14 +167,14 @@ def extend_all(store: Store, now: int, claims: Sequence[Claim], ttl: float) -> l
 
 
 def _given(claims: Sequence[Claim]) -> list[str]:
-    """The names and owners of a batch, filled up."""
+    """The names and owners of a batch, padded to its full size."""
     padding = statements.BATCH - len(claims)
     filled = [*claims, *[claims[-1]] * padding]
     return [word for claim in filled for word in (claim.name, claim.owner)]
 
 
 def give_up(store: Store, now: int, claim: Claim) -> Found:
-    """Free the name if ``claim`` holds it, and wake the first who waits."""
+    """Free the name if ``claim`` holds it, and wake the first waiter."""
     which = (time.time_ns() // 1000, claim.name, claim.owner, store.process)
     if store.write(statements.RELEASE_UNAWAITED, which):
         store.held.discard(claim.owner)
@@ -187,42 +190,43 @@ def _found_instead(store: Store, claim: Claim) -> Found:
     store.held.discard(claim.owner)
     row = look(store, claim.name)
     if row is not None and row.owner == claim.owner and row.process in store.former:
-        # Ours, from before the files were displaced. It was lost then: others may have been granted it meanwhile.
+        # Ours from before the files were displaced. It was lost then: it may have been granted to others since.
         store.write(statements.RELEASE, (time.time_ns() // 1000, claim.name, claim.owner, row.process))
         return Found.GONE
     return Found.GONE if row is None or row.owner is None else Found.STOLEN
 
 
 def wake_first(store: Store, now: int, name: str) -> None:
-    """Ring the first waiter that can hear. Comes after the release is committed: who registers later looks first.
+    """Wake the first reachable waiter. Called after the release is committed: a waiter that enters later looks first.
 
-    Best effort, and it must not fail: the release before it has happened, and is not to be tried again.
+    Best effort, and it must not fail: the release before it has happened and must not be repeated.
     """
     try:
         for _ in range(_SKIPS):
             first = store.read(statements.FIRST, (name, store.boot, now))
             if not first:
                 return
-            ((owner, bell),) = first
-            if not bell or send_wakeup(store.directory, bell):  # who has no bell polls
+            ((owner, socket_name),) = first
+            if not socket_name or send_wakeup(store.directory, socket_name):  # a waiter without a socket polls
                 return
             store.write(statements.LEAVE, (name, owner))
     except (Contended, RequestFailed, EngineRefused):
         pass  # waiters re-poll
 
 
-def withdraw(store: Store, now: int, claim: Claim) -> Found:
-    """Leave nothing of ``claim`` behind."""
-    if claim.waiter is not None:
-        leave_queue(store, now, claim)
-    return give_up(store, now, claim)
+def withdraw(store: Store, now: int, attempt: SimpleAttempt) -> Found:
+    """Leave nothing of ``attempt`` behind."""
+    if attempt.queued:
+        leave_queue(store, now, attempt.claim)
+    return give_up(store, now, attempt.claim)
 
 
-def withdraw_all(store: Store, now: int, claims: Sequence[Claim]) -> list[Found]:
-    """The same for at most a batch of claims; those that are held are released in one statement."""
-    for claim in claims:
-        if claim.waiter is not None:
-            leave_queue(store, now, claim)
+def withdraw_all(store: Store, now: int, attempts: Sequence[SimpleAttempt]) -> list[Found]:
+    """The same for at most a batch of attempts; those that hold are released in one statement."""
+    claims = [attempt.claim for attempt in attempts]
+    for attempt in attempts:
+        if attempt.queued:
+            leave_queue(store, now, attempt.claim)
     given = _given(claims)
     ours = {owner for (owner,) in store.read(statements.COUNT_OURS, (*given, store.process))}
     if ours:
@@ -241,7 +245,7 @@ def _wake_awaited(store: Store, now: int, given: Sequence[str]) -> None:
 
 
 def leave_queue(store: Store, now: int, claim: Claim) -> None:
-    """Remove the claim's place. A wake-up that was meant for it is passed on if the name is free."""
+    """Remove the claim's queue entry. If the name is free, wake the next waiter: a wake-up may have been sent to it."""
     store.write(statements.LEAVE, (claim.name, claim.owner))
     row = look(store, claim.name)
     if row is None or row.owner is None:
@@ -249,10 +253,10 @@ def leave_queue(store: Store, now: int, claim: Claim) -> None:
 
 
 def break_(store: Store, now: int, name: str, token: int | None = None) -> bool:
-    """Free the name; its holder's token is spent. Reports it to the holder's process and wakes the first waiter.
+    """Free the name and raise its token. Reports it to the holder's process and wakes the first waiter.
 
-    With ``token``, only if it is the holder's. The statement is conditional on the owner that was judged, and an owner
-    is never used again: no later holder is broken.
+    With ``token``, only if it is the holder's. The statement is conditional on the owner that was read, and an owner is
+    never reused: no later holder is broken.
     """
     rows = store.read(statements.INSPECT, (store.boot, now, name))
     row = Row._make(rows[0][:6]) if rows else None
@@ -263,8 +267,8 @@ def break_(store: Store, now: int, name: str, token: int | None = None) -> bool:
     wall = time.time_ns() // 1000
     if not store.write(statements.BREAK, (wall, wall, name, row.owner)):
         return False
-    for bell in store.wakeup_sockets_of(row.process, "doze"):
-        send_wakeup(store.directory, bell, name.encode())
+    for socket_name in store.wakeup_sockets_of(row.process, FOR_WATCHDOG):
+        send_wakeup(store.directory, socket_name, name.encode())
     wake_first(store, now, name)
     return True
 
@@ -302,22 +306,22 @@ def _queue(store: Store, now: int, name: str) -> tuple[Waiter, ...]:
 
 
 def _tokens(about: Mapping[str, Any]) -> int:
-    """How many tokens were reserved for the holder described so."""
+    """How many tokens were reserved for the holder with this description."""
     tokens = about.get("tokens", 1)
     return tokens if isinstance(tokens, int) and tokens > 0 else 1
 
 
 def _adopt_seen(store: Store, now: int, name: str, row: Row) -> Row:
-    """Start the clock of a row that is only looked at, so that it is not shown as held for ever. Best effort."""
+    """Start the clock of a foreign row that is only inspected, so that it does not stay held for ever. Best effort."""
     try:
         _adopt(store, now, name, row)
     except (Contended, RequestFailed, EngineRefused):
-        pass  # the next look does it
+        pass  # the next inspection does it
     return row._replace(expires=now + row.ttl)
 
 
 def page_of_names(store: Store, now: int, prefix: str, after: str | None) -> list[tuple[str, bool]]:
-    """Some names that start with ``prefix`` and come after ``after``, each with: is it held? Empty at the end."""
+    """Some names that start with ``prefix`` and sort after ``after``, and whether each is held. Empty at the end."""
     if after is None:
         rows = store.read(statements.NAMES_FROM, (prefix, _end_of(prefix)))
     else:
@@ -333,10 +337,10 @@ def _is_held(store: Store, now: int, name: str, row: Row) -> bool:
 
 
 def _end_of(prefix: str) -> str | bytes:
-    """What comes after all names with this prefix. SQLite orders text as Python does, and any blob after any text."""
+    """A value that sorts after all names with this prefix. SQLite sorts text as Python does, and blobs after text."""
     for length in range(len(prefix), 0, -1):
         following = ord(prefix[length - 1]) + 1
         if following <= sys.maxunicode:
-            # Surrogates are no text: what comes after U+D7FF is U+E000.
+            # Surrogates are not text: U+D7FF is followed by U+E000.
             return prefix[: length - 1] + chr(0xE000 if following == 0xD800 else following)
     return b""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kazoo.exceptions import NoNodeError
 
-from holdfast.engines.base import Claim
+from holdfast.engines.base import SimpleAttempt
 from holdfast.engines.zookeeper.place import Place
 from holdfast.engines.zookeeper.queue import LockQueue
 from holdfast.engines.zookeeper.reply import OneShotEvent
@@ -14,15 +14,15 @@ from holdfast.engines.zookeeper.requests import Requester
 class ZooKeeperContender:
     """See :class:`holdfast.engines.base.Contender`."""
 
-    def __init__(self, requester: Requester, line: LockQueue, claim: Claim, timeout: float) -> None:
+    def __init__(self, requester: Requester, line: LockQueue, attempt: SimpleAttempt, timeout: float) -> None:
         self._requester = requester
         self._queue = line
-        self._claim = claim
+        self._attempt = attempt
         self.timeout = timeout
         self._watching: tuple[Place, str, OneShotEvent] | None = None
 
     async def wait(self, until: float) -> None:
-        place = self._requester.hub.place(self._claim)
+        place = self._requester.hub.place(self._attempt)
         if place is None or place.ended:
             return  # to the back of the line
         if not place.is_waiting(self._requester.runtime.now()):
@@ -54,7 +54,7 @@ class ZooKeeperContender:
 
     async def leave(self) -> bool:
         self.abandon()
-        await self._queue.leave(self._claim, self.timeout)
+        await self._queue.leave(self._attempt, self.timeout)
         return True  # what cannot be removed now, the session removes later
 
     def abandon(self) -> None:
