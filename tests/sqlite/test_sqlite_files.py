@@ -19,6 +19,7 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.sqlite import connect, default_path, filesystem, kernel, liveness
+from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.liveness import Liveness
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from holdfast._core import backoff, unavailable
+from holdfast._core import retry
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle
 from holdfast._core.local_queue import LocalWaiter, Turn
@@ -244,11 +244,9 @@ class Acquisition:
         if self._deadline is not None:
             # "One try" still means one answer: a reply that was lost is asked for again.
             limit = min(limit, self._deadline if self._timeout else since + 2 * self._policy.request_timeout)
-        now = front.now()
-        if now >= limit:
-            raise self._unavailable(attempt, now - since, failure) from failure
         self._failures += 1
-        await front.sleep_until(min(limit, now + backoff.pause(self._failures, random.random)))
+        if not await retry.back_off(front, self._failures, limit, random.random):
+            raise self._unavailable(attempt, front.now() - since, failure) from failure
 
     # -- giving up -------------------------------------------------------------------------------------------------
 
@@ -323,13 +321,13 @@ class Acquisition:
     def _unavailable(self, attempt: Attempt, seconds: float, failure: RequestFailed) -> EngineUnavailable:
         name, engine = self._policy.name, self._core.engine
         if attempt.unresolved:
-            return unavailable.outcome_unknown(
+            return retry.outcome_unknown(
                 f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the acquire was sent; it may "
                 "have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
                 failure,
                 operation="acquire",
                 name=name,
             )
-        return unavailable.error(
+        return retry.unavailable(
             f"lock {name!r}: {engine!r} could not serve for {seconds:.1f} s: {failure}", failure, name=name
         )

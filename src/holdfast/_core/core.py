@@ -214,14 +214,14 @@ class Core:
                 waiter = self._end(hold, self.front.now())
             if hold.state is states.State.RELEASING and hold.grant.handed_on_by(hold):
                 hold.report_end("handed_over")
-                hold.state = states.NEXT[hold.state, states.Event.CONFIRM]
+                hold.advance(states.Event.CONFIRM)
             elif hold.state is states.State.RELEASING:
                 self.live.pop(hold.grant, None)
                 self._forget_caller(hold)
                 hold.grant.attempt.unresolved = True
                 self.withdraw_grant(hold.grant)
                 hold.report_end(outcome)
-                hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
+                hold.advance(states.Event.GIVE_UP)
             if waiter is None and hold.state in states.FINAL:
                 waiter = self.queue.vacate(hold.policy.key, hold)
         if waiter is not None:
@@ -232,14 +232,14 @@ class Core:
         grant = hold.grant
         if self.reports is not None:
             self.reports.releasing(hold, now)
-        hold.state = states.NEXT[hold.state, states.Event.RELEASE]
+        hold.advance(states.Event.RELEASE)
         if hold.policy.reentrant:
             self._forget_caller(hold)
         grant.hold = None  # also lets both be freed at once: a cycle would keep the garbage collector busy
         heir = self.queue.heir(grant, hold, now)
         if heir is not None:
             hold.report_end("handed_over")
-            hold.state = states.NEXT[hold.state, states.Event.CONFIRM]
+            hold.advance(states.Event.CONFIRM)
             return heir
         self.live.pop(grant, None)
         return None
@@ -283,7 +283,7 @@ class Core:
             if self.reports is not None:  # asked here: it is on the way of every release
                 hold.report_end(reason or "released")
             hold.reason = reason
-            hold.state = states.NEXT[hold.state, states.Event.CONFIRM if reason is None else states.Event.LOSE]
+            hold.advance(states.Event.CONFIRM if reason is None else states.Event.LOSE)
             waiter = self.queue.vacate(hold.policy.key, hold)
         if waiter is not None:
             waiter.event.set()
@@ -361,7 +361,7 @@ class Core:
             if hold.state is not states.State.HELD:
                 return
             hold.report_end(reason)
-            hold.state = states.NEXT[hold.state, states.Event.LOSE]
+            hold.advance(states.Event.LOSE)
             hold.reason = reason
             self._forget_caller(hold)
             self.live.pop(hold.grant, None)
@@ -469,5 +469,6 @@ class Core:
             grant.lost = grant.lost or "forked"
             hold = grant.hold
             if hold is not None and hold.state is states.State.HELD:
-                hold.state, hold.reason = states.State.LOST, "forked"
+                hold.advance(states.Event.LOSE)
+                hold.reason = "forked"
         self.live = {}

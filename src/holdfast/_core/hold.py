@@ -52,7 +52,7 @@ class Scope(Protocol):
         """Called once, from any thread."""
 
 
-class Hold:
+class Hold(states.Life):
     """What all handles of one caller on one name share: token, deadline, loss.
 
     Reading belief does no I/O: it compares the clock with the deadline. Whoever first sees that the deadline has passed
@@ -73,17 +73,16 @@ class Hold:
         "reason",
         "scopes",
         "since",
-        "state",
         "token",
     )
 
     def __init__(self, core: Core, grant: Grant, policy: Policy, caller: Hashable, started: float) -> None:
+        super().__init__()
         self.core = core
         self.grant = grant
         self.policy = policy
         self.caller = caller
         self.token = grant.draw_token()
-        self.state = states.State.HELD
         self.reason: LossReason | None = None
         #: The handles that were not given back, by their keys. One atomic step gives one back: an interrupted release
         #: has either done it or not.

@@ -21,7 +21,7 @@ from holdfast._core import call_site, keeping, lease_time
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
 from holdfast._core.logs import log_later
-from holdfast._core.renewed_batch import RenewedBatch
+from holdfast._core.renewing import RenewedBatch
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Attempt, Found, Keeper, RequestFailed, Suspects, WatchingKeeper, Withdrawn
