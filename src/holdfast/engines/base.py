@@ -43,7 +43,7 @@ class Kind(enum.Enum):
 
 
 class Mode(NamedTuple):
-    """How a name is to be held. ``shared``: together with other readers. ``permits`` of a semaphore are taken at once;
+    """How a name is to be held. ``shared``: together with other readers. ``permits`` of a semaphore are taken together;
     ``size`` is how many it has when it is created (0: any number)."""
 
     kind: Kind

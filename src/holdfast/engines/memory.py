@@ -74,24 +74,24 @@ class _Place:
     description: bytes
     since: float
     contender: weakref.ref[_MemoryContender]
-    called: float | None = None  #: when it was notified that it is its turn, if it has not come since
-    first_called: float | None = None  #: when it was notified for the first time
+    notified: float | None = None  #: when it was notified of its turn, if it has not asked since
+    first_notified: float | None = None  #: when it was notified for the first time
 
     def late(self, now: float) -> bool:
         """Whether others have overtaken it for long enough since its turn came."""
-        return self.first_called is not None and now >= self.first_called + _OVERTAKEN
+        return self.first_notified is not None and now >= self.first_notified + _OVERTAKEN
 
-    def call(self, now: float) -> None:
+    def notify(self, now: float) -> None:
         contender = self.contender()
         if contender is not None:
-            if self.called is None:
-                self.called = now
-                self.first_called = self.first_called or now
+            if self.notified is None:
+                self.notified = now
+                self.first_notified = self.first_notified or now
             contender.turn.set()
 
 
 class _Name(NamedTuple):
-    """All that a store knows of one name. It is replaced, never changed."""
+    """All that a store knows about one name. It is replaced, never changed."""
 
     token: int
     entry: _Entry | None
@@ -101,16 +101,16 @@ class _Name(NamedTuple):
         return None if self.entry is None or self.entry.expires <= now else self.entry
 
     def head(self, now: float) -> _Place | None:
-        """The first in the queue that is there and comes when it is called."""
+        """The first waiter that is still there and acquires when it is notified."""
         for place in self.queue:
-            if place.contender() is not None and (place.called is None or now < place.called + _TURN_LASTS):
+            if place.contender() is not None and (place.notified is None or now < place.notified + _TURN_LASTS):
                 return place
         return None
 
-    def call_head(self, now: float) -> None:
+    def notify_head(self, now: float) -> None:
         head = self.head(now) if self.queue else None
         if head is not None:
-            head.call(now)
+            head.notify(now)
 
     def queue_without(self, owner: str) -> tuple[_Place, ...]:
         return tuple(place for place in self.queue if place.owner != owner and place.contender() is not None)
@@ -168,7 +168,7 @@ class Store:
             left = _Name(record.token, None if free else record.entry, record.queue_without(owner))
             if (not free and left.queue == record.queue) or self.replace(name, record, 0, left):
                 if free:
-                    left.call_head(now)
+                    left.notify_head(now)
                 return
 
 
@@ -180,14 +180,14 @@ class _MemoryContender:
         self._session = session
         self._attempt = attempt
         self._claim = claim = attempt.claim
-        self.timeout = 0.0  # it asks nothing that could take time
+        self.timeout = 0.0  # none of its requests takes time
         self.turn: Event = session.runtime.event()
         self._place = _Place(claim.owner, claim.description, time.time(), weakref.ref(self))
 
     async def wait(self, until: float) -> None:
         now = self._session.runtime.now()
         self.turn = turn = self._session.runtime.event()  # before the look: a later change sets this one
-        self._place.called = None
+        self._place.notified = None
         record = self._queued(now)
         entry, head = record.live(now), record.head(now)
         if entry is not None:
@@ -195,8 +195,8 @@ class _MemoryContender:
         elif head is None or head is self._place:
             return
         else:
-            head.call(now)
-            until = min(until, (head.called or now) + _TURN_LASTS)
+            head.notify(now)
+            until = min(until, (head.notified or now) + _TURN_LASTS)
         await turn.wait(until)
 
     def _queued(self, now: float) -> _Name:
@@ -252,7 +252,7 @@ class _View:
                 return found
             free = _Name(record.token, None, record.queue)
             if self.store.replace(claim.name, record, 0, free):
-                free.call_head(now)
+                free.notify_head(now)
                 return found
 
 
@@ -287,7 +287,7 @@ class MemorySession(_View):
                         and head.owner != claim.owner
                         and (claim.fair or claim.non_barging or head.late(now))
                     ):
-                        head.call(now)
+                        head.notify(now)
                         return Busy(None)
                     queue = record.queue_without(claim.owner)
             wall, tokens = time.time_ns(), claim.tokens
@@ -332,7 +332,7 @@ class MemorySession(_View):
                 return False
             broken = _Name(max(record.token + 1, time.time_ns() // 1000), None, record.queue)
             if store.replace(name, record, 0, broken):
-                broken.call_head(now)
+                broken.notify_head(now)
                 for reference in tuple(store.keepers):  # a copy, in one step: keepers come and go on other threads
                     keeper = reference()
                     if keeper is not None:
