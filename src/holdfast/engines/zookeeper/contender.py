@@ -1,4 +1,4 @@
-"""Waiting in ZooKeeper's line: each watches the node in front, so that a release wakes one and not all."""
+"""Waiting in a lock's queue: each waiter watches its predecessor, so that a release wakes one waiter and not all."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from holdfast.engines.zookeeper.requests import Requester
 class ZooKeeperContender:
     """See :class:`holdfast.engines.base.Contender`."""
 
-    def __init__(self, requester: Requester, line: LockQueue, attempt: SimpleAttempt, timeout: float) -> None:
+    def __init__(self, requester: Requester, queue: LockQueue, attempt: SimpleAttempt, timeout: float) -> None:
         self._requester = requester
-        self._queue = line
+        self._queue = queue
         self._attempt = attempt
         self.timeout = timeout
         self._watching: tuple[Place, str, OneShotEvent] | None = None
@@ -24,19 +24,19 @@ class ZooKeeperContender:
     async def wait(self, until: float) -> None:
         place = self._requester.hub.place(self._attempt)
         if place is None or place.ended:
-            return  # to the back of the line
+            return  # the next acquire joins the end of the queue
         if not place.is_waiting(self._requester.runtime.now()):
             await self._arrange(place)
         if place.predecessor_gone is not None:
             await place.predecessor_gone.wait(self._requester.runtime, until)
 
     async def _arrange(self, place: Place) -> None:
-        """Have it told when the node in front goes. It may have gone already: then at once."""
+        """Set a watch on the predecessor. If the predecessor is gone already, the event is set at once."""
         self.abandon()
-        front, place.predecessor, place.predecessor_gone = place.predecessor, None, None
-        if front is None:
+        predecessor, place.predecessor, place.predecessor_gone = place.predecessor, None, None
+        if predecessor is None:
             return
-        path, event, watches = f"{place.parent}/{front}", OneShotEvent(), place.connection.watches
+        path, event, watches = f"{place.parent}/{predecessor}", OneShotEvent(), place.connection.watches
         self._watching = (place, path, event)
         try:
             if watches.add(path, event.set):
@@ -46,8 +46,8 @@ class ZooKeeperContender:
         except NoNodeError:
             watches.fire(path)
         except BaseException:
-            # Nobody knows whether the watch is set, perhaps not even whether it was asked for (Ctrl-C). Those who come
-            # later must not rely on it.
+            # It is unknown whether the watch is set, or (after Ctrl-C) even whether it was requested. Later waiters
+            # must not rely on it.
             watches.fire(path)
             raise
         place.predecessor_gone, place.arranged = event, self._requester.runtime.now()
@@ -55,7 +55,7 @@ class ZooKeeperContender:
     async def leave(self) -> bool:
         self.abandon()
         await self._queue.leave(self._attempt, self.timeout)
-        return True  # what cannot be removed now, the session removes later
+        return True  # a node that cannot be removed now becomes a leftover
 
     def abandon(self) -> None:
         watching, self._watching = self._watching, None

@@ -26,7 +26,7 @@ _GUARANTEES: Final = Guarantees(
     survives_restart=True,
     survives_failover=True,
     needs_clocks="the rates of the client's and the leader's clocks",
-    loss_bound="none while a majority of the servers keeps its data: belief ends before the servers end the session",
+    loss_bound="none while a majority of the servers keeps its data: leases end before their sessions do",
 )
 
 

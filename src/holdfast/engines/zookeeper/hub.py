@@ -1,8 +1,9 @@
-"""The ZooKeeper sessions of one client, and its places in line.
+"""The ZooKeeper sessions of one client, and its places in queues.
 
-Shared by its callers and its watchdog: a node belongs to the session that created it, and is there only while that is
-kept alive. A session has one time-out; so locks with a shorter ttl than the client's have another session, shared by
-all of about the same ttl (see ``timeouts``), and ended when nothing has used it for a while.
+Shared by the client's callers and its watchdog: a node belongs to the session that created it, and exists only while
+that session is kept alive. A session has one timeout, so locks with a shorter ttl than the client's use another
+session, which locks with about the same ttl share (see ``timeouts``) and which is ended when it has not been used for a
+while.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from holdfast.engines.zookeeper.reply import Callbacks, ReplyReceiver, ignore
 from holdfast.engines.zookeeper.timeouts import session_timeout
 from holdfast.errors import UsageError
 
-#: Less than there are pings.
+#: Less than the number of pings.
 _CONFIRMATIONS_PER_SESSION: Final = 4
-#: Of one client, beside its own. The servers allow 60 connections of one host, by default.
+#: The number of additional sessions of one client. By default the servers allow 60 connections of one host.
 _MOST_SESSIONS: Final = 16
-#: A session beside the client's own that nothing has used for so long is ended. In seconds.
+#: An additional session is ended when it has not been used for this long, in seconds.
 _IDLE: Final = 10.0
-#: A caller that was given a session so short a time ago may be about to create a node in it. In seconds.
+#: A caller that received a session within this time (in seconds) may be about to create a node in it.
 _JUST_GIVEN: Final = 1.0
 
 Tell = Callable[[Connection], None]
@@ -49,25 +50,25 @@ class Hub:
         self.leftovers = Leftovers()
         self._users: tuple[int, ...] = ()
         self._connect = connect
-        # Re-entrant: a task that never came to its end (its event loop was closed) gives up its place as garbage, on
-        # whatever thread the collector runs; perhaps on one that is in here.
+        # Re-entrant: a task whose event loop was closed gives up its place when it is garbage collected, on any thread,
+        # possibly on one that holds this lock.
         self._mutex = threading.RLock()
         self._connections: dict[float, Connection] = {}
         self._places: dict[str, Place] = {}  # by the claim's owner
-        self._fresh: dict[Place, float] = {}  # held since when, and not watched yet
+        self._fresh: dict[Place, float] = {}  # held but not watched yet, and since when
         self._awaited: set[ReplyReceiver] = set()
-        self._hints: dict[Wakeup, set[str]] = {}  # for each watchdog, what may have been lost
-        self._early_hints: set[str] = set()  # for the first watchdog that comes
+        self._hints: dict[Wakeup, set[str]] = {}  # names that may have been lost, for each watchdog
+        self._early_hints: set[str] = set()  # for the first watchdog that waits for hints
 
     # -- its users -------------------------------------------------------------------------------------------------
 
     def join(self, user: int) -> None:
-        """The last two that have joined are the callers and the watchdog of the client as it is open now. Others may
-        have been left by an opening that was interrupted, or by an event loop that has ended."""
+        """The last two members are the session and the keeper of the client as it is open now. Earlier ones may remain
+        from an interrupted opening, or from an event loop that has ended."""
         self._users = (*self._users[-1:], user)
 
     def leave(self, user: int) -> tuple[int, ...] | None:
-        """Which of the last two are left; None if ``user`` was not one of them."""
+        """The remaining ones of the last two members; None if ``user`` was not one of them."""
         if user not in self._users:
             return None
         self._users = tuple(each for each in self._users if each != user)
@@ -76,7 +77,7 @@ class Hub:
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def connection(self, ttl: float) -> Connection:
-        """The one for locks with this ttl. Begins to connect, does not wait."""
+        """The connection for locks with this ttl. Starts to connect, does not wait."""
         timeout = session_timeout(ttl, self.ttl)
         with self._mutex:
             if self.closed:
@@ -91,16 +92,16 @@ class Hub:
         return connection
 
     def _end_late(self, connection: Connection) -> None:
-        if self.closed:  # while it was being made
+        if self.closed:  # while the connection was being created
             connection.end()
 
     def existing(self, ttl: float) -> Connection | None:
-        """The one for locks with this ttl, if there is one."""
+        """The connection for locks with this ttl, if it exists."""
         return self._connections.get(session_timeout(ttl, self.ttl))
 
     def drop(self, connection: Connection) -> bool:
-        """It is of no use to the caller it was made for: end it, unless others have places there. The next caller gets
-        another one."""
+        """End a connection that its caller cannot use, unless it has places of others. The next caller gets a new
+        one."""
         with self._mutex:
             if any(place.connection is connection for place in list(self._places.values())):
                 connection.used = now()
@@ -111,7 +112,7 @@ class Hub:
         return True
 
     def _make_room(self, timeout: float) -> None:
-        """For one more. The one that was not used for the longest time is ended; if all are in use, UsageError."""
+        """Make room for one more session: end the least recently used one. UsageError if all are in use."""
         connections = sorted(self._connections.values(), key=lambda connection: connection.used)
         others = [each for each in connections if not each.ended and each.timeout != self.ttl]
         if timeout == self.ttl or len(others) < _MOST_SESSIONS or any(self.drop(each) for each in others):
@@ -124,7 +125,7 @@ class Hub:
         )
 
     def retire(self, connection: Connection, owners: Collection[str]) -> bool:
-        """End it, if it carries nothing else than the places of ``owners`` and no caller was given it lately."""
+        """End a connection that has only places of ``owners``, unless a caller received it a moment ago."""
         with self._mutex:
             places = [(owner, self._places.get(owner)) for owner in list(self._places)]
             carried = [owner for owner, place in places if place is not None and place.connection is connection]
@@ -137,50 +138,50 @@ class Hub:
         return True
 
     def _end_idle(self, connection: Connection) -> None:
-        """End it if nothing has used it for a while. The client's own stays."""
+        """End an additional session that has not been used for a while. The client's own session stays."""
         if connection.timeout == self.ttl or now() - connection.used < _IDLE:
             return
-        with self._mutex:  # so that no caller is given it meanwhile
+        with self._mutex:  # so that no caller receives it in the meantime
             if now() - connection.used >= _IDLE and connection.heartbeat.unanswered_since() is None:
                 self.drop(connection)
 
     def _changed(self, connection: Connection) -> None:
-        """A connection was lost or made, or a session has ended: told by kazoo's thread."""
-        # Between connections nothing can be asked, and belief runs out by itself.
-        tells = connection.connected or connection.session is None
+        """A connection was lost or established, or a session has ended. Called on kazoo's thread."""
+        # Without a connection nothing can be verified, and the deadline passes by itself.
+        verifiable = connection.connected or connection.session is None
         with self._mutex:
             awaited = list(self._awaited)
-            self._awaited.difference_update([address for address in awaited if address.is_orphan])
+            self._awaited.difference_update([receiver for receiver in awaited if receiver.is_orphan])
             places = list(self._places.values())
-        for address in awaited:
-            address.set()
-        self._hint({place.name for place in places if tells and place.connection is connection})
+        for receiver in awaited:
+            receiver.set()
+        self._hint({place.name for place in places if verifiable and place.connection is connection})
         self.leftovers.sweep(connection)
 
     def slack(self, timeout: float) -> float:
-        """How much earlier than a session's time-out belief ends: the leader may count from the word before the last,
-        and from a tick before that (see ``pulse``). With some time to spare, for an answer that is late."""
+        """How much earlier than a session's timeout the deadline is: the leader may count from the message before the
+        last, and from a tick before that (see ``heartbeat``). With a reserve for late answers."""
         return timeout / _CONFIRMATIONS_PER_SESSION + min(self._tick, timeout / 2)
 
     def slack_of(self, place: Place, ttl: float, asked: float) -> float:
-        """How much earlier than ``ttl`` after ``asked`` belief in ``place`` ends. Not less than ``slack``, with which
-        the renewals go on; more, if the leader's last word is older."""
+        """How much earlier than ``asked + ttl`` the deadline of ``place`` is. At least ``slack``, which the renewals
+        use; more if the leader's last confirmation is older."""
         since_word = max(0.0, asked - place.confirmed)
         return max(self.slack(ttl) + since_word, unconfirmed_for(asked, place.counted, ttl))
 
-    def expect(self, address: ReplyReceiver) -> None:
-        """Set ``address`` at the next change of any connection."""
+    def expect(self, receiver: ReplyReceiver) -> None:
+        """Set ``receiver`` at the next change of any connection."""
         with self._mutex:
-            self._awaited.add(address)
+            self._awaited.add(receiver)
 
-    def expect_no_more(self, address: ReplyReceiver) -> None:
+    def expect_no_more(self, receiver: ReplyReceiver) -> None:
         with self._mutex:
-            self._awaited.discard(address)
+            self._awaited.discard(receiver)
 
     # -- places ----------------------------------------------------------------------------------------------------
 
     def place(self, attempt: SimpleAttempt) -> Place | None:
-        """That of the attempt, if it has one."""
+        """The attempt's place, if it has one."""
         return self._places.get(attempt.claim.owner)
 
     def settle(self, attempt: SimpleAttempt, place: Place) -> None:
@@ -194,22 +195,22 @@ class Hub:
             place = self._places.pop(attempt.claim.owner, None)
         if place is not None:
             self._fresh.pop(place, None)
-            place.watched = False  # it goes with our leave: no reason to wake the watchdog
+            place.watched = False  # its removal is intended: do not wake the watchdog
 
     def held(self, place: Place) -> None:
-        """It is at the head of the line. In a moment it is watched, if it is still there.
+        """The place is at the head of its queue. A moment later it is watched, if it is still held.
 
-        Not at once: a watch is a request and an event, which is half of what a lock costs. Nor with the first renewal:
-        a node that somebody has removed would be believed in for seconds.
+        Not at once: a watch is a request and an event, which is half the cost of a lock. Not with the first renewal
+        either: the removal of the node would go unnoticed for seconds.
         """
         self._fresh[place] = now()
 
     def _attend(self, connection: Connection) -> None:
-        """Watch what has been held for a moment. Called by the session's thread whenever it has nothing else to do."""
+        """Watch places that have been held for a moment. Called by the session's thread when it is idle."""
         self._end_idle(connection)
         if self._fresh:
             due = now() - MOMENT
-            # A list of the keys is made in one step; not so of the items, where the collector may strike.
+            # A list of the keys is made atomically; one of the items is not, and the garbage collector may interfere.
             for place in list(self._fresh):
                 if place.connection is connection and self._fresh.get(place, due + 1) <= due:
                     self._fresh.pop(place, None)
@@ -217,21 +218,21 @@ class Hub:
                         connection.watch(place.path, Callbacks(ignore, partial(self._unwatched, place)))
 
     def watch(self, place: Place) -> bool:
-        """Have a change of the node of ``place`` told. True: the caller must set the watch, as ``Watches`` says."""
+        """Report a change of the node of ``place``. True: the caller must set the watch, see ``Watches.add``."""
         if place.watched:
             return False
         place.watched = True
         return place.connection.watches.add(place.path, partial(self._suspect, place))
 
     def _unwatched(self, place: Place, error: BaseException) -> None:
-        """The node has gone already, or nobody knows whether the watch is set."""
+        """The node is gone, or it is unknown whether the watch is set."""
         if isinstance(error, NoAuthError):
             self.unwatchable(place)
         else:
             place.connection.watches.fire(place.path)
 
     def unwatchable(self, place: Place) -> None:
-        """We may not read our own node. No reason to wake the watchdog, which would try it again at once, and again."""
+        """An ACL forbids reading our own node. Does not wake the watchdog, which would retry at once, endlessly."""
         place.watched = False
         place.connection.watches.fire(place.path)
 
@@ -239,11 +240,11 @@ class Hub:
         if not place.watched:
             return
         place.watched = False
-        if place.connection.connected:  # else it tells only that the connection is lost
+        if place.connection.connected:  # otherwise the event only means that the connection is lost
             self._hint({place.name})
 
     def hints(self, wakeup: Wakeup) -> set[str]:
-        """What may have been lost, for the watchdog that sleeps on ``wakeup``, which is set when something is added."""
+        """The names that may have been lost, for the watchdog that waits on ``wakeup``. Each new one sets it."""
         hints = self._hints.setdefault(wakeup, set())
         while self._early_hints:
             hints.add(self._early_hints.pop())
@@ -255,7 +256,7 @@ class Hub:
     def _hint(self, names: set[str]) -> None:
         if names:
             if not self._hints:
-                self._early_hints.update(names)  # no watchdog sleeps yet: its thread is only starting
+                self._early_hints.update(names)  # no watchdog waits yet: its thread is starting
             for wakeup in list(self._hints):
                 if (hints := self._hints.get(wakeup)) is not None:
                     hints.update(names)
@@ -267,8 +268,7 @@ class Hub:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> list[Connection]:
-        """Have all sessions ended, and nobody begin another one. Does not wait; no lock of ours, for it may be called
-        by ``__del__``."""
+        """End all sessions and allow no new ones. Does not wait, and takes no lock, since ``__del__`` may call it."""
         first, self.closed = not self.closed, True
         connections = list(self._connections.values())
         if first:
@@ -283,6 +283,6 @@ class Hub:
 
 
 def unconfirmed_for(asked: float, known: float, timeout: float) -> float:
-    """For how long, at ``asked``, the leader may have heard nothing of a session, if it counts from ``known``. A little
-    longer than that: two clocks may run at different rates, as everywhere (the core's own margin)."""
+    """For how long, at ``asked``, a session may have been silent for the leader, if it counts from ``known``. Includes
+    the core's margin, since two clocks may run at different rates."""
     return asked - known + lease_time.margin(timeout)

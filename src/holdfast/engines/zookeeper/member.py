@@ -1,4 +1,4 @@
-"""A client's part in a hub: what its session and its keeper have in common."""
+"""The common base of a client's session and keeper: both use one hub."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from holdfast.engines.zookeeper.hub import Hub
 from holdfast.engines.zookeeper.queue import LockQueue
 from holdfast.engines.zookeeper.requests import Requester
 
-#: How long a client that is closed waits for the servers to hear of it; and then for its threads.
+#: How long ``close`` waits for the servers to end the sessions, and then for the threads.
 _CLOSE_WITHIN: Final = 0.3
 _THREADS: Final = 0.2
 
 
 class HubMember:
-    """``base``: the path above all locks. ``current``: where to find the hub that is in use, if ``hub`` was closed by
-    another member."""
+    """``base``: the path above all locks. ``current``: returns the hub in use, if another member has closed ``hub``."""
 
     def __init__(self, hub: Hub, runtime: Runtime, base: str, current: Callable[[], Hub] | None = None) -> None:
         self._closed = False
@@ -29,15 +28,15 @@ class HubMember:
         self._queue = LockQueue(self._requester, base)
 
     def _reopen(self) -> None:
-        """Members of one engine always share a hub: what a session has created, a keeper renews."""
+        """Members of one engine always share a hub: a keeper renews what a session has created."""
         if self._hub.closed and not self._closed and self._current is not None:
             self._hub = self._requester.hub = self._current()
             self._hub.join(id(self))
 
     async def close(self) -> None:
-        """The other member of this client is closed with it: the core has no more use for either."""
+        """Closes the hub for the other member of this client too: the core does not use either any more."""
         if self._leave() is None:
-            return  # the client was opened anew, on another event loop: what is shared goes on
+            return  # the client was opened again, on another event loop, and uses the hub
         connections = self._hub.close()
         if not await self._requester.wait_until_ended(connections, self._runtime.now() + _CLOSE_WITHIN):
             for connection in connections:
@@ -49,6 +48,6 @@ class HubMember:
         return self._hub.leave(id(self))
 
     def __del__(self) -> None:
-        # A client that was not closed, and that held nothing: kazoo's threads would go on for ever.
+        # For a client that was not closed and held nothing: kazoo's threads would run for ever.
         if hasattr(self, "_hub") and self._leave() == ():
             self._hub.close()

@@ -1,4 +1,4 @@
-"""What a node says about its owner, for people. A node of Java's has its host's address there, or anything. Pure."""
+"""The data of a node describes its owner. A Java program's node contains its host's address, or anything. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def describe(claim: Claim, ttl: float) -> bytes:
 
 
 def holder(node: str, data: bytes, stat: Any) -> tuple[Holder, float | None]:
-    """The owner of a node, as far as it says so (else its name stands for the owner); and how long it may hold out.
+    """The owner of a node (the node's name, if the data does not contain it); and for how long it may still hold.
 
-    ``since`` is when it joined the queue, not when it became the head. How long: if its process died now. The servers
-    do not say when they last heard of a session.
+    ``since`` is when it joined the queue, not when it became the head. The remaining time is the session's timeout, as
+    if the process died now: the servers do not report when they last received something from a session.
     """
     about = descriptions.parsed(data)
     owner, since = descriptions.text(about.get("owner")), stat.ctime / 1000.0
@@ -35,7 +35,7 @@ def holder(node: str, data: bytes, stat: Any) -> tuple[Holder, float | None]:
 
 
 def waiter(node: str, data: bytes, stat: Any) -> Waiter:
-    """The same of a node that is not the first in the queue."""
+    """The same for a node that is not the first in the queue."""
     about = descriptions.parsed(data)
     owner, since = descriptions.text(about.get("owner")), stat.ctime / 1000.0
     return Waiter(node, since=since) if owner is None else Waiter(owner, **descriptions.facts(about), since=since)

@@ -1,4 +1,4 @@
-"""What operators ask of ZooKeeper's locks: their holders and queues, and to break one."""
+"""Operators' requests: the holders and queues of locks, their names, and breaking one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Operators:
             try:
                 data, stat = await requester.get(connection, f"{path}/{contenders[0]}", timeout)
             except NoNodeError:
-                continue  # released meanwhile
+                continue  # released in the meantime
             holder, remaining = metadata.holder(contenders[0], data, stat)
             queue, gone = await self._queue(connection, path, contenders[1 : 1 + MOST_WAITERS], timeout)
             return LockState(name, (holder,), len(contenders) - 1 - gone, stat.czxid, remaining, queue)
@@ -35,7 +35,7 @@ class Operators:
     async def _queue(
         self, connection: Connection, path: str, nodes: Sequence[str], timeout: float
     ) -> tuple[tuple[Waiter, ...], int]:
-        """What these nodes say of their owners, asked in one flight; and how many of them are gone meanwhile."""
+        """The owners of these nodes, read by pipelined requests; and how many of the nodes are gone."""
         requester, replies = self._requester, [self._requester.reply() for _ in nodes]
         for node, reply in zip(nodes, replies, strict=True):
             connection.get(f"{path}/{node}", reply.receiver)
@@ -70,8 +70,8 @@ class Operators:
         return False
 
     async def _break_holder(self, connection: Connection, path: str, timeout: float, token: int) -> bool:
-        """Remove the head of the queue if it was created with ``token``. Its path has an id, also Curator's, that no
-        other node is given: if it goes between the look and the deletion, nothing is deleted."""
+        """Remove the head of the queue if it was created with ``token``. Its path contains an id (Curator's nodes have
+        one too) that no other node has: if the node is gone before the deletion, nothing is deleted."""
         requester = self._requester
         connection.sync(path, requester.reply().receiver)  # a server that lags behind must not show an earlier holder
         while contenders := _contenders(await requester.children(connection, path, timeout)):
@@ -91,5 +91,5 @@ class Operators:
 
 
 def _contenders(children: Sequence[str]) -> list[str]:
-    """Those in line; not what others may have put there."""
+    """The nodes of the queue in order, without foreign nodes."""
     return [child for child in order.ordered(children) if order.sequence_of(child) is not None]

@@ -1,4 +1,4 @@
-"""The line of a lock: taking a place in it, finding it again, looking who is there, leaving."""
+"""The queue of a lock: joining it, finding one's node again, reading it, leaving it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from holdfast.engines.zookeeper.place import Place
 from holdfast.engines.zookeeper.requests import Requester
 from holdfast.errors import EngineRefused
 
-#: A node is named after its claim, so that it can be found again: this makes a UUID of the claim's owner.
+#: Namespace for the UUID of a claim's owner. A node's name contains that UUID, so that it can be found again.
 _CLAIMS: Final = uuid.UUID("6f1d9b0e-3f0c-5c55-9d49-0d6b3a8f9c11")
-#: The path above a lock may vanish again and again while it is being made, but not for ever.
+#: The path above a lock may be removed while it is being created; the attempt gives up after this many times.
 _ATTEMPTS: Final = 5
 
 
@@ -32,7 +32,7 @@ class LockQueue:
         return names.path(self._base, name)
 
     async def join(self, connection: Connection, attempt: SimpleAttempt, timeout: float) -> tuple[Place, Sequence[str]]:
-        """Create the claim's node, and see who else is there. One that a lost answer left behind is found again."""
+        """Create the claim's node, and read the queue. A node whose creation was not answered is found again."""
         if attempt.unresolved and (place := await self.find(connection, attempt, timeout)) is not None:
             return place, await self.look(place, timeout)
         path, requester = self.path(attempt.claim.name), self._requester
@@ -52,16 +52,15 @@ class LockQueue:
             place.confirmed, place.counted = asked, known
             if order.is_near_wrap(order.sequence_of(place.node) or 0):
                 await self.leave(attempt, timeout)
-                raise EngineRefused(f"{path} has numbered nearly 2^31 nodes: remove it while nobody uses it")
+                raise EngineRefused(f"{path} has numbered nearly 2^31 nodes: remove it while it is not in use")
             try:
                 return place, await requester.answer(connection, listed, left)
             except NoNodeError:
-                return place, ()  # removed meanwhile, and the node with it
-        raise RequestFailed(f"{path} is removed as soon as it is made", may_have_happened=False)
+                return place, ()  # the path was removed in the meantime, and the node with it
+        raise RequestFailed(f"{path} is removed as soon as it is created", may_have_happened=False)
 
     async def find(self, connection: Connection, attempt: SimpleAttempt, timeout: float) -> Place | None:
-        """The node that an earlier attempt may have created. One of another session is not ours, and is removed; so is
-        a second one."""
+        """The node that an earlier request may have created. A node of another session, or a second one, is removed."""
         path, requester = self.path(attempt.claim.name), self._requester
         connection.sync(path, requester.reply().receiver)  # a server that lags behind must not hide it
         found: tuple[str, Any] | None = None
@@ -74,7 +73,7 @@ class LockQueue:
                 found = f"{path}/{node}", stat
             else:
                 await requester.delete(connection, f"{path}/{node}", timeout)
-        # Not before the others are gone: who has a place does not look for others of its own again.
+        # Only after the others are removed: a claim that has a place does not search for further nodes again.
         return None if found is None else self._settle(connection, attempt, *found)
 
     def _settle(self, connection: Connection, attempt: SimpleAttempt, node: str, stat: Any) -> Place:
@@ -83,9 +82,10 @@ class LockQueue:
         return place
 
     async def look(self, place: Place, timeout: float) -> Sequence[str]:
-        """Who is there. If that was long ago, the leader confirms that the session lives: belief counts from there.
+        """The nodes of the queue. If the last confirmation is too old, the leader confirms the session again, and the
+        deadline counts from there.
 
-        A server that lags behind shows those who have left already, but never hides who was there before us.
+        A server that lags behind may list nodes that are gone, but never misses a node that was created before ours.
         """
         requester, connection, asked = self._requester, place.connection, self._requester.runtime.now()
         synced, listed = None if place.is_confirmed(asked) else requester.reply(), requester.reply()
@@ -103,7 +103,7 @@ class LockQueue:
             return ()
 
     async def leave(self, attempt: SimpleAttempt, timeout: float) -> None:
-        """Give up the claim's place. What cannot be removed now is removed later."""
+        """Remove the claim's node. If that fails, it becomes a leftover and is removed later."""
         hub = self._requester.hub
         place = hub.place(attempt)
         hub.forget(attempt)
@@ -116,14 +116,14 @@ class LockQueue:
                 removed = True
         except (RequestFailed, EngineRefused):
             pass
-        finally:  # also if it is cancelled or interrupted here
+        finally:  # also if it is cancelled or interrupted
             if not removed:
                 hub.leftovers.add(place.connection, place.parent, id_of(attempt))
 
     async def _make_path(self, connection: Connection, path: str, timeout: float) -> None:
-        """Containers: the servers remove them when they are empty.
+        """Create the path as containers, which the servers remove when they are empty.
 
-        From the lowest on upwards, as far as need be: above it, nothing may be allowed to us.
+        Starts at the lowest node and goes up only as far as needed: an ACL may forbid anything above.
         """
         missing = [path]
         for _ in range(_ATTEMPTS * (1 + path.count("/"))):
@@ -142,5 +142,5 @@ class LockQueue:
 
 
 def id_of(attempt: SimpleAttempt) -> str:
-    """What its node is found by."""
+    """The UUID in the name of the claim's node."""
     return str(uuid.uuid5(_CLAIMS, attempt.claim.owner))

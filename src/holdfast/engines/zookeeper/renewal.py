@@ -1,7 +1,7 @@
-"""Renewing what is held: one question to the leader for each session, however many locks it carries.
+"""Renewal: one request to the leader per ZooKeeper session, for any number of locks.
 
-The session's pings do not count: a server answers them by itself, also when it has lost the leader. Beside that
-question a node is looked at if nobody watches it yet, or any more: from then on the servers tell if it is removed.
+The session's pings do not count: a server answers them by itself, also when it has lost the leader. In addition, a node
+without a watch is read with one: from then on the servers report its removal.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from holdfast.errors import EngineRefused, UsageError
 
 
 class Renewal:
-    """One round."""
+    """One round of renewal."""
 
     def __init__(self, requester: Requester, timeout: float) -> None:
         self._requester = requester
         self._timeout = timeout
         self._began = requester.runtime.now()
         self._asked: dict[Connection, Reply] = {}
-        self._known: dict[Connection, float] = {}  # since when the leader counts, if it answers that
+        self._known: dict[Connection, float] = {}  # from when the leader counts, if it answers that
         self._looks: dict[Place, Reply] = {}
         self._failures: dict[Connection, RequestFailed | None] = {}
 
@@ -65,12 +65,14 @@ class Renewal:
         except EngineRefused as refusal:
             return RequestFailed(str(refusal), may_have_happened=False)
         if connection.negotiated < connection.timeout - ROUNDING:
-            # Another server with other limits: belief must not count on more than what is left.
+            # Another server with other limits: the deadline must not exceed what is left.
             return RequestFailed("the servers have shortened the session", may_have_happened=False)
         silence = unconfirmed_for(self._began, self._known[connection], connection.negotiated)
         if silence > self._requester.hub.slack(connection.negotiated):
-            # We were frozen, or the server did not answer for long: the leader may count from before that.
-            return RequestFailed("ZooKeeper's leader may not have heard of us for too long", may_have_happened=False)
+            # This process was frozen, or the server did not answer for long: the leader may count from before that.
+            return RequestFailed(
+                "ZooKeeper's leader may have received nothing from us for too long", may_have_happened=False
+            )
         return None
 
     async def _found(self, place: Place) -> Found | RequestFailed:
@@ -83,9 +85,9 @@ class Renewal:
                 place.connection.watches.fire(place.path)
                 return Found.ENDED if place.ended else Found.GONE
             except EngineRefused:
-                self._requester.hub.unwatchable(place)  # but it is there: nobody is refused what is not
+                self._requester.hub.unwatchable(place)  # the node exists: a missing one is not refused
             except RequestFailed as error:
-                place.connection.watches.fire(place.path)  # nobody knows whether the watch is set
+                place.connection.watches.fire(place.path)  # it is unknown whether the watch is set
                 failure = failure or RequestFailed(str(error), may_have_happened=False)
         if place.ended:
             return Found.ENDED

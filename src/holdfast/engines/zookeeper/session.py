@@ -1,7 +1,7 @@
-"""The ZooKeeper engine at work, on Curator's layout: each contender is a node, and the first of them holds the lock.
+"""ZooKeeper's locks as the callers of one client use them: each contender is a node, and the first one holds the lock.
 
-Written once for sync and async. Requests of one session are answered in order, so what belongs together is sent
-together: an uncontended acquire is one flight of two requests, a release one request.
+Written once for sync and async. Requests of one ZooKeeper session are answered in order, so requests that belong
+together are pipelined: an uncontended acquire is two pipelined requests, a release is one request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.engines.zookeeper.operators import Operators
 from holdfast.engines.zookeeper.place import Place
 from holdfast.engines.zookeeper.renewal import Renewal
 
-#: A place may be lost again and again while it is being taken, but not for ever.
+#: A claim's node may be removed right after its creation; the claim gives up after this many times.
 _ATTEMPTS: Final = 5
 
 
@@ -52,7 +52,7 @@ class ZooKeeperSession(HubMember):
             place, children = await self._take_place(attempt, timeout)
             if children is None:
                 return Busy()
-            # What a new session sees of an old one's nodes counts for nothing, also where a server still shows them.
+            # A node of an ended session does not count, even if a server still lists it.
             before = None if place.ended else order.position(children, place.node)
             if before == 0:
                 # A server with other limits may have shortened the session while this one waited.
@@ -63,10 +63,10 @@ class ZooKeeperSession(HubMember):
                 place.predecessor = order.predecessor(children, place.node)
                 return Busy()
             self._hub.forget(attempt)  # removed, with the whole lock or its session: to the end of the queue
-        raise RequestFailed("the node of this claim is removed as soon as it is made", may_have_happened=False)
+        raise RequestFailed("the node of this claim is removed as soon as it is created", may_have_happened=False)
 
     async def _take_place(self, attempt: SimpleAttempt, timeout: float) -> tuple[Place, Sequence[str] | None]:
-        """The claim's place in line and who is there; None if nothing has happened there since the last look."""
+        """The claim's place in the queue and its nodes; None for the nodes if nothing changed since the last look."""
         place = self._hub.place(attempt)
         if place is not None and not place.ended:
             if place.is_waiting(self._runtime.now()):
@@ -74,7 +74,7 @@ class ZooKeeperSession(HubMember):
             await self._requester.reconnected(place.connection, timeout)
             if not place.ended:
                 return place, await self._queue.look(place, timeout)
-        self._hub.forget(attempt)  # its node has gone with its session
+        self._hub.forget(attempt)  # its node ended with its session
         connection = await self._requester.connected(attempt.claim.ttl, timeout)
         return await self._queue.join(connection, attempt, timeout)
 

@@ -1,7 +1,7 @@
-"""Withdrawing attempts: many requests are sent before the first answer is waited for.
+"""Withdrawing claims, with many pipelined requests.
 
-What a claim may have left behind is removed, whichever session made it. What could not be removed in time becomes a
-leftover: the core tries again, but only for a ttl, and the session may live on for years.
+All nodes of a claim are removed, whichever session created them. A node that could not be removed in time becomes a
+leftover: the core retries too, but only for one ttl, while the session may last for years.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from holdfast.engines.zookeeper.reply import Reply
 from holdfast.engines.zookeeper.requests import Requester
 from holdfast.errors import EngineRefused
 
-#: So many requests are under way at once. More would gain nothing, and delay whatever is sent after them.
+#: How many requests are in flight at once. More would gain nothing, and delay requests that are sent after them.
 _AT_ONCE: Final = 256
-#: From this many on, a session that carries nothing else is ended instead: one request removes all of its nodes.
+#: From this many on, a session that has no other nodes is ended instead: one request removes all of its nodes.
 _MANY: Final = 200
 
 
 class Withdrawal:
-    """One round, of at most ``timeout`` for all of its claims."""
+    """One round of withdrawals, of at most ``timeout`` altogether."""
 
-    def __init__(self, requester: Requester, line: LockQueue, timeout: float) -> None:
+    def __init__(self, requester: Requester, queue: LockQueue, timeout: float) -> None:
         self._requester = requester
-        self._queue = line
+        self._queue = queue
         self._until = requester.runtime.now() + timeout
 
     async def run(self, attempts: Sequence[SimpleAttempt]) -> Sequence[Withdrawn]:
@@ -56,7 +56,7 @@ class Withdrawal:
             answers[attempt.claim.owner] = await removal.outcome(self._until)
 
     async def _end_sessions(self, attempts: Sequence[SimpleAttempt]) -> dict[str, Withdrawn]:
-        """As a client does that is closed with thousands of leases."""
+        """End sessions that have only these claims, as when a client with thousands of leases is closed."""
         requester, hub = self._requester, self._requester.hub
         carried: dict[Connection, list[SimpleAttempt]] = {}
         for attempt in attempts:
@@ -77,12 +77,12 @@ _UNCONFIRMED: Final = RequestFailed("ZooKeeper did not confirm the end of the se
 
 
 class _Removal:
-    """Of one claim's node."""
+    """The removal of one claim's nodes."""
 
-    def __init__(self, requester: Requester, line: LockQueue, attempt: SimpleAttempt) -> None:
+    def __init__(self, requester: Requester, queue: LockQueue, attempt: SimpleAttempt) -> None:
         self._requester = requester
         self._attempt = attempt
-        self._path = line.path(attempt.claim.name)
+        self._path = queue.path(attempt.claim.name)
         self._connection: Connection | None = None
         self._listed: Reply | None = None
         self._deleted: list[Reply] = []
@@ -93,7 +93,7 @@ class _Removal:
         place = hub.place(attempt)
         connection = self._connection = hub.existing(attempt.claim.ttl) if place is None else place.connection
         if connection is None or connection.ended:
-            self._end(Found.GONE)  # nothing was ever sent, or it went with the session
+            self._end(Found.GONE)  # nothing was ever sent, or the node ended with the session
         elif place is not None and place.ended:
             self._end(Found.ENDED)
         elif not connection.connected:
@@ -106,7 +106,7 @@ class _Removal:
             connection.children(self._path, self._listed.receiver)
 
     async def look(self, until: float) -> None:
-        """Remove what an attempt without an answer may have left."""
+        """Remove nodes whose creation was not answered."""
         if self._listed is None:
             return
         try:
