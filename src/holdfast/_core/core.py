@@ -105,7 +105,7 @@ class Core:
         return True
 
     def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Coroutine[Any, Any, None]:
-        """A new hold, with ``handle`` as its first one; raises as CONTRACT says.
+        """A new hold, with ``handle`` as its first one; raises as contract C5 and contract C11 say.
 
         Cancelled or interrupted, nothing stays behind: either it is undone here, or ``handle`` has the hold, and is
         garbage.

@@ -50,7 +50,7 @@ class LocalWaiter:
 
 
 def may_hand_on(grant: Grant, receiver: Policy, now: float) -> bool:
-    """RULES 5, apart from "nothing was ever sent to release this claim", which the caller knows."""
+    """Rule 5, apart from "nothing was ever sent to release this claim", which the caller knows."""
     return (
         receiver.may_inherit_from(grant.policy)
         and grant.lost is None

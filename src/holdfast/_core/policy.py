@@ -57,7 +57,7 @@ class Policy:
         )
 
     def may_inherit_from(self, other: Policy) -> bool:
-        """Whether a hold made under ``other`` may be handed to a waiter with this policy (RULES 5)."""
+        """Whether a hold made under ``other`` may be handed to a waiter with this policy (rule 5)."""
         return (
             not (self.fair or other.fair)
             and self.ttl == other.ttl

@@ -7,7 +7,7 @@
      └─────LOSE───────┴──LOSE──▶ LOST
 
 Belief is possible in HELD alone: it ends *before* the first byte of a release leaves. LOST, RELEASED and UNKNOWN are
-final: no later answer of the engine brings a hold back (I13, no resurrection).
+final: no later answer of the engine brings a hold back (invariant I13, no resurrection).
 """
 
 from __future__ import annotations

@@ -304,7 +304,7 @@ class Engine(Protocol):
 
     scheme: str
     guarantees: Guarantees
-    #: Tokens may be reserved in blocks, so a hold can be handed on inside the process (RULES 5).
+    #: Tokens may be reserved in blocks, so a hold can be handed on inside the process (rule 5).
     reserves_tokens: bool
     #: Grants in the order of arrival, asked to or not: every waiter has a place of its own in the engine's queue, and
     #: none waits in the process.

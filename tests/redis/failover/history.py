@@ -1,4 +1,4 @@
-"""What several processes held and when, on one clock, and the invariants that it must keep (FAULTS 6)."""
+"""What several processes held and when, on one clock, and what it must keep (invariants I1, I5, I7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower is cut off from its leader, and goes on answering the client that holds a lock (RULES 8).
+"""A follower is cut off from its leader, and goes on answering the client that holds a lock (rule 8).
 
 The leader counts the client's silence, and the client does not know of it. Belief must end before the session does:
 always, also if the follower is cut off in the very moment in which it has answered for the leader.

@@ -1,6 +1,6 @@
 """What the port's operations do to the file. Each runs to its end at once, or raises Contended having done nothing.
 
-There are no tombstones (RULES 2): a statement runs in the calling thread, so an attempt is over when its call ends, and
+There are no tombstones (rule 2): a statement runs in the calling thread, so an attempt is over when its call ends, and
 nothing of a claim can arrive after its release or withdrawal.
 """
 
