@@ -14,6 +14,7 @@ _FENCE: Final = re.compile(r"^(?P<indent> *)```(?P<info>.*)$")
 _HEADING: Final = re.compile(r"^#{1,6} +(?P<title>.*?) *#*$")
 _LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _CODE_SPAN: Final = re.compile(r"`[^`]*`")
+_EXPLICIT_ANCHOR: Final = re.compile(r'<a id="(?P<id>[^"]+)"></a>')
 
 
 def documents() -> list[Path]:
@@ -84,13 +85,17 @@ def links(path: Path) -> list[tuple[int, str]]:
     return [
         (number, link["target"])
         for number, line in prose(path)
-        for link in _LINK.finditer(_CODE_SPAN.sub(lambda span: " " * len(span[0]), line))
+        for link in _LINK.finditer(_without_code(line))
     ]
 
 
+def _without_code(line: str) -> str:
+    return _CODE_SPAN.sub(lambda span: " " * len(span[0]), line)
+
+
 def anchors(path: Path) -> set[str]:
-    """The fragments by which the headings of a document can be linked to, as the usual renderers make them."""
-    found: set[str] = set()
+    """The fragments of a document that can be linked to: of headings, as the usual renderers make them, and explicit."""
+    found = set(explicit_anchors(path))
     for _, line in prose(path):
         heading = _HEADING.match(line)
         if heading is not None:
@@ -102,6 +107,11 @@ def anchors(path: Path) -> set[str]:
                 anchor = f"{base}-{repeat}"
             found.add(anchor)
     return found
+
+
+def explicit_anchors(path: Path) -> list[str]:
+    """The ids of ``<a id="…"></a>``, which do not depend on the wording of a heading."""
+    return [anchor["id"] for _, line in prose(path) for anchor in _EXPLICIT_ANCHOR.finditer(_without_code(line))]
 
 
 def tables(path: Path) -> Iterator[list[list[str]]]:

@@ -123,7 +123,7 @@ class Duel:
         await self._ours.do(self._lease.renew)
 
     async def check(self, cut: float) -> None:
-        """I1, I7: belief is over before anybody else can begin; and that is told."""
+        """Invariants I1, I7: belief is over before anybody else can begin; and that is told."""
         waiting = self._waiter.do(lambda: self._others.lock(self._name).acquire(timeout=20))
         ended = await end_of_belief(self._lease)
         assert self._lease.lost_reason in ("unreachable", "expired")
