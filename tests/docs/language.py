@@ -83,9 +83,11 @@ def retired(path: str, text: str) -> list[str]:
     """Each retired word or phrase of one file, its name included: where it is, and what to write instead."""
     found = [f"{path}: its name: {word}" for word in words(path) if _is_retired(word, path)]
     for number, line in enumerate(text.splitlines(), 1):
-        for word in words(line):
-            if _is_retired(word, path):
-                found.append(f"{path}:{number}: {word}: write {_BY_FORM[word].replacement}")
+        found += [
+            f"{path}:{number}: {word}: write {_BY_FORM[word].replacement}"
+            for word in words(line)
+            if _is_retired(word, path)
+        ]
         # In prose and in the names of tests alike.
         spaced = line.replace("_", " ")
         for pattern, key in _PHRASES:

@@ -82,11 +82,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 def links(path: Path) -> list[tuple[int, str]]:
     """Where each link of a document leads to."""
-    return [
-        (number, link["target"])
-        for number, line in prose(path)
-        for link in _LINK.finditer(_without_code(line))
-    ]
+    return [(number, link["target"]) for number, line in prose(path) for link in _LINK.finditer(_without_code(line))]
 
 
 def _without_code(line: str) -> str:
@@ -94,7 +90,7 @@ def _without_code(line: str) -> str:
 
 
 def anchors(path: Path) -> set[str]:
-    """The fragments of a document that can be linked to: of headings, as the usual renderers make them, and explicit."""
+    """The fragments that links can lead to: of headings, as the usual renderers make them, and explicit."""
     found = set(explicit_anchors(path))
     for _, line in prose(path):
         heading = _HEADING.match(line)

@@ -43,7 +43,9 @@ def unknown_references(text: str, anchors: set[str]) -> list[str]:
 
 def test_every_reference_leads_to_an_anchor() -> None:
     anchors = _anchors()
-    unknown = {shown(path): found for path in _files() if (found := unknown_references(path.read_text("utf-8"), anchors))}
+    unknown = {
+        shown(path): found for path in _files() if (found := unknown_references(path.read_text("utf-8"), anchors))
+    }
     assert unknown == {}, "see docs/design/README.md, How to refer to a page"
 
 
@@ -60,7 +62,7 @@ def test_the_code_refers_to_every_kind_of_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"),
+    "kind, expected",
     [
         ("rule", [str(number) for number in range(1, 16)]),
         ("invariant", [f"I{number}" for number in range(1, 15)]),
@@ -72,7 +74,7 @@ def test_the_numbers_are_complete_and_each_is_there_once(kind: str, expected: li
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         ("# see rule 5.", ["rule 5"]),
         ("Rules 2 and 4", ["rule 2", "rule 4"]),
@@ -98,7 +100,8 @@ def test_a_reference_that_leads_nowhere_is_noticed(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["(RULES 5)", "RULES §7", "FAULTS R16", "FAULTS.md", "as CONTRACT says", "HANDS §1", "STYLE §4", "findings/a"]
+    "text",
+    ["(RULES 5)", "RULES §7", "FAULTS R16", "FAULTS.md", "as CONTRACT says", "HANDS §1", "STYLE §4", "findings/a"],
 )
 def test_a_reference_to_another_document_is_noticed(text: str) -> None:
     assert elsewhere(text)

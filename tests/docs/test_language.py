@@ -42,7 +42,7 @@ def test_no_retired_word_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         ("async def doze(self) -> None: ...", ["doze"]),
         ("self._polite_claim = HTTPBell(EAR)", ["polite", "bell", "ear"]),

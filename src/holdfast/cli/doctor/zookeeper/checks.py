@@ -177,7 +177,7 @@ def _tick(server: Server, ensemble: Ensemble) -> Iterator[Finding]:
         yield problem(
             "tick",
             server.name,
-            f"its tickTime is {told:g} s and tick is {ours:g} s: a lease may outlive its session, and two hold the lock",
+            f"its tickTime is {told:g} s and tick is {ours:g} s: leases may outlive sessions, and two hold the lock",
             f"use tick={told:g}",
         )
     elif told < ours:
