@@ -85,10 +85,6 @@ def links(path: Path) -> list[tuple[int, str]]:
     return [(number, link["target"]) for number, line in prose(path) for link in _LINK.finditer(_without_code(line))]
 
 
-def _without_code(line: str) -> str:
-    return _CODE_SPAN.sub(lambda span: " " * len(span[0]), line)
-
-
 def anchors(path: Path) -> set[str]:
     """Returns the fragments of the headings of a document, as the usual renderers make them."""
     found = set(explicit_anchors(path))  # these count as well
@@ -105,11 +101,6 @@ def anchors(path: Path) -> set[str]:
     return found
 
 
-def explicit_anchors(path: Path) -> list[str]:
-    """The ids of ``<a id="…"></a>``, which do not depend on the wording of a heading."""
-    return [anchor["id"] for _, line in prose(path) for anchor in _EXPLICIT_ANCHOR.finditer(_without_code(line))]
-
-
 def tables(path: Path) -> Iterator[list[list[str]]]:
     """Yields the tables of a document as rows of cells, without the line below the head."""
     rows: list[list[str]] = []
@@ -121,3 +112,12 @@ def tables(path: Path) -> Iterator[list[list[str]]]:
         elif rows:
             yield rows
             rows = []
+
+
+def explicit_anchors(path: Path) -> list[str]:
+    """The ids of ``<a id="…"></a>``, which do not depend on the wording of a heading."""
+    return [anchor["id"] for _, line in prose(path) for anchor in _EXPLICIT_ANCHOR.finditer(_without_code(line))]
+
+
+def _without_code(line: str) -> str:
+    return _CODE_SPAN.sub(lambda span: " " * len(span[0]), line)
