@@ -82,12 +82,16 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 def links(path: Path) -> list[tuple[int, str]]:
     """Returns the target of each link of a document."""
-    return [(number, link["target"]) for number, line in prose(path) for link in _LINK.finditer(_without_code(line))]
+    return [
+        (number, link["target"])
+        for number, line in prose(path)
+        for link in _LINK.finditer(_CODE_SPAN.sub(lambda span: " " * len(span[0]), line))
+    ]
 
 
 def anchors(path: Path) -> set[str]:
     """Returns the fragments of the headings of a document, as the usual renderers make them."""
-    found = set(explicit_anchors(path))  # these count as well
+    found: set[str] = set()
     for _, line in prose(path):
         heading = _HEADING.match(line)
         if heading is not None:
@@ -98,7 +102,7 @@ def anchors(path: Path) -> set[str]:
                 repeat += 1
                 anchor = f"{base}-{repeat}"
             found.add(anchor)
-    return found
+    return found | set(explicit_anchors(path))
 
 
 def tables(path: Path) -> Iterator[list[list[str]]]:
@@ -115,9 +119,5 @@ def tables(path: Path) -> Iterator[list[list[str]]]:
 
 
 def explicit_anchors(path: Path) -> list[str]:
-    """The ids of ``<a id="…"></a>``, which do not depend on the wording of a heading."""
-    return [anchor["id"] for _, line in prose(path) for anchor in _EXPLICIT_ANCHOR.finditer(_without_code(line))]
-
-
-def _without_code(line: str) -> str:
-    return _CODE_SPAN.sub(lambda span: " " * len(span[0]), line)
+    """Returns the ids of ``<a id="…"></a>``, which do not depend on the wording of a heading."""
+    return [anchor["id"] for _, line in prose(path) for anchor in _EXPLICIT_ANCHOR.finditer(_CODE_SPAN.sub("", line))]
