@@ -97,7 +97,7 @@ class BaseLease(NotPortable):
 
     @property
     def lost_reason(self) -> LossReason | None:
-        """Why the lease was lost, or None. See CONTRACT: expired, unreachable, stolen, broken, session, max_hold, …"""
+        """Why the lease was lost, or None. Contract C9: expired, unreachable, stolen, broken, session, max_hold, …"""
         return self._reason if self.released else self._hold.lost
 
     @property

@@ -1,4 +1,4 @@
-"""One thread in another process against eight in this one (RULES 5)."""
+"""One thread in another process against eight in this one (rule 5)."""
 
 from __future__ import annotations
 

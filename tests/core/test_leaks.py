@@ -1,4 +1,4 @@
-"""Nothing is left behind: threads, descriptors, connections, keys and tasks are back at the baseline (I9).
+"""Nothing is left behind: threads, descriptors, connections, keys and tasks are back at the baseline (invariant I9).
 
 Before anything is counted, a lock is waited for, and another one is renewed and then dropped: the first wait opens a
 connection, the first renewal one of the watchdog's, the first errand another. On a machine that stalls, one of the

@@ -37,7 +37,7 @@ def test_final_states_are_those_without_a_way_out() -> None:
 
 
 def test_belief_is_never_reached_again() -> None:
-    """I13, no resurrection: nothing leads back to HELD."""
+    """Invariant I13, no resurrection: nothing leads back to HELD."""
     assert State.HELD not in _EXPECTED.values()
 
 

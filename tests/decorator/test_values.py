@@ -1,4 +1,4 @@
-"""Which values may be part of a name, by the rules of the contract."""
+"""Which values may be part of a name, by contract C16."""
 
 from __future__ import annotations
 

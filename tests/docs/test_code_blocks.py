@@ -70,7 +70,7 @@ def _servers(path: Path) -> dict[str, tuple[str, str]]:
 
 @pytest.fixture
 def as_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No HOLDFAST_* settings, no locks of another document, and a home in which the default lock file harms nobody."""
+    """Removes HOLDFAST_* settings and locks of other documents, and sets a home directory for the default lock file."""
     monkeypatch.setattr(memory, "_stores", {})
     for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
         monkeypatch.delenv(name)

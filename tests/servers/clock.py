@@ -1,4 +1,4 @@
-"""A wall clock for one server, moved while it runs: keys of Redis expire by it (FAULTS R19, R20, R21)."""
+"""A wall clock for one server, moved while it runs: keys of Redis expire by it (faults R19, R20, R21)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
    too can move the clock at any moment. Only the wall clock: the monotonic clock is nobody's to set.
 
    The kernel is asked directly. Finding the C library's own functions (dlsym) allocates memory, and the allocator of
-   redis-server asks for the time: libfaketime ends in that circle (FAULTS R21). */
+   redis-server asks for the time: libfaketime ends in that circle (fault R21). */
 
 #define _GNU_SOURCE
 #include <fcntl.h>

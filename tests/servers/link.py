@@ -1,4 +1,4 @@
-"""The way from a replica to its master, as a relay that can go dark: how a replica is made stale (FAULTS R16, R17)."""
+"""The way from a replica to its master, as a relay that can go dark: how a replica is made stale (faults R16, R17)."""
 
 from __future__ import annotations
 

@@ -56,11 +56,11 @@ class Attempt:
 
 @dataclass
 class Beliefs:
-    """Checks I1 (exclusion), I5 (tokens as callers see them), I6 (progress) and I7 (loss is told), step by step."""
+    """Checks invariants I1 (exclusion), I5 (tokens, as callers see them), I6 (progress) and I7 (loss), step by step."""
 
     faults: Faults
     ttl: float
-    patience: float  #: what I6 allows between the end of one belief and the next grant
+    patience: float  #: what invariant I6 allows between the end of one belief and the next grant
     live: dict[str, list[Belief]] = field(default_factory=dict)
     waiting: dict[Attempt, None] = field(default_factory=dict)
     #: Owners whose lock was taken away outside the engine's declared model, and when.

@@ -18,7 +18,7 @@ class Change(NamedTuple):
 
 
 class EngineView:
-    """Checks I2 (exclusion in the engine), I4 (exactly-once), I5 (tokens in engine order) and I13 (no resurrection)."""
+    """Checks invariants I2 (exclusion), I4 (exactly-once), I5 (tokens) and I13 (no resurrection), at the engine."""
 
     def __init__(self, model: RedisModel, names: Sequence[str]) -> None:
         self._model = model

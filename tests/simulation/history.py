@@ -9,7 +9,7 @@ _OWNER: Final = re.compile(r"[0-9a-f-]{36}:\d+")
 
 
 class Violation(AssertionError):
-    """An invariant (FAULTS.md, section 6) did not hold. ``invariant`` is its short name, such as ``I1``."""
+    """An invariant of docs/design/invariants.md did not hold. ``invariant`` is its short name, such as ``I1``."""
 
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")

@@ -1,4 +1,4 @@
-"""I8, no orphans: what nobody wants any more is given back within a moment, on every server that no fault cuts off."""
+"""Invariant I8, no orphans: what no caller wants any more is withdrawn soon, on every server that can be reached."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The resource that the locks protect: a set of integers, changed by read-modify-write over a slow network.
 
-The guard follows RULES 4: the *load* raises it, so a stale holder can neither write nor slip in between the new
+The guard follows rule 4: the *load* raises it, so a stale holder can neither write nor slip in between the new
 holder's load and its store.
 """
 

@@ -185,7 +185,7 @@ class World(Stage):
             raise Violation("I9", f"{len(node.network.watches)} watches on {node.name} were never closed")
 
     def _close_clients(self) -> None:
-        """I9, no leaks: a closed client leaves no task and no connection behind."""
+        """Invariant I9, no leaks: a closed client leaves no task and no connection behind."""
         for process, core in self.cores.items():
             process.spawn(core.close(), "close")
         self.simulator.run(self.simulator.time + _SLACK)

@@ -7,7 +7,7 @@
      └─────LOSE───────┴──LOSE──▶ LOST
 
 A hold counts as held in HELD alone: that ends *before* the first byte of a release leaves. LOST, RELEASED and UNKNOWN
-are final: no later answer of the engine brings a hold back (I13, no resurrection).
+are final: no later answer of the engine brings a hold back (invariant I13, no resurrection).
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def taken_over(cluster: RedisCluster, port: int) -> bool:
 
 
 def check_numbers(records: list[dict[str, Any]], directory: Path) -> None:
-    """Every acknowledged number is there (I3)."""
+    """Every acknowledged number is there (invariant I3)."""
     acknowledged = defaultdict[str, set[int]](set)
     for record in records:
         for name, numbers in record["numbers"].items():
@@ -176,7 +176,7 @@ def check_numbers(records: list[dict[str, Any]], directory: Path) -> None:
 
 
 def check_holds(records: list[dict[str, Any]]) -> None:
-    """Tokens are unique, and whoever believed in a lock when it was granted to somebody else was told (I1, I5, I7)."""
+    """Tokens are unique, and each double hold is reported to the older holder (invariants I1, I5, I7)."""
     by_name = defaultdict(list)
     for record in records:
         for name, *hold in record["holds"]:
@@ -190,7 +190,7 @@ def check_holds(records: list[dict[str, Any]]) -> None:
 
 
 async def test_a_hold_that_did_not_survive_is_told_and_not_made_again(start_cluster: StartCluster) -> None:
-    """The replica that takes over has never heard of the lock: it was cut off, then frozen (FAULTS R16, R17)."""
+    """The replica that takes over has never heard of the lock: it was cut off, then frozen (faults R16, R17)."""
     cluster = start_cluster()
     master = cluster.masters()[0]
     replica = cluster.replica_of(master)

@@ -1,4 +1,4 @@
-"""Requests follow their slots: MOVED, ASK, TRYAGAIN and CLUSTERDOWN, with the same claim (FAULTS 5.3)."""
+"""Requests follow their slots: MOVED, ASK, TRYAGAIN and CLUSTERDOWN, with the same claim (faults D6, D7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that holds the ledger, is frozen over a failover, and writes when it wakes up (FAULTS R13 and R17)."""
+"""A process that holds the ledger, is frozen over a failover, and writes when it wakes up (faults R13 and R17)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several processes held and when, on one clock, and the invariants that it must keep (FAULTS 6)."""
+"""What several processes held and when, on one clock, and what it must keep (invariants I1, I5, I7)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def double_holds(holds: Iterable[Hold]) -> list[tuple[Hold, Hold]]:
 
 
 def check_tokens(holds: Iterable[Hold]) -> None:
-    """I5: every token is larger than any whose grant was complete when its acquire began; none is given out twice."""
+    """Invariant I5: every token is larger than those of all grants complete before its acquire, and issued once."""
     largest = -1
     complete = sorted(holds, key=lambda hold: hold.acquired)
     waiting = iter(complete)

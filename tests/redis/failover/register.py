@@ -15,7 +15,7 @@ _RESOURCE: Final = "register"
 
 class Register:
     """Any number of processes may use it. Fenced: whoever has loaded with a newer token keeps older ones out, from
-    their loads and from their stores (RULES 4)."""
+    their loads and from their stores (rule 4)."""
 
     def __init__(self, directory: Path, *, fenced: bool) -> None:
         directory.mkdir(exist_ok=True)

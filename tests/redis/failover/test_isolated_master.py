@@ -1,4 +1,4 @@
-"""A replica has taken over, and the old master goes on serving the one client that can still reach it (RULES 6)."""
+"""A replica has taken over, and the old master goes on serving the one client that can still reach it (rule 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A master that is killed and comes back by itself: FAULTS R14, R15."""
+"""A master that is killed and comes back by itself: faults R14, R15."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def test_a_stale_failover_under_contention(sentinels: StaleSentinels, tmp_
 
 
 def check_registers(directory: Path, holds: list[Hold]) -> None:
-    """I3: every acknowledged number is there; and the run was such that it takes a fence for that."""
+    """Invariant I3: every acknowledged number is there; and the run was such that it takes a fence for that."""
     fenced, unfenced = registers(directory)
     acknowledged = {hold.added for hold in holds if hold.added is not None}
     assert acknowledged <= fenced.numbers()
@@ -78,7 +78,7 @@ def check_registers(directory: Path, holds: list[Hold]) -> None:
 
 
 def check_holds(holds: list[Hold]) -> None:
-    """I5, I7: tokens are in order, and every double hold is told to the older holder; and there was one."""
+    """Invariants I5, I7: tokens are in order, and every double hold is told to the older holder; and there was one."""
     check_tokens(holds)
     doubles = double_holds(holds)
     assert doubles

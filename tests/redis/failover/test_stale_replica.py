@@ -1,4 +1,4 @@
-"""FAULTS R17: the master had granted the lock, but the replica that took over had not heard of it."""
+"""Fault R17: the master had granted the lock, but the replica that took over had not heard of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a holder learns that its lock is gone, and how waiters go on: FAULTS R13, R14, 5.1, 5.3."""
+"""How a holder learns that its lock is gone, and how waiters go on: faults R13, R14, P1, P3, P4, D1, D9, D10."""
 
 from __future__ import annotations
 

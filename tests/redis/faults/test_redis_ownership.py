@@ -1,4 +1,4 @@
-"""Who owns a lock, and who does not: FAULTS R7, R10, R11, and the ways in which asyncio moves a call elsewhere."""
+"""Who owns a lock, and who does not: faults R7, R10, R11, and the ways in which asyncio moves a call elsewhere."""
 
 from __future__ import annotations
 

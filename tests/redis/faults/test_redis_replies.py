@@ -1,4 +1,4 @@
-"""Lost requests, lost replies, late duplicates, cancellation: FAULTS R1–R6, R8, in both colours.
+"""Lost requests, lost replies, late duplicates, cancellation: faults R1–R6, R8, in both colours.
 
 Each fault strikes one request or one reply, by a proxy that understands RESP: as a reset, and as a black hole.
 """
@@ -63,7 +63,7 @@ def only_keys_with_ttl(server: RedisServer) -> bool:
     return all(client.pttl(key) != -1 for key in client.scan_iter())
 
 
-# -- R1, R2, R3, R8: the acquire ran, or did not, and nobody heard ---------------------------------------------------
+# -- faults R1, R2, R3, R8: the acquire ran, or did not, and nobody heard --------------------------------------------
 
 
 @every_loss
@@ -140,7 +140,7 @@ def test_a_server_that_stops_answering_after_the_acquire_was_sent(
     eventually(lambda: not redis_server.client().exists("unknown"), 5)
 
 
-# -- R4: release ---------------------------------------------------------------------------------------------------
+# -- fault R4: release ---------------------------------------------------------------------------------------------
 
 
 @every_loss
@@ -247,7 +247,7 @@ def test_a_late_duplicate_of_an_acquire_after_release_leaves_no_orphan(
         assert again.token > lease.token
 
 
-# -- R5, R6: cancelled and interrupted acquires ----------------------------------------------------------------------
+# -- faults R5, R6: cancelled and interrupted acquires ---------------------------------------------------------------
 
 
 async def test_R5_a_cancelled_acquire_leaves_no_orphan(redis_server: RedisServer, proxy: FaultProxy) -> None:

@@ -1,4 +1,4 @@
-"""Nobody is kept much longer than he said, whatever becomes of the servers while he waits (I10)."""
+"""Nobody is kept much longer than he said, whatever becomes of the servers while he waits (invariant I10)."""
 
 from __future__ import annotations
 

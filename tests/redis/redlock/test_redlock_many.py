@@ -1,4 +1,4 @@
-"""Many leases at once, what operators see and do, and nothing left behind (I9)."""
+"""Many leases at once, what operators see and do, and nothing left behind (invariant I9)."""
 
 from __future__ import annotations
 

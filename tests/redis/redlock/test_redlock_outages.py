@@ -1,4 +1,4 @@
-"""Servers that die, freeze or fall silent: a minority costs a moment, a majority is told (FAULTS 5.2, 5.3)."""
+"""Servers that die, freeze or fall silent: a minority costs a moment, a majority is told (faults N5, N8, D12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that is frozen at the wrong moment: FAULTS T-K2a (between send and check) and T-K2b (after the check)."""
+"""A client that is frozen at the wrong moment: fault K2a (between send and check) and fault K2b (after the check)."""
 
 from __future__ import annotations
 

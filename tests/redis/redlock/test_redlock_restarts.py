@@ -1,6 +1,6 @@
 """Servers that come back without their memory, and clocks that jump: what a majority survives, and what it does not.
 
-The losses shown here are documented: they are Redlock's own (FAULTS T-K1, T-restart). What holds is that each is told
+The losses shown here are documented: they are Redlock's own (faults K1, K3). What holds is that each is told
 apart by its token, and that a fence refuses the older.
 """
 
@@ -133,7 +133,7 @@ def test_to_ask_whether_it_is_held_is_not_to_join(five_masters: Masters) -> None
 
 
 def test_one_clock_may_jump(start_masters: Callable[..., Masters], server_clock: Clock) -> None:
-    """R19 on one of five: its key is gone at once, and back with the next renewal. Nor does it move the tokens."""
+    """Fault R19 on one of five: its key is gone, and back with the next renewal. The tokens do not move."""
     masters = start_masters(5, clocks={2: server_clock})
     with holdfast.connect(masters.url, ttl=6) as locks, holdfast.connect(masters.url) as others:
         lease = locks.lock("held").acquire()
@@ -165,7 +165,7 @@ def assert_the_fence_tells_them_apart(fence: MemoryFence, older: holdfast.Lease,
     with pytest.raises(holdfast.StaleToken), fence.guard("it", older):
         pass
     with pytest.raises(holdfast.StaleToken):
-        fence.check("it", newer.token, owner=older.owner)  # T-A2: the same number, but of somebody else
+        fence.check("it", newer.token, owner=older.owner)  # fault K4: the same number, but of somebody else
 
 
 def test_TK1_a_clock_jump_under_a_bare_majority_makes_two_holders_and_the_fence_refuses_the_older(

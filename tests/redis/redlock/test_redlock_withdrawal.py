@@ -1,4 +1,4 @@
-"""What did not become a majority is taken back from every server, also where the reply was lost (I4, I8)."""
+"""What did not become a majority is taken back from every server, also where the reply was lost (invariants I4, I8)."""
 
 from __future__ import annotations
 

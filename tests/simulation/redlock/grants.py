@@ -38,7 +38,7 @@ _RELEASED: Final = 0.2
 #: How much the rates of clocks differ: as good ones do, or as bad ones as the margin of belief allows.
 _GOOD_RATE: Final = 0.00002
 _CLOCK_RATES: Final = (_GOOD_RATE, _GOOD_RATE, 0.009)
-#: How far servers' clocks are apart. A server that has forgotten its counters must be away for longer (RULES 7), and
+#: How far servers' clocks are apart. A server that has forgotten its counters must be away for longer (rule 7), and
 #: for as long again as clients may need to ask for the time.
 _SKEW: Final = 0.02
 _RESTART_TAKES: Final = (0.1, 0.3)

@@ -1,4 +1,4 @@
-"""Faults built into Redlock on purpose: each leaves out what one sentence of RULES 7 asks for."""
+"""Faults built into Redlock on purpose: each leaves out what one sentence of rule 7 asks for."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 There are two kinds of run. *Intact*: servers may be down for a while; clocks may be moved and locks deleted, which the
 engine's model excludes (who is wronged by that may have to share the lock, but tokens stay in order); no fencing
 counter is ever lost. *Forgetful*: servers lose everything when they restart, but stay away for longer than any ttl and
-the difference of their clocks (RULES 7): then nothing at all may break.
+the difference of their clocks (rule 7): then nothing at all may break.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kill -9 of who holds and of who waits: those behind go on when the dead one's session has ended (I6)."""
+"""kill -9 of who holds and of who waits: those behind go on when the dead one's session has ended (invariant I6)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def grants_since(crew: Crew, moment: float) -> list[float]:
 
 
 def check(crew: Crew, directory: Path) -> None:
-    """I1, I3, I5. Bodies are short here: who is not frozen loses nothing, even without a fence."""
+    """Invariants I1, I3, I5. Bodies are short here: who is not frozen loses nothing, even without a fence."""
     assert {failure.error for failure in crew.failures()} <= {"EngineUnavailable", "UnavailableOutcomeUnknown"}
     holds = crew.holds()
     assert double_holds(holds) == []
@@ -126,7 +126,7 @@ class CutShort:
         self._lease = await self._ours.acquire(self._impatient, self._name, on_lost=self._told)
 
     async def check(self, killed: float) -> None:
-        """I7: belief ends by itself; and unreachable is not busy."""
+        """Invariant I7: belief ends by itself; and unreachable is not busy."""
         assert await end_of_belief(self._lease) < killed + SHORT
         await until(lambda: self._told.at)
         assert self._told.reasons == ["unreachable"]

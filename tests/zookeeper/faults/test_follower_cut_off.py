@@ -1,4 +1,4 @@
-"""A follower is cut off from its leader, and goes on answering the client that holds a lock (RULES 8).
+"""A follower is cut off from its leader, and goes on answering the client that holds a lock (rule 8).
 
 The leader counts the client's silence, and the client does not know of it. Belief must end before the session does:
 always, also if the follower is cut off in the very moment in which it has answered for the leader.
@@ -123,7 +123,7 @@ class Duel:
         await self._ours.do(self._lease.renew)
 
     async def check(self, cut: float) -> None:
-        """I1, I7: belief is over before anybody else can begin; and that is told."""
+        """Invariants I1, I7: belief is over before anybody else can begin; and that is told."""
         waiting = self._waiter.do(lambda: self._others.lock(self._name).acquire(timeout=20))
         ended = await end_of_belief(self._lease)
         assert self._lease.lost_reason in ("unreachable", "expired")

@@ -1,4 +1,4 @@
-"""Cancelled and interrupted acquires: no node stays, at whatever moment it strikes (I8; FAULTS R5, R6)."""
+"""Cancelled and interrupted acquires: no node stays, at whatever moment it strikes (invariant I8, faults R5, R6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connection breaks, or goes dark, at the worst moment of each request; the session lives on (FAULTS 5.2, 5.4)."""
+"""The connection breaks or goes dark at each request, and the session lives on (faults N1, N5, Z1, Z2)."""
 
 from __future__ import annotations
 

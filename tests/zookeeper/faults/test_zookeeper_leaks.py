@@ -1,4 +1,4 @@
-"""Nothing is left behind: threads, descriptors, watches, nodes and sessions are back at the baseline (I9)."""
+"""Nothing is left behind: threads, descriptors, watches, nodes and sessions are back at the baseline (invariant I9)."""
 
 from __future__ import annotations
 

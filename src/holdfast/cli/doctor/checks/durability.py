@@ -25,7 +25,7 @@ def persistence(node: Node, facts: Facts) -> Iterator[Finding]:
     elif node.role == "slave":
         yield notice("persistence", node.name, f"{forgotten}, once it is the master", _USE_AOF)
     else:
-        yield warning("persistence", node.name, f"{forgotten}, while its holder believes", _USE_AOF)
+        yield warning("persistence", node.name, f"{forgotten}, also while it is held", _USE_AOF)
 
 
 def _forgotten(node: Node) -> str:

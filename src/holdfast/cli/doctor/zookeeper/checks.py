@@ -177,14 +177,14 @@ def _tick(server: Server, ensemble: Ensemble) -> Iterator[Finding]:
         yield problem(
             "tick",
             server.name,
-            f"its tickTime is {told:g} s and tick is {ours:g} s: belief may outlive the session, and two hold the lock",
+            f"its tickTime is {told:g} s and tick is {ours:g} s: leases may outlive sessions, and two hold the lock",
             f"use tick={told:g}",
         )
     elif told < ours:
         yield notice(
             "tick",
             server.name,
-            f"its tickTime is {told:g} s and tick is {ours:g} s: belief ends {ours - told:g} s sooner than it has to",
+            f"its tickTime is {told:g} s and tick is {ours:g} s: leases end {ours - told:g} s sooner than they have to",
             f"use tick={told:g}",
         )
     else:

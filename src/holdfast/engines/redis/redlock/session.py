@@ -1,7 +1,7 @@
 """Redlock at work: each operation is one script on all servers, and what a majority says counts.
 
 Written once, on a fleet and a runtime. What a script does on one server is as ever; what is new is here: the tally, the
-second phase that gives all servers the same token (RULES 7), and taking back what did not become a majority.
+second phase that gives all servers the same token (rule 7), and taking back what did not become a majority.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class FairnessCases:
 
 
 class HandOverCases:
-    """Inside one process a hold may be handed on without asking the engine (RULES 5)."""
+    """Inside one process a hold may be handed on without asking the engine (rule 5)."""
 
     @case
     async def test_eight_callers_of_one_client_exclude_each_other_with_growing_tokens(self, world: World) -> None:
