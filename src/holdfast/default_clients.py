@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdfast import settings
+from holdfast._config import settings
 from holdfast._runtime.loop_end import at_loop_end
 from holdfast.errors import UsageError
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
+from holdfast._config.durations import check_timeout, check_ttl, parse_duration
 from holdfast.fencing import MemoryFence
-from holdfast.options import check_timeout, check_ttl, parse_duration
 
 seconds = st.floats(min_value=0, max_value=1e12, allow_nan=False)
 

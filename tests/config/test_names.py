@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._core import names
+from holdfast._config import names
 from holdfast.errors import InvalidName
 
 # st.text() leaves surrogates in unless told; 128 four-byte characters are exactly the limit.

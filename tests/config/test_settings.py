@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._core import parameters
+from holdfast._config import parameters
+from holdfast._config.settings import configure, resolve_default
 from holdfast.errors import InvalidName, UsageError
-from holdfast.settings import configure, resolve_default
 from tests.config.settings_file import write
 
 

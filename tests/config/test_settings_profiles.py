@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._config.settings import configure, resolve_default
 from holdfast.errors import UsageError
-from holdfast.settings import configure, resolve_default
 from tests.config.settings_file import write
 
 PROFILES = """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast._config.settings import configure, resolve_default
 from holdfast.errors import UsageError
-from holdfast.settings import configure, resolve_default
 from tests.config.settings_file import write
 
 SECRET = "s3cr3t"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast._config.durations import MAX_TTL, MIN_TTL
 from holdfast._core import lease_time
-from holdfast._core.durations import MAX_TTL, MIN_TTL
 
 ttls = st.floats(MIN_TTL, MAX_TTL)
 times = st.floats(0, 1e9)  # seconds since boot: thirty years

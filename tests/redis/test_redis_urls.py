@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from redis.cluster import RedisCluster
 from redis.connection import parse_url as _untyped_parse_url
 
-from holdfast._core.sentinel_target import SentinelTarget
+from holdfast._config.options import ClientOptions
+from holdfast._config.targets import Target, parse_target
 from holdfast.engines import registry
+from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import UsageError
-from holdfast.options import ClientOptions, Target, parse_target
 
 parse_url: Callable[[str], dict[str, Any]] = _untyped_parse_url  # as the driver will read what we hand on
 
@@ -155,7 +156,7 @@ def test_other_values_of_sharded_pubsub(value: object, error: type[Exception]) -
 def test_what_an_engine_is_made_with(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, dict[str, Any]]] = []
     module = SimpleNamespace(connect=lambda target, options: made.append((target, options)))
-    monkeypatch.setitem(sys.modules, registry._MODULES[engine], module)
+    monkeypatch.setitem(sys.modules, registry.NAMES[engine].factory, module)
     registry.make_engine(Target(engine, "x", ClientOptions(replicas=2), {"a": 1}))
     more: dict[str, float] = {} if engine in ("sqlite", "memory") else {"replicas": 2}
     if engine == "zookeeper":

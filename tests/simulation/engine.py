@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast._config.options import DEFAULT_TOKEN_TTL
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Guarantees, Session
 from holdfast.engines.redis.session import RedisSession
-from holdfast.options import DEFAULT_TOKEN_TTL
 from tests.simulation.channel import SimChannel
 from tests.simulation.network import Network
 from tests.simulation.runtime import SimulatedRuntime

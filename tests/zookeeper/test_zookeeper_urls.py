@@ -18,10 +18,11 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.serialization import Auth
 from kazoo.security import CREATOR_ALL_ACL
 
-from holdfast._core import parameters
-from holdfast._core.zookeeper_target import ZooKeeperTarget
+from holdfast._config.options import ClientOptions
+from holdfast._config.targets import Target, parse_target
+from holdfast.engines.zookeeper import options
+from holdfast.engines.zookeeper.target import ZooKeeperTarget
 from holdfast.errors import UsageError
-from holdfast.options import ClientOptions, Target, parse_target
 
 #: What the engine gets when nothing is said.
 PLAIN = {"acl": "open", "tick": 2.0}
@@ -157,10 +158,10 @@ def test_our_lists_are_those_of_the_installed_driver() -> None:
     """Drift shows here: a new parameter of kazoo is put in a list."""
     parameters_of_kazoo = set(inspect.signature(KazooClient).parameters) - {"kwargs"}
     ours = {"acl", "tick", "username", "password", "sasl_mechanism", "sasl_username", "sasl_password", "sasl_service"}
-    assert ours <= parameters.ZOOKEEPER_URL
-    passed_on = (parameters.ZOOKEEPER_URL - ours) | parameters.ZOOKEEPER_OBJECTS
-    assert passed_on | parameters.ZOOKEEPER_REFUSED.keys() == parameters_of_kazoo
-    assert not passed_on & parameters.ZOOKEEPER_REFUSED.keys()
+    assert ours <= options.URL_OPTIONS
+    passed_on = (options.URL_OPTIONS - ours) | options.OBJECT_OPTIONS
+    assert passed_on | options.REFUSED_OPTIONS.keys() == parameters_of_kazoo
+    assert not passed_on & options.REFUSED_OPTIONS.keys()
 
 
 def test_kazoo_takes_what_the_engine_is_given() -> None:
@@ -298,7 +299,7 @@ def test_a_client_of_kazoo_is_refused_with_the_remedy(kind: Any) -> None:
 
 def test_kazoo_is_not_imported() -> None:
     program = (
-        "import sys, holdfast.options as o, holdfast.engines.registry\n"
+        "import sys, holdfast._config.targets as o, holdfast.engines.registry\n"
         "found = o.parse_target('zookeeper://joe:pw@h1,h2/b?use_ssl=1', {'tick': 1})\n"
         "assert not {'kazoo', 'asyncio'} & set(sys.modules), sorted(sys.modules)"
     )

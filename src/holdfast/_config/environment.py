@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from holdfast._core import parameters
+from holdfast._config import parameters
+from holdfast._config.options import option_from_text
 from holdfast.errors import UsageError
-from holdfast.options import option_from_text
 
 PREFIX: Final = "HOLDFAST_"
 _TARGETS: Final = ("URL", "URL_FILE", "CONFIG", "PROFILE")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from holdfast._core import parameters
+from holdfast._config import parameters
 from holdfast.errors import UsageError
 
 #: Keywords of redis-py's Lock and of threading's, for ``lock()`` and for ``acquire()``.

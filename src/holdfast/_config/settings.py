@@ -22,12 +22,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from holdfast._config import environment as env
-from holdfast._config import file
+from holdfast._config import file, parameters
 from holdfast._config.default import Default, checked
+from holdfast._config.targets import Target, parse_target
 from holdfast._config.url_file import read_url
-from holdfast._core import parameters
 from holdfast.errors import UsageError
-from holdfast.options import Target, parse_target
 
 
 class _Configured(NamedTuple):

@@ -7,7 +7,8 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from holdfast._core import backoff, names, unavailable
+from holdfast._config import names
+from holdfast._core import backoff, unavailable
 from holdfast._core.core import Core
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Holder, LockState, RequestFailed

@@ -12,9 +12,9 @@ from holdfast.cli.output import write_json, write_result
 from holdfast.errors import EngineRefused, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from holdfast._config.targets import Target
     from holdfast.cli.doctor.facts import Facts
     from holdfast.cli.doctor.finding import Finding
-    from holdfast.options import Target
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _target(arguments: argparse.Namespace) -> tuple[Target, str]:
     """What to examine, and how it is called where everybody may read it."""
-    from holdfast._core.urls import redact
+    from holdfast._config.targets import redact
 
     if arguments.target is not None:
         if arguments.url is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast._config.targets import Target
 from holdfast.cli.doctor.finding import Finding, notice
 from holdfast.errors import UsageError
-from holdfast.options import Target
 
 
 def examine(target: Target) -> list[Finding]:

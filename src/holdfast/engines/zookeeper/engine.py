@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from kazoo.security import CREATOR_ALL_ACL
 
-from holdfast._core.zookeeper_target import ZooKeeperTarget
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Guarantees
 from holdfast.engines.zookeeper import names
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.hub import Hub
 from holdfast.engines.zookeeper.session import ZooKeeperSession
+from holdfast.engines.zookeeper.target import ZooKeeperTarget
 
 _GUARANTEES: Final = Guarantees(
     cross_process=True,
