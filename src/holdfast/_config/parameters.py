@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from holdfast.engines import registry
 from holdfast.errors import UsageError
 
 #: Our own keywords: those of ``connect``, of a URL's query, of HOLDFAST_* and of the settings file.
@@ -43,6 +42,8 @@ def unknown(kind: str, name: str, known: Collection[str]) -> str:
         return f"a {kind} has no valid name; '?', '#', '/' and '@' in user info must be percent-encoded"
     if name in PYTHON_ONLY:
         return f"{kind} {name!r} is a Python object: give it to connect() as a keyword"
+    from holdfast.engines import registry  # here, not above: the decorators need this module, and no engine
+
     if (scheme := registry.scheme_with_option(name)) is not None:
         return f"{kind} {name!r} is for {scheme}:// only"
     guess = nearest(name, known)

@@ -17,26 +17,16 @@ Each of these could put two hosts on different engines by accident.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from holdfast._config import environment as env
 from holdfast._config import file, parameters
+from holdfast._config.configured import Configured, configured, set_configured
 from holdfast._config.default import Default, checked
 from holdfast._config.targets import Target, parse_target
 from holdfast._config.url_file import read_url
 from holdfast.errors import UsageError
-
-
-class _Configured(NamedTuple):
-    url: Any = None
-    profile: str | None = None
-    keywords: Mapping[str, Any] = {}
-
-
-_lock: Final = threading.Lock()
-_configured = _Configured()
 
 
 def configure(url_or_client: Any = None, *, profile: str | None = None, **keywords: Any) -> None:
@@ -45,7 +35,6 @@ def configure(url_or_client: Any = None, *, profile: str | None = None, **keywor
     Takes what ``connect`` takes and validates it now: of a ``profile`` the settings file too, which is read again for
     each ``connect()``. Clients that exist already are not changed.
     """
-    global _configured
     check_profile(profile, beside=url_or_client)
     # A fault should show here, not at the first lock.
     if profile is not None:
@@ -55,13 +44,7 @@ def configure(url_or_client: Any = None, *, profile: str | None = None, **keywor
         parse_target(url_or_client, keywords)
     else:  # the engine is not known yet: only our own keywords can be checked
         parse_target(None, {name: value for name, value in keywords.items() if name in parameters.OWN})
-    with _lock:
-        _configured = _Configured(url_or_client, profile, dict(keywords))
-
-
-def configured() -> object:
-    """What the last ``configure`` has set, as an object to compare by identity: another one after each call."""
-    return _configured
+    set_configured(Configured(url_or_client, profile, dict(keywords)))
 
 
 def resolve_default(environment: Mapping[str, str] = os.environ, *, profile: str | None = None) -> Default:
@@ -69,8 +52,7 @@ def resolve_default(environment: Mapping[str, str] = os.environ, *, profile: str
 
     Reads the environment and perhaps files; connects to nothing.
     """
-    with _lock:
-        chosen = _configured
+    chosen = configured()
     keywords = dict(chosen.keywords)
     origins = dict.fromkeys(keywords, "configure()")
     if chosen.url is not None:
