@@ -9,6 +9,7 @@ from holdfast._version import DISTRIBUTION
 from holdfast.cli import connecting
 from holdfast.cli.exit_codes import SettingsError
 from holdfast.cli.output import write_json, write_result
+from holdfast.engines import registry
 from holdfast.errors import EngineRefused, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def _findings(target: Target) -> list[Finding]:
         except ImportError as missing:
             raise UsageError(f"the doctor needs the driver: pip install '{DISTRIBUTION}[zookeeper]'") from missing
         return zookeeper.examine(target)
+    if target.engine not in registry.NAMES:
+        raise UsageError(f"the doctor has no checks for {target.engine}://, an engine of another distribution")
     try:
         from holdfast.cli.doctor import checks, topology
     except ImportError as missing:
