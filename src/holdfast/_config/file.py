@@ -1,8 +1,8 @@
 """The settings file: TOML, keys shared by all profiles, and ``[profiles.NAME]``.
 
-Names of keys are checked in every profile, chosen or not: a typo should show on the laptop, not on the day when the
-profile is first used. Values, and the files that ``url_file`` names, are checked for the chosen profile only: the
-others may be for other hosts.
+Names of keys are checked in every profile, chosen or not: a typo should be found in development, not when the profile
+is first used. Values, and the files that ``url_file`` names, are checked for the chosen profile only: the others may be
+for other hosts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TARGET: Final = frozenset({"url", "url_file"})
 
 
 def load(path: str, profile: str | None, chosen_by: str) -> Default:
-    """The settings in the file ``path``. ``profile`` is chosen by ``chosen_by``; None: the file's own key decides."""
+    """The settings in the file ``path``. ``profile`` is chosen by ``chosen_by``; if None, by the file's own key."""
     where = f"settings file {path!r} (HOLDFAST_CONFIG)"
     table = _parse(path, where)
     profiles = table.pop("profiles", {})
@@ -46,7 +46,7 @@ def load(path: str, profile: str | None, chosen_by: str) -> Default:
 
 
 def _parse(path: str, where: str) -> dict[str, Any]:
-    import tomllib  # here, not above: few programs need it, and all would pay for it
+    import tomllib  # here, not above: few programs have a settings file
 
     text = read_text(path, where, "settings")
     try:
@@ -54,7 +54,7 @@ def _parse(path: str, where: str) -> dict[str, Any]:
     except RecursionError:
         raise UsageError(f"{where} is not valid settings: it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
-        # Not chained: a decoder may quote the line it failed on, and that line may hold a password.
+        # Not chained: a decoder may quote the line it failed on, and that line may contain a password.
         position = str(error).rpartition("(at ")[2].rstrip(")")
         raise UsageError(f"{where} is not valid TOML ({position})") from None
 

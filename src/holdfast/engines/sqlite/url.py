@@ -23,7 +23,7 @@ def option_names(engine: str) -> frozenset[str]:
 def _path(path: str) -> str | None:
     decoded = unquote(path, errors="surrogateescape")  # as os.fsdecode: a path is bytes, and need not be UTF-8
     if decoded == ":memory:":
-        raise UsageError("sqlite::memory: could not be shared by anybody; for locks inside one process use memory:")
+        raise UsageError("sqlite::memory: cannot be shared by two clients; for locks inside one process use memory:")
     if "\0" in decoded:
         raise UsageError("the path in the sqlite URL contains a NUL character")
     return ("/" + decoded.lstrip("/") if decoded.startswith("/") else decoded) or None

@@ -14,10 +14,10 @@ from typing import Final
 
 from kazoo.exceptions import NoAuthError
 
-from holdfast._core import lease_time
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.clock import now
 from holdfast.engines.base import Claim, RequestFailed
+from holdfast.engines.clock_margin import clock_margin
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.handler import MOMENT
 from holdfast.engines.zookeeper.leftovers import Leftovers
@@ -285,4 +285,4 @@ class Hub:
 def unheard(asked: float, known: float, timeout: float) -> float:
     """For how long, at ``asked``, the leader may have heard nothing of a session, if it counts from ``known``. A little
     longer than that: two clocks may run at different rates, as everywhere (the core's own margin)."""
-    return asked - known + lease_time.margin(timeout)
+    return asked - known + clock_margin(timeout)
