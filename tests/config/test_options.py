@@ -91,7 +91,7 @@ def test_options_are_frozen() -> None:
         ({"label": "\ud800"}, ValueError),
     ],
 )
-def test_wrong_values(keywords: dict[str, Any], error: type[Exception]) -> None:
+def test_wrong_value_of_an_option_names_it(keywords: dict[str, Any], error: type[Exception]) -> None:
     name = next(iter(keywords))
     with pytest.raises(error, match=name):
         parse_target("memory:", keywords)
@@ -123,12 +123,12 @@ def test_wrong_values(keywords: dict[str, Any], error: type[Exception]) -> None:
         ("unix://user:pw@/run/redis.sock?db=2", "redis", "unix://user:pw@/run/redis.sock?db=2"),
     ],
 )
-def test_url_to_engine(url: str | None, engine: str, target: str | None) -> None:
+def test_url_gives_engine_and_target(url: str | None, engine: str, target: str | None) -> None:
     assert parse_target(url, {}) == Target(engine, target, ClientOptions(), {})
 
 
 @pytest.mark.parametrize("scheme", ["etcd", "postgresql"])
-def test_schemes_to_come(scheme: str) -> None:
+def test_planned_scheme_is_refused_as_not_yet_available(scheme: str) -> None:
     assert scheme in registry.PLANNED
     with pytest.raises(UsageError, match="not yet available in this version"):
         parse_target(f"{scheme}://u:s3cr3t@h1:1,h2:2/x", {})
@@ -174,7 +174,7 @@ def test_schemes_to_come(scheme: str) -> None:
         ("redlock://h?sharded_pubsub=on", "redis+cluster:// only"),
     ],
 )
-def test_refused_urls(url: str, says: str) -> None:
+def test_wrong_url_is_refused_with_a_remedy(url: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, {})
     assert says in str(caught.value)
@@ -194,7 +194,7 @@ def test_own_parameters_are_taken_out_and_converted() -> None:
 
 
 @pytest.mark.parametrize("text, value", [("1", True), ("TRUE", True), ("on", True), ("0", False), ("Off", False)])
-def test_bools_in_a_url(text: str, value: bool) -> None:
+def test_texts_for_true_and_false_in_a_url(text: str, value: bool) -> None:
     assert parse_target(f"memory:?renew={text}", {}).options.renew is value
 
 
@@ -272,7 +272,7 @@ def test_driver_keywords_are_passed_on() -> None:
         ("redis://u:s3cr3t@h", {"credential_provider": object()}, "not both"),
     ],
 )
-def test_refused_keywords(url: str | None, keywords: dict[str, Any], says: str) -> None:
+def test_wrong_keyword_is_refused_with_a_remedy(url: str | None, keywords: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, keywords)
     assert says in str(caught.value)
@@ -309,7 +309,7 @@ class _Subclassed(redis.Redis):
 
 
 @pytest.mark.parametrize("kind", [redis.Redis, redis.asyncio.Redis, _Subclassed])
-def test_redis_clients(kind: Any) -> None:
+def test_client_of_redis_py_gives_the_redis_engine(kind: Any) -> None:
     client = kind(host="h", password="s3cr3t")
     found = parse_target(client, {"ttl": 5})
     assert (found.engine, found.options.ttl, found.engine_options) == ("redis", 5.0, {})
@@ -338,7 +338,7 @@ def _stand_in(module: str, name: str, **attributes: object) -> object:
         (42, "builtins.int"),
     ],
 )
-def test_other_objects(client: object, says: str) -> None:
+def test_object_that_is_no_client_is_refused(client: object, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(client, {})
     assert says in str(caught.value)

@@ -228,5 +228,5 @@ def _acl(every: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
     authenticated = "auth_data" in options or "sasl_options" in options
     acl = every.get("acl", "creator" if authenticated else "open")
     if acl == "creator" and not (authenticated or "certfile" in options):
-        raise UsageError("acl=creator needs a creator whom ZooKeeper knows: add a user and password, SASL or certfile")
+        raise UsageError("acl=creator needs a client that is authenticated: add a user and password, SASL or certfile")
     return {"acl": acl}
