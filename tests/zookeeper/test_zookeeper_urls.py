@@ -1,4 +1,4 @@
-"""URLs and options of ZooKeeper: the engine's target and options, and which are refused before a server is contacted."""
+"""URLs and options of ZooKeeper: the target and options of the engine, and which URLs are refused without any I/O."""
 
 from __future__ import annotations
 
