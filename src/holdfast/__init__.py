@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from holdfast import aio as aio
     from holdfast import fencing as fencing
     from holdfast import observer as observer
+    from holdfast._config.settings import configure
     from holdfast.client import Client, Lock, connect
     from holdfast.current import current_lease
     from holdfast.decorator import locked
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         UsageError,
     )
     from holdfast.lease import Lease
-    from holdfast.settings import configure
 
 __all__ = [
     "AcquireTimeout",
@@ -69,7 +69,7 @@ _HOMES = {
     "decorator": ("locked",),
     "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
-    "settings": ("configure",),
+    "_config.settings": ("configure",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = frozenset({"aio", "fencing", "observer"})

@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, overload
 
 from holdfast import current
-from holdfast._core import breaking, habits, names, operators, renewing, states
+from holdfast._config import foreign_keywords, names
+from holdfast._config.durations import Duration, check_timeout
+from holdfast._core import breaking, operators, renewing, states
 from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.policy import Policy
@@ -20,7 +22,6 @@ from holdfast.client import _DEFAULT, BaseClient, find_target
 from holdfast.engines.base import LockState
 from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
 from holdfast.lease import BaseLease, NotPortable, until_lost
-from holdfast.options import Duration, check_timeout
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -221,7 +222,7 @@ class AsyncLock(NotPortable):
         OutcomeUnknown. Cancelled: nothing stays behind, whatever becomes of the event loop.
         """
         if foreign:
-            habits.refuse_keywords("acquire", foreign, ("timeout",))
+            foreign_keywords.refuse_keywords("acquire", foreign, ("timeout",))
         core, seconds, lease = self._client._open(), check_timeout(timeout), AsyncLease()
         if not core.reenter(self._policy, lease):
             await core.acquire(self._policy, seconds, lease)
@@ -230,7 +231,7 @@ class AsyncLock(NotPortable):
     async def try_acquire(self, *, timeout: Duration | None = 0, **foreign: Never) -> AsyncLease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
         if foreign:
-            habits.refuse_keywords("try_acquire", foreign, ("timeout",))
+            foreign_keywords.refuse_keywords("try_acquire", foreign, ("timeout",))
         try:
             return await self.acquire(timeout=timeout)
         except AcquireTimeout:
@@ -272,7 +273,7 @@ class AsyncLock(NotPortable):
     if not TYPE_CHECKING:  # a type checker should see that there is no such attribute
 
         def __getattr__(self, attribute):
-            raise habits.missing_attribute(self, attribute)
+            raise foreign_keywords.missing_attribute(self, attribute)
 
     def __repr__(self) -> str:
         return f"<AsyncLock {self.name!r} of {self._client!r}>"
@@ -304,7 +305,7 @@ class AsyncClient(BaseClient):
         """
         given = {key: value for key, value in locals().items() if key not in ("self", "name", "require", "foreign")}
         if foreign:
-            habits.refuse_keywords("lock", foreign, tuple(given))
+            foreign_keywords.refuse_keywords("lock", foreign, tuple(given))
         return AsyncLock(self, self._policy(name, require, given))
 
     @overload

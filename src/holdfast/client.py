@@ -11,18 +11,21 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, Self, overload
 
-from holdfast._core import breaking, habits, lifecycle, names, operators
+from holdfast._config import foreign_keywords, names
+from holdfast._config.durations import Duration, check_timeout, check_ttl, parse_duration
+from holdfast._config.options import ClientOptions, check_flag, check_replicas
+from holdfast._config.settings import resolve_target
+from holdfast._config.targets import Target
+from holdfast._core import breaking, lifecycle, operators
 from holdfast._core.blocks import Blocks, exit_of_block
 from holdfast._core.core import Core
-from holdfast._core.policy import Policy, check_flag, check_replicas
+from holdfast._core.policy import Policy
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Engine, Guarantees, LockState
 from holdfast.engines.registry import make_engine
 from holdfast.errors import AcquireTimeout, EngineUnavailable, UsageError
 from holdfast.lease import Lease, NotPortable
-from holdfast.options import ClientOptions, Duration, Target, check_timeout, check_ttl, parse_duration
-from holdfast.settings import resolve_target
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -161,7 +164,7 @@ class Lock(NotPortable):
         OutcomeUnknown. Afterwards the lock is renewed until the last handle is released, or garbage.
         """
         if foreign:
-            habits.refuse_keywords("acquire", foreign, ("timeout",))
+            foreign_keywords.refuse_keywords("acquire", foreign, ("timeout",))
         core, seconds, lease = self._client._open(), check_timeout(timeout), Lease()
         if not core.reenter(self._policy, lease):
             run(core.acquire(self._policy, seconds, lease))
@@ -170,7 +173,7 @@ class Lock(NotPortable):
     def try_acquire(self, *, timeout: Duration | None = 0, **foreign: Never) -> Lease | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
         if foreign:
-            habits.refuse_keywords("try_acquire", foreign, ("timeout",))
+            foreign_keywords.refuse_keywords("try_acquire", foreign, ("timeout",))
         try:
             return self.acquire(timeout=timeout)
         except AcquireTimeout:
@@ -210,7 +213,7 @@ class Lock(NotPortable):
     if not TYPE_CHECKING:  # a type checker should see that there is no such attribute
 
         def __getattr__(self, attribute):
-            raise habits.missing_attribute(self, attribute)
+            raise foreign_keywords.missing_attribute(self, attribute)
 
     def __repr__(self) -> str:
         return f"<Lock {self.name!r} of {self._client!r}>"
@@ -242,7 +245,7 @@ class Client(BaseClient):
         """
         given = {key: value for key, value in locals().items() if key not in ("self", "name", "require", "foreign")}
         if foreign:
-            habits.refuse_keywords("lock", foreign, tuple(given))
+            foreign_keywords.refuse_keywords("lock", foreign, tuple(given))
         return Lock(self, self._policy(name, require, given))
 
     @overload

@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdfast import settings
+from holdfast._config.configured import configured
 from holdfast._runtime.loop_end import at_loop_end
 from holdfast.errors import UsageError
 
@@ -43,16 +43,16 @@ _async: Final[dict[tuple[int, int], _Async]] = {}
 
 def sync_client() -> Client:
     """The default client of sync functions."""
-    configured = settings.configured()
-    found = _sync.get(id(configured))
-    return _make_sync(configured) if found is None else found.client
+    chosen = configured()
+    found = _sync.get(id(chosen))
+    return _make_sync(chosen) if found is None else found.client
 
 
-def _make_sync(configured: object) -> Client:
+def _make_sync(chosen: object) -> Client:
     from holdfast.client import connect
 
-    entry = _sync.setdefault(id(configured), _Sync(configured, connect()))
-    for key in [key for key in _sync.copy() if key != id(configured)]:
+    entry = _sync.setdefault(id(chosen), _Sync(chosen, connect()))
+    for key in [key for key in _sync.copy() if key != id(chosen)]:
         _sync.pop(key, None)
     return entry.client
 
@@ -66,19 +66,19 @@ def async_client() -> AsyncClient:
             "no event loop is running, and a default async client belongs to one: call this inside of it, or use "
             "locked() of a client of your own"
         )
-    configured = settings.configured()
-    found = _async.get((id(configured), id(loop)))
-    return _make_async(configured, loop) if found is None else found.client
+    chosen = configured()
+    found = _async.get((id(chosen), id(loop)))
+    return _make_async(chosen, loop) if found is None else found.client
 
 
-def _make_async(configured: object, loop: asyncio.AbstractEventLoop) -> AsyncClient:
+def _make_async(chosen: object, loop: asyncio.AbstractEventLoop) -> AsyncClient:
     from holdfast.aio import connect
 
     for key, old in _async.copy().items():
         if old.loop.is_closed():
             _async.pop(key, None)
-    client, key = connect(), (id(configured), id(loop))
-    return _async.setdefault(key, _Async(configured, loop, client, at_loop_end(lambda: _close(client, key)))).client
+    client, key = connect(), (id(chosen), id(loop))
+    return _async.setdefault(key, _Async(chosen, loop, client, at_loop_end(lambda: _close(client, key)))).client
 
 
 async def _close(client: AsyncClient, key: tuple[int, int]) -> None:

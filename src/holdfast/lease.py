@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from holdfast import current
+from holdfast._config.durations import Duration, check_ttl
 from holdfast._core import call_site, renewing, retention, states
 from holdfast._core.hold import Hold
 from holdfast._runtime.blocking import run
 from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
-from holdfast.options import Duration, check_ttl
 
 _keys: Final = itertools.count()
 _between: Final = call_site.between

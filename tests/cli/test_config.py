@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast._core import parameters
+from holdfast._config import parameters
+from holdfast._config.options import ClientOptions
 from holdfast.cli.masking import is_secret, masked_secret_url, masked_url
-from holdfast.options import ClientOptions
 from tests.cli.command import Run
 
 SECRET = "s3cr3t"

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
+from holdfast._config.options import ClientOptions
 from holdfast.cli.doctor import checks
 from holdfast.cli.doctor.facts import RIGHTS, Clock, Cluster, Facts, Lack, Member, Node, Purpose, Sentinel
 from holdfast.cli.doctor.finding import EXIT_CODES, Finding, Level, worst
-from holdfast.options import ClientOptions
 
 INFO: Final = {
     "redis_version": "7.0.15", "role": "master", "cluster_enabled": "0", "run_id": "a", "uptime_in_seconds": "86400",

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from holdfast._config.options import ClientOptions
 from holdfast.cli.doctor.finding import Level
 from holdfast.cli.doctor.zookeeper.checks import judge
 from holdfast.cli.doctor.zookeeper.facts import Ensemble, Server
-from holdfast.options import ClientOptions
 
 WELL = Server(
     "z1:2181",

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._core import names
+from holdfast._config import names
 from holdfast.errors import InvalidName
 
-# st.text() leaves surrogates in unless told; 128 four-byte characters are exactly the limit.
+# st.text() includes surrogates by default; 128 four-byte characters are exactly the limit.
 valid_names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128)
 
 
@@ -44,7 +44,7 @@ def test_the_limit_is_in_bytes_not_characters(name: str) -> None:
         (7, r"not int; use str\(\)"),
     ],
 )
-def test_refused_with_a_sentence(bad: object, says: str) -> None:
+def test_invalid_name_is_refused_with_a_remedy(bad: object, says: str) -> None:
     with pytest.raises(InvalidName, match=says) as caught:
         names.validate(bad)
     assert isinstance(caught.value, ValueError)
@@ -54,7 +54,7 @@ def test_refused_with_a_sentence(bad: object, says: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [b"x", bytearray(b"x"), memoryview(b"x"), None, True, object()])
-def test_str_is_not_the_remedy_where_it_makes_another_name(bad: object) -> None:
+def test_str_is_not_recommended_for_values_whose_text_differs(bad: object) -> None:
     """``str(b"x")`` is "b'x'", ``str(None)`` is "None", and that of an object has its address in it."""
     with pytest.raises(InvalidName) as caught:
         names.validate(bad)
@@ -66,12 +66,12 @@ def test_512_bytes_are_accepted() -> None:
 
 
 @given(st.just("") | valid_names, valid_names)
-def test_a_qualified_name_comes_back(namespace: str, name: str) -> None:
+def test_unqualify_reverses_qualify(namespace: str, name: str) -> None:
     assert names.unqualify(namespace, names.qualify(namespace, name)) == name
 
 
 @given(valid_names, valid_names)
-def test_names_of_others_are_outside(namespace: str, name: str) -> None:
+def test_name_without_the_namespace_is_outside(namespace: str, name: str) -> None:
     inside = name.startswith(f"{namespace}:") and name != f"{namespace}:"
     assert (names.unqualify(namespace, name) is None) == (not inside)
 

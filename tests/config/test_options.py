@@ -21,9 +21,11 @@ import redis.connection as blocking_connection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._core import parameters, urls
+from holdfast._config.options import ClientOptions
+from holdfast._config.targets import Target, parse_target, redact
+from holdfast.engines import registry
+from holdfast.engines.redis import options
 from holdfast.errors import InvalidName, UsageError
-from holdfast.options import ClientOptions, Target, parse_target
 
 # ---- ClientOptions
 
@@ -89,7 +91,7 @@ def test_options_are_frozen() -> None:
         ({"label": "\ud800"}, ValueError),
     ],
 )
-def test_wrong_values(keywords: dict[str, Any], error: type[Exception]) -> None:
+def test_wrong_value_of_an_option_names_it(keywords: dict[str, Any], error: type[Exception]) -> None:
     name = next(iter(keywords))
     with pytest.raises(error, match=name):
         parse_target("memory:", keywords)
@@ -121,13 +123,13 @@ def test_wrong_values(keywords: dict[str, Any], error: type[Exception]) -> None:
         ("unix://user:pw@/run/redis.sock?db=2", "redis", "unix://user:pw@/run/redis.sock?db=2"),
     ],
 )
-def test_url_to_engine(url: str | None, engine: str, target: str | None) -> None:
-    assert parse_target(url, {}) == Target(engine, target, ClientOptions(), {})  # type: ignore[arg-type]
+def test_url_gives_engine_and_target(url: str | None, engine: str, target: str | None) -> None:
+    assert parse_target(url, {}) == Target(engine, target, ClientOptions(), {})
 
 
 @pytest.mark.parametrize("scheme", ["etcd", "postgresql"])
-def test_schemes_to_come(scheme: str) -> None:
-    assert scheme in urls.PLANNED
+def test_planned_scheme_is_refused_as_not_yet_available(scheme: str) -> None:
+    assert scheme in registry.PLANNED
     with pytest.raises(UsageError, match="not yet available in this version"):
         parse_target(f"{scheme}://u:s3cr3t@h1:1,h2:2/x", {})
 
@@ -172,7 +174,7 @@ def test_schemes_to_come(scheme: str) -> None:
         ("redlock://h?sharded_pubsub=on", "redis+cluster:// only"),
     ],
 )
-def test_refused_urls(url: str, says: str) -> None:
+def test_wrong_url_is_refused_with_a_remedy(url: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, {})
     assert says in str(caught.value)
@@ -192,7 +194,7 @@ def test_own_parameters_are_taken_out_and_converted() -> None:
 
 
 @pytest.mark.parametrize("text, value", [("1", True), ("TRUE", True), ("on", True), ("0", False), ("Off", False)])
-def test_bools_in_a_url(text: str, value: bool) -> None:
+def test_texts_for_true_and_false_in_a_url(text: str, value: bool) -> None:
     assert parse_target(f"memory:?renew={text}", {}).options.renew is value
 
 
@@ -270,7 +272,7 @@ def test_driver_keywords_are_passed_on() -> None:
         ("redis://u:s3cr3t@h", {"credential_provider": object()}, "not both"),
     ],
 )
-def test_refused_keywords(url: str | None, keywords: dict[str, Any], says: str) -> None:
+def test_wrong_keyword_is_refused_with_a_remedy(url: str | None, keywords: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, keywords)
     assert says in str(caught.value)
@@ -290,13 +292,13 @@ def test_our_lists_are_those_of_the_installed_driver() -> None:
         "orig_socket_connect_timeout", "orig_socket_timeout", "oss_cluster_maint_notifications_handler", "parser",
         "parser_class", "path", "port",
     }  # fmt: skip
-    passed_on = parameters.REDIS_URL | parameters.REDIS_OBJECTS
+    passed_on = options.URL_OPTIONS | options.OBJECT_OPTIONS
     blocking = _parameters(blocking_connection.SSLConnection, blocking_connection.UnixDomainSocketConnection)
     asynchronous = _parameters(asyncio_connection.SSLConnection, asyncio_connection.UnixDomainSocketConnection)
     assert passed_on <= blocking
-    assert (blocking | asynchronous) - passed_on - parameters.REDIS_WITHOUT_EFFECT == internal
+    assert (blocking | asynchronous) - passed_on - options.WITHOUT_EFFECT == internal
     by_url = set(blocking_connection.URL_QUERY_ARGUMENT_PARSERS)
-    assert by_url <= parameters.REDIS_URL | parameters.REDIS_WITHOUT_EFFECT
+    assert by_url <= options.URL_OPTIONS | options.WITHOUT_EFFECT
 
 
 # ---- client objects
@@ -307,7 +309,7 @@ class _Subclassed(redis.Redis):
 
 
 @pytest.mark.parametrize("kind", [redis.Redis, redis.asyncio.Redis, _Subclassed])
-def test_redis_clients(kind: Any) -> None:
+def test_client_of_redis_py_gives_the_redis_engine(kind: Any) -> None:
     client = kind(host="h", password="s3cr3t")
     found = parse_target(client, {"ttl": 5})
     assert (found.engine, found.options.ttl, found.engine_options) == ("redis", 5.0, {})
@@ -336,7 +338,7 @@ def _stand_in(module: str, name: str, **attributes: object) -> object:
         (42, "builtins.int"),
     ],
 )
-def test_other_objects(client: object, says: str) -> None:
+def test_object_that_is_no_client_is_refused(client: object, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(client, {})
     assert says in str(caught.value)
@@ -345,7 +347,7 @@ def test_other_objects(client: object, says: str) -> None:
 # ---- secrets
 
 
-@pytest.mark.parametrize("scheme", [*urls.SCHEMES, *urls.PLANNED, "rediis", "http"])
+@pytest.mark.parametrize("scheme", [*registry.SCHEMES, *registry.PLANNED, "rediis", "http"])
 @pytest.mark.parametrize(
     "rest",
     [
@@ -374,7 +376,7 @@ def test_no_error_repeats_user_info(scheme: str, rest: str) -> None:
     url = scheme + rest
     if url.startswith(("sqlite:joe", "memory:joe")):
         return  # the name of a file or a store
-    assert "s3cr3t" not in urls.redact(url)
+    assert "s3cr3t" not in redact(url)
     assert "s3cr3t" not in repr(_target_or_harmless_error(url))
 
 
@@ -405,7 +407,7 @@ def test_any_text_is_a_target_or_a_usage_error(text: str) -> None:
 
 def test_no_driver_is_imported() -> None:
     program = (
-        "import sys, holdfast.options as o, holdfast.settings\n"
+        "import sys, holdfast._config.targets as o, holdfast._config.settings\n"
         "for url in ('redis://h?ttl=5', 'redis+sentinel://h/m', 'redis+cluster://h', 'redlock://h'):\n"
         "    o.parse_target(url, {'client_name': 'x'})\n"
         "assert not {'redis', 'hiredis', 'sqlite3', 'asyncio'} & set(sys.modules), sorted(sys.modules)"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._core import parameters
+from holdfast._config import parameters
+from holdfast._config.settings import configure, resolve_default
 from holdfast.errors import InvalidName, UsageError
-from holdfast.settings import configure, resolve_default
 from tests.config.settings_file import write
 
 
@@ -26,7 +26,7 @@ def _reset() -> Iterator[None]:
 # ---- order
 
 
-def test_nothing_is_the_embedded_engine() -> None:
+def test_without_settings_the_embedded_engine_is_used() -> None:
     assert resolve_default({})[:3] == (None, {}, "embedded")
 
 
@@ -54,7 +54,7 @@ def test_a_label_is_read_from_the_environment_and_from_the_file(tmp_path: Path) 
         resolve_default({"HOLDFAST_LABEL": "x" * 101})
 
 
-def test_configure_without_url_is_laid_over_the_others(tmp_path: Path) -> None:
+def test_configure_without_url_overrides_options_of_the_others(tmp_path: Path) -> None:
     configure(namespace="app")
     assert resolve_default({"HOLDFAST_URL": "memory:", "HOLDFAST_NAMESPACE": "x"})[:3] == (
         "memory:",
@@ -70,7 +70,7 @@ def test_the_process_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPa
     assert resolve_default().url == "memory:now"
 
 
-def test_nothing_is_looked_for_in_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_directory_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "url = 'memory:trap'")
     monkeypatch.chdir(tmp_path)
     assert resolve_default({}).source == "embedded"
@@ -104,7 +104,7 @@ def test_configured_keywords_are_copies() -> None:
     assert resolve_default({}).keywords == {"ttl": 5}
 
 
-def test_configure_is_seen_whole_by_other_threads() -> None:
+def test_configure_is_atomic_for_other_threads() -> None:
     stop = threading.Event()
     torn: list[object] = []
 
@@ -133,7 +133,7 @@ def test_repr_shows_no_secret() -> None:
 # ---- environment
 
 
-def test_all_variables() -> None:
+def test_every_variable_sets_its_option() -> None:
     found = resolve_default(
         {
             "HOLDFAST_URL": "redis://h",
@@ -195,12 +195,12 @@ def test_a_variable_that_is_not_read_is_refused(variable: str, says: str, tmp_pa
         assert "s3cr3t" not in str(caught.value)
 
 
-def test_the_environment_is_not_looked_at_where_the_program_names_the_url() -> None:
+def test_environment_is_not_read_if_the_program_names_the_url() -> None:
     configure("memory:x")
     assert resolve_default({"HOLDFAST_URL": "", "HOLDFAST_TLL": "5"}).source == "configure"
 
 
-def test_connect_with_a_url_does_not_look_at_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connect_with_a_url_does_not_read_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_URL", "")
     monkeypatch.setenv("HOLDFAST_TLL", "5")
     holdfast.connect("memory:").close()
@@ -253,7 +253,7 @@ def test_service_variables_of_kubernetes_are_not_taken_for_options() -> None:
         ({"HOLDFAST_CONFIG": "/"}, "cannot be read"),
     ],
 )
-def test_refused_environments(environment: dict[str, str], says: str) -> None:
+def test_wrong_environment_is_refused_with_a_remedy(environment: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve_default(environment)
     assert says in str(caught.value)
@@ -263,7 +263,7 @@ def test_refused_environments(environment: dict[str, str], says: str) -> None:
 # ---- file
 
 
-def test_top_level_keys(tmp_path: Path) -> None:
+def test_top_level_keys_of_the_file_are_read(tmp_path: Path) -> None:
     environment = write(tmp_path, 'url = "rediss://h"\nttl = "1m"\nrenew = false\nssl_ca_certs = "/ca.pem"\n')
     keywords = {"ttl": 60.0, "renew": False, "ssl_ca_certs": "/ca.pem"}
     assert resolve_default(environment)[:3] == ("rediss://h", keywords, "file")
@@ -309,7 +309,7 @@ def test_profile_named_in_the_environment_wins(tmp_path: Path) -> None:
         ("profile = 5\n[profiles.a]\nurl = 'memory:'", "by its name"),
     ],
 )
-def test_refused_files(tmp_path: Path, text: str, says: str) -> None:
+def test_wrong_file_is_refused_with_a_remedy(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve_default(write(tmp_path, text))
     assert says in str(caught.value)
@@ -331,7 +331,7 @@ def test_a_byte_order_mark_and_windows_newlines_are_accepted(tmp_path: Path) -> 
     assert resolve_default(environment)[:2] == ("memory:f", {"ttl": 5})
 
 
-def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     environment = write(tmp_path, "")
     Path(environment["HOLDFAST_CONFIG"]).write_bytes(b"url = '\xff'")
     with pytest.raises(UsageError, match="not UTF-8"):

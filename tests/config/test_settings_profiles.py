@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._config.settings import configure, resolve_default
 from holdfast.errors import UsageError
-from holdfast.settings import configure, resolve_default
 from tests.config.settings_file import write
 
 PROFILES = """
@@ -75,13 +75,13 @@ def test_an_unknown_profile_is_refused_with_the_nearest(connect: Callable[..., A
 
 @pytest.mark.parametrize("wrong, error", [(5, TypeError), ("", UsageError), (" ", UsageError)])
 @pytest.mark.usefixtures("config")
-def test_what_cannot_name_a_profile_is_refused(wrong: object, error: type[Exception]) -> None:
+def test_invalid_name_of_a_profile_is_refused(wrong: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="profile is"):
         holdfast.connect(profile=wrong)
 
 
 @pytest.mark.usefixtures("config")
-def test_no_profile_is_as_if_it_were_left_out() -> None:
+def test_profile_none_equals_no_profile() -> None:
     assert holdfast.connect("memory:", profile=None)._engine.scheme == "memory"
     assert holdfast.connect(profile=None)._options.replicas == 1
 
@@ -163,7 +163,7 @@ def test_wrong_keys_are_refused_in_every_profile(tmp_path: Path, text: str, says
         "ttl = 'soon'",
     ],
 )
-def test_values_of_a_profile_that_is_not_chosen_are_not_judged(tmp_path: Path, other: str) -> None:
+def test_values_of_a_profile_that_is_not_chosen_are_not_checked(tmp_path: Path, other: str) -> None:
     assert resolve_default(write(tmp_path, f"{CHOSEN}[profiles.other]\n{other}")).url == "memory:"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast._config.settings import configure, resolve_default
 from holdfast.errors import UsageError
-from holdfast.settings import configure, resolve_default
 from tests.config.settings_file import write
 
 SECRET = "s3cr3t"
@@ -40,17 +40,17 @@ def test_the_url_is_the_file_without_newlines_at_its_end(tmp_path: Path, start: 
     assert found.origins["url"] == f"file '{path}' (environment variable HOLDFAST_URL_FILE)"
 
 
-def test_it_comes_before_the_settings_file(tmp_path: Path) -> None:
+def test_url_file_comes_before_the_settings_file(tmp_path: Path) -> None:
     environment = write(tmp_path, "url = 'memory:f'") | {"HOLDFAST_URL_FILE": str(secret(tmp_path))}
     assert resolve_default(environment).url == URL
 
 
-def test_connect_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connect_reads_the_url_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_URL_FILE", str(secret(tmp_path, "memory:")))
     assert holdfast.connect()._engine.scheme == "memory"
 
 
-def test_it_is_read_anew_each_time(tmp_path: Path) -> None:
+def test_url_file_is_read_for_each_connect(tmp_path: Path) -> None:
     """Mounted secrets are replaced while the program runs."""
     environment = {"HOLDFAST_URL_FILE": str(secret(tmp_path, "memory:a"))}
     assert resolve_default(environment).url == "memory:a"
@@ -58,7 +58,7 @@ def test_it_is_read_anew_each_time(tmp_path: Path) -> None:
     assert resolve_default(environment).url == "memory:b"
 
 
-def test_url_file_in_a_profile(tmp_path: Path) -> None:
+def test_url_file_in_a_profile_is_read(tmp_path: Path) -> None:
     path = secret(tmp_path)
     environment = write(tmp_path, f"profile = 'a'\nttl = 5\n[profiles.a]\nurl_file = '{path}'")
     found = resolve_default(environment)
@@ -108,7 +108,7 @@ def test_refused_content_is_not_shown(tmp_path: Path, content: str | bytes, says
         assert SECRET not in repr(chain) + "".join(map(str, chain))
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\(HOLDFAST_URL_FILE\) cannot be read: No such file"):
         resolve_default({"HOLDFAST_URL_FILE": str(tmp_path / "nowhere")})
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
@@ -144,6 +144,6 @@ def test_a_pipe_with_a_writer_is_read_to_its_end() -> None:
 @pytest.mark.parametrize(
     "text, says", [("url_file = 5", "url_file is not a text"), ('url_file = "a\\u0000b"', "this is no path")]
 )
-def test_a_url_file_that_is_no_path(tmp_path: Path, text: str, says: str) -> None:
+def test_url_file_that_is_no_path_is_refused(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         resolve_default(write(tmp_path, text))

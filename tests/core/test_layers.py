@@ -1,15 +1,192 @@
-"""The layers keep to themselves: nothing under the core or an engine knows which runtime it runs on."""
+"""The parts of the package import each other in the allowed directions only, and keep to their own concerns.
+
+``LAYERS`` is the architecture: which part may import which, with the module, and which only later (inside a function,
+or for type checkers). Engines need no row there: a new engine is a folder and a row in the registry.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 import holdfast
+from holdfast.engines import registry
+from tests.core.imports import Allowed, problems
 
 SOURCE = Path(holdfast.__path__[0])
+
+#: The modules and packages that are the face.
+FACE: Final = frozenset({"client", "aio", "lease", "decorator", "current", "default_clients"})
+ENGINES: Final = sorted({f"engines.{row.url.split('.')[2]}" for row in registry.BUILT_IN})
+
+_BELOW_THE_FACE: Final = ("errors", "_version", "_runtime", "_config", "port", "registry", "_core", "observer")
+
+LAYERS: Final = {
+    "errors": Allowed(),
+    "_version": Allowed(),
+    "_runtime": Allowed(["errors"]),
+    # The modules directly under engines/ that are no engines: base.py, and what core and engines share.
+    "port": Allowed(["errors", "_runtime"]),
+    # It names the modules of engines in texts and imports them on first use.
+    "registry": Allowed(["errors", "_version"], typing=["_config", "port"]),
+    "_config": Allowed(["errors", "registry"], lazy=["observer"], typing=["observer"]),
+    "observer": Allowed(["errors", "_runtime"], typing=["_core", "port"]),
+    "_core": Allowed(["errors", "_runtime", "_config", "port"], typing=["observer"]),
+    "face": Allowed(_BELOW_THE_FACE),
+    # holdfast/__init__.py: its names are imported on first use.
+    "holdfast": Allowed(["_version"], typing=["face", "errors", "port", "_config", "fencing", "observer"]),
+    # The Redis fence refuses names that the Redis engine reserves.
+    "fencing": Allowed(["errors", "_runtime", "_config", "engines.redis"], typing=["observer"]),
+    # The locks of redis-py, on the Redis engine.
+    "compat": Allowed(["errors", "_runtime", "face", "holdfast", "engines.redis"]),
+    "contrib": Allowed(["fencing"]),
+    # The fault proxy recognises the scripts of the Redis engine.
+    "testing": Allowed(["errors", "_runtime", "_config", "port", "observer", "face", "holdfast", "engines.redis"]),
+    "cli": Allowed([*_BELOW_THE_FACE, *ENGINES, "face", "holdfast", "fencing", "testing"]),
+}
+
+#: The row of every engine: none imports the core, the registry or another engine.
+ENGINE: Final = Allowed(["errors", "_runtime", "_config", "port"])
+
+
+def parts_of(source: Path) -> Callable[[str], str]:
+    """Which part a dotted module of the tree ``source`` belongs to."""
+
+    def part_of(module: str) -> str:
+        _, *names = module.split(".")
+        if not names:
+            return "holdfast"
+        if names[0] != "engines":
+            return "face" if names[0] in FACE else names[0]
+        if names[1:] == ["registry"]:
+            return "registry"
+        engine = ".".join(names[:2])
+        return engine if engine in ENGINES or (source.joinpath(*names[:2]).is_dir() and names[1:]) else "port"
+
+    return part_of
+
+
+def row_of_engine(part: str) -> Allowed | None:
+    return ENGINE if part.startswith("engines.") else None
+
+
+def test_parts_import_each_other_in_the_allowed_directions_without_cycles() -> None:
+    assert problems(SOURCE, parts_of(SOURCE), LAYERS, row_of_engine) == []
+
+
+def test_every_engine_folder_has_a_row_in_the_registry() -> None:
+    folders = {f"engines.{path.parent.name}" for path in (SOURCE / "engines").glob("*/__init__.py")}
+    assert folders <= set(ENGINES)
+
+
+TREE: Final = {
+    "errors.py": "",
+    "client.py": "from holdfast._core import core\nfrom holdfast.errors import LockError",
+    "_core/__init__.py": "",
+    "_core/core.py": "from holdfast.engines.base import Engine",
+    "_config/__init__.py": "",
+    "_config/urls.py": "def load():\n    from holdfast.engines import registry",
+    "engines/base.py": "",
+    "engines/registry.py": "",
+    "engines/toy/__init__.py": "",
+    "engines/toy/engine.py": "from holdfast._config import urls\nfrom holdfast.engines.base import Engine",
+    "engines/redis/__init__.py": "",
+}
+
+
+def problems_with(tmp_path: Path, changed: dict[str, str]) -> list[str]:
+    """What is reported about a small tree with these files beside, or instead of, those of TREE."""
+    source = tmp_path / "holdfast"
+    for name, text in (TREE | changed).items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text, "utf-8")
+    return problems(source, parts_of(source), LAYERS, row_of_engine)
+
+
+def test_small_tree_without_a_wrong_import_is_accepted(tmp_path: Path) -> None:
+    assert problems_with(tmp_path, {}) == []
+
+
+@pytest.mark.parametrize(
+    "path, text, reported",
+    [
+        ("engines/toy/engine.py", "from holdfast._core import core", "engines.toy may not import _core"),
+        ("engines/toy/engine.py", "from ..._core import core", "engines.toy may not import _core"),
+        ("engines/toy/engine.py", "import holdfast.engines.redis", "engines.toy may not import engines.redis"),
+        ("engines/toy/engine.py", "from holdfast.engines import registry", "engines.toy may not import registry"),
+        ("engines/base.py", "from holdfast.engines.toy import engine", "port may not import engines.toy"),
+        ("_core/core.py", "from holdfast.engines.toy.engine import x", "_core may not import engines.toy"),
+        ("_core/core.py", "def f():\n    import holdfast.client", "_core may not import face"),
+        ("_config/urls.py", "from holdfast._core.core import Core", "_config may not import _core"),
+        ("errors.py", "class A:\n    from holdfast import client", "errors may not import face"),
+        ("errors.py", "if TYPE_CHECKING:\n    from holdfast import client", "errors may not import face"),
+        ("stray.py", "", "stray has no row in the table"),
+        ("stray/__init__.py", "", "stray has no row in the table"),
+    ],
+)
+def test_wrong_import_is_reported(tmp_path: Path, path: str, text: str, reported: str) -> None:
+    assert any(reported in problem for problem in problems_with(tmp_path, {path: text}))
+
+
+def test_import_allowed_for_typing_only_is_reported_at_run_time(tmp_path: Path) -> None:
+    observer = {"observer/__init__.py": "if TYPE_CHECKING:\n    from holdfast._core.core import Core"}
+    assert problems_with(tmp_path, observer) == []
+    observer = {"observer/__init__.py": "if not TYPE_CHECKING:\n    from holdfast._core.core import Core"}
+    assert problems_with(tmp_path, observer) == [
+        "holdfast.observer imports holdfast._core.core (module), but observer may not import _core"
+    ]
+
+
+def test_cycle_is_reported_also_if_each_of_its_imports_is_allowed(tmp_path: Path) -> None:
+    changed = {
+        "lease.py": "import holdfast.client",
+        "_config/urls.py": "def f():\n    import holdfast.observer",
+        "observer/__init__.py": "def f():\n    import holdfast._config.urls",
+    }
+    assert "cycle: _config -> observer -> _config" in problems_with(tmp_path, changed)
+
+
+# ---- nothing outside an engine's folder names an engine
+
+#: May name engines: the registry, and what is written for one of them.
+NAME_ENGINES: Final = ("engines/registry.py", "cli/", "compat/", "fencing/", "testing/", "contrib/")
+#: Elsewhere, the texts and names with an engine's name in them, and why they are there.
+ALLOWED_NAMES: Final = {
+    # Advice about another interface, not about an engine.
+    "_config/foreign_keywords.py": "holdfast.compat.redis_py.Lock has the interface of redis-py's Lock",
+}
+_ENGINE_NAMES: Final = re.compile("redis|redlock|zookeeper|kazoo|sqlite|sentinel", re.IGNORECASE)
+
+
+def engines_named_in(path: Path) -> set[str]:
+    """The texts and names in the code, without comments and docstrings, that contain an engine's name."""
+    found = set()
+    for node in ast.walk(ast.parse(_code_of(path))):
+        for text in (getattr(node, field, None) for field in ("id", "attr", "name", "arg", "module", "value")):
+            if isinstance(text, str) and _ENGINE_NAMES.search(text):
+                found.add(text)
+    return found
+
+
+def _outside_engines() -> list[Path]:
+    folders = tuple(f"engines/{engine.split('.')[1]}" for engine in ENGINES)
+    return [path for path in modules(".") if not named(path).startswith((*NAME_ENGINES, *folders))]
+
+
+def test_no_code_outside_its_folder_names_an_engine() -> None:
+    found = {named(path): engines_named_in(path) for path in _outside_engines()}
+    unexpected = {
+        path: texts for path, texts in found.items() if any(ALLOWED_NAMES.get(path, "\0") not in text for text in texts)
+    }
+    assert unexpected == {}
+
+
+# ---- what each part keeps to
 
 
 def modules(folder: str) -> list[Path]:
@@ -41,7 +218,7 @@ ASYNCIO_ENDS = {"engines/redis/pipe.py", "engines/redis/handshake.py"}
 
 @pytest.mark.parametrize("path", modules("_core") + modules("engines"), ids=named)
 def test_no_bare_asyncio_in_core_and_engines(path: Path) -> None:
-    """What is written once must wait through the runtime. Modules named ``aio…`` are an engine's asyncio end."""
+    """Code that is written once must wait through the runtime. Modules named ``aio…`` are an engine's asyncio end."""
     if not path.stem.startswith("aio") and named(path) not in ASYNCIO_ENDS:
         assert not {name for name in imported(path) if name.partition(".")[0] == "asyncio"}
 
@@ -55,37 +232,28 @@ def _code_of(path: Path) -> str:
     return ast.unparse(tree)
 
 
-@pytest.mark.parametrize("path", modules("_core"), ids=named)
-def test_the_core_knows_no_engine_and_no_driver(path: Path) -> None:
-    engines = {name for name in imported(path) if name.startswith("holdfast.engines.")}
-    assert all(name.startswith("holdfast.engines.base") for name in engines)
-    assert not {name.partition(".")[0] for name in imported(path)} & {"redis", "sqlite3", "hiredis"}
-
-
-@pytest.mark.parametrize("path", modules("engines"), ids=named)
-def test_engines_do_not_reach_into_the_core(path: Path) -> None:
-    forbidden = {"core", "acquisition", "watchdog", "hold", "local_queue", "releasing", "renewing"}
-    core = {name.split(".")[2] for name in imported(path) if name.startswith("holdfast._core.")}
-    assert not core & forbidden
-    assert not {"holdfast.client", "holdfast.aio", "holdfast.lease"} & imported(path)
+@pytest.mark.parametrize("path", modules("_core") + modules("_config"), ids=named)
+def test_core_and_configuration_import_no_driver(path: Path) -> None:
+    drivers = {driver for row in registry.BUILT_IN for driver in row.drivers} | {"sqlite3"}
+    assert not {name.partition(".")[0] for name in imported(path)} & drivers
 
 
 DECIDES = ("lease_time", "states", "local_queue", "retry")
 
 
 @pytest.mark.parametrize("path", [SOURCE / "_core" / f"{name}.py" for name in DECIDES], ids=named)
-def test_what_decides_has_no_clock_and_no_dice(path: Path) -> None:
+def test_pure_decisions_use_no_clock_and_no_randomness(path: Path) -> None:
     assert not imported(path) & {"time", "random", "threading", "holdfast._runtime.clock", "os"}
 
 
 @pytest.mark.parametrize("path", modules("_core") + modules("_runtime") + [SOURCE / "lease.py"], ids=named)
-def test_belief_is_never_measured_by_a_clock_that_stands_still_in_suspend(path: Path) -> None:
-    if named(path) != "_core/lifecycle.py":  # the second at interpreter exit is no belief
+def test_deadlines_are_never_measured_by_a_clock_that_stops_in_suspend(path: Path) -> None:
+    if named(path) != "_core/lifecycle.py":  # the second at interpreter exit is no deadline of a lease
         assert "time.monotonic" not in _code_of(path)
         assert "time.time(" not in _code_of(path)
 
 
 @pytest.mark.parametrize("path", modules("."), ids=named)
-def test_no_module_is_a_heap(path: Path) -> None:
+def test_no_module_is_too_long_or_has_a_name_without_meaning(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 500
     assert path.stem not in ("utils", "helpers", "misc", "common")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast._config.durations import MAX_TTL, MIN_TTL
 from holdfast._core import lease_time
-from holdfast._core.durations import MAX_TTL, MIN_TTL
+from holdfast.engines.clock_margin import clock_margin
 
 ttls = st.floats(MIN_TTL, MAX_TTL)
 times = st.floats(0, 1e9)  # seconds since boot: thirty years
@@ -20,7 +21,7 @@ def test_belief_ends_before_the_engine_may_grant_it_again(sent: float, ttl: floa
 
 @given(ttls)
 def test_the_margin_is_a_hundredth_but_not_below_five_milliseconds(ttl: float) -> None:
-    margin = lease_time.margin(ttl)
+    margin = clock_margin(ttl)
     assert margin >= 0.005
     assert margin >= ttl * 0.01
     assert margin in (0.005, ttl * 0.01)

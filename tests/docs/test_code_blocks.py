@@ -15,11 +15,11 @@ import pytest
 
 import holdfast
 from holdfast import default_clients
+from holdfast._config.options import ClientOptions
+from holdfast._config.settings import resolve_default
 from holdfast.cli.command import commands
 from holdfast.engines import memory
 from holdfast.engines.sqlite.paths import default_path
-from holdfast.options import ClientOptions
-from holdfast.settings import resolve_default
 from tests.docs.blocks import MARKS, Document
 from tests.docs.markdown import ROOT, Block, blocks, documents, shown
 

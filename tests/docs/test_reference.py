@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, get_args
@@ -13,9 +14,11 @@ import pytest
 
 import holdfast
 from holdfast import aio, errors, fencing, observer
-from holdfast._core import parameters, urls
-from holdfast.engines import base
+from holdfast._config import parameters
+from holdfast.engines import base, registry
 from holdfast.engines.redis import keys
+from holdfast.engines.redis import options as redis_options
+from holdfast.engines.zookeeper import options as zookeeper_options
 from holdfast.testing.proxy import FaultProxy
 from tests.docs.markdown import ROOT, tables
 
@@ -75,29 +78,29 @@ def test_own_options_and_their_variables() -> None:
 @pytest.mark.parametrize(
     "group",
     [
-        "REDIS_URL", "REDIS_OBJECTS", "REDIS_WITHOUT_EFFECT",
-        "ZOOKEEPER_URL", "ZOOKEEPER_OBJECTS", "ZOOKEEPER_REFUSED",
+        redis_options.URL_OPTIONS, redis_options.OBJECT_OPTIONS, redis_options.WITHOUT_EFFECT,
+        zookeeper_options.URL_OPTIONS, zookeeper_options.OBJECT_OPTIONS, zookeeper_options.REFUSED_OPTIONS,
     ],
 )  # fmt: skip
-def test_options_of_the_driver(group: str) -> None:
+def test_options_of_the_driver(group: Collection[str]) -> None:
     text = (REFERENCE / "urls.md").read_text("utf-8")
-    missing = [name for name in getattr(parameters, group) if f"`{name}`" not in text]
+    missing = [name for name in group if f"`{name}`" not in text]
     assert not missing
 
 
 def test_options_of_one_engine() -> None:
     (table,) = [rows for rows in tables(REFERENCE / "urls.md") if rows[0][:2] == ["option", "for"]]
     said = {row[1].strip("`").removeprefix("redis+"): set(re.findall(r"`(\w+)`", row[0])) for row in table[1:]}
-    assert said == parameters.EXTRA
+    assert said == redis_options.ENGINE_OPTIONS
     (values,) = [row[3] for row in table if "`sharded_pubsub`" in row[0]]
-    assert all(f"`{mode}`" in values for mode in parameters.SHARDED_PUBSUB)
+    assert all(f"`{mode}`" in values for mode in redis_options.SHARDED_PUBSUB)
 
 
 def test_schemes() -> None:
     text = (REFERENCE / "urls.md").read_text("utf-8")
-    for scheme in urls.SCHEMES:
+    for scheme in registry.SCHEMES:
         assert f"| `{scheme}:" in text
-    for scheme in urls.PLANNED:
+    for scheme in registry.PLANNED:
         assert f"`{scheme}`" in text
 
 

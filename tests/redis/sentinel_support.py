@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast._core.sentinel_target import SentinelTarget
 from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis.sentinel import SentinelEngine, connect
 from holdfast.engines.redis.session import RedisSession
+from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import EngineRefused
 from tests.redis.support import TIMEOUT, make_attempt, on
 from tests.servers.redis import RedisServer

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._core.sentinel_target import SentinelTarget
 from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis import handshake
 from holdfast.engines.redis.sentinel import connect
 from holdfast.engines.redis.session import RedisSession
+from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import EngineRefused
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.sentinel_support import (

@@ -13,12 +13,12 @@ import pytest
 import redis.asyncio.sentinel
 import redis.sentinel
 
-from holdfast._core.sentinel_target import SentinelTarget
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis.handshake import open_transport
 from holdfast.engines.redis.sentinel import SentinelEngine, connect
 from holdfast.engines.redis.session import RedisSession
+from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import EngineRefused, UsageError
 from tests.redis.sentinel_support import (
     COLOURS,

@@ -1,4 +1,4 @@
-"""URLs of several servers: the targets that the engines are given, and what is refused before anything is contacted."""
+"""URLs of several servers: the targets of the engines, and which URLs are refused before a server is contacted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from redis.cluster import RedisCluster
 from redis.connection import parse_url as _untyped_parse_url
 
-from holdfast._core.sentinel_target import SentinelTarget
+from holdfast._config.options import ClientOptions
+from holdfast._config.targets import Target, parse_target
 from holdfast.engines import registry
+from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import UsageError
-from holdfast.options import ClientOptions, Target, parse_target
 
 parse_url: Callable[[str], dict[str, Any]] = _untyped_parse_url  # as the driver will read what we hand on
 
@@ -54,7 +55,7 @@ def urls_of(target: Any) -> tuple[str, ...]:
         ("redis+sentinel://h/0/0", SentinelTarget("0", (("h", 26379),), "redis://h:26379/0")),
     ],
 )
-def test_sentinel(url: str, target: SentinelTarget) -> None:
+def test_sentinel_url_gives_a_sentinel_target(url: str, target: SentinelTarget) -> None:
     found = parse_target(url, {})
     assert (found.engine, found.target, found.engine_options) == ("sentinel", target, {})
     assert type(found.target) is SentinelTarget
@@ -77,7 +78,7 @@ def test_sentinel(url: str, target: SentinelTarget) -> None:
         ),
     ],
 )
-def test_cluster_and_redlock(url: str, engine: str, target: tuple[str, ...]) -> None:
+def test_cluster_and_redlock_urls_give_one_url_for_each_host(url: str, engine: str, target: tuple[str, ...]) -> None:
     found = parse_target(url, {})
     assert (found.engine, found.target, found.engine_options) == (engine, target, {})
 
@@ -136,7 +137,7 @@ def test_credentials_of_the_sentinels_are_for_the_engine_and_not_in_the_url() ->
 
 
 @pytest.mark.parametrize("mode", ["auto", "on", "off", "both"])
-def test_sharded_pubsub(mode: str) -> None:
+def test_sharded_pubsub_is_read_from_url_and_keyword(mode: str) -> None:
     by_url = parse_target(f"redis+cluster://h?sharded_pubsub={mode.upper()}", {"sharded_pubsub": mode})
     assert by_url.engine_options == {"sharded_pubsub": mode}
     assert by_url.target == ("redis://h:6379",)
@@ -146,16 +147,16 @@ def test_sharded_pubsub(mode: str) -> None:
 @pytest.mark.parametrize(
     "value, error", [("maybe", ValueError), ("", ValueError), (True, TypeError), (None, TypeError)]
 )
-def test_other_values_of_sharded_pubsub(value: object, error: type[Exception]) -> None:
+def test_wrong_value_of_sharded_pubsub_is_refused(value: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="auto, on, off, both"):
         parse_target("redis+cluster://h", {"sharded_pubsub": value})
 
 
 @pytest.mark.parametrize("engine", ["redis", "sentinel", "cluster", "redlock", "zookeeper", "sqlite", "memory"])
-def test_what_an_engine_is_made_with(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_factory_gets_target_and_options(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, dict[str, Any]]] = []
     module = SimpleNamespace(connect=lambda target, options: made.append((target, options)))
-    monkeypatch.setitem(sys.modules, registry._MODULES[engine], module)
+    monkeypatch.setitem(sys.modules, registry.NAMES[engine].factory, module)
     registry.make_engine(Target(engine, "x", ClientOptions(replicas=2), {"a": 1}))
     more: dict[str, float] = {} if engine in ("sqlite", "memory") else {"replicas": 2}
     if engine == "zookeeper":
@@ -201,7 +202,7 @@ def test_a_missing_driver_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch)
         ("h1,joe:pw@h2", "user info stands once"),
     ],
 )
-def test_refused_hosts(scheme: str, hosts: str, says: str) -> None:
+def test_wrong_hosts_are_refused_with_a_remedy(scheme: str, hosts: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(a_url(scheme, hosts), {})
     assert says.format(scheme=scheme) in str(caught.value)
@@ -247,7 +248,7 @@ def test_a_node_of_redlock_counts_once(scheme: str, hosts: str) -> None:
         ("redlock://h?ssl_ca_certs=x", "redlocks://"),
     ],
 )
-def test_refused_urls(url: str, says: str) -> None:
+def test_wrong_url_is_refused_with_a_remedy(url: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, {})
     assert says in str(caught.value)
@@ -264,7 +265,7 @@ def test_refused_urls(url: str, says: str) -> None:
         ("memory:", {"sharded_pubsub": "on"}, "redis+cluster:// only"),
     ],
 )
-def test_refused_keywords(url: str, keywords: dict[str, Any], says: str) -> None:
+def test_wrong_keyword_is_refused_with_a_remedy(url: str, keywords: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, keywords)
     assert says in str(caught.value)
@@ -279,7 +280,7 @@ class _Subclassed(RedisCluster):
 
 
 @pytest.mark.parametrize("kind", [RedisCluster, _Subclassed])
-def test_cluster_clients(kind: type[RedisCluster]) -> None:
+def test_sync_cluster_client_gives_the_cluster_engine(kind: type[RedisCluster]) -> None:
     client = kind.__new__(kind)  # its constructor would contact the cluster
     found = parse_target(client, {"ttl": 5, "sharded_pubsub": "Both"})
     assert (found.engine, found.options.ttl, found.engine_options) == ("cluster", 5.0, {"sharded_pubsub": "both"})
@@ -288,7 +289,7 @@ def test_cluster_clients(kind: type[RedisCluster]) -> None:
         parse_target(client, {"password": "s3cr3t"})
 
 
-def test_an_asyncio_cluster_client() -> None:
+def test_async_cluster_client_gives_the_cluster_engine() -> None:
     client = redis.asyncio.RedisCluster("h", 7000, password="s3cr3t")
     found = parse_target(client, {})
     assert (found.engine, found.target) == ("cluster", client)
@@ -296,7 +297,7 @@ def test_an_asyncio_cluster_client() -> None:
 
 
 @pytest.mark.parametrize("kind", [redis.sentinel.Sentinel, redis.asyncio.sentinel.Sentinel])
-def test_clients_made_by_sentinel(kind: Any) -> None:
+def test_client_made_by_sentinel_gives_the_sentinel_engine(kind: Any) -> None:
     sentinel = kind([("h", 26379)], sentinel_kwargs={"password": "s3cr3t"}, password="s3cr3t")
     master = sentinel.master_for("m")
     found = parse_target(master, {"ttl": 5})

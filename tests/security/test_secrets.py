@@ -12,7 +12,7 @@ import pytest
 from kazoo.exceptions import NoAuthError
 
 import holdfast
-from holdfast.options import parse_target
+from holdfast._config.targets import parse_target
 from tests.servers.redis import RedisServer
 from tests.servers.zookeeper import ZooKeeperServer
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from holdfast._config.options import DEFAULT_TOKEN_TTL
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Guarantees, Kind
 from holdfast.engines.redis.keeper import RedisKeeper
 from holdfast.engines.redis.session import RedisSession
-from holdfast.options import DEFAULT_TOKEN_TTL
 from tests.simulation.channel import SimChannel
 from tests.simulation.network import Network
 from tests.simulation.runtime import SimulatedRuntime

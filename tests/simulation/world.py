@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from holdfast._config.options import ClientOptions
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Engine
-from holdfast.options import ClientOptions
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.engine import SimEngine
 from tests.simulation.faults import ONE_SERVER, FaultPlan, draw_plan

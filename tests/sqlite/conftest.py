@@ -12,7 +12,7 @@ import pytest
 
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.sqlite import connect
+from holdfast.engines.sqlite.engine import connect
 from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.session import SqliteSession
 

@@ -18,9 +18,11 @@ import pytest
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, Granted, RequestFailed
-from holdfast.engines.sqlite import connect, default_path, filesystem, kernel, liveness
+from holdfast.engines.sqlite import filesystem, kernel, liveness
+from holdfast.engines.sqlite.engine import connect
 from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.liveness import Liveness
+from holdfast.engines.sqlite.paths import default_path
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
@@ -416,7 +418,7 @@ def test_no_descriptor_left_is_a_failed_request_that_says_so(make_session: MakeS
 import os, resource
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.sqlite import connect
+from holdfast.engines.sqlite.engine import connect
 from tests.sqlite.worker import make_attempt
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 served = 0

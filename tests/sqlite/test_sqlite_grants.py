@@ -269,7 +269,7 @@ def test_names_are_data(session: SqliteSession) -> None:
 
 
 def test_names_that_cannot_be_encoded_and_unknown_options_are_refused(path: str) -> None:
-    from holdfast.engines.sqlite import connect
+    from holdfast.engines.sqlite.engine import connect
 
     with pytest.raises(InvalidName):
         connect(path, {}).validate_name("\ud800")

@@ -14,7 +14,8 @@ from typing import Any
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Claim, Granted, RequestFailed, Session, SimpleAttempt
-from holdfast.engines.sqlite import connect, contender
+from holdfast.engines.sqlite import contender
+from holdfast.engines.sqlite.engine import connect
 
 #: Between two looks of a waiter that is to be woken.
 NEVER = 120.0

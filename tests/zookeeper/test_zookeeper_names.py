@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast._core.zookeeper_target import REFUSED
 from holdfast.engines.zookeeper import names
+from holdfast.engines.zookeeper.target import REFUSED
 from holdfast.errors import InvalidName
 
 if TYPE_CHECKING:

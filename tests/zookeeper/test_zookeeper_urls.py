@@ -1,4 +1,4 @@
-"""URLs and options of ZooKeeper: what the engine is given, and what is refused before anything is contacted."""
+"""URLs and options of ZooKeeper: the target and options of the engine, and which URLs are refused without any I/O."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.serialization import Auth
 from kazoo.security import CREATOR_ALL_ACL
 
-from holdfast._core import parameters
-from holdfast._core.zookeeper_target import ZooKeeperTarget
+from holdfast._config.options import ClientOptions
+from holdfast._config.targets import Target, parse_target
+from holdfast.engines.zookeeper import options
+from holdfast.engines.zookeeper.target import ZooKeeperTarget
 from holdfast.errors import UsageError
-from holdfast.options import ClientOptions, Target, parse_target
 
 #: What the engine gets when nothing is said.
 PLAIN = {"acl": "open", "tick": 2.0}
@@ -47,7 +48,7 @@ def options_of(query: str = "", before: str = "", **keywords: Any) -> dict[str, 
         ("zookeeper://h1,h1/%40", [("h1", 2181), ("h1", 2181)], "/@"),
     ],
 )
-def test_targets(url: str, hosts: list[tuple[str, int]], base: str) -> None:
+def test_url_gives_hosts_and_base(url: str, hosts: list[tuple[str, int]], base: str) -> None:
     found = parse_target(url, {})
     assert found == Target("zookeeper", ZooKeeperTarget(tuple(hosts), base), ClientOptions(), PLAIN)
     assert type(found.target) is ZooKeeperTarget
@@ -68,7 +69,7 @@ def test_kazoo_reads_the_hosts_that_were_written(written: list[tuple[str, int | 
     assert collect_hosts(target.connection_string) == (expected, None)
 
 
-def test_our_own_options() -> None:
+def test_own_options_are_taken_from_url_and_keywords() -> None:
     found = parse_target("zookeeper://h/b?ttl=5m&namespace=a", {"renew": False})
     assert found.options == ClientOptions(300, "a", False)
     assert found.engine_options == PLAIN
@@ -116,11 +117,11 @@ def test_texts_become_what_kazoo_takes() -> None:
         ("use_ssl=false", None),
     ],
 )
-def test_host_names_are_checked_unless_somebody_says_otherwise(query: str, checked: bool | None) -> None:
+def test_host_names_are_checked_unless_the_check_is_switched_off(query: str, checked: bool | None) -> None:
     assert options_of(query).get("check_hostname") is checked
 
 
-def test_sasl() -> None:
+def test_sasl_parameters_become_sasl_options() -> None:
     digest = "sasl_mechanism=digest-md5&sasl_username=joe&sasl_password=s3cr3t&sasl_service=zk"
     as_dict = {"mechanism": "DIGEST-MD5", "username": "joe", "password": "s3cr3t", "service": "zk"}
     assert options_of(digest) == {**PLAIN, "acl": "creator", "sasl_options": as_dict}
@@ -140,13 +141,13 @@ def test_sasl() -> None:
         ("", {"default_acl": CREATOR_ALL_ACL}, None),
     ],
 )
-def test_acl(query: str, keywords: dict[str, Any], acl: str | None) -> None:
+def test_acl_depends_on_authentication(query: str, keywords: dict[str, Any], acl: str | None) -> None:
     found = options_of(query, **keywords)
     assert found.get("acl") == acl
     assert found.get("default_acl") == keywords.get("default_acl")
 
 
-def test_more_than_one_proof_of_who_we_are() -> None:
+def test_digest_and_other_credentials_are_combined() -> None:
     given_data = [("ip", "x"), ("digest", "ann:pw")]
     found = options_of(before="joe:s3cr3t@", auth_data=given_data)
     assert found["auth_data"] == (("digest", "joe:s3cr3t"), ("ip", "x"), ("digest", "ann:pw"))
@@ -157,10 +158,10 @@ def test_our_lists_are_those_of_the_installed_driver() -> None:
     """Drift shows here: a new parameter of kazoo is put in a list."""
     parameters_of_kazoo = set(inspect.signature(KazooClient).parameters) - {"kwargs"}
     ours = {"acl", "tick", "username", "password", "sasl_mechanism", "sasl_username", "sasl_password", "sasl_service"}
-    assert ours <= parameters.ZOOKEEPER_URL
-    passed_on = (parameters.ZOOKEEPER_URL - ours) | parameters.ZOOKEEPER_OBJECTS
-    assert passed_on | parameters.ZOOKEEPER_REFUSED.keys() == parameters_of_kazoo
-    assert not passed_on & parameters.ZOOKEEPER_REFUSED.keys()
+    assert ours <= options.URL_OPTIONS
+    passed_on = (options.URL_OPTIONS - ours) | options.OBJECT_OPTIONS
+    assert passed_on | options.REFUSED_OPTIONS.keys() == parameters_of_kazoo
+    assert not passed_on & options.REFUSED_OPTIONS.keys()
 
 
 def test_kazoo_takes_what_the_engine_is_given() -> None:
@@ -230,7 +231,7 @@ def test_kazoo_takes_what_the_engine_is_given() -> None:
         ("h?tick=1&tick=2", "twice"),
     ],
 )
-def test_refused_urls(rest: str, says: str) -> None:
+def test_wrong_url_is_refused_with_a_remedy(rest: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(f"zookeeper://{rest}", {})
     assert says in str(caught.value)
@@ -248,7 +249,7 @@ def test_refused_urls(rest: str, says: str) -> None:
         ("", {"sasl_options": {"mechanism": "GSSAPI"}, "sasl_service": "x"}, "not both"),
     ],
 )
-def test_refused_keywords(before: str, keywords: dict[str, Any], says: str) -> None:
+def test_wrong_keyword_is_refused_with_a_remedy(before: str, keywords: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         options_of(before=before, **keywords)
     assert says in str(caught.value)
@@ -277,7 +278,7 @@ def test_refused_keywords(before: str, keywords: dict[str, Any], says: str) -> N
         ({"sasl_mechanism": "s3cr3t"}, ValueError),
     ],
 )
-def test_wrong_values(keywords: dict[str, Any], error: type[Exception]) -> None:
+def test_wrong_value_of_an_option_names_it(keywords: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match=next(iter(keywords))) as caught:
         options_of(**keywords)
     assert "s3cr3t" not in str(caught.value)
@@ -298,7 +299,7 @@ def test_a_client_of_kazoo_is_refused_with_the_remedy(kind: Any) -> None:
 
 def test_kazoo_is_not_imported() -> None:
     program = (
-        "import sys, holdfast.options as o, holdfast.engines.registry\n"
+        "import sys, holdfast._config.targets as o, holdfast.engines.registry\n"
         "found = o.parse_target('zookeeper://joe:pw@h1,h2/b?use_ssl=1', {'tick': 1})\n"
         "assert not {'kazoo', 'asyncio'} & set(sys.modules), sorted(sys.modules)"
     )

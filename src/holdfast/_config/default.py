@@ -1,12 +1,12 @@
-"""What a source of settings returns: the target, the options, and the origin of each."""
+"""The result of reading a source of settings: the target, the options, and the origin of each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from holdfast._config.targets import parse_target
 from holdfast.errors import InvalidName, UsageError
-from holdfast.options import parse_target
 
 Source = Literal["configure", "environment", "file", "embedded"]
 
@@ -17,13 +17,13 @@ class Default(NamedTuple):
     url: Any
     keywords: dict[str, Any]
     source: Source
-    #: Where each of them was set: "url", "profile" and the keywords. What is missing here has its default.
+    #: Where each of them was set: "url", "profile" and the keywords. Options without an entry have their defaults.
     origins: Mapping[str, str]
     #: The chosen profile, and the settings file, if the target is from one.
     profile: str | None = None
     file: str | None = None
 
-    def __repr__(self) -> str:  # the URL and the keywords may hold a password
+    def __repr__(self) -> str:  # the URL and the keywords may contain a password
         return f"Default(source={self.source!r}, keywords={sorted(self.keywords)})"
 
 

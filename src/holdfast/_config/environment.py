@@ -1,4 +1,4 @@
-"""The HOLDFAST_* variables: which exist, which are not ours, and what they set."""
+"""The HOLDFAST_* variables: which are read, which belong to other programs, and what they set."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from holdfast._core import parameters
+from holdfast._config import parameters
+from holdfast._config.options import option_from_text
 from holdfast.errors import UsageError
-from holdfast.options import option_from_text
 
 PREFIX: Final = "HOLDFAST_"
 _TARGETS: Final = ("URL", "URL_FILE", "CONFIG", "PROFILE")
@@ -16,12 +16,12 @@ _TARGETS: Final = ("URL", "URL_FILE", "CONFIG", "PROFILE")
 VARIABLES: Final = frozenset(_TARGETS) | {name.upper() for name in parameters.OWN}
 #: ``holdfast run`` sets these for its command, which may use holdfast itself. They are never options.
 RESERVED: Final = frozenset({"NAME", "TOKEN", "OWNER", "HELD"})
-#: Kubernetes sets variables by this name in each pod beside a service "holdfast" or "holdfast-…". They are no options.
+#: Kubernetes sets such variables in each pod if there is a service "holdfast" or "holdfast-…". They are no options.
 _SERVICE_HOST: Final = re.compile(r"(HOLDFAST(?:_[A-Z0-9_]+)?)_SERVICE_HOST")
 
 
 class Variables(NamedTuple):
-    """What the environment sets; None for a variable that is not set."""
+    """The values of the variables; None for a variable that is not set."""
 
     url: str | None
     url_file: str | None
@@ -44,7 +44,7 @@ def read(environment: Mapping[str, str]) -> Variables:
     """The HOLDFAST_* variables; UsageError for one that is unknown or empty, and for two that contradict each other.
 
     A misspelt HOLDFAST_URL, or one that a deployment left empty (``HOLDFAST_URL=$UNSET``), would mean the embedded
-    engine: each host would then lock by itself, and no program would notice.
+    engine: the hosts would then not exclude each other, and no program would notice.
     """
     services = [found[1] for name in environment if (found := _SERVICE_HOST.fullmatch(name))]
     links = tuple(service + suffix for service in services for suffix in ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT"))

@@ -1,8 +1,8 @@
 """The settings file: TOML, keys shared by all profiles, and ``[profiles.NAME]``.
 
-Names of keys are checked in every profile, chosen or not: a typo should show on the laptop, not on the day when the
-profile is first used. Values, and the files that ``url_file`` names, are checked for the chosen profile only: the
-others may be for other hosts.
+Names of keys are checked in every profile, chosen or not: a typo should be found in development, not when the profile
+is first used. Values, and the files that ``url_file`` names, are checked for the chosen profile only: the others may be
+for other hosts.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from holdfast._config import parameters
 from holdfast._config.default import Default, checked
+from holdfast._config.options import option_from_text
 from holdfast._config.small_file import read_text
 from holdfast._config.url_file import read_url
-from holdfast._core import engine_options, parameters, urls
-from holdfast._core.url_parts import cut
+from holdfast._config.url_parts import cut
+from holdfast.engines import registry
 from holdfast.errors import UsageError
-from holdfast.options import option_from_text
 
 _TARGET: Final = frozenset({"url", "url_file"})
 
 
 def load(path: str, profile: str | None, chosen_by: str) -> Default:
-    """The settings in the file ``path``. ``profile`` is chosen by ``chosen_by``; None: the file's own key decides."""
+    """The settings in the file ``path``. ``profile`` is chosen by ``chosen_by``; if None, by the file's own key."""
     where = f"settings file {path!r} (HOLDFAST_CONFIG)"
     table = _parse(path, where)
     profiles = table.pop("profiles", {})
@@ -45,7 +46,7 @@ def load(path: str, profile: str | None, chosen_by: str) -> Default:
 
 
 def _parse(path: str, where: str) -> dict[str, Any]:
-    import tomllib  # here, not above: few programs need it, and all would pay for it
+    import tomllib  # here, not above: few programs have a settings file
 
     text = read_text(path, where, "settings")
     try:
@@ -53,7 +54,7 @@ def _parse(path: str, where: str) -> dict[str, Any]:
     except RecursionError:
         raise UsageError(f"{where} is not valid settings: it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
-        # Not chained: a decoder may quote the line it failed on, and that line may hold a password.
+        # Not chained: a decoder may quote the line it failed on, and that line may contain a password.
         position = str(error).rpartition("(at ")[2].rstrip(")")
         raise UsageError(f"{where} is not valid TOML ({position})") from None
 
@@ -70,7 +71,7 @@ def _check_profiles(profiles: object, where: str) -> None:
 def _check_names(table: Mapping[str, Any], more: Collection[str], where: str) -> None:
     """UsageError for a key that is not known, with the nearest, or for a table with two targets."""
     known = _TARGET | parameters.OWN | _options_beside(table.get("url")) | frozenset(more)
-    for name in table:
+    for name in () if _is_third_party(table.get("url")) else table:
         if name not in known:
             guess = parameters.nearest(name, known)
             hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(sorted(known))}"
@@ -80,10 +81,15 @@ def _check_names(table: Mapping[str, Any], more: Collection[str], where: str) ->
 
 
 def _options_beside(url: object) -> frozenset[str]:
-    """The options of the engine that ``url`` means; of all engines, where it cannot be told."""
-    engine = urls.SCHEMES.get(cut(url).scheme) if isinstance(url, str) else None
-    engines = {engine} if engine is not None else set(urls.SCHEMES.values())
-    return frozenset().union(*(engine_options.known(each) for each in engines))
+    """The options of the engine of ``url``; of all built-in engines, if the engine is not known."""
+    row = registry.SCHEMES.get(cut(url).scheme) if isinstance(url, str) else None
+    rows = (row,) if row is not None else registry.BUILT_IN
+    return frozenset().union(*(registry.load(each.url).option_names(each.name) for each in rows))
+
+
+def _is_third_party(url: object) -> bool:
+    """Whether the engine of ``url`` is another distribution's. Its factory validates the names of its options."""
+    return isinstance(url, str) and (scheme := cut(url).scheme) != "" and registry.has_third_party(scheme)
 
 
 def _profile(profiles: Mapping[str, Any], chosen: object, where: str) -> dict[str, Any]:

@@ -7,16 +7,15 @@ from typing import Final
 
 from holdfast.errors import UsageError
 
-#: Bytes. A device or a log that is named by mistake is not read to its end.
+#: Bytes. A device or a log that is named by mistake is not read completely.
 _LONGEST: Final = 64 * 1024
 
 
 def read_text(path: str, where: str, content: str) -> str:
-    """The text in the file ``path``; UsageError about ``where``, without a word of the text, if there is none.
+    """The text in the file ``path``; UsageError about ``where``, without any of the text, if it cannot be read.
 
-    ``content`` says what should be in it. A mark of the byte order at the beginning, as some editors write it, is
-    removed. Of a pipe (``<(command)``) everything is read; one that no process writes to counts as empty, and is not
-    waited for.
+    ``content`` describes the expected content, for errors. A byte order mark at the beginning, which some editors
+    write, is removed. A pipe (``<(command)``) is read to its end. A pipe that no process writes to counts as empty.
     """
     try:
         with open(path, "rb", opener=_open) as file:
@@ -36,5 +35,5 @@ def read_text(path: str, where: str, content: str) -> str:
 
 
 def _open(path: str, flags: int) -> int:
-    # Without O_NONBLOCK, to open a named pipe is to wait for a writer, for ever if there is none.
+    # Without O_NONBLOCK, opening a named pipe waits for a writer, for ever if there is none.
     return os.open(path, flags | os.O_NONBLOCK)

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast._core import names, operators
+from holdfast._config import names
+from holdfast._core import operators
 from holdfast._core.core import Core
 from holdfast._core.grant import Grant
 from holdfast.engines.base import RequestFailed

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Hashable
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast._config.options import ClientOptions
 from holdfast._core import repairs, states
 from holdfast._core.acquisition import Acquisition
 from holdfast._core.grant import Grant
@@ -26,7 +27,6 @@ from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Attempt, Claim, Engine
 from holdfast.errors import LockLost, LossReason, UsageError
-from holdfast.options import ClientOptions
 
 if TYPE_CHECKING:
     from holdfast.observer.events import End

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from holdfast.engines.clock_margin import clock_margin
+
 #: Renew every third of the ttl: two renewals may be missed before a hold expires.
 RENEWALS_PER_TTL: Final = 3
-#: A hold expires this much before the engine's lease: covers the rounding of clocks and the rate error of two of them.
-_MARGIN_FLOOR: Final = 0.005
-_MARGIN_SHARE: Final = 0.01
-
-
-def margin(ttl: float) -> float:
-    """How much earlier than the engine's lease a hold expires."""
-    return max(_MARGIN_FLOOR, ttl * _MARGIN_SHARE)
 
 
 def deadline(sent: float, ttl: float, slack: float = 0.0) -> float:
@@ -22,7 +16,7 @@ def deadline(sent: float, ttl: float, slack: float = 0.0) -> float:
     ``sent`` must be read *before* the first byte of the request left: the engine starts counting when the request
     arrives, which may be any time after; counting from the reply would count time that has already passed.
     """
-    return sent + ttl - max(margin(ttl), slack)
+    return sent + ttl - max(clock_margin(ttl), slack)
 
 
 def renew_at(confirmed: float, ttl: float, slack: float = 0.0) -> float:

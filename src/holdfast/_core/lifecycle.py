@@ -6,10 +6,10 @@ import atexit
 import os
 import time
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from holdfast._runtime.blocking import BLOCKING
+from holdfast._runtime.exit_hooks import run_exit_hooks
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
@@ -24,7 +24,6 @@ class Client(Protocol):
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _open: weakref.WeakSet[Core] = weakref.WeakSet()
-_tidy: Final[list[Callable[[], None]]] = []
 _EXIT_WITHIN: Final = 1.0
 _FLUSH_WITHIN: Final = 0.5
 
@@ -37,11 +36,6 @@ def register_client(client: Client) -> None:
 def register(core: Core) -> None:
     """From now on ``core`` is disowned in forked children and released at interpreter exit."""
     _open.add(core)
-
-
-def at_the_end(tidy: Callable[[], None]) -> None:
-    """Have ``tidy`` called at interpreter exit, after what was held has been released."""
-    _tidy.append(tidy)
 
 
 def _after_fork_in_child() -> None:
@@ -64,8 +58,7 @@ def _at_exit() -> None:
         while core.watchdog.started and not core.watchdog.stopped.is_set() and time.monotonic() < end:
             time.sleep(0.002)
     _flush_observers(cores)
-    for tidy in _tidy:
-        tidy()
+    run_exit_hooks()
 
 
 def _flush_observers(cores: list[Core]) -> None:

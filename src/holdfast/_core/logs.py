@@ -12,8 +12,8 @@ import time
 from functools import partial
 from typing import Any, Final
 
-from holdfast._core import lifecycle
 from holdfast._runtime.blocking import BLOCKING
+from holdfast._runtime.exit_hooks import after_release_at_exit
 
 #: The interpreter's exit waits a quarter of a second for records that are not written yet.
 _FLUSHES: Final = 125
@@ -46,5 +46,5 @@ def _flush() -> None:
             time.sleep(_FLUSH_EACH)
 
 
-lifecycle.at_the_end(_flush)
+after_release_at_exit(_flush)
 os.register_at_fork(after_in_child=_pending.clear)  # the parent writes them

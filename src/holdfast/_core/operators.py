@@ -7,7 +7,8 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from holdfast._core import names, retry
+from holdfast._config import names
+from holdfast._core import retry
 from holdfast._core.core import Core
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Holder, LockState, RequestFailed

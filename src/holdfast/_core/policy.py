@@ -9,22 +9,6 @@ from typing import Any
 from holdfast._core import lease_time
 
 
-def check_replicas(replicas: int) -> int:
-    """A number of replicas, or the error that says what is wrong with it."""
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise TypeError(f"replicas is a {type(replicas).__name__}: give a number of replicas")
-    if replicas < 0:
-        raise ValueError(f"replicas is negative: {replicas}")
-    return replicas
-
-
-def check_flag(value: bool, what: str) -> bool:
-    """A bool, or the error that says what is wrong: ``renew="no"`` would count as True."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{what} is a {type(value).__name__}: give True or False")
-    return value
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A name and a policy. ``name`` is the user's; ``key`` is the engine's, with the namespace."""

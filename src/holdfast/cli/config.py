@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast._core import parameters
+from holdfast._config import parameters
 from holdfast.cli import connecting
 from holdfast.cli.exit_codes import OK, SettingsError
 from holdfast.cli.output import visible, write_json, write_result
@@ -16,8 +16,8 @@ from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
     from holdfast._config.default import Default
+    from holdfast._config.targets import Target
     from holdfast.engines.base import Engine
-    from holdfast.options import Target
 
 
 class Setting(NamedTuple):
@@ -69,11 +69,11 @@ def _settings(arguments: argparse.Namespace, target: Target, default: Default | 
     file = default and default.file
     yield Setting("file", file, "environment variable HOLDFAST_CONFIG" if file else "default")
     yield from _of_url(url, origins)
-    in_url = _written_in(url)
+    in_url = _written_in(url, default)
     for name in [field.name for field in dataclasses.fields(target.options) if field.name in parameters.OWN]:
         by_url = f"URL parameter {name}" if name in in_url.own else "default"
         yield Setting(name, getattr(target.options, name), origins.get(name, by_url))
-    yield from _of_engine(in_url.given, default, origins)
+    yield from _of_engine(in_url.given, default, origins, secret=_is_third_party(target))
 
 
 def _of_url(url: str | None, origins: Mapping[str, str]) -> Iterator[Setting]:
@@ -95,24 +95,36 @@ class _Written(NamedTuple):
     given: Mapping[str, str]
 
 
-def _written_in(url: str | None) -> _Written:
-    from holdfast._core import urls
+def _written_in(url: str | None, default: Default | None) -> _Written:
+    from holdfast._config import targets
 
-    parsed = urls.parse(url) if url is not None else None
+    keywords = {} if default is None else {k: v for k, v in default.keywords.items() if k not in parameters.OWN}
+    parsed = targets.parse_url(url, keywords) if url is not None else None
     return _Written(parsed.own, parsed.given) if parsed is not None else _Written({}, {})
 
 
-def _of_engine(given: Mapping[str, str], default: Default | None, origins: Mapping[str, str]) -> Iterator[Setting]:
-    """The options of the engine and its driver: those in the URL, and those of the settings file."""
+def _is_third_party(target: Target) -> bool:
+    from holdfast.engines import registry
+
+    return target.engine not in registry.NAMES
+
+
+def _of_engine(
+    given: Mapping[str, str], default: Default | None, origins: Mapping[str, str], *, secret: bool
+) -> Iterator[Setting]:
+    """The options of the engine and its driver: those in the URL, and those of the settings file.
+
+    ``secret``: which of them are secrets is not known, so all are masked.
+    """
     from holdfast.cli.masking import MASK, is_secret
 
     for name, text in sorted(given.items()):
-        hidden = is_secret(name) or (name == "username" and _kept_secret(origins))
+        hidden = secret or is_secret(name) or (name == "username" and _kept_secret(origins))
         yield Setting(name, MASK if hidden else text, "URL")
     keywords = default.keywords if default is not None else {}
     for name, value in sorted(keywords.items()):
         if name not in parameters.OWN and name not in given:
-            yield Setting(name, MASK if is_secret(name) else value, origins[name])
+            yield Setting(name, MASK if secret or is_secret(name) else value, origins[name])
 
 
 def _as_data(settings: list[Setting], target: Target, engine: Engine | None) -> dict[str, Any]:

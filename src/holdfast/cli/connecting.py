@@ -10,8 +10,8 @@ from holdfast.errors import LockError
 
 if TYPE_CHECKING:
     from holdfast._config.default import Default
+    from holdfast._config.targets import Target
     from holdfast.client import Client
-    from holdfast.options import Target
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def connect(arguments: argparse.Namespace) -> Client:
 
 def find_target(arguments: argparse.Namespace) -> tuple[Target, Default | None]:
     """What ``connect`` would connect to, without the driver; and the default, if it is that."""
-    from holdfast.settings import resolve_target
+    from holdfast._config.settings import resolve_target
 
     try:
         return resolve_target(arguments.url, _keywords(arguments))

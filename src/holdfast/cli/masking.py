@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote_plus
 
-from holdfast._core import parameters, urls
-from holdfast._core.url_parts import cut
+from holdfast._config import parameters, targets
+from holdfast._config.url_parts import cut
+from holdfast.engines import registry
+from holdfast.engines.redis.options import SECRET
 
 MASK: Final = "***"
 #: Of ZooKeeper's, these hold credentials under other names.
-_CREDENTIALS: Final = parameters.SECRET | {"auth_data", "sasl_options"}
+_CREDENTIALS: Final = SECRET | {"auth_data", "sasl_options"}
 
 
 def is_secret(name: str) -> bool:
@@ -22,22 +24,24 @@ def masked_url(url: str) -> str:
     """A valid ``url`` with the password of its user info, and secret parameters, replaced by a mask."""
     parts = cut(url)
     if "@" in parts.path or "@" in parts.query:
-        return urls.redact(url)  # an unescaped '/' or '?' in a password moves the borders of the parts
+        return targets.redact(url)  # an unescaped '/' or '?' in a password moves the borders of the parts
     user_info, at, hosts = parts.netloc.rpartition("@")
     user, colon, _ = user_info.partition(":")
     # Without a colon it is a user's name, or a token that stands in its place.
     shown = f"{user}:{MASK}@" if colon else f"{MASK}@" if at else ""
     slashes = "//" if parts.netloc or url[len(parts.scheme) + 1 :].startswith("//") else ""
-    query = "&".join(_masked_parameter(raw) for raw in parts.query.split("&"))
+    known = parts.scheme in registry.SCHEMES  # which options of another distribution's engine are secrets is not known
+    query = "&".join(_masked_parameter(raw, known) for raw in parts.query.split("&"))
     return f"{parts.scheme}:{slashes}{shown}{hosts}{parts.path}" + (f"?{query}" if query else "")
 
 
 def masked_secret_url(url: str) -> str:
     """As ``masked_url``, of a URL that is kept as a secret: neither its user's name nor its parameters are shown."""
-    scheme, separator, rest = urls.redact(url).partition("://")
+    scheme, separator, rest = targets.redact(url).partition("://")
     return f"{scheme}://{MASK}@{rest}" if separator and "@" in url else scheme + separator + rest
 
 
-def _masked_parameter(raw: str) -> str:
+def _masked_parameter(raw: str, known: bool) -> str:
     name, equals, _ = raw.partition("=")
-    return f"{name}{equals}{MASK}" if is_secret(unquote_plus(name)) else raw
+    own = unquote_plus(name) in parameters.OWN
+    return f"{name}{equals}{MASK}" if is_secret(unquote_plus(name)) or not (known or own or not raw) else raw

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from holdfast._core import names
+from holdfast._config import names
 from holdfast.decorator import template, values
 from holdfast.decorator.fields import check_path
 from holdfast.decorator.nearest import suggestion

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict, get_args
 
-from holdfast._core import habits, names
-from holdfast._core.durations import Duration, check_timeout, check_ttl, parse_duration
-from holdfast._core.policy import check_flag, check_replicas
+from holdfast._config import foreign_keywords, names
+from holdfast._config.durations import Duration, check_timeout, check_ttl, parse_duration
+from holdfast._config.options import check_flag, check_replicas
 from holdfast.decorator.nearest import suggestion
 from holdfast.errors import UsageError
 
@@ -52,7 +52,8 @@ def check(on_busy: Any, default: Any, given: Mapping[str, Any]) -> Plan:
     """The plan for these options; UsageError, ValueError or TypeError if one is unknown or wrong."""
     for name in given:
         if name not in _KNOWN:
-            if instead := "on_busy='raise' or 'skip' tries once" if name == "blocking" else habits.translation(name):
+            tries_once = "on_busy='raise' or 'skip' tries once"
+            if instead := tries_once if name == "blocking" else foreign_keywords.translation(name):
                 raise UsageError(f"locked() has no {name}=: {instead}")
             raise UsageError(f"locked() has no option {name!r}; {suggestion(name, _KNOWN)}")
     if on_busy not in get_args(OnBusy):

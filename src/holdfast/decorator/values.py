@@ -13,7 +13,7 @@ import enum
 import uuid
 from typing import Any, Final
 
-from holdfast._core.names import MAX_BYTES
+from holdfast._config.names import MAX_BYTES
 from holdfast.errors import InvalidName
 
 _REMEDY: Final = "a key is made of str, int, UUID, date or Enum; give a callable key that makes one of these"

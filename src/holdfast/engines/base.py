@@ -319,6 +319,13 @@ class Engine(Protocol):
 
 
 class EngineFactory(Protocol):
-    """How ``connect`` makes an engine: an engine's module has one named ``connect``."""
+    """How ``connect`` makes an engine. A built-in engine has one named ``connect``; other distributions provide theirs
+    by an entry point of the group ``holdfast.engines``, whose name is the URL scheme.
+
+    For another distribution's engine, ``target`` is the URL as written, without its query. ``options`` has the other
+    query parameters, decoded texts, and the keywords of ``connect``, except those that are holdfast's own; of these it
+    has ``ttl``, ``token_ttl`` (seconds or None) and ``replicas``. The factory does no I/O. It raises UsageError, with
+    the remedy and without secrets, for an unknown option or a wrong value.
+    """
 
     def __call__(self, target: Any, options: dict[str, Any]) -> Engine: ...

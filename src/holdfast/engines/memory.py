@@ -10,10 +10,12 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
+from holdfast._config.url_parts import ParsedURL, Parts, local_parameters
 from holdfast._runtime.base import Event, Runtime, Wakeup
 from holdfast.engines import descriptions
 from holdfast.engines.base import (
@@ -434,3 +436,13 @@ class MemoryEngine:
 def connect(target: str, options: dict[str, Any]) -> MemoryEngine:
     """The engine for ``memory:`` and ``memory:NAME``. It has no options; its tokens last as long as the process."""
     return MemoryEngine(target)
+
+
+def parse(engine: str, parts: Parts, keywords: Mapping[str, Any]) -> ParsedURL:
+    """The store's name in a memory: URL, or UsageError with the remedy."""
+    own = local_parameters(parts, keywords, "memory: or memory:NAME")
+    return ParsedURL(engine, unquote(parts.path), own, {}, {})
+
+
+def option_names(engine: str) -> frozenset[str]:
+    return frozenset()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 
-from holdfast._core import names
-from holdfast._core.durations import check_timeout
+from holdfast._config import names
+from holdfast._config.durations import check_timeout
 from holdfast.fencing.guard import Gate, Guard
 from holdfast.fencing.rule import Lease, bearer
 

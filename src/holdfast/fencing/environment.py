@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast._core import names
+from holdfast._config import names
 from holdfast.errors import InvalidName, UsageError
 from holdfast.fencing.rule import LARGEST_TOKEN
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from holdfast._core import names
+from holdfast._config import names
 from holdfast.errors import StaleToken
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
+from holdfast._config.targets import parse_target
 from holdfast.engines.redis.cluster.engine import ClusterEngine
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.registry import make_engine
-from holdfast.options import parse_target
 from tests.redis.support import on as on_engine
 from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.servers.redis import RedisServer

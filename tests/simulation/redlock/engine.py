@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast._config.options import DEFAULT_TOKEN_TTL
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Guarantees, Kind
 from holdfast.engines.redis.redlock.keeper import RedlockKeeper
 from holdfast.engines.redis.redlock.session import RedlockSession
-from holdfast.options import DEFAULT_TOKEN_TTL
 from tests.simulation.channel import SimChannel
 from tests.simulation.node import Node
 from tests.simulation.redlock.fleet import SimFleet

@@ -9,12 +9,13 @@ from holdfast._version import DISTRIBUTION
 from holdfast.cli import connecting
 from holdfast.cli.exit_codes import SettingsError
 from holdfast.cli.output import write_json, write_result
+from holdfast.engines import registry
 from holdfast.errors import EngineRefused, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from holdfast._config.targets import Target
     from holdfast.cli.doctor.facts import Facts
     from holdfast.cli.doctor.finding import Finding
-    from holdfast.options import Target
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _target(arguments: argparse.Namespace) -> tuple[Target, str]:
     """What to examine, and how it is called where everybody may read it."""
-    from holdfast._core.urls import redact
+    from holdfast._config.targets import redact
 
     if arguments.target is not None:
         if arguments.url is not None:
@@ -70,6 +71,8 @@ def _findings(target: Target) -> list[Finding]:
         except ImportError as missing:
             raise UsageError(f"the doctor needs the driver: pip install '{DISTRIBUTION}[zookeeper]'") from missing
         return zookeeper.examine(target)
+    if target.engine not in registry.NAMES:
+        raise UsageError(f"the doctor has no checks for {target.engine}://, an engine of another distribution")
     try:
         from holdfast.cli.doctor import checks, topology
     except ImportError as missing:

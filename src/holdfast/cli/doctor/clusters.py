@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from redis.connection import SSLConnection
 
+from holdfast._config.options import ClientOptions
 from holdfast.cli.doctor.examine import examine
 from holdfast.cli.doctor.facts import Cluster, Facts, Member, Node, Part, host_port
 from holdfast.cli.doctor.line import Line, Refused
@@ -15,7 +16,6 @@ from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.settings import Settings
 from holdfast.errors import EngineRefused
-from holdfast.options import ClientOptions
 
 
 class Seed(NamedTuple):

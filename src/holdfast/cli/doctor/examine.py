@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from redis.crc import key_slot
 
+from holdfast._config.options import ClientOptions
 from holdfast._runtime.blocking import run
 from holdfast.cli.doctor.facts import RIGHTS, Clock, Node, Part, Way
 from holdfast.cli.doctor.line import Line, Refused, pairs
@@ -22,7 +23,6 @@ from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.scripts import PING
 from holdfast.engines.redis.settings import Settings
 from holdfast.errors import EngineRefused
-from holdfast.options import ClientOptions
 
 #: Asked for one by one: servers before 7.0 take one name at a time. None of them is a secret.
 _CONFIG: Final = ("appendfsync", "maxclients", "min-replicas-max-lag", "min-replicas-to-write", "save", "timeout")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from holdfast.options import ClientOptions
+from holdfast._config.options import ClientOptions
 
 #: What a node is for, as the URL or the discovery says; what it says of itself is ``Node.role``.
 Part = Literal["server", "master", "replica", "redlock"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast._config.targets import Target
 from holdfast.cli.doctor.finding import Finding, notice
-from holdfast.errors import UsageError
-from holdfast.options import Target
 
 
 def examine(target: Target) -> list[Finding]:
@@ -24,8 +23,7 @@ def _memory() -> Iterator[Finding]:
 
 
 def _sqlite(target: Target) -> Iterator[Finding]:
-    try:
-        from holdfast.cli.doctor import lock_file
-    except ImportError as missing:  # some distributions have it in a package of its own
-        raise UsageError("this Python has no sqlite3: install it, or use a server's URL") from missing
+    import holdfast.engines.sqlite.engine  # noqa: F401 -- raises UsageError if this Python has no sqlite3
+    from holdfast.cli.doctor import lock_file
+
     return lock_file.examine(target)

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from holdfast._config.targets import Target
 from holdfast.cli.doctor.finding import Finding, notice, ok, problem
 from holdfast.client import Client
 from holdfast.engines.sqlite import filesystem, paths
 from holdfast.errors import EngineUnavailable, LockError
-from holdfast.options import Target
 
 #: Looked up in an existing lock file, never acquired there: a name that was acquired is remembered for ``token_ttl``.
 _PROBE: Final = "holdfast-doctor"

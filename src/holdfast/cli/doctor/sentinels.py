@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from holdfast._core.sentinel_target import SentinelTarget
+from holdfast._config.options import ClientOptions
 from holdfast.cli.doctor.examine import examine
 from holdfast.cli.doctor.facts import Facts, Node, Part, Sentinel, host_port
 from holdfast.cli.doctor.line import Line, Refused, pairs
@@ -14,8 +14,8 @@ from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import settings
 from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import EngineRefused, UsageError
-from holdfast.options import ClientOptions
 
 Address = tuple[str, int]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from holdfast._config.targets import Target
 from holdfast.cli.doctor import clusters, sentinels
 from holdfast.cli.doctor.examine import examine
 from holdfast.cli.doctor.facts import Facts, Part
@@ -12,7 +13,6 @@ from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.redis import settings
 from holdfast.engines.redis.settings import Settings
 from holdfast.errors import UsageError
-from holdfast.options import Target
 
 
 def gather(target: Target) -> Facts:

@@ -31,6 +31,7 @@ _ON_DEMAND: Final = (
     "holdfast.client",
     "holdfast._core.core",
     "holdfast.engines.registry",
+    *(f"holdfast.engines.{name}.url" for name in ("redis", "sqlite")),
     *(f"holdfast.engines.{name}.engine" for name in ("redis", "redis.redlock", "sqlite")),
 )
 

@@ -111,7 +111,7 @@ def _split(words: Sequence[str], shell: str | None) -> tuple[str, tuple[str, ...
 
 
 def _seconds(text: str | None, option: str) -> float | None:
-    from holdfast._core.durations import parse_duration
+    from holdfast._config.durations import parse_duration
 
     if text is None:
         return None

@@ -42,7 +42,7 @@ def mark(client: Client, name: str) -> str:
     """The word for ``name`` in HOLDFAST_HELD."""
     import hashlib
 
-    from holdfast._core.names import qualify
+    from holdfast._config.names import qualify
 
     engine = hashlib.sha256(repr(client._engine).encode("utf-8", "surrogateescape")).hexdigest()[:_FINGERPRINT]
     return f"{engine}:{quote(qualify(client._options.namespace, name), safe='')}"

@@ -2,8 +2,8 @@
 
 Read ``operations.py`` first: what each operation of the port does to the file.
 
-* ``engine.py``: settings and guarantees. ``session.py``: the port; retries while other processes write.
-  ``contender.py``: a waiting claim.
+* ``url.py``: what a URL names. ``engine.py``: settings and guarantees. ``session.py`` and ``keeper.py``: the port's two
+  sides; ``access.py``: their common base, which retries while other processes write. ``contender.py``: a waiting claim.
 * ``store.py``: one lock file in one process: connection, identity, sockets. ``stores.py``: all stores of the process,
   and forks.
 * ``statements.py``, ``schema.py``: SQL. ``verdict.py``: whether a row may be taken (pure).
@@ -13,20 +13,3 @@ Read ``operations.py`` first: what each operation of the port does to the file.
   creating, repairing, and detecting displaced files. ``housekeeping.py``: removing what is not needed any more.
   ``faults.py``: SQLite's and the system's errors in terms of the port.
 """
-
-from __future__ import annotations
-
-from holdfast.errors import UsageError
-
-try:
-    import sqlite3 as _sqlite3  # noqa: F401  (a Python may be built without it)
-except ImportError as missing:
-    raise UsageError(
-        "the embedded engine needs Python's sqlite3 module, which this Python was built without; install a Python "
-        "that has it, or name a lock server: connect('redis://…')"
-    ) from missing
-
-from holdfast.engines.sqlite.engine import SqliteEngine, connect
-from holdfast.engines.sqlite.paths import default_path
-
-__all__ = ["SqliteEngine", "connect", "default_path"]

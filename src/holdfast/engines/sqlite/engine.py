@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import difflib
 import os
-import sqlite3
 from typing import Any, Final
+
+from holdfast.errors import UsageError
+
+try:
+    import sqlite3
+except ImportError as missing:  # some distributions of Python have it in a package of its own
+    raise UsageError(
+        "the embedded engine needs Python's sqlite3 module, which this Python was built without; install a Python "
+        "that has it, or name a lock server: connect('redis://…')"
+    ) from missing
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Guarantees, Kind
 from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.paths import default_path
 from holdfast.engines.sqlite.session import SqliteSession
-from holdfast.errors import EngineRefused, InvalidName, UsageError
+from holdfast.errors import EngineRefused, InvalidName
 
 _GUARANTEES: Final = Guarantees(
     cross_process=True,

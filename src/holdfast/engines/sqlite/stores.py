@@ -6,8 +6,8 @@ import os
 import threading
 from typing import Final
 
-from holdfast._core import lifecycle
 from holdfast._runtime import clock
+from holdfast._runtime.exit_hooks import after_release_at_exit
 from holdfast.engines.sqlite import paths
 from holdfast.engines.sqlite.store import Store
 
@@ -96,5 +96,5 @@ def _after_fork_in_child() -> None:
     _open.clear()
 
 
-lifecycle.at_the_end(_at_exit)
+after_release_at_exit(_at_exit)
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -2,7 +2,9 @@
 
 Read ``session.py`` first, then ``queue.py``.
 
-* ``engine.py``: settings and guarantees. ``session.py``: the port. ``contender.py``: waiting for the predecessor.
+* ``url.py``, ``options.py``, ``target.py``: what a URL and its options name. ``engine.py``: settings and guarantees.
+* ``session.py`` and ``keeper.py``: the port's two sides; ``member.py``: their common base. ``contender.py``: waiting
+  for the predecessor.
 * ``queue.py``, ``place.py``: joining, reading and leaving a lock's queue; a claim's node in it. ``order.py``,
   ``names.py``, ``metadata.py``: Curator's order, names and node data (pure).
 * ``hub.py``: the ZooKeeper sessions of one client and the places in them. ``timeouts.py``: which ttl uses which
@@ -12,7 +14,3 @@ Read ``session.py`` first, then ``queue.py``.
 * ``connection.py``, ``handler.py``: one session over kazoo. ``requests.py``, ``reply.py``, ``watches.py``: sending,
   answers, watches. ``failures.py``: kazoo's errors in terms of the port.
 """
-
-from holdfast.engines.zookeeper.engine import connect
-
-__all__ = ["connect"]

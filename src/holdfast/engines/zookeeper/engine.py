@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from kazoo.security import CREATOR_ALL_ACL
 
-from holdfast._core.zookeeper_target import ZooKeeperTarget
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Guarantees, Kind
 from holdfast.engines.zookeeper import names
@@ -17,6 +16,7 @@ from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.hub import Hub
 from holdfast.engines.zookeeper.keeper import ZooKeeperKeeper
 from holdfast.engines.zookeeper.session import ZooKeeperSession
+from holdfast.engines.zookeeper.target import ZooKeeperTarget
 
 _GUARANTEES: Final = Guarantees(
     cross_process=True,

@@ -15,10 +15,10 @@ from typing import Final
 
 from kazoo.exceptions import NoAuthError
 
-from holdfast._core import lease_time
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.clock import now
 from holdfast.engines.base import RequestFailed, SimpleAttempt
+from holdfast.engines.clock_margin import clock_margin
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.handler import MOMENT
 from holdfast.engines.zookeeper.leftovers import Leftovers
@@ -285,4 +285,4 @@ class Hub:
 def unconfirmed_for(asked: float, known: float, timeout: float) -> float:
     """For how long, at ``asked``, a session may have been silent for the leader, if it counts from ``known``. Includes
     the core's margin, since two clocks may run at different rates."""
-    return asked - known + lease_time.margin(timeout)
+    return asked - known + clock_margin(timeout)

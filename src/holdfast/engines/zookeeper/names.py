@@ -11,7 +11,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from holdfast._core.zookeeper_target import REFUSED, RELATIVE, RESERVED
+from holdfast.engines.zookeeper.target import REFUSED, RELATIVE, RESERVED
 from holdfast.errors import InvalidName
 
 _ENCODED: Final = re.compile(f"%|{REFUSED.pattern}")

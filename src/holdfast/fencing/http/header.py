@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from holdfast._core import names
+from holdfast._config import names
 from holdfast.fencing.rule import Bearer, Lease, bearer
 
 #: The header's name.

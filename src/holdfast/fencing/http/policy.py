@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Generic, TypeVar
 
-from holdfast._core import names
-from holdfast._core.durations import check_timeout
+from holdfast._config import names
+from holdfast._config.durations import check_timeout
 from holdfast.errors import UsageError
 from holdfast.fencing.base import Fence
 from holdfast.fencing.guard import Guard

@@ -7,7 +7,7 @@ import re
 import uuid
 from typing import Any, Final, NamedTuple
 
-from holdfast._core import names
+from holdfast._config import names
 from holdfast.errors import InvalidName
 from holdfast.fencing.rule import Bearer, bearer
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from redis.exceptions import NoScriptError
 
-from holdfast._core import names
-from holdfast._core.durations import Duration, parse_duration
+from holdfast._config import names
+from holdfast._config.durations import Duration, parse_duration
 from holdfast._runtime.blocking import run
 from holdfast.errors import UsageError
 from holdfast.fencing.redis import operation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast._core import names
+from holdfast._config import names
 from holdfast.engines.redis.keys import hash_tag
 from holdfast.errors import InvalidName, UsageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeAlias
 
-from holdfast._core import names
+from holdfast._config import names
 from holdfast.errors import EngineRefused, InvalidName
 from holdfast.fencing.rule import Bearer, Lease, admit, bearer, passed
 from holdfast.fencing.sql.statements import Operation, Request, Values

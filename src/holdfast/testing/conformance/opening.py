@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import holdfast
-from holdfast.options import ClientOptions, Target
+from holdfast._config.options import ClientOptions
+from holdfast._config.targets import Target
 
 Colour = Literal["sync", "async"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from holdfast._config.targets import Target
 from holdfast.cli.doctor.finding import Finding
 from holdfast.cli.doctor.zookeeper import checks
 from holdfast.cli.doctor.zookeeper.facts import Ensemble
 from holdfast.cli.doctor.zookeeper.gather import gather
 from holdfast.errors import EngineRefused, EngineUnavailable
-from holdfast.options import Target
 
 
 def examine(target: Target) -> list[Finding]:

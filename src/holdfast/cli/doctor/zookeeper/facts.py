@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from holdfast.options import ClientOptions
+from holdfast._config.options import ClientOptions
 
 
 @dataclass(frozen=True, slots=True)

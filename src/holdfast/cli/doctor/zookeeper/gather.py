@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError
 
+from holdfast._config.targets import Target
 from holdfast._runtime.blocking import run
 from holdfast.cli.doctor.facts import host_port
 from holdfast.cli.doctor.together import side_by_side
@@ -24,7 +25,6 @@ from holdfast.cli.doctor.zookeeper.visit import Visit
 from holdfast.engines.base import Claim, RequestFailed
 from holdfast.engines.zookeeper.handler import TlsSetupFailed, tls_context
 from holdfast.errors import EngineRefused, LockError
-from holdfast.options import Target
 
 _OWN: Final = "holdfast-doctor"
 #: Where the servers keep who belongs to them. Everybody may read it.

@@ -7,12 +7,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
+from holdfast._config.targets import Target
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.zookeeper import connect, names
+from holdfast.engines.zookeeper import names
 from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.engine import connect
 from holdfast.engines.zookeeper.requests import ROUNDING, Requester
 from holdfast.engines.zookeeper.session import ZooKeeperSession
-from holdfast.options import Target
 
 
 class Visit:

@@ -1,4 +1,4 @@
-"""Where ``connect()`` without a URL connects to: ``configure``, the environment, a file, or the embedded default.
+"""The target of ``connect()`` without a URL: from ``configure``, the environment, a file, or the embedded default.
 
 The first of these that names a URL wins:
 
@@ -17,61 +17,42 @@ Each of these could put two hosts on different engines by accident.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from holdfast._config import environment as env
-from holdfast._config import file
+from holdfast._config import file, parameters
+from holdfast._config.configured import Configured, configured, set_configured
 from holdfast._config.default import Default, checked
+from holdfast._config.targets import Target, parse_target
 from holdfast._config.url_file import read_url
-from holdfast._core import parameters
 from holdfast.errors import UsageError
-from holdfast.options import Target, parse_target
-
-
-class _Configured(NamedTuple):
-    url: Any = None
-    profile: str | None = None
-    keywords: Mapping[str, Any] = {}
-
-
-_lock: Final = threading.Lock()
-_configured = _Configured()
 
 
 def configure(url_or_client: Any = None, *, profile: str | None = None, **keywords: Any) -> None:
     """Set the default of this process for ``connect()`` and ``@holdfast.locked``; without arguments, reset it.
 
-    Takes what ``connect`` takes and validates it now: of a ``profile`` the settings file too, which is read again for
-    each ``connect()``. Clients that exist already are not changed.
+    Takes the arguments of ``connect`` and validates them now. A ``profile`` is validated with the settings file, which
+    is read again for each ``connect()``. Existing clients are not changed.
     """
-    global _configured
     check_profile(profile, beside=url_or_client)
-    # A fault should show here, not at the first lock.
+    # A wrong argument should raise here, not at the first lock.
     if profile is not None:
         default = _from_file(env.read(os.environ), profile, "configure(profile=…)")
         parse_target(default.url, default.keywords | keywords)
     elif url_or_client is not None:
         parse_target(url_or_client, keywords)
-    else:  # the engine is not known yet: only our own keywords can be checked
+    else:  # the engine is not known yet: only holdfast's own keywords can be checked
         parse_target(None, {name: value for name, value in keywords.items() if name in parameters.OWN})
-    with _lock:
-        _configured = _Configured(url_or_client, profile, dict(keywords))
-
-
-def configured() -> object:
-    """What the last ``configure`` has set, as an object to compare by identity: another one after each call."""
-    return _configured
+    set_configured(Configured(url_or_client, profile, dict(keywords)))
 
 
 def resolve_default(environment: Mapping[str, str] = os.environ, *, profile: str | None = None) -> Default:
-    """What ``connect(profile=…)``, or ``connect()`` without a URL, means now.
+    """The default target of ``connect(profile=…)``, or of ``connect()`` without a URL, at present.
 
     Reads the environment and perhaps files; connects to nothing.
     """
-    with _lock:
-        chosen = _configured
+    chosen = configured()
     keywords = dict(chosen.keywords)
     origins = dict.fromkeys(keywords, "configure()")
     if chosen.url is not None:
@@ -88,7 +69,7 @@ def resolve_default(environment: Mapping[str, str] = os.environ, *, profile: str
 
 
 def resolve_target(url_or_client: Any, keywords: Mapping[str, Any]) -> tuple[Target, Default | None]:
-    """What ``connect(url_or_client, **keywords)`` connects to; and the default, if it is that."""
+    """The target of ``connect(url_or_client, **keywords)``; and the default, if that is the target."""
     profile = keywords.get("profile")
     keywords = {name: value for name, value in keywords.items() if name != "profile"}
     check_profile(profile, beside=url_or_client)
@@ -99,7 +80,7 @@ def resolve_target(url_or_client: Any, keywords: Mapping[str, Any]) -> tuple[Tar
 
 
 def check_profile(profile: object, *, beside: object) -> None:
-    """Refuse what cannot be the name of a profile, and a profile beside a URL or client: both name the target."""
+    """Refuse an invalid name of a profile, and a profile beside a URL or client: each of them is a target."""
     if profile is None:
         return
     if not isinstance(profile, str):

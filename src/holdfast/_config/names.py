@@ -1,4 +1,4 @@
-"""Lock names: what may be one, and how a namespace is put in front. Pure; engines may refuse more."""
+"""Lock names: which texts are valid, and how a namespace is prepended. Pure; engines may refuse more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_BYTES: Final = 512
 def validate(name: object, *, what: str = "lock name") -> str:
     """Return ``name`` if it is a str of 1 to 512 UTF-8 bytes, else raise InvalidName with the remedy.
 
-    Says nothing about what one engine can speak: see ``Engine.validate_name``.
+    An engine may refuse more: see ``Engine.validate_name``.
     """
     if not isinstance(name, str):
         raise InvalidName(f"a {what} is a str, not {type(name).__name__}; {_remedy(name)}")
@@ -22,7 +22,7 @@ def validate(name: object, *, what: str = "lock name") -> str:
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8 form: drivers would fail late or, worse, replace it and join two names.
+        # A lone surrogate has no UTF-8 form: drivers would fail late, or replace it, which makes two names equal.
         # The name is not kept as an attribute either: logging it would fail in the same way.
         raise InvalidName(
             f"a {what} must be encodable as UTF-8, and this one contains a lone surrogate (often from os.fsdecode); "
@@ -38,8 +38,8 @@ def validate(name: object, *, what: str = "lock name") -> str:
 
 
 def _remedy(value: object) -> str:
-    """How to make a name of ``value``. ``str()`` would make "b'x'" of bytes, and of most objects a text that is another
-    one in each process: a lock that excludes nothing."""
+    """How to make a name of ``value``. ``str()`` would make "b'x'" of bytes, and of most objects a text that differs
+    between processes: such a lock excludes no other process."""
     if isinstance(value, (bytes, bytearray)):
         return "use its .decode()"
     if isinstance(value, int) and not isinstance(value, bool):

@@ -1,8 +1,9 @@
-"""Options of the ZooKeeper engine: what a URL and keywords say, made into what kazoo takes. Pure: without kazoo.
+"""Options of the ZooKeeper engine: from a URL and keywords to the settings of kazoo. Pure: without kazoo.
 
 The engine gets keywords of ``KazooClient`` (``auth_data``, ``sasl_options``, ``default_acl``, those of TLS,
-``randomize_hosts``) and two of ours: ``tick``, the ensemble's tickTime in seconds, and ``acl``, "open" or "creator",
-unless there is a ``default_acl``.
+``randomize_hosts``) and two of holdfast's: ``tick``, the ensemble's tickTime in seconds, and ``acl``, "open" or
+"creator", unless there is a ``default_acl``. The lists of names are those of kazoo 2.11; a test compares them with the
+installed version.
 """
 
 from __future__ import annotations
@@ -11,17 +12,42 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast._core import parameters
-from holdfast._core.durations import parse_duration
+from holdfast._config import parameters
+from holdfast._config.durations import parse_duration
 from holdfast.errors import UsageError
+
+#: Parameters of a zookeeper:// URL, beside holdfast's own. The names are kazoo's, except for digest and SASL
+#: credentials, which kazoo takes as lists and dicts, and for ``acl`` and ``tick``.
+URL_OPTIONS: Final = frozenset(
+    {
+        "acl", "ca", "certfile", "check_hostname", "keyfile", "keyfile_password", "password", "randomize_hosts",
+        "sasl_mechanism", "sasl_password", "sasl_service", "sasl_username", "tick", "use_ssl", "username",
+        "verify_certs",
+    }
+)  # fmt: skip
+
+#: Settings of kazoo that only Python can express.
+OBJECT_OPTIONS: Final = frozenset({"auth_data", "default_acl", "sasl_options"})
+
+#: Settings of kazoo that the engine makes itself, each with the reason or the remedy.
+REFUSED_OPTIONS: Final[Mapping[str, str]] = {
+    "client_id": "holdfast opens sessions of its own and joins none",
+    "command_retry": "holdfast repeats requests itself, since a repeated create is a second contender",
+    "connection_retry": "holdfast reconnects itself, for as long as unavailable_after",
+    "handler": "holdfast brings its own",
+    "hosts": "write them in the URL",
+    "logger": "use the logger 'holdfast.zookeeper'",
+    "read_only": "a lock needs a server that takes writes",
+    "timeout": "the session's time-out is ttl",
+}
 
 #: ZooKeeper's own default.
 DEFAULT_TICK: Final = 2.0
 
-#: Who may touch the nodes that we create: everybody, or only those who are authenticated as we are.
+#: Who has rights on the nodes that the engine creates: every client, or only clients authenticated as this one.
 ACLS: Final = ("open", "creator")
 
-#: What ZooKeeper's servers speak; kazoo's library for it knows more.
+#: The mechanisms of ZooKeeper's servers; kazoo's SASL library has more.
 MECHANISMS: Final = ("DIGEST-MD5", "GSSAPI")
 
 _BOOLS: Final = frozenset({"check_hostname", "randomize_hosts", "use_ssl", "verify_certs"})
@@ -37,7 +63,7 @@ _SASL: Final = {
 
 
 class Secret(str):
-    """A text that does not show itself in a repr: kazoo logs its requests, the authentication among them."""
+    """A text whose repr is masked: kazoo logs its requests, including authentication."""
 
     __slots__ = ()
 
@@ -46,17 +72,16 @@ class Secret(str):
 
 
 def beside_url(keywords: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The engine's options. ``given`` is what the URL said, as texts.
+    """The engine's options. ``given`` are the parameters of the URL, as texts.
 
-    UsageError for what is unknown, wrong in the URL, or does not go together; ValueError or TypeError for the value of
-    a keyword that is none.
+    UsageError for unknown names, wrong texts in the URL, and options that exclude each other; ValueError or TypeError
+    for a wrong value of a keyword.
     """
-    known = parameters.ZOOKEEPER_URL | parameters.ZOOKEEPER_OBJECTS
+    known = URL_OPTIONS | OBJECT_OPTIONS
     for name in (*keywords, *given):
-        if name in parameters.ZOOKEEPER_REFUSED:
-            raise UsageError(f"{name} is not an option here: {parameters.ZOOKEEPER_REFUSED[name]}")
-        if name not in known:
-            raise UsageError(parameters.unknown("option", name, parameters.OWN | known))
+        if name in REFUSED_OPTIONS:
+            raise UsageError(f"{name} is not an option here: {REFUSED_OPTIONS[name]}")
+    parameters.refuse_unknown_options((*keywords, *given), known)
     try:
         from_url = {name: _from_text(name, text) for name, text in given.items()}
     except ValueError as error:
@@ -64,15 +89,20 @@ def beside_url(keywords: Mapping[str, Any], given: Mapping[str, str]) -> dict[st
     used = {name: _from_object(name, value) for name, value in keywords.items()}
     for name in used.keys() & from_url.keys():
         if used[name] != from_url[name]:
-            raise UsageError(f"{name} is given as a keyword and, differently, in the URL; remove one of them")
+            raise parameters.contradiction(name)
     every = {**from_url, **used}
     _check_tls(every)
     options = {name: every[name] for name in every.keys() & (_TLS | {"randomize_hosts", "use_ssl", "default_acl"})}
     if every.get("use_ssl"):
-        # kazoo's own default would take any certificate of the CA for any host.
+        # kazoo's own default accepts any certificate of the CA for any host.
         options.setdefault("check_hostname", every.get("verify_certs", True))
     options |= {"tick": every.get("tick", DEFAULT_TICK), **_digest(every), **_sasl(every)}
     return {**options, **_acl(every, options)}
+
+
+def option_names(engine: str) -> frozenset[str]:
+    """The names of the options, also of those that are refused with a reason."""
+    return URL_OPTIONS | OBJECT_OPTIONS | REFUSED_OPTIONS.keys()
 
 
 def _from_text(name: str, text: str) -> Any:
@@ -94,14 +124,14 @@ def _from_object(name: str, value: Any) -> Any:
         if seconds == 0:
             raise ValueError("tick is 0; give the tickTime of the ensemble")
         return seconds
-    if name in parameters.ZOOKEEPER_OBJECTS:
+    if name in OBJECT_OPTIONS:
         return _OBJECTS[name](value)
     if name in _FILES and isinstance(value, os.PathLike):
         value = os.fspath(value)
     if not isinstance(value, str):
         raise TypeError(f"{name} is a {type(value).__name__}: give a str")
     if not value:
-        raise ValueError(f"{name} is empty; remove it")  # kazoo would take it for not given
+        raise ValueError(f"{name} is empty; remove it")  # kazoo would treat it as not given
     if name in ("acl", "sasl_mechanism"):
         return _one_of(name, value, ACLS if name == "acl" else MECHANISMS)
     return Secret(value) if name in _SECRET else value
@@ -153,14 +183,14 @@ def _check_tls(every: Mapping[str, Any]) -> None:
             "check_hostname checks a name in a certificate, and verify_certs=false trusts none; remove one"
         )
     if ("certfile" in every) != ("keyfile" in every):
-        # kazoo would use neither of them, without a word.
+        # kazoo would silently use neither of them.
         raise UsageError("certfile and keyfile go together; if both are in one file, name it twice")
     if "keyfile_password" in every and "keyfile" not in every:
         raise UsageError("keyfile_password is given without keyfile; add it")
 
 
 def _digest(every: Mapping[str, Any]) -> dict[str, Any]:
-    """What proves who we are, by ZooKeeper's scheme "digest" or by others that kazoo is told."""
+    """Credentials for ZooKeeper's scheme "digest", and those of ``auth_data`` for other schemes."""
     user, password = every.get("username"), every.get("password")
     found = every.get("auth_data", ())
     if user is not None or password is not None:
@@ -190,7 +220,7 @@ def _sasl(every: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _acl(every: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Who may touch our nodes: those who are authenticated as we are, if we are at all."""
+    """Who has rights on the nodes: clients authenticated as this one, or every client if this one is not."""
     if "default_acl" in every:
         if "acl" in every:
             raise UsageError("give either acl or default_acl, not both")
@@ -198,5 +228,5 @@ def _acl(every: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]
     authenticated = "auth_data" in options or "sasl_options" in options
     acl = every.get("acl", "creator" if authenticated else "open")
     if acl == "creator" and not (authenticated or "certfile" in options):
-        raise UsageError("acl=creator needs a creator whom ZooKeeper knows: add a user and password, SASL or certfile")
+        raise UsageError("acl=creator needs a client that is authenticated: add a user and password, SASL or certfile")
     return {"acl": acl}

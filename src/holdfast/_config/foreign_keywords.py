@@ -1,7 +1,7 @@
-"""Names that people know from other lock libraries: each is refused with what to write instead.
+"""Keywords and methods of other lock libraries: each is refused with what to write instead.
 
-Ignoring them is not an option: ``lock(name, blocking=False)`` would wait, and a ``release()`` on the lock could not say
-which of its leases it means.
+They cannot be ignored: ``lock(name, blocking=False)`` would wait, and ``release()`` on the lock could not tell which of
+its leases is meant.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from holdfast._core import parameters
+from holdfast._config import parameters
 from holdfast.errors import UsageError
 
 #: Keywords of redis-py's Lock and of threading's, for ``lock()`` and for ``acquire()``.
@@ -26,7 +26,7 @@ _KEYWORDS: Final = {
     "auto_renewal": "leases are renewed by default; renew=False turns it off",
 }
 
-#: Methods that other libraries have on the lock, and holdfast on the lease. What is in braces is for async locks only.
+#: Methods that other libraries have on the lock, and holdfast on the lease. Text in braces is for async locks only.
 _METHODS: Final = {
     "release": "acquire() returns a lease: call {await }lease.release(), or use '{async }with lock:'",
     "extend": "leases are renewed while they are held; to make one longer call {await }lease.renew(ttl=…)",
@@ -36,7 +36,7 @@ _METHODS: Final = {
 
 
 def translation(keyword: str) -> str | None:
-    """What to write instead of ``keyword``, if it is a known habit."""
+    """What to write instead of ``keyword``, if another library has it."""
     return _KEYWORDS.get(keyword)
 
 
@@ -52,7 +52,7 @@ def refuse_keywords(call: str, given: Mapping[str, Any], known: tuple[str, ...])
 
 
 def missing_attribute(owner: object, attribute: str) -> AttributeError:
-    """The error for an attribute that ``owner``, a lock, does not have; says what to write if it is a known habit."""
+    """The error for an attribute that ``owner``, a lock, does not have; with the remedy if another library has it."""
     kind = type(owner).__name__
     text = f"{kind!r} object has no attribute {attribute!r}"
     if attribute in _METHODS:

@@ -1,4 +1,4 @@
-"""The user's own label of a client: what it may be. Pure."""
+"""The label that a user gives to a client: which texts are valid. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_label(label: str) -> str:
         raise TypeError(f"label is a {type(label).__name__}: give a text")
     if not 1 <= len(label) <= _LONGEST:
         raise ValueError(f"label has {len(label)} characters: give 1 to {_LONGEST}")
-    from unicodedata import category  # here: few programs give a label, and all would pay for it
+    from unicodedata import category  # here, not above: few programs give a label
 
     for character in label:
         if category(character) in _REFUSED:

@@ -1,7 +1,7 @@
-"""Durations: what users write for ttl and timeout, turned into seconds. Pure.
+"""Durations: values for ttl and timeout, converted to seconds. Pure.
 
-Wrong values raise ValueError or TypeError here; whoever read the value from a URL, the environment or a file
-turns that into a UsageError that says where it stood.
+Wrong values raise ValueError or TypeError. The readers of URLs, the environment and files turn these into a UsageError
+with the origin of the value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Duration = float | int | timedelta | str
 
 #: Below this, renewal (ttl / 3) would race with an ordinary network round trip.
 MIN_TTL: Final = 0.1
-#: Above this, a holder that vanished would block everybody for longer than anybody watches.
+#: Above this, the lock of a crashed holder would stay blocked for longer than operators accept.
 MAX_TTL: Final = 7 * 86400.0
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -27,7 +27,7 @@ def parse_duration(value: object, *, what: str = "duration") -> float:
 
     Raises ValueError for bool, NaN, infinity, negative values and other texts; TypeError for other types.
     """
-    if isinstance(value, bool):  # an int to Python, but never a duration that somebody meant
+    if isinstance(value, bool):  # an int to Python, but never meant as a duration
         raise ValueError(f"{what} is {value!r}: give seconds, not a bool")
     if isinstance(value, timedelta):
         seconds = value.total_seconds()

@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast import aio
 
-MEMORY = "memory:habits"
+MEMORY = "memory:foreign-keywords"
 
 FOREIGN_KEYWORDS = [
     ({"blocking": False}, "try_acquire()"),

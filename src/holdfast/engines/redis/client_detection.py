@@ -1,25 +1,35 @@
-"""Which engine an existing client of a driver means, told by the names of its classes: no driver is imported for it."""
+"""Which engine an existing client of redis-py means, by the names of its classes: redis-py is not imported for it."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any
 
+from holdfast.engines.redis import options
 from holdfast.errors import UsageError
 
 
-def engine_of(client: object) -> Literal["redis", "sentinel", "cluster"]:
-    """The engine for a client of redis-py, of either colour; UsageError with the remedy for any other object."""
+def detect_client(client: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The engine for a sync or async client of redis-py, and its options; None for any other object.
+
+    UsageError with the remedy for a client that cannot be used, and for options that belong to the client.
+    """
+    engine = _engine_of(client)
+    return None if engine is None else (engine, options.beside_client(engine, keywords))
+
+
+def _engine_of(client: Any) -> str | None:
     kind = type(client)
-    shown = f"{kind.__module__}.{kind.__qualname__}"
     packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
     if "fakeredis" in packages:
-        # It is a redis.Redis to Python; our own connections from its settings would go to a real localhost.
+        # It is a redis.Redis to Python; connections with its settings would be made to a real localhost.
+        shown = f"{kind.__module__}.{kind.__qualname__}"
         raise UsageError(f"{shown} has no server behind it; for tests use holdfast.connect('memory:')")
     if _descends(kind, "RedisCluster"):
         return "cluster"
     pool = getattr(client, "connection_pool", None)
     if "redis" not in packages or pool is None:
-        raise UsageError(f"{shown} is neither a URL nor a client of redis-py; give a URL such as redis://host:6379/0")
+        return None
     if not _descends(type(pool), "SentinelConnectionPool"):
         return "redis"
     if not pool.is_master:
