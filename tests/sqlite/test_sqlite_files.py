@@ -417,7 +417,7 @@ import os, resource
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.sqlite import connect
-from tests.sqlite.worker import make_claim
+from tests.sqlite.worker import make_attempt
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 served = 0
 for spare in range(16):
@@ -431,7 +431,7 @@ for spare in range(16):
         os.close(hog.pop())
     session = connect({path!r}, {{}}).session(BLOCKING)
     try:
-        run(session.acquire(make_claim("job", 0.1), 0.01))
+        run(session.acquire(make_attempt("job", 0.1), 0.01))
         served += 1
     except RequestFailed as failure:
         assert "oo many open files" in str(failure), failure

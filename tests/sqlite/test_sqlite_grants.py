@@ -170,7 +170,7 @@ def test_names_are_listed_page_by_page(session: SqliteSession) -> None:
     assert run(names()) == expected
 
 
-@pytest.mark.parametrize("kind", ["fair", "polite"])
+@pytest.mark.parametrize("kind", ["fair", "non_barging"])
 def test_who_keeps_to_the_queue_does_not_overtake(session: SqliteSession, kind: str) -> None:
     holder, waiter, late = make_attempt("job"), make_attempt("job", fair=True), make_attempt("job", **{kind: True})
     run(session.acquire(holder, 1.0))

@@ -40,7 +40,7 @@ def is_usable(locks: holdfast.Client, plain: KazooClient) -> None:
     assert nodes(plain, "a")
     core = locks._opened
     assert core is not None
-    assert core.session._hub is core.watchdog._session._hub, "renewed elsewhere"  # type: ignore[attr-defined]
+    assert core.session._hub is core.watchdog._keeper._hub, "renewed elsewhere"  # type: ignore[attr-defined]
     assert lease.held
     lease.release()
 

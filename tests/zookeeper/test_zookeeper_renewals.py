@@ -134,10 +134,10 @@ def test_words_that_are_answered_after_the_question_was_asked_prove_nothing_for_
 
     monkeypatch.setattr(Asker, "confirm", seen_late)
     pulse.begin(clock.now() - 3.0)
-    claim, session = lease._hold.grant.claim, locks._opened.session  # type: ignore[union-attr]
-    (answer,) = blocking.run(session.renew([claim], 8.0, PATIENT))
+    attempt, keeper = lease._hold.grant.attempt, locks._opened.watchdog._keeper  # type: ignore[union-attr]
+    (answer,) = blocking.run(keeper.renew([attempt], 8.0, PATIENT))
     assert isinstance(answer, RequestFailed)
-    assert blocking.run(session.renew([claim], 8.0, PATIENT)) == [Found.OURS]
+    assert blocking.run(keeper.renew([attempt], 8.0, PATIENT)) == [Found.OURS]
     lease.release()
 
 
@@ -151,8 +151,8 @@ def test_a_renewal_needs_a_margin_for_clocks_that_differ(
     lease = locks.lock("a", renew=False).acquire()
     slack = hub_of(locks).slack(4.0)
     monkeypatch.setattr(Pulse, "known", lambda self, asked: asked - slack + spare)
-    session = locks._opened.session  # type: ignore[union-attr]
-    (answer,) = blocking.run(session.renew([lease._hold.grant.claim], 4.0, PATIENT))
+    keeper = locks._opened.watchdog._keeper  # type: ignore[union-attr]
+    (answer,) = blocking.run(keeper.renew([lease._hold.grant.attempt], 4.0, PATIENT))
     assert (answer is Found.OURS) is renewed
     monkeypatch.undo()
     lease.release()
