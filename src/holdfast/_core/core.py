@@ -391,7 +391,7 @@ class Core:
     def grants_on(self, key: str) -> list[Grant]:
         """What this client holds, or is handing over, under this name."""
         with self.lock:
-            return [grant for grant in self.live if grant.claim.name == key]
+            return [grant for grant in list(self.live) if grant.claim.name == key]
 
     # -- interrupted callers ---------------------------------------------------------------------------------------
 

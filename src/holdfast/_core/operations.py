@@ -36,9 +36,10 @@ class Operations(Generic[T]):
 
     def all(self) -> list[T]:
         """Those under way. What was interrupted in its clean-up is forgotten here."""
-        running = list(self._running.items())
-        for operation, reference in running:
-            if not _runs(reference()):
+        # A list of the keys is made in one step. One of the items is not: it makes tuples, so the collector may run, and
+        # with it finalisers that end operations.
+        for operation in list(self._running):
+            if operation not in self:
                 self.end(operation)
         return list(self._running)
 
