@@ -15,7 +15,7 @@ import holdfast
 from holdfast import aio, errors, fencing, observer
 from holdfast._core import parameters, urls
 from holdfast.engines import base
-from holdfast.engines.redis import keys
+from holdfast.engines.redis.dialect import keys
 from holdfast.testing.proxy import FaultProxy
 from tests.docs.markdown import ROOT, tables
 

@@ -13,12 +13,12 @@ import pytest
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted, RequestFailed
-from holdfast.engines.redis import settings
-from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.wire import Wire
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.scripts import ACQUIRE, RENEW
 from holdfast.engines.redis.session import RedisSession
-from holdfast.engines.redis.wire import Wire
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.sentinel_support import COLOURS
 from tests.redis.support import TIMEOUT, in_colour, make_claim

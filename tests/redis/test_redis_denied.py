@@ -12,9 +12,9 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Claim, Found, Granted, RequestFailed
 from holdfast.engines.redis import scripts
-from holdfast.engines.redis.channel import Script
+from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.engine import RedisEngine, connect
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.scripts import Script
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from tests.redis.support import TIMEOUT, Other, command, make_claim, on

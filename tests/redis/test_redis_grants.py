@@ -9,10 +9,10 @@ import pytest
 
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
-from holdfast.engines.redis import requests
-from holdfast.engines.redis.channel import Argument, Script
-from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.scripts import JOIN, RAISE
+from holdfast.engines.redis.dialect import requests
+from holdfast.engines.redis.dialect.keys import keys_of
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.scripts import JOIN, RAISE, Script
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from tests.redis.support import TIMEOUT, Other, both_colours, in_colour, make_claim

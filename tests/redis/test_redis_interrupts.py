@@ -17,11 +17,11 @@ from holdfast._runtime import clock
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Claim, Found, Granted, RequestFailed
-from holdfast.engines.redis import aio
+from holdfast.engines.redis.connections import aio
+from holdfast.engines.redis.connections.handshake import open_transport
+from holdfast.engines.redis.connections.settings import Server
 from holdfast.engines.redis.engine import connect
-from holdfast.engines.redis.handshake import open_transport
 from holdfast.engines.redis.session import RedisSession
-from holdfast.engines.redis.settings import Server
 from tests.redis.support import TIMEOUT, Other, make_claim
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication

@@ -10,10 +10,11 @@ import redis
 import redis.asyncio
 
 from holdfast.engines.base import Claim, Holder, RequestFailed
-from holdfast.engines.redis import keys, metadata, replies, settings
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.dialect import keys, metadata, replies
+from holdfast.engines.redis.dialect.packing import pack
+from holdfast.engines.redis.dialect.requests import Arguments, Closing, call_by_digest
 from holdfast.engines.redis.engine import connect
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.requests import Arguments, Closing, call_by_digest
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused, InvalidName, UsageError

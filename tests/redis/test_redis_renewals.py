@@ -13,7 +13,7 @@ import redis
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, BlockingWakeup, run
 from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
-from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.session import RedisSession
 from tests.redis.sentinel_support import StartRedis
 from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, command, connections, make_claim

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast._core.sentinel_target import SentinelTarget
 from holdfast.engines.base import Found, Granted, RequestFailed
-from holdfast.engines.redis import handshake
+from holdfast.engines.redis.connections import handshake
 from holdfast.engines.redis.sentinel import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused

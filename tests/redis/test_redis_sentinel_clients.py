@@ -16,7 +16,7 @@ import redis.sentinel
 from holdfast._core.sentinel_target import SentinelTarget
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted, RequestFailed
-from holdfast.engines.redis.handshake import open_transport
+from holdfast.engines.redis.connections.handshake import open_transport
 from holdfast.engines.redis.sentinel import SentinelEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused, UsageError

@@ -13,10 +13,10 @@ import pytest
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Granted, RequestFailed
-from holdfast.engines.redis.contender import RedisContender
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
-from holdfast.engines.redis.watch import Way
+from holdfast.engines.redis.waiting.contender import RedisContender
+from holdfast.engines.redis.waiting.watch import Way
 from tests.redis.support import LATE, SOON, TIMEOUT, Later, Other, both_colours, command, in_colour, make_claim
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually

@@ -7,9 +7,11 @@ from typing import Any
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
-from holdfast.engines.redis.replies import error as error_of_reply
-from holdfast.engines.redis.requests import Call, out_of_time
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.replies import error as error_of_reply
+from holdfast.engines.redis.dialect.requests import Call, Publish, out_of_time
+from holdfast.engines.redis.scripts import Script
 from holdfast.errors import EngineRefused
 from tests.simulation.keyspace import ReplyError
 from tests.simulation.network import Network

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Argument, Script
-from holdfast.engines.redis.replies import error as error_of_reply
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import error as error_of_reply
+from holdfast.engines.redis.scripts import Script
 from tests.simulation.keyspace import ReplyError
 from tests.simulation.network import Link, Network, Request
 from tests.simulation.runtime import SimulatedRuntime

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.aio_fleet import AsyncioFleet
 from holdfast.engines.redis.cluster.channel import ClusterChannel
-from holdfast.engines.redis.cluster.silence import Silence
 from holdfast.engines.redis.cluster.slots import HOPS, Place, Table, parse, slot_of
-from holdfast.engines.redis.replies import Redirected, TryAgain
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.cluster.unresponsive import Silence
+from holdfast.engines.redis.connections.aio_group import AsyncioFleet
+from holdfast.engines.redis.dialect.replies import Redirected, TryAgain
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.scripts import PING
 
 A, B, C = Place("a", 1), Place("b", 2), Place("c", 3)

@@ -12,11 +12,10 @@ import redis
 import holdfast
 from holdfast._runtime import clock
 from holdfast.engines.base import Found, Granted, RequestFailed
-from holdfast.engines.redis.channel import Script
 from holdfast.engines.redis.cluster.session import ClusterSession
-from holdfast.engines.redis.keys import keys_of, prefixed
-from holdfast.engines.redis.replies import TryAgain
-from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
+from holdfast.engines.redis.dialect.keys import keys_of, prefixed
+from holdfast.engines.redis.dialect.replies import TryAgain
+from holdfast.engines.redis.scripts import ACQUIRE, RELEASE, Script
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import RUNTIMES, SLACK, errors, half_moved, keys, move, on, slot_of
 from tests.redis.failover.company import COLOURS, company

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.engines.base import Found, RequestFailed
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.session import RedisSession
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.failover.company import COLOURS, SLACK, Told, company

@@ -13,7 +13,7 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, RequestFailed
-from holdfast.engines.redis.requests import wait_for_replicas
+from holdfast.engines.redis.dialect.requests import wait_for_replicas
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis import scripts
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
-from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingFleet
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
-from holdfast.engines.redis.requests import Call
 from tests.redis.redlock.support import PATIENT, Proxies, owners
 from tests.redis.support import make_claim
 from tests.servers.masters import Masters

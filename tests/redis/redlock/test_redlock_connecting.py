@@ -18,11 +18,11 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis import settings
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingFleet
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
-from holdfast.engines.redis.requests import Call
 from holdfast.engines.redis.scripts import PING
 from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners
 from tests.redis.support import make_claim

@@ -18,11 +18,11 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis import scripts
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
-from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingFleet
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
-from holdfast.engines.redis.requests import Call
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.redlock.support import PATIENT, Proxies, on, owners
 from tests.redis.redlock.worker import Grant

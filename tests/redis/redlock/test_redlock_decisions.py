@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.engines.base import Found, Holder, LockState, RequestFailed, Waiter
-from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.metadata import Block
+from holdfast.engines.redis.dialect.metadata import Block
+from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.health import Health
 from holdfast.engines.redis.redlock.proposal import Proposal

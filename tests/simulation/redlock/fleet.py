@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.replies import error as error_of_reply
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.replies import error as error_of_reply
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.errors import EngineRefused
 from tests.simulation.channel import SimChannel
 from tests.simulation.keyspace import ReplyError
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class SimFleet:
-    """See :class:`holdfast.engines.redis.fleet.Fleet`."""
+    """See :class:`holdfast.engines.redis.connections.group.Fleet`."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

@@ -9,9 +9,10 @@ from typing import Any, Final
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
 from holdfast.engines.base import Guarantees
-from holdfast.engines.redis import keys, settings
-from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.dialect import keys
 from holdfast.engines.redis.session import RedisSession
 
 TOKEN_TTL: Final = 30 * 86400.0

@@ -18,13 +18,14 @@ from holdfast.engines.base import (
     Suspects,
     Withdrawn,
 )
-from holdfast.engines.redis import metadata
-from holdfast.engines.redis.channel import Answer, Argument, Channel, Publish
-from holdfast.engines.redis.contender import RedisContender
-from holdfast.engines.redis.keys import is_side_key, keys_of, names_of, pattern
-from holdfast.engines.redis.replies import NotALock, WaitRefused, WrongType
-from holdfast.engines.redis.requests import Arguments, Call, Closing, Plain, unacknowledged
+from holdfast.engines.redis.connections.channel import Channel
+from holdfast.engines.redis.dialect import metadata
+from holdfast.engines.redis.dialect.keys import is_side_key, keys_of, names_of, pattern
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import Answer, NotALock, WaitRefused, WrongType
+from holdfast.engines.redis.dialect.requests import Arguments, Call, Closing, Plain, Publish, unacknowledged
 from holdfast.engines.redis.scripts import ACQUIRE, BREAK, HELD, INSPECT, PING, RELEASE, RENEW
+from holdfast.engines.redis.waiting.contender import RedisContender
 from holdfast.errors import EngineRefused
 
 #: Renewed by one script: a longer one would keep the server from everybody else for too long.

@@ -13,16 +13,18 @@ from typing import Any, Final, Generic
 from holdfast._runtime import clock
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis.channel import Answer, Argument, Publish, Script, Watch
-from holdfast.engines.redis.cluster.moving import Moving
 from holdfast.engines.redis.cluster.node import N, Node
 from holdfast.engines.redis.cluster.renewals import Renewal
-from holdfast.engines.redis.cluster.silence import Silence
 from holdfast.engines.redis.cluster.slots import HOPS, UNKNOWN, Place, Table, astray, parse, slot_of, unserved
+from holdfast.engines.redis.cluster.unresponsive import Silence
+from holdfast.engines.redis.cluster.untracked import Moving
 from holdfast.engines.redis.cluster.watch import ClusterWatch
-from holdfast.engines.redis.fleet import Fleet
-from holdfast.engines.redis.replies import Redirected, TryAgain
-from holdfast.engines.redis.requests import Call, Plain
+from holdfast.engines.redis.connections.channel import Watch
+from holdfast.engines.redis.connections.group import Fleet
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import Answer, Redirected, TryAgain
+from holdfast.engines.redis.dialect.requests import Call, Plain, Publish
+from holdfast.engines.redis.scripts import Script
 from holdfast.errors import EngineRefused
 
 #: Of the candidates for the table, one in a black hole must leave time for another.
@@ -32,7 +34,7 @@ _REMEDY: Final = "this server is no node of a Redis Cluster; connect with redis:
 
 
 class ClusterChannel(Generic[N]):
-    """See :class:`holdfast.engines.redis.channel.Channel`. Thread-safe where its nodes are."""
+    """See :class:`holdfast.engines.redis.connections.channel.Channel`. Thread-safe where its nodes are."""
 
     def __init__(self, fleet: Fleet[N], open_node: Callable[[Place], N], table: Table, publish: Publish | None) -> None:
         self._fleet = fleet

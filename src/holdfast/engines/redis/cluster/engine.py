@@ -12,15 +12,16 @@ import redis.connection as blocking_connections
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
 from holdfast.engines.base import Guarantees
-from holdfast.engines.redis import keys, settings
-from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.aio_fleet import AsyncioFleet
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
-from holdfast.engines.redis.channel import Publish
 from holdfast.engines.redis.cluster.channel import ClusterChannel
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.redis.cluster.slots import Place, Table
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.aio_group import AsyncioFleet
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingFleet
+from holdfast.engines.redis.dialect import keys
+from holdfast.engines.redis.dialect.requests import Publish
 from holdfast.engines.redis.engine import TOKEN_TTL, failover_guarantees
 
 _PUBLISH: Final[dict[str, Publish | None]] = {"auto": None, "on": "SPUBLISH", "off": "PUBLISH", "both": "BOTH"}

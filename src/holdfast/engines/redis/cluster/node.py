@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Channel, Publish
 from holdfast.engines.redis.cluster.slots import Place
-from holdfast.engines.redis.replies import Redirected
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.connections.channel import Channel
+from holdfast.engines.redis.dialect.replies import Redirected
+from holdfast.engines.redis.dialect.requests import Call, Publish
 
 
 class Node(Channel, Protocol):

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Generic
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Answer
 from holdfast.engines.redis.cluster.node import N, Nodes
 from holdfast.engines.redis.cluster.slots import HOPS, Place, astray, slot_of, unserved
-from holdfast.engines.redis.fleet import Fleet
-from holdfast.engines.redis.replies import Redirected, TryAgain
-from holdfast.engines.redis.requests import Call, out_of_time, unacknowledged
+from holdfast.engines.redis.connections.group import Fleet
+from holdfast.engines.redis.dialect.replies import Answer, Redirected, TryAgain
+from holdfast.engines.redis.dialect.requests import Call, out_of_time, unacknowledged
 from holdfast.errors import EngineRefused
 
 #: Calls in one buffer to one server: more would keep it from everybody else for too long.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from holdfast.engines.base import Claim, Found, RequestFailed
 from holdfast.engines.redis.cluster.slots import slot_of
-from holdfast.engines.redis.replies import TryAgain
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.dialect.replies import TryAgain
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.scripts import PING, RENEW
 from holdfast.engines.redis.session import RedisSession, each
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from redis.crc import key_slot
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Publish
+from holdfast.engines.redis.dialect.requests import Publish
 
 SLOTS: Final = 16384
 #: A slot that is on the move may redirect twice; more is a cluster that does not agree with itself.

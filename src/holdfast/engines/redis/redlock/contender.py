@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Claim, RequestFailed
-from holdfast.engines.redis.contender import RedisContender
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.dialect.keys import keys_of
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock.servers import Servers
-from holdfast.engines.redis.requests import Call
 from holdfast.engines.redis.scripts import LEAVE
+from holdfast.engines.redis.waiting.contender import RedisContender
 from holdfast.errors import EngineRefused
 
 #: A wait that was over sooner than this was none: the lock is free at the server with the line, but not at others.

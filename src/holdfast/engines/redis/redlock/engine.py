@@ -11,11 +11,12 @@ from typing import Any, Final
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
 from holdfast.engines.base import Guarantees, Session
-from holdfast.engines.redis import keys, settings
-from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.aio_fleet import AsyncioFleet
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.aio_group import AsyncioFleet
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingFleet
+from holdfast.engines.redis.dialect import keys
 from holdfast.engines.redis.engine import TOKEN_TTL
 from holdfast.engines.redis.redlock.session import RedlockSession
 

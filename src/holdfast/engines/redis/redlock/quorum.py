@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.engines.base import Found, Holder, LockState, RequestFailed, is_of_grant
-from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.metadata import Block
+from holdfast.engines.redis.dialect.metadata import Block
+from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.errors import EngineRefused
 
 

@@ -8,12 +8,12 @@ from typing import Any, Final, Generic, TypeVar
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Answer, Channel
-from holdfast.engines.redis.fleet import Fleet
+from holdfast.engines.redis.connections.channel import Channel
+from holdfast.engines.redis.connections.group import Fleet
+from holdfast.engines.redis.dialect.replies import Answer, WrongType
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock.health import Health
 from holdfast.engines.redis.redlock.quorum import majority
-from holdfast.engines.redis.replies import WrongType
-from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
 
 C = TypeVar("C", bound=Channel)

@@ -23,16 +23,18 @@ from holdfast.engines.base import (
     Suspects,
     Withdrawn,
 )
-from holdfast.engines.redis import metadata
-from holdfast.engines.redis.channel import Answer, Argument, Channel
-from holdfast.engines.redis.fleet import Fleet
-from holdfast.engines.redis.keys import is_side_key, keys_of
+from holdfast.engines.redis.connections.channel import Channel
+from holdfast.engines.redis.connections.group import Fleet
+from holdfast.engines.redis.dialect import metadata
+from holdfast.engines.redis.dialect.keys import is_side_key, keys_of
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Arguments, Call, Closing
 from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.contender import RedlockContender
 from holdfast.engines.redis.redlock.proposal import Proposal
 from holdfast.engines.redis.redlock.quorum import Tally
 from holdfast.engines.redis.redlock.servers import LeftAlone, Servers, failures
-from holdfast.engines.redis.requests import Arguments, Call, Closing
 from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, JOIN, LEAVE, PING, RAISE, RELEASE, RENEW
 from holdfast.engines.redis.session import CHUNK, FOUND, scan, tombstone_ms, withdrawal
 from holdfast.errors import EngineRefused

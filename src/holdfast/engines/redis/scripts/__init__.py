@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+from importlib import resources
 from typing import Final
 
-from holdfast.engines.redis.channel import Script
+
+class Script:
+    """One of the shipped Lua files. Only its digest travels, until a server says that it does not know it."""
+
+    __slots__ = ("name", "sha", "source")
+
+    def __init__(self, name: str, source: str) -> None:
+        self.name = name
+        self.source = source
+        self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+    @classmethod
+    def load(cls, name: str) -> Script:
+        """The script ``<name>.lua`` of this package."""
+        return cls(name, resources.files(__package__).joinpath(f"{name}.lua").read_text("utf-8"))
 
 
 def _together(*names: str) -> Script:

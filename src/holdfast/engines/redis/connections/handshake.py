@@ -18,9 +18,9 @@ from typing import Any, Final, TypeVar, cast
 from redis import exceptions
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis import replies
-from holdfast.engines.redis.aio_patience import within
-from holdfast.engines.redis.settings import Server, Settings
+from holdfast.engines.redis.connections.aio_timeouts import within
+from holdfast.engines.redis.connections.settings import Server, Settings
+from holdfast.engines.redis.dialect import replies
 from holdfast.errors import EngineRefused
 
 T = TypeVar("T")

@@ -14,15 +14,17 @@ from hiredis import ReplyError
 from holdfast._runtime import clock
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import RequestFailed, Suspects
-from holdfast.engines.redis import pushes
-from holdfast.engines.redis.aio_patience import Patience
-from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
-from holdfast.engines.redis.handshake import open_transport
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.pipe import Pipe
-from holdfast.engines.redis.requests import (
+from holdfast.engines.redis.connections.aio_pipe import Pipe
+from holdfast.engines.redis.connections.aio_timeouts import Patience
+from holdfast.engines.redis.connections.handshake import open_transport
+from holdfast.engines.redis.connections.settings import Server
+from holdfast.engines.redis.dialect import pushes
+from holdfast.engines.redis.dialect.packing import Argument, pack
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import (
     HELLO,
     Call,
+    Publish,
     acknowledged,
     around,
     call_by_digest,
@@ -33,8 +35,8 @@ from holdfast.engines.redis.requests import (
     is_unknown_script,
     unacknowledged,
 )
-from holdfast.engines.redis.settings import Server
-from holdfast.engines.redis.watch import SUBSCRIPTIONS, BaseWatch, Way
+from holdfast.engines.redis.scripts import Script
+from holdfast.engines.redis.waiting.watch import SUBSCRIPTIONS, BaseWatch, Way
 from holdfast.errors import EngineRefused
 
 #: The loop's clock stands still while the machine is suspended: look at the clock of belief this often.
@@ -189,7 +191,7 @@ class AsyncioChannel:
         return await self.run_guarded(calls, replicas, timeout) if is_master(greeting) else None
 
     def lend(self, address: str, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer] | None:
-        """See :class:`holdfast.engines.redis.blocking.Lender`. The loop may be blocked: then nothing comes back."""
+        """See :class:`~holdfast.engines.redis.connections.blocking.Lender`. None if the loop is blocked."""
         pipe = self._pipe
         if address != self._settings.address or pipe is None or pipe.lost or not pipe.loop.is_running():
             return None

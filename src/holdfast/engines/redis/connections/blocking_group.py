@@ -11,11 +11,11 @@ from typing import Final
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import RequestFailed, Suspects
-from holdfast.engines.redis import guard
-from holdfast.engines.redis.blocking import BlockingChannel, GuardedFlight
-from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.requests import Call
-from holdfast.engines.redis.wire import Wire
+from holdfast.engines.redis.connections.blocking import BlockingChannel, GuardedFlight
+from holdfast.engines.redis.connections.wire import Wire
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call
+from holdfast.engines.redis.waiting import tracking
 from holdfast.errors import EngineRefused, UsageError
 
 Failure = RequestFailed | EngineRefused
@@ -30,7 +30,7 @@ _MOST_ATTEMPTS: Final = 16
 
 
 class BlockingFleet:
-    """See :class:`holdfast.engines.redis.fleet.Fleet`."""
+    """See :class:`holdfast.engines.redis.connections.group.Fleet`."""
 
     def __init__(self) -> None:
         self._attempts: list[BlockingChannel] = []  # to connect, under way; append and remove are atomic
@@ -105,7 +105,7 @@ class BlockingFleet:
 
     async def doze(self, channels: Sequence[BlockingChannel], until: float, wakeup: Wakeup) -> Suspects:
         self._listening = True
-        return await guard.doze([channel.guard for channel in channels], until, wakeup)
+        return await tracking.doze([channel.guard for channel in channels], until, wakeup)
 
     # -- connecting ------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from typing import Protocol, TypeVar
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import Suspects
-from holdfast.engines.redis.channel import Answer, Channel
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.connections.channel import Channel
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call
 
 C = TypeVar("C", bound=Channel, contravariant=True)
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis import handshake
-from holdfast.engines.redis.aio_patience import Patience
-from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.connections import handshake
+from holdfast.engines.redis.connections.aio_timeouts import Patience
+from holdfast.engines.redis.connections.settings import Settings
 from holdfast.errors import EngineRefused
 
 if TYPE_CHECKING:
@@ -52,7 +52,10 @@ class Watched(NamedTuple):
 
 
 class MasterBySentinels:
-    """See :class:`holdfast.engines.redis.settings.Sought`. Thread-safe; keeps nothing open that a fork could share."""
+    """See :class:`~holdfast.engines.redis.connections.settings.Sought`.
+
+    Thread-safe; keeps nothing open that a fork could share.
+    """
 
     def __init__(self, watched: Watched, sentinels: Sequence[Sentinel], address: str) -> None:
         self._watched = watched

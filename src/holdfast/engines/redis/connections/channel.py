@@ -5,45 +5,21 @@ pipelining) and simulated (``tests.simulation``). A channel never repeats a requ
 exception that is safe: a script unknown to the server (NOSCRIPT: it did not run) is loaded and called again.
 
 Replies are as RESP gives them: bytes, int, list, None. An error reply raises what
-:func:`holdfast.engines.redis.replies.error` makes of it; a request without a usable reply raises
+:func:`holdfast.engines.redis.dialect.replies.error` makes of it; a request without a usable reply raises
 :class:`~holdfast.engines.base.RequestFailed`.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Protocol
 
 from holdfast._runtime.base import Wakeup
-from holdfast.engines.base import RequestFailed, Suspects
-from holdfast.errors import EngineRefused
-
-if TYPE_CHECKING:
-    from holdfast.engines.redis.requests import Call
-
-Argument = str | bytes | int
-#: How a release is told to waiters who subscribe. Sharded only in a cluster, where Redisson prefers it too.
-Publish = Literal["PUBLISH", "SPUBLISH", "BOTH"]
-#: One of several requests that were sent together: its reply, or what would have been raised if it had been alone.
-Answer = Any | RequestFailed | EngineRefused
-
-
-class Script:
-    """One of the shipped Lua files. Only its digest travels, until a server says that it does not know it."""
-
-    __slots__ = ("name", "sha", "source")
-
-    def __init__(self, name: str, source: str) -> None:
-        self.name = name
-        self.source = source
-        self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-
-    @classmethod
-    def load(cls, name: str) -> Script:
-        """The script ``scripts/<name>.lua`` of this package."""
-        return cls(name, resources.files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8"))
+from holdfast.engines.base import Suspects
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call, Publish
+from holdfast.engines.redis.scripts import Script
 
 
 class Watch(Protocol):

@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from holdfast.engines.base import MOST_WAITERS
-from holdfast.engines.redis.channel import Publish
-from holdfast.engines.redis.requests import Closing, Opening
+from holdfast.engines.redis.dialect.requests import Closing, Opening, Publish
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.errors import InvalidName
 

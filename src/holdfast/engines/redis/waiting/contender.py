@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Claim, RequestFailed
-from holdfast.engines.redis import metadata
-from holdfast.engines.redis.channel import Channel
-from holdfast.engines.redis.keys import Keys
+from holdfast.engines.redis.connections.channel import Channel
+from holdfast.engines.redis.dialect import metadata
+from holdfast.engines.redis.dialect.keys import Keys
 from holdfast.engines.redis.scripts import ENQUEUE, LEAVE
 from holdfast.errors import EngineRefused
 

@@ -8,15 +8,15 @@ from typing import Any, Final, NamedTuple
 
 from hiredis import ReplyError
 
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.requests import (
+from holdfast.engines.redis.connections.wire import Wire
+from holdfast.engines.redis.dialect.packing import pack
+from holdfast.engines.redis.dialect.requests import (
     Call,
     checked,
     is_unknown_script,
     unacknowledged,
     wait_for_replicas,
 )
-from holdfast.engines.redis.wire import Wire
 
 #: Calls in one buffer. (A server takes turns between its clients every 16 KiB, some 40 calls.)
 AT_ONCE: Final = 500

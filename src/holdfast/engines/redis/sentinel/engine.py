@@ -10,10 +10,10 @@ import redis.asyncio.connection as asyncio_connections
 import redis.connection as blocking_connections
 
 from holdfast._core.sentinel_target import SentinelTarget
-from holdfast.engines.redis import settings
-from holdfast.engines.redis.discovery import MasterBySentinels, Sentinel, Watched
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.settings import Settings
 from holdfast.engines.redis.engine import TOKEN_TTL, RedisEngine, failover_guarantees
-from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.sentinel.discovery import MasterBySentinels, Sentinel, Watched
 from holdfast.errors import UsageError
 
 #: A sentinel has no databases, and users of its own.

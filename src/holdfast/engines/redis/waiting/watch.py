@@ -17,9 +17,10 @@ import hiredis
 
 from holdfast._runtime import clock
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis import replies
-from holdfast.engines.redis.channel import Argument, Publish
-from holdfast.engines.redis.keys import prefixed
+from holdfast.engines.redis.dialect import replies
+from holdfast.engines.redis.dialect.keys import prefixed
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.requests import Publish
 
 _TRACK: Final = ("CLIENT", "TRACKING", "ON", "OPTIN")
 _CACHE: Final = ("CLIENT", "CACHING", "YES")
@@ -64,7 +65,7 @@ L = TypeVar("L", bound=Line)
 
 
 class BaseWatch(abc.ABC, Generic[L]):
-    """A :class:`~holdfast.engines.redis.channel.Watch`, but for the connection."""
+    """A :class:`~holdfast.engines.redis.connections.channel.Watch`, but for the connection."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import hiredis
 
-from holdfast.engines.redis.channel import Argument
+Argument = str | bytes | int
 
 # (The driver's own annotation knows only commands of one word.)
 _pack: Final = cast(Callable[[tuple[Argument, ...]], bytes], hiredis.pack_command)

@@ -11,10 +11,9 @@ from typing import Any, Final, cast
 import hiredis
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Argument
-from holdfast.engines.redis.handshake import reset_on_close
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.pushes import CONFIRMATIONS
+from holdfast.engines.redis.connections.handshake import reset_on_close
+from holdfast.engines.redis.dialect.packing import Argument, pack
+from holdfast.engines.redis.dialect.pushes import CONFIRMATIONS
 
 _NOTHING: Final = object()
 _CHUNK: Final = 16384

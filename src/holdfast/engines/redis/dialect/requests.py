@@ -8,14 +8,17 @@ What is new in each request is the claim's owner, in between.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final, overload
+from typing import Any, ClassVar, Final, Literal, overload
 
 import hiredis
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis import replies
-from holdfast.engines.redis.channel import Argument, Script
-from holdfast.engines.redis.packing import pack
+from holdfast.engines.redis.dialect import replies
+from holdfast.engines.redis.dialect.packing import Argument, pack
+from holdfast.engines.redis.scripts import Script
+
+#: How a release is told to waiters who subscribe. Sharded only in a cluster, where Redisson prefers it too.
+Publish = Literal["PUBLISH", "SPUBLISH", "BOTH"]
 
 #: The heads of words by their length; an owner has some 56 characters.
 _HEADS_CAP: Final = 128

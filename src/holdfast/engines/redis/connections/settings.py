@@ -17,7 +17,7 @@ import redis.asyncio.connection as asyncio_connections
 import redis.connection as blocking_connections
 from redis.connection import parse_url
 
-from holdfast.engines.redis.packing import Packer
+from holdfast.engines.redis.dialect.packing import Packer
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,10 +90,10 @@ class Sought(Protocol):
         """Where it was last, or else who is asked; fit for people to see."""
 
     def open_socket(self, timeout: float) -> tuple[socket.socket, str]:
-        """See :func:`holdfast.engines.redis.handshake.open_socket`."""
+        """See :func:`holdfast.engines.redis.connections.handshake.open_socket`."""
 
     async def open_transport(self, timeout: float) -> tuple[asyncio.StreamWriter, str]:
-        """See :func:`holdfast.engines.redis.handshake.open_transport`."""
+        """See :func:`holdfast.engines.redis.connections.handshake.open_transport`."""
 
 
 Server = Settings | Sought

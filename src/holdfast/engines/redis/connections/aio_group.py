@@ -10,14 +10,14 @@ from hiredis import ReplyError
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import RequestFailed, Suspects
-from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.requests import Call, is_unknown_script
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call, is_unknown_script
 from holdfast.errors import EngineRefused
 
 
 class AsyncioFleet:
-    """See :class:`holdfast.engines.redis.fleet.Fleet`. Has no state."""
+    """See :class:`holdfast.engines.redis.connections.group.Fleet`. Has no state."""
 
     async def ask(self, channels: Sequence[AsyncioChannel], call: Call, timeout: float) -> list[Answer]:
         # Written at once where there is a connection; only the others need a task each.

@@ -8,6 +8,9 @@ from typing import Any, Final
 from holdfast.engines.base import RequestFailed
 from holdfast.errors import EngineRefused
 
+#: One of several requests that were sent together: its reply, or what would have been raised if it had been alone.
+Answer = Any | RequestFailed | EngineRefused
+
 #: The server answers, but cannot serve now. It says so before anything was executed or, for a script, before its first
 #: write: our scripts write nothing that is allowed without memory before what is not, so nothing can have happened.
 _UNAVAILABLE: Final = frozenset(

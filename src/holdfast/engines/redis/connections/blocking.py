@@ -13,13 +13,17 @@ from holdfast._runtime import clock
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.blocking import BLOCKING
 from holdfast.engines.base import RequestFailed, Suspects
-from holdfast.engines.redis import flight, guard, pushes
-from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
-from holdfast.engines.redis.handshake import open_socket
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.requests import (
+from holdfast.engines.redis.connections import in_flight
+from holdfast.engines.redis.connections.handshake import open_socket
+from holdfast.engines.redis.connections.settings import Server
+from holdfast.engines.redis.connections.wire import Wire
+from holdfast.engines.redis.dialect import pushes
+from holdfast.engines.redis.dialect.packing import Argument, pack
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import (
     HELLO,
     Call,
+    Publish,
     acknowledged,
     around,
     call_by_digest,
@@ -31,9 +35,9 @@ from holdfast.engines.redis.requests import (
     is_unknown_script,
     out_of_time,
 )
-from holdfast.engines.redis.settings import Server
-from holdfast.engines.redis.watch import BaseWatch, Way
-from holdfast.engines.redis.wire import Wire
+from holdfast.engines.redis.scripts import Script
+from holdfast.engines.redis.waiting import tracking
+from holdfast.engines.redis.waiting.watch import BaseWatch, Way
 from holdfast.errors import EngineRefused
 
 #: Idle connections kept: a burst of threads must not leave its sockets behind.
@@ -50,7 +54,7 @@ class GuardedFlight(NamedTuple):
 
     calls: Sequence[Call]
     replicas: int
-    sent: flight.Flight | None
+    sent: in_flight.Flight | None
     guarded: bool
     failure: RequestFailed | EngineRefused | None
     until: float
@@ -73,7 +77,7 @@ class BlockingChannel:
         self._idle: list[Wire] = []  # append and pop are atomic: no lock on the hot path
         self._wires: weakref.WeakSet[Wire] = weakref.WeakSet()
         self.closed = False
-        self.guard = guard.Guard(self)
+        self.guard = tracking.Guard(self)
         self.way: Way | None = None
         self.publish: Publish = "PUBLISH"
         self.at_rest = True  #: always: whoever uses a connection closes it himself, once the channel is closed
@@ -125,11 +129,11 @@ class BlockingChannel:
     async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
         deadline = time.monotonic() + timeout
         answers: list[Answer] = []
-        for start in range(0, len(calls), flight.AT_ONCE):
+        for start in range(0, len(calls), in_flight.AT_ONCE):
             left = deadline - time.monotonic()
             if left <= 0:
                 return answers + [out_of_time()] * (len(calls) - start)
-            batch = calls[start : start + flight.AT_ONCE]
+            batch = calls[start : start + in_flight.AT_ONCE]
             answer = await self.end_guarded(self.begin_guarded(batch, 0, left), deadline)
             answers += answer
             if all(isinstance(each, RequestFailed) for each in answer):
@@ -187,18 +191,18 @@ class BlockingChannel:
         else:
             self.discard(under_way.sent.wire)
 
-    def _launch(self, wire: Wire, calls: Sequence[Call], replicas: int, until: float) -> flight.Flight:
+    def _launch(self, wire: Wire, calls: Sequence[Call], replicas: int, until: float) -> in_flight.Flight:
         """Send ``calls`` on a connection of the pool."""
         try:
-            return flight.send(wire, calls, replicas, max(until - time.monotonic(), 0.001), tracked=False)
+            return in_flight.send(wire, calls, replicas, max(until - time.monotonic(), 0.001), tracked=False)
         except BaseException:
             self.discard(wire)
             raise
 
-    def _land(self, sent: flight.Flight, deadline: float) -> Sequence[Answer]:
+    def _land(self, sent: in_flight.Flight, deadline: float) -> Sequence[Answer]:
         """The answers to what was launched."""
         try:
-            answers = flight.receive(sent, deadline)
+            answers = in_flight.receive(sent, deadline)
         except (RequestFailed, EngineRefused) as failure:
             self.discard(sent.wire)
             return [failure] * len(sent.calls)
@@ -250,7 +254,7 @@ class BlockingChannel:
             raise
 
     async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        return await guard.doze((self.guard,), until, wakeup)
+        return await tracking.doze((self.guard,), until, wakeup)
 
     async def pause(self, seconds: float) -> None:
         await BLOCKING.sleep_until(clock.now() + seconds)

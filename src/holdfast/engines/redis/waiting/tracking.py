@@ -12,14 +12,15 @@ from hiredis import PushNotification
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.blocking import BLOCKING, BlockingWakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis import flight, pushes
-from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.requests import Call, explained, is_demotion
-from holdfast.engines.redis.wire import Wire
+from holdfast.engines.redis.connections import in_flight
+from holdfast.engines.redis.connections.wire import Wire
+from holdfast.engines.redis.dialect import pushes
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call, explained, is_demotion
 from holdfast.errors import EngineRefused
 
 if TYPE_CHECKING:
-    from holdfast.engines.redis.blocking import BlockingChannel
+    from holdfast.engines.redis.connections.blocking import BlockingChannel
 
 #: NOLOOP: our own renewals are no news. OPTOUT: a lock is tracked by the one command that looks at it. Scripts are
 #: excepted by CACHING NO, which is tried here: refused by an ACL, renewing 200 locks would track 200 times 600 keys. It
@@ -59,7 +60,7 @@ class Guard:
             finally:
                 self.leave()
 
-    def begin(self, calls: Sequence[Call], replicas: int, timeout: float) -> flight.Flight:
+    def begin(self, calls: Sequence[Call], replicas: int, timeout: float) -> in_flight.Flight:
         """Send calls on the tracking connection, which is opened if there is none."""
         wire = self._wire
         if wire is not None and (wire.owed or not self._channel.leads_there(wire)):
@@ -68,15 +69,15 @@ class Guard:
         if wire is None:
             wire = self._wire = self._open(timeout)
         try:
-            return flight.send(wire, calls, replicas, timeout, tracked=wire.tracking)
+            return in_flight.send(wire, calls, replicas, timeout, tracked=wire.tracking)
         except BaseException:
             self.drop(wire)
             raise
 
-    def end(self, sent: flight.Flight, deadline: float) -> list[Answer]:
+    def end(self, sent: in_flight.Flight, deadline: float) -> list[Answer]:
         """The answers to what ``begin`` sent."""
         try:
-            answers = flight.receive(sent, deadline)
+            answers = in_flight.receive(sent, deadline)
         except BaseException:
             self.drop(sent.wire)
             raise
