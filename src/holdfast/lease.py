@@ -75,7 +75,7 @@ class BaseLease(NotPortable):
     @property
     def owner(self) -> str:
         """Who holds, as the engine writes it. Guards compare (token, owner)."""
-        return self._hold.grant.claim.owner
+        return self._hold.grant.attempt.owner
 
     @property
     def ttl(self) -> float:

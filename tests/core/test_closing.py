@@ -98,6 +98,6 @@ def test_a_waiter_does_not_start_a_thread_for_a_client_that_is_closed_and_gone(u
     assert core is not None
     client.close()
     before = set(threading.enumerate())
-    core.withdraw(core.new_claim(client.lock("a")._policy, polite=False))
+    core.withdraw(core.new_attempt(client.lock("a")._policy, non_barging=False))
     assert not core.watchdog.started
     assert not new_since(before)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.engines.base import Claim, Found
+from holdfast.engines.base import Found
+from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.session import RedisSession
 from tests.support.threads import new_since
 from tests.support.waiting import LASTING, eventually, renewed
@@ -74,9 +75,9 @@ def test_a_release_under_way_keeps_the_session(redis_url: str, monkeypatch: pyte
     release = RedisSession.release
     ended = threading.Event()
 
-    async def slow(self: RedisSession, claim: Claim, timeout: float) -> Found:
+    async def slow(self: RedisSession, attempt: RedisAttempt, timeout: float) -> Found:
         ended.wait(0.3)  # descheduled between the end of belief and the request
-        return await release(self, claim, timeout)
+        return await release(self, attempt, timeout)
 
     monkeypatch.setattr(RedisSession, "release", slow)
     holdfast.connect(redis_url, ttl=LASTING).lock("kept").acquire().release()

@@ -155,7 +155,7 @@ def test_struck_while_it_rings_for_the_watchdog_the_next_caller_rings(monkeypatc
         core = client._opened
         assert core is not None
         eventually(lambda: core.watchdog._wakes_at > 0)  # it has gone to sleep: else nobody needs to ring
-        forgotten, orphan = (core.new_claim(client.lock("b")._policy, polite=False) for _ in range(2))
+        forgotten, orphan = (core.new_attempt(client.lock("b")._policy, non_barging=False) for _ in range(2))
         run(core.session.acquire(orphan, 1.0))
         monkeypatch.setattr(BlockingWakeup, "set", struck)
         with pytest.raises(Strike):

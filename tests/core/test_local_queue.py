@@ -12,7 +12,7 @@ from holdfast._core.grant import Grant
 from holdfast._core.local_queue import MAX_CHAIN_SECONDS, MAX_HANDOVERS, LocalQueue, LocalWaiter, Turn, may_hand_on
 from holdfast._core.policy import Policy
 from holdfast._runtime.blocking import BlockingEvent
-from holdfast.engines.base import Claim
+from holdfast.engines.base import Attempt, Claim
 
 KEY = "a"
 
@@ -27,7 +27,7 @@ def waiter(caller: object = None, since: float = 0.0, **settings: Any) -> LocalW
 
 def grant(tokens: int = MAX_HANDOVERS + 1, **settings: Any) -> Grant:
     own = policy(**settings)
-    given = Grant(Claim(KEY, "client:1", own.ttl, tokens=tokens), own, sent=100.0, last_token=1000)
+    given = Grant(Attempt(Claim(KEY, "client:1", own.ttl, tokens=tokens)), own, sent=100.0, last_token=1000)
     given.draw_token()  # the first holder has it
     return given
 
@@ -136,7 +136,7 @@ def test_no_hand_over_after_ten_milliseconds_or_half_the_lease() -> None:
 
 
 def test_tokens_of_a_block_grow_and_end_with_the_one_that_was_granted() -> None:
-    given = Grant(Claim(KEY, "client:1", 30.0, tokens=5), policy(), sent=0.0, last_token=1000)
+    given = Grant(Attempt(Claim(KEY, "client:1", 30.0, tokens=5)), policy(), sent=0.0, last_token=1000)
     assert [given.draw_token() for _ in range(5)] == [996, 997, 998, 999, 1000]
 
 

@@ -14,10 +14,10 @@ from tests.support.waiting import LASTING, eventually, renewed
 
 
 class Failing:
-    """A session some of whose calls fail as no session should."""
+    """A keeper some of whose calls fail as no keeper should."""
 
-    def __init__(self, session: Any, method: str, times: int) -> None:
-        self._session = session
+    def __init__(self, keeper: Any, method: str, times: int) -> None:
+        self._keeper = keeper
         self._method = method
         self.left = times
 
@@ -25,18 +25,18 @@ class Failing:
         if name == self._method and self.left > 0:
             self.left -= 1
             raise ZeroDivisionError("a bug")
-        return getattr(self._session, name)
+        return getattr(self._keeper, name)
 
 
 @pytest.mark.watchdog_bug
-@pytest.mark.parametrize("method", ["doze", "renew"])
+@pytest.mark.parametrize("method", ["wait_for_hints", "renew"])
 def test_a_bug_in_one_round_does_not_stop_the_next(method: str, caplog: pytest.LogCaptureFixture) -> None:
     with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=LASTING) as locks:
         locks.ping()
         core = locks._opened
         assert core is not None
-        failing: Any = Failing(core.watchdog._session, method, times=2)
-        core.watchdog._session = failing
+        failing: Any = Failing(core.watchdog._keeper, method, times=2)
+        core.watchdog._keeper = failing
         with caplog.at_level(logging.ERROR, "holdfast.watchdog"), locks.lock("a") as lease:
             eventually(lambda: failing.left == 0)
             eventually(renewed(lease))
@@ -49,7 +49,7 @@ def test_an_errand_in_a_black_hole_does_not_cost_those_who_hold() -> None:
         lease = locks.lock("held").acquire()
         core = locks._opened
         assert core is not None
-        session: Any = core.watchdog._session
+        keeper: Any = core.watchdog._keeper
         runtime = core.watchdog._runtime
 
         class Hole:
@@ -58,28 +58,30 @@ def test_an_errand_in_a_black_hole_does_not_cost_those_who_hold() -> None:
                 raise RequestFailed("no answer", may_have_happened=True)
 
             def __getattr__(self, name: str) -> Any:
-                return getattr(session, name)
+                return getattr(keeper, name)
 
         hole: Any = Hole()
-        core.watchdog._session = hole
+        core.watchdog._keeper = hole
         for number in range(10):
-            core.withdraw(Claim(f"other-{number}", "client:1", 5.0))
+            core.withdraw(core.session.attempt(Claim(f"other-{number}", "client:1", 5.0)))
         for _ in range(2):  # an errand is tried again and again, and the renewals go on
             eventually(renewed(lease))
         lease.release()
 
 
-def test_a_handle_that_is_dropped_twice_does_not_abandon_the_release_of_another() -> None:
+def test_a_handle_that_is_dropped_twice_does_not_abandon_the_release_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Found by 10,000 real signals: ``internal error: 'confirm' in state 'unknown'``."""
     with holdfast.connect(f"memory:{uuid.uuid4().hex}") as locks:
         lease = locks.lock("a").acquire()
         core, hold = lease._hold.core, lease._hold
         release = core.session.release
 
-        async def dropped_meanwhile(claim: Any, timeout: float) -> Any:
+        async def dropped_meanwhile(attempt: Any, timeout: float) -> Any:
             core.drop_handle(hold, -1)  # as the watchdog may: the handle of an interrupted call, once more
-            return await release(claim, timeout)
+            return await release(attempt, timeout)
 
-        core.session.release = dropped_meanwhile  # type: ignore[method-assign]
+        monkeypatch.setattr(core.session, "release", dropped_meanwhile)
         lease.release()
         locks.lock("a").acquire(timeout=5).release()

@@ -38,7 +38,7 @@ def test_gone_after_its_deadline_is_expired_and_not_broken(asking: str) -> None:
         core: Any = locks._opened
         watchdog = core.watchdog
         # If the caller is to be answered first, the watchdog has to wait for even longer.
-        watchdog._session = Late(watchdog._session, watchdog._runtime, 2 * TTL + (asking == "caller"))
+        watchdog._keeper = Late(watchdog._keeper, watchdog._runtime, 2 * TTL + (asking == "caller"))
         core.session = Late(core.session, core.front, 2 * TTL)
         lease = locks.lock("a", on_lost=lambda lost: told.append(lost.lost_reason)).acquire()
         if asking == "caller":

@@ -16,7 +16,7 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast._runtime.clock import now
 from holdfast.engines import memory
 from holdfast.engines.base import Busy, Claim, Granted
-from holdfast.engines.memory import MemorySession, Store
+from holdfast.engines.memory import MemoryAttempt, MemoryKeeper, MemorySession, Store
 from tests.support.handling import Handling
 from tests.support.striker import Strike, Striker
 
@@ -33,13 +33,15 @@ def _dropped_coroutines_warn() -> Iterator[None]:
 
 
 class Bench:
-    """A store with two claims on one name, each on a session of its own."""
+    """A store with two attempts on one name, each on a session of its own."""
 
     def __init__(self) -> None:
         self.store = Store()
         self.ours, self.other = MemorySession(self.store, BLOCKING), MemorySession(self.store, BLOCKING)
-        self.claim, self.rival = Claim("a", "us:1", TTL), Claim("a", "them:1", TTL, fair=True)
-        self.contender = self.ours.contender(self.claim, 1.0)
+        self.keeper = MemoryKeeper(self.store, BLOCKING)
+        self.attempt = self.ours.attempt(Claim("a", "us:1", TTL))
+        self.rival = self.other.attempt(Claim("a", "them:1", TTL, fair=True))
+        self.contender = self.ours.contender(self.attempt, 1.0)
 
     def wait_and_acquire(self) -> Granted:
         """As the core does it, for the rival."""
@@ -52,15 +54,15 @@ class Bench:
     def clean_up(self) -> None:
         """As the core does it, after an interruption."""
         self.contender.abandon()
-        run(self.ours.withdraw([self.claim], 1.0))
+        run(self.keeper.withdraw([self.attempt], 1.0))
 
 
 def acquire(bench: Bench) -> None:
-    run(bench.ours.acquire(bench.claim, 1.0))
+    run(bench.ours.acquire(bench.attempt, 1.0))
 
 
 def release(bench: Bench) -> None:
-    run(bench.ours.release(bench.claim, 1.0))
+    run(bench.ours.release(bench.attempt, 1.0))
 
 
 def wait(bench: Bench) -> None:
@@ -72,20 +74,20 @@ def abandon(bench: Bench) -> None:
 
 
 def withdraw(bench: Bench) -> None:
-    run(bench.ours.withdraw([bench.claim], 1.0))
+    run(bench.keeper.withdraw([bench.attempt], 1.0))
 
 
 def renew(bench: Bench) -> None:
-    run(bench.ours.renew([bench.claim], TTL, 1.0))
+    run(bench.keeper.renew([bench.attempt], TTL, 1.0))
 
 
 def hold(bench: Bench) -> None:
-    assert isinstance(run(bench.ours.acquire(bench.claim, 1.0)), Granted)
+    assert isinstance(run(bench.ours.acquire(bench.attempt, 1.0)), Granted)
 
 
 def stand_before_the_rival(bench: Bench) -> None:
     """A third one holds the lock, and is about to release it."""
-    third = Claim("a", "third:1", TTL)
+    third = bench.ours.attempt(Claim("a", "third:1", TTL))
     run(bench.ours.acquire(third, 1.0))
     run(bench.contender.wait(0.0))
     run(bench.ours.release(third, 1.0))
@@ -151,9 +153,9 @@ def test_a_signal_handler_may_use_the_lock_that_its_thread_uses() -> None:
     number = 0
     while True:
         bench, tokens = Bench(), [0]
-        rival = Claim("a", "them:1", TTL)
+        rival = bench.other.attempt(Claim("a", "them:1", TTL))
 
-        def handle(bench: Bench = bench, tokens: list[int] = tokens, rival: Claim = rival) -> None:
+        def handle(bench: Bench = bench, tokens: list[int] = tokens, rival: MemoryAttempt = rival) -> None:
             answer = run(bench.other.acquire(rival, 1.0))
             if isinstance(answer, Granted):
                 assert answer.token > tokens[-1]
@@ -162,11 +164,11 @@ def test_a_signal_handler_may_use_the_lock_that_its_thread_uses() -> None:
 
         handling = Handling(number, handle, HERE)
         with handling:
-            answer = run(bench.ours.acquire(bench.claim, 1.0))
+            answer = run(bench.ours.acquire(bench.attempt, 1.0))
             assert isinstance(answer, Granted)
             assert answer.token > tokens[-1], f"a handler at {handling.struck_at} was granted a newer one"
             tokens.append(answer.token)
-            assert run(bench.ours.release(bench.claim, 1.0)).name == "OURS"
+            assert run(bench.ours.release(bench.attempt, 1.0)).name == "OURS"
             run(bench.contender.wait(0.0))
             bench.contender.abandon()
         assert bench.store.names == {}
@@ -180,15 +182,15 @@ def test_a_signal_handler_that_keeps_the_lock_keeps_its_thread_out() -> None:
     number = 0
     while True:
         bench = Bench()
-        rival = Claim("a", "them:1", TTL)
+        rival = bench.other.attempt(Claim("a", "them:1", TTL))
         granted: list[bool] = []
 
-        def handle(bench: Bench = bench, rival: Claim = rival, granted: list[bool] = granted) -> None:
+        def handle(bench: Bench = bench, rival: MemoryAttempt = rival, granted: list[bool] = granted) -> None:
             granted.append(isinstance(run(bench.other.acquire(rival, 1.0)), Granted))
 
         handling = Handling(number, handle, HERE)
         with handling:
-            granted.append(isinstance(run(bench.ours.acquire(bench.claim, 1.0)), Granted))
+            granted.append(isinstance(run(bench.ours.acquire(bench.attempt, 1.0)), Granted))
         assert granted.count(True) == 1, f"a handler at {handling.struck_at}: {granted}"
         if not handling.handled:
             break

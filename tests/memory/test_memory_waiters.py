@@ -14,7 +14,7 @@ import pytest
 import holdfast
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Claim, Found, Granted
-from holdfast.engines.memory import MemorySession, Store
+from holdfast.engines.memory import MemoryKeeper, MemorySession, Store
 from tests.support.waiting import eventually
 
 
@@ -147,13 +147,13 @@ def test_breaking_while_clients_come_and_go(url: str) -> None:
 def test_a_batch_is_withdrawn_with_its_places_in_queues() -> None:
     store = Store()
     session = MemorySession(store, BLOCKING)
-    held = [Claim(f"n{number}", f"us:{number}", 30.0) for number in range(1000)]
-    for claim in held:
-        run(session.acquire(claim, 1.0))
-    waiting, foreign = Claim("n0", "us:w", 30.0), Claim("n1", "us:f", 30.0)
+    held = [session.attempt(Claim(f"n{number}", f"us:{number}", 30.0)) for number in range(1000)]
+    for attempt in held:
+        run(session.acquire(attempt, 1.0))
+    waiting, foreign = (session.attempt(Claim(name, owner, 30.0)) for name, owner in (("n0", "us:w"), ("n1", "us:f")))
     contender = session.contender(waiting, 1.0)
     run(contender.wait(0.0))
-    answers = run(session.withdraw([*held, waiting, foreign], 1.0))
+    answers = run(MemoryKeeper(store, BLOCKING).withdraw([*held, waiting, foreign], 1.0))
     assert answers == [Found.OURS] * 1000 + [Found.GONE, Found.GONE]
     assert store.names == {}
 
@@ -161,14 +161,14 @@ def test_a_batch_is_withdrawn_with_its_places_in_queues() -> None:
 def test_a_waiter_whose_turn_has_come_is_not_overtaken_for_ever() -> None:
     """One client in a tight loop took the lock 100,000 times while three threads of another waited for seconds."""
     session = MemorySession(Store(), BLOCKING)
-    waiter, holder = Claim("a", "one:1", 30.0), Claim("a", "two:1", 30.0)
+    waiter, holder = (session.attempt(Claim("a", owner, 30.0)) for owner in ("one:1", "two:1"))
     run(session.acquire(holder, 1.0))
     contender = session.contender(waiter, 1.0)
     run(contender.wait(BLOCKING.now()))
     run(session.release(holder, 1.0))  # its turn has come
 
     def turned_away() -> bool:
-        newcomer = Claim("a", f"two:{uuid.uuid4().int}", 30.0)
+        newcomer = session.attempt(Claim("a", f"two:{uuid.uuid4().int}", 30.0))
         if isinstance(run(session.acquire(newcomer, 1.0)), Busy):
             return True
         run(session.release(newcomer, 1.0))

@@ -191,8 +191,8 @@ def test_renewals_that_fail_are_reported_and_logged_once_for_each_change(caplog:
         leases = [locks.lock(f"a{n}").acquire() for n in range(3)]
         core = locks._opened
         assert core is not None
-        failing: Any = _Failing(core.watchdog._session, "renew", RequestFailed("black hole", may_have_happened=True))
-        core.watchdog._session = failing
+        failing: Any = _Failing(core.watchdog._keeper, "renew", RequestFailed("black hole", may_have_happened=True))
+        core.watchdog._keeper = failing
         failed: list[RenewalFailed] = []
 
         def repeated() -> bool:

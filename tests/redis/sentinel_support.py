@@ -14,7 +14,7 @@ from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis.sentinel import SentinelEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import TIMEOUT, make_claim, on
+from tests.redis.support import TIMEOUT, make_attempt, on
 from tests.servers.redis import RedisServer
 from tests.servers.sentinel import MASTER_NAME, Sentinel
 
@@ -33,10 +33,10 @@ def engine_for(*sentinels: Sentinel, master: str = MASTER_NAME, user_info: str =
 
 
 async def hold_and_release(session: RedisSession) -> None:
-    claim = make_claim("job")
-    assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
-    assert await session.renew([claim], 40.0, TIMEOUT) == [Found.OURS]
-    assert await session.release(claim, TIMEOUT) is Found.OURS
+    attempt = make_attempt("job")
+    assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
+    assert await session.renew(attempt, 40.0, TIMEOUT) == Found.OURS
+    assert await session.release(attempt, TIMEOUT) is Found.OURS
 
 
 def failure_of(engine: SentinelEngine, colour: str, timeout: float = REQUEST) -> Exception:

@@ -18,6 +18,7 @@ from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Claim, Session
+from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.engine import RedisEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from tests.servers.redis import RedisServer
@@ -32,7 +33,7 @@ SOON: Final = 4.0
 LATE: Final = 1.5
 
 Body = Callable[..., Coroutine[Any, Any, None]]
-S = TypeVar("S", bound=Session, covariant=True)
+S = TypeVar("S", bound=Session[Any], covariant=True)
 
 
 class Makes(Protocol[S]):
@@ -93,18 +94,19 @@ class Other:
     def __exit__(self, *_: object) -> None:
         run(self.session.close())
 
-    def hold(self, name: str, ttl: float = 30.0) -> Claim:
-        claim = make_claim(name, ttl)
-        granted = run(self.session.acquire(claim, TIMEOUT))
+    def hold(self, name: str, ttl: float = 30.0) -> RedlockAttempt:
+        attempt = make_attempt(name, ttl)
+        granted = run(self.session.acquire(attempt, TIMEOUT))
         assert hasattr(granted, "token"), f"{name} is busy"
-        return claim
+        return attempt
 
-    def release(self, claim: Claim) -> None:
-        run(self.session.release(claim, TIMEOUT))
+    def release(self, attempt: RedlockAttempt) -> None:
+        run(self.session.release(attempt, TIMEOUT))
 
 
-def make_claim(name: str, ttl: float = 30.0, **keywords: Any) -> Claim:
-    return Claim(name, f"{secrets.token_hex(8)}:{secrets.randbits(63)}", ttl, **keywords)
+def make_attempt(name: str, ttl: float = 30.0, **keywords: Any) -> RedlockAttempt:
+    """An attempt at a new claim; it fits every Redis engine."""
+    return RedlockAttempt(Claim(name, f"{secrets.token_hex(8)}:{secrets.randbits(63)}", ttl, **keywords))
 
 
 def command(server: RedisServer, *words: Any) -> Any:

@@ -14,47 +14,52 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import ALL_NAMES, Claim, Found, Granted, RequestFailed, Suspects
+from holdfast.engines.base import ALL_NAMES, Found, Granted, RequestFailed, Suspects
+from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.scripts import RELEASE
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, calls, command, full, make_claim
+from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, calls, command, full, make_attempt
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually, renewed, until
 
 
 class Watchdog(Other):
-    """A session that dozes, as the watchdog's does before all else."""
+    """A client with a keeper that waits for hints first, as the watchdog does."""
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
-        self.bell = BLOCKING.wakeup()
-        self.doze(0.0)
+        self.keeper = self.engine.keeper(BLOCKING)
+        self.wakeup = BLOCKING.wakeup()
+        self.hints(0.0)
 
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)
-        self.bell.close()
+        run(self.keeper.close())
+        self.wakeup.close()
 
-    def doze(self, seconds: float = 5.0) -> Suspects:
-        return run(self.session.doze(clock.now() + seconds, self.bell))
+    def hints(self, seconds: float = 5.0) -> Suspects:
+        return run(self.keeper.wait_for_hints(clock.now() + seconds, self.wakeup))
 
-    def watch(self, *claims: Claim) -> list[Found | RequestFailed]:
-        return list(run(self.session.watch(claims, TIMEOUT)))
+    def watch(self, *attempts: RedlockAttempt) -> list[Found | RequestFailed]:
+        return list(run(self.keeper.watch(attempts, TIMEOUT)))
 
 
-def hold_many(url: str, count: int) -> list[Claim]:
+def hold_many(url: str, count: int) -> list[RedlockAttempt]:
     """Held by as many claims of one client."""
 
-    async def main() -> list[Claim]:
+    async def main() -> list[RedlockAttempt]:
         session = connect(url, {}).session(AsyncioRuntime())
-        claims = [make_claim(f"job-{number}") for number in range(count)]
+        attempts = [make_attempt(f"job-{number}") for number in range(count)]
         for start in range(0, count, 500):
-            granted = await asyncio.gather(*(session.acquire(claim, TIMEOUT) for claim in claims[start : start + 500]))
+            granted = await asyncio.gather(
+                *(session.acquire(attempt, TIMEOUT) for attempt in attempts[start : start + 500])
+            )
             assert all(isinstance(each, Granted) for each in granted)
         await session.close()
-        return claims
+        return attempts
 
     return asyncio.run(main())
 
@@ -66,9 +71,9 @@ def hold_many(url: str, count: int) -> list[Claim]:
 async def test_a_batch_of_claims_is_withdrawn_each_with_its_own_answer(
     session: RedisSession, server: RedisServer
 ) -> None:
-    ours, gone, stolen, foreign, waits = (make_claim(name) for name in ("a", "b", "c", "d", "e"))
-    for claim in (ours, gone, stolen, foreign):
-        await session.acquire(claim, TIMEOUT)
+    ours, gone, stolen, foreign, waits = (make_attempt(name) for name in ("a", "b", "c", "d", "e"))
+    for attempt in (ours, gone, stolen, foreign):
+        await session.acquire(attempt, TIMEOUT)
     client = server.client()
     with Other(server.url) as other:
         held = other.hold("e")
@@ -77,37 +82,37 @@ async def test_a_batch_of_claims_is_withdrawn_each_with_its_own_answer(
         client.delete("b", "c", "d")
         other.hold("c")
         client.set("d", "another library's")
-        found = await session.withdraw([ours, gone, stolen, foreign, waits], TIMEOUT)
+        found = await session._leases.withdraw([ours, gone, stolen, foreign, waits], TIMEOUT)
         assert found == [Found.OURS, Found.GONE, Found.STOLEN, Found.STOLEN, Found.STOLEN]
         assert client.exists("a", "holdfast_owner:{a}", "holdfast_queue:{e}") == 0
-        for claim in (ours, gone, stolen, foreign, waits):
-            assert client.pttl(f"holdfast_lock:{{{claim.name}}}:gone:{claim.owner}") > 50_000
+        for attempt in (ours, gone, stolen, foreign, waits):
+            assert client.pttl(f"holdfast_lock:{{{attempt.claim.name}}}:gone:{attempt.owner}") > 50_000
         contender.abandon()
         other.release(held)
 
 
 @both_colours
 async def test_what_is_left_of_earlier_attempts_is_withdrawn_too(session: RedisSession, server: RedisServer) -> None:
-    claim = make_claim("job")
-    await session.acquire(claim, TIMEOUT)
-    first = claim.owner
-    claim.reissue(lingers=True)
-    assert await session.withdraw([claim], TIMEOUT) == [Found.STOLEN]  # by its own first attempt
-    assert claim.remains == ()
+    attempt = make_attempt("job")
+    await session.acquire(attempt, TIMEOUT)
+    first = attempt.owner
+    attempt.reissue(lingers=True)
+    assert await session._leases.withdraw([attempt], TIMEOUT) == [Found.STOLEN]  # by its own first attempt
+    assert attempt.leftovers == ()
     assert not server.client().exists("job")
-    assert server.client().exists(*(f"holdfast_lock:{{job}}:gone:{owner}" for owner in (first, claim.owner))) == 2
+    assert server.client().exists(*(f"holdfast_lock:{{job}}:gone:{owner}" for owner in (first, attempt.owner))) == 2
 
 
 @both_colours
 async def test_a_withdrawn_claim_wakes_the_next_waiter(
     session: RedisSession, server: RedisServer, only_woken: None
 ) -> None:
-    claim, waits, client = make_claim("job"), make_claim("job"), server.client()
-    await session.acquire(claim, TIMEOUT)
+    attempt, waits, client = make_attempt("job"), make_attempt("job"), server.client()
+    await session.acquire(attempt, TIMEOUT)
     with Other(server.url) as other:
         later = Later(
             lambda: client.info("stats")["tracking_total_keys"] >= 1,
-            lambda: run(other.session.withdraw([claim], TIMEOUT)),
+            lambda: run(other.session._leases.withdraw([attempt], TIMEOUT)),
         )
         contender = session.contender(waits, TIMEOUT)
         await contender.wait(clock.now() + 30)
@@ -118,12 +123,14 @@ async def test_a_withdrawn_claim_wakes_the_next_waiter(
 
 def test_a_batch_is_one_round_trip(redis_server: RedisServer) -> None:
     """All are withdrawn while the first reply is still on its way."""
-    claims = hold_many(redis_server.url, 200)
+    attempts = hold_many(redis_server.url, 200)
     with FaultProxy(redis_server.host, redis_server.port) as proxy, Watchdog(proxy.url) as watchdog:
-        assert run(watchdog.session.withdraw(claims[:1], TIMEOUT)) == [Found.OURS]  # connected, and the script is known
+        assert run(watchdog.keeper.withdraw(attempts[:1], TIMEOUT)) == [
+            Found.OURS
+        ]  # connected, and the script is known
         held_back = proxy.on(script=RELEASE).delay()
         found: list[Any] = []
-        thread = threading.Thread(target=lambda: found.extend(run(watchdog.session.withdraw(claims, 30.0))))
+        thread = threading.Thread(target=lambda: found.extend(run(watchdog.keeper.withdraw(attempts, 30.0))))
         thread.start()
         eventually(lambda: not list(redis_server.client().scan_iter("job-*", count=1000)))
         assert not found
@@ -133,13 +140,13 @@ def test_a_batch_is_one_round_trip(redis_server: RedisServer) -> None:
 
 
 def test_ten_thousand_claims_are_withdrawn_at_once(redis_server: RedisServer) -> None:
-    claims = hold_many(redis_server.url, 10_000)
+    attempts = hold_many(redis_server.url, 10_000)
     with Watchdog(redis_server.url) as watchdog:
         began = time.monotonic()
         answers = [
             answer
-            for start in range(0, len(claims), 500)
-            for answer in run(watchdog.session.withdraw(claims[start : start + 500], TIMEOUT))
+            for start in range(0, len(attempts), 500)
+            for answer in run(watchdog.keeper.withdraw(attempts[start : start + 500], TIMEOUT))
         ]
         took = time.monotonic() - began
     assert answers == [Found.OURS] * 10_000
@@ -149,35 +156,35 @@ def test_ten_thousand_claims_are_withdrawn_at_once(redis_server: RedisServer) ->
 def test_a_frozen_server_costs_one_timeout_for_the_whole_batch(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with Watchdog(server.url) as watchdog:
-        claims = [watchdog.hold(f"job-{number}") for number in range(3)]
-        claims += [make_claim(f"other-{number}") for number in range(2000)]
+        attempts = [watchdog.hold(f"job-{number}") for number in range(3)]
+        attempts += [make_attempt(f"other-{number}") for number in range(2000)]
         server.pause()
         began = time.monotonic()
-        found = run(watchdog.session.withdraw(claims, 0.5))
+        found = run(watchdog.keeper.withdraw(attempts, 0.5))
         assert time.monotonic() - began < 0.5 + LATE
         server.resume()
         assert [type(each) for each in found] == [RequestFailed] * 2003
-        assert run(watchdog.session.withdraw(claims[:3], TIMEOUT)) is not None
+        assert run(watchdog.keeper.withdraw(attempts[:3], TIMEOUT)) is not None
         assert server.client().exists("job-0", "job-1", "job-2") == 0
 
 
 def test_a_batch_to_a_server_that_has_forgotten_the_script(redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog:
-        claims = [watchdog.hold(f"job-{number}") for number in range(5)]
+        attempts = [watchdog.hold(f"job-{number}") for number in range(5)]
         client: Any = redis_server.client()
         client.script_flush()
         client.config_resetstat()
-        assert run(watchdog.session.withdraw(claims, TIMEOUT)) == [Found.OURS] * 5
+        assert run(watchdog.keeper.withdraw(attempts, TIMEOUT)) == [Found.OURS] * 5
         assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1, "its text travels once"
 
 
 @both_colours
 async def test_a_refused_withdrawal_is_not_tried_again(session: RedisSession, server: RedisServer) -> None:
-    claims = [make_claim("a"), make_claim("b")]
-    await session.acquire(claims[0], TIMEOUT)
+    attempts = [make_attempt("a"), make_attempt("b")]
+    await session.acquire(attempts[0], TIMEOUT)
     command(server, "ACL", "SETUSER", "default", "-del")
     try:
-        found = await session.withdraw(claims, TIMEOUT)
+        found = await session._leases.withdraw(attempts, TIMEOUT)
     finally:
         command(server, "ACL", "SETUSER", "default", "+del")
     assert [type(found[0]), found[1]] == [EngineRefused, Found.GONE], "failures are isolated"
@@ -190,10 +197,10 @@ def test_a_look_costs_one_command_for_each_hold_and_extends_nothing(redis_server
     with Watchdog(redis_server.url) as watchdog:
         first = watchdog.hold("first")
         assert watchdog.watch(first) == [Found.OURS]  # connects
-        claims = [watchdog.hold(f"job-{number}", ttl=60.0) for number in range(3)]
+        attempts = [watchdog.hold(f"job-{number}", ttl=60.0) for number in range(3)]
         redis_server.client().pexpire("job-0", 30_000)
         redis_server.client().config_resetstat()
-        assert watchdog.watch(*claims) == [Found.OURS] * 3
+        assert watchdog.watch(*attempts) == [Found.OURS] * 3
         assert calls(redis_server) == {"hexists": 3}
         redis_server.client().config_resetstat()
         assert watchdog.watch(first) == [Found.OURS]
@@ -204,9 +211,9 @@ def test_a_look_costs_one_command_for_each_hold_and_extends_nothing(redis_server
 @pytest.mark.parametrize("loss", ["delete", "break", "flush", "replace", "forceUnlock"])
 def test_a_loss_is_pushed_after_a_look(loss: str, redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog, Other(redis_server.url) as other:
-        claims = [watchdog.hold(name) for name in ("a", "b")]
-        assert watchdog.watch(*claims) == [Found.OURS] * 2
-        assert watchdog.doze(0.05) == set()
+        attempts = [watchdog.hold(name) for name in ("a", "b")]
+        assert watchdog.watch(*attempts) == [Found.OURS] * 2
+        assert watchdog.hints(0.05) == set()
         client: Any = redis_server.client()
         match loss:
             case "delete":
@@ -220,39 +227,39 @@ def test_a_loss_is_pushed_after_a_look(loss: str, redis_server: RedisServer) -> 
             case "forceUnlock":  # what Redisson runs
                 client.eval("if redis.call('del', KEYS[1]) == 1 then redis.call('publish', KEYS[2], ARGV[1]) end", 2,
                             "a", "redisson_lock__channel:{a}", "0")  # fmt: skip
-        assert watchdog.doze() == (ALL_NAMES if loss == "flush" else {"a"})
+        assert watchdog.hints() == (ALL_NAMES if loss == "flush" else {"a"})
 
 
 def test_a_look_tells_gone_from_stolen(redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog, Other(redis_server.url) as other:
-        claims = [watchdog.hold(name) for name in ("ours", "gone", "stolen", "replaced")]
+        attempts = [watchdog.hold(name) for name in ("ours", "gone", "stolen", "replaced")]
         redis_server.client().delete("gone", "stolen")
         other.hold("stolen")
         redis_server.client().set("replaced", "another library's")
-        assert watchdog.watch(*claims) == [Found.OURS, Found.GONE, Found.STOLEN, Found.STOLEN]
+        assert watchdog.watch(*attempts) == [Found.OURS, Found.GONE, Found.STOLEN, Found.STOLEN]
 
 
 def test_scripts_of_the_watchdog_are_not_tracked(redis_server: RedisServer) -> None:
     """Else each read inside them would track all their keys, and stay in the server's table for ever."""
     with Watchdog(redis_server.url) as watchdog:
-        claims = [watchdog.hold(f"job-{number}") for number in range(10)]
-        run(watchdog.session.renew(claims, 60.0, TIMEOUT))
+        attempts = [watchdog.hold(f"job-{number}") for number in range(10)]
+        run(watchdog.keeper.renew(attempts, 60.0, TIMEOUT))
         assert redis_server.client().info("stats")["tracking_total_keys"] == 10
-        run(watchdog.session.withdraw(claims, TIMEOUT))
+        run(watchdog.keeper.withdraw(attempts, TIMEOUT))
         assert redis_server.client().info("stats")["tracking_total_keys"] == 0
-        assert watchdog.doze(0.05) == set(), "what it does itself is no news"
+        assert watchdog.hints(0.05) == set(), "what it does itself is no news"
 
 
 @pytest.mark.parametrize("right", ["client|tracking", "client|caching"])
 def test_a_user_who_must_not_track_is_answered_all_the_same(right: str, redis_server: RedisServer) -> None:
     command(redis_server, "ACL", "SETUSER", "locker", "reset", "on", ">pw", "~*", "&*", "+@all", f"-{right}")
     with Watchdog(redis_server.url.replace("redis://", "redis://locker:pw@")) as watchdog:
-        claim = watchdog.hold("job")
-        assert watchdog.watch(claim) == [Found.OURS]
-        assert run(watchdog.session.renew([claim], 60.0, TIMEOUT)) == [Found.OURS]
+        attempt = watchdog.hold("job")
+        assert watchdog.watch(attempt) == [Found.OURS]
+        assert run(watchdog.keeper.renew([attempt], 60.0, TIMEOUT)) == [Found.OURS]
         assert redis_server.client().info("stats")["tracking_total_keys"] == 0
         redis_server.client().delete("job")
-        assert watchdog.watch(claim) == [Found.GONE]
+        assert watchdog.watch(attempt) == [Found.GONE]
 
 
 # ---- no way in
@@ -295,18 +302,18 @@ def test_only_a_connection_that_is_there_is_borrowed(start_redis: Callable[..., 
     """A server that is out of reach is not waited for twice."""
     server = start_redis()
     engine = connect(server.url, {})
-    front, watchdog = engine.session(BLOCKING), engine.session(BLOCKING)
+    front, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)
     bell = BLOCKING.wakeup()
-    run(watchdog.doze(clock.now(), bell))
-    claim = make_claim("job")
-    run(front.acquire(claim, TIMEOUT))
+    run(keeper.wait_for_hints(clock.now(), bell))
+    attempt = make_attempt("job")
+    run(front.acquire(attempt, TIMEOUT))
     server.pause()
     began = time.monotonic()
-    (failure,) = run(watchdog.renew([claim], 30.0, 0.5))
+    (failure,) = run(keeper.renew([attempt], 30.0, 0.5))
     assert isinstance(failure, RequestFailed)
     assert time.monotonic() - began < 0.5 + LATE / 2
     server.resume()
-    assert run(watchdog.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
-    for session in (front, watchdog):
-        run(session.close())
+    assert run(keeper.renew([attempt], 30.0, TIMEOUT)) == [Found.OURS]
+    run(front.close())
+    run(keeper.close())
     bell.close()

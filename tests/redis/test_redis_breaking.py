@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis.session import RedisSession
-from tests.redis.support import TIMEOUT, both_colours, make_claim
+from tests.redis.support import TIMEOUT, both_colours, make_attempt
 from tests.servers.redis import RedisServer
 
 _FOREIGN = "8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42"
@@ -15,17 +15,17 @@ async def test_each_token_of_the_holders_block_breaks_it_and_no_other(
     session: RedisSession, server: RedisServer
 ) -> None:
     for size, place, broken in ((1, 0, True), (17, 0, True), (17, 16, True), (17, 17, False), (17, -1, False)):
-        claim = make_claim("job", tokens=size)
-        granted = await session.acquire(claim, TIMEOUT)
+        attempt = make_attempt("job", tokens=size)
+        granted = await session.acquire(attempt, TIMEOUT)
         assert isinstance(granted, Granted)
         token = granted.token - size + 1 + place
         assert await session.break_("job", TIMEOUT, token) is broken
-        assert (await session.release(claim, TIMEOUT)) is (Found.GONE if broken else Found.OURS)
+        assert (await session.release(attempt, TIMEOUT)) is (Found.GONE if broken else Found.OURS)
 
 
 @both_colours
 async def test_a_break_that_does_not_match_writes_nothing(session: RedisSession, server: RedisServer) -> None:
-    granted = await session.acquire(make_claim("job"), TIMEOUT)
+    granted = await session.acquire(make_attempt("job"), TIMEOUT)
     assert isinstance(granted, Granted)
     client = server.client()
     before = {key: client.dump(key) for key in client.keys("*")}
@@ -50,7 +50,7 @@ async def test_metadata_of_an_earlier_holder_does_not_pass_for_the_present_ones(
     session: RedisSession, server: RedisServer
 ) -> None:
     """A lock that expired and was taken by Redisson, whose holder has no metadata, beside what is left of ours."""
-    granted = await session.acquire(make_claim("job"), TIMEOUT)
+    granted = await session.acquire(make_attempt("job"), TIMEOUT)
     assert isinstance(granted, Granted)
     client = server.client()
     client.delete("job")

@@ -21,7 +21,7 @@ from holdfast.engines.redis.scripts import ACQUIRE, RENEW
 from holdfast.engines.redis.session import RedisSession
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.sentinel_support import COLOURS
-from tests.redis.support import TIMEOUT, in_colour, make_claim
+from tests.redis.support import TIMEOUT, in_colour, make_attempt
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.support.waiting import eventually
@@ -32,11 +32,11 @@ PUSH = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\njob\r\n"
 def test_a_renewal_under_way_is_not_cut_off_by_another_thread_that_closes(redis_server: RedisServer) -> None:
     """Its connection is closed by who uses it: closed under him, the descriptor might be another file's by then."""
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
-        session, claim = connect(proxy.url, {}).session(BLOCKING), make_claim("job")
-        assert isinstance(run(session.acquire(claim, TIMEOUT)), Granted)
+        session, attempt = connect(proxy.url, {}).session(BLOCKING), make_attempt("job")
+        assert isinstance(run(session.acquire(attempt, TIMEOUT)), Granted)
         held_back = proxy.on(script=RENEW).delay()
         answers = list[object]()
-        renewing = threading.Thread(target=lambda: answers.extend(run(session.renew([claim], 30.0, TIMEOUT))))
+        renewing = threading.Thread(target=lambda: answers.extend(run(session._leases.renew([attempt], 30.0, TIMEOUT))))
         renewing.start()
         assert held_back.wait(TIMEOUT)
         run(session.close())
@@ -53,7 +53,7 @@ def test_a_connection_that_was_being_opened_when_the_session_closed(pair: Replic
         session = connect(proxy.url, {}).session(AsyncioRuntime())
         await session.ping(TIMEOUT)
         opening = proxy.on("HELLO").delay()
-        task = asyncio.create_task(session.acquire(make_claim("job", replicas=1), TIMEOUT))
+        task = asyncio.create_task(session.acquire(make_attempt("job", replicas=1), TIMEOUT))
         while not opening.fired:
             await asyncio.sleep(0.001)
         await session.close()
@@ -107,7 +107,7 @@ def test_connecting_and_asking_have_one_bound_together(colour: str, pair: Replic
     async def body(session: RedisSession) -> None:
         began = time.monotonic()
         with pytest.raises(RequestFailed):
-            await session.acquire(make_claim("job", replicas=1), 3.0)
+            await session.acquire(make_attempt("job", replicas=1), 3.0)
         assert time.monotonic() - began < 3.0 + 1.2
 
     with FaultProxy(pair.master.host, pair.master.port) as proxy:

@@ -31,7 +31,7 @@ from tests.redis.support import (
     command,
     connections,
     in_colour,
-    make_claim,
+    make_attempt,
 )
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
@@ -104,17 +104,17 @@ def test_the_smallest_acl_is_enough(colour: str, redis_server: RedisServer) -> N
 
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
-        claim, late = make_claim("app:job"), make_claim("app:job")
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
-        assert await session.renew([claim], 40.0, TIMEOUT) == [Found.OURS]
+        attempt, late = make_attempt("app:job"), make_attempt("app:job")
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
+        assert await session.renew(attempt, 40.0, TIMEOUT) == Found.OURS
         contender = session.contender(late, TIMEOUT)
         await contender.wait(session._runtime.now() + 0.05)
         assert (await session.inspect("app:job", TIMEOUT)).waiters == 1
         await contender.leave()
         # Not even its channel is allowed: the lock is released all the same.
-        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert await session.release(attempt, TIMEOUT) is Found.OURS
         with pytest.raises(EngineRefused, match="NOPERM"):
-            await session.acquire(make_claim("elsewhere"), TIMEOUT)
+            await session.acquire(make_attempt("elsewhere"), TIMEOUT)
 
     in_colour(colour, f"{redis_server.url_as('least', 'pw')}?client_name=mine", body)
     admin.acl_deluser("least")
@@ -127,18 +127,18 @@ def test_a_frozen_server_may_have_done_it(colour: str, start_redis: StartRedis) 
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
         server.pause()
-        claim = make_claim("job")
+        attempt = make_attempt("job")
         began = time.monotonic()
         with pytest.raises(RequestFailed) as failure:
-            await session.acquire(claim, 0.3)
+            await session.acquire(attempt, 0.3)
         assert 0.25 < time.monotonic() - began < 0.3 + LATE
         assert failure.value.may_have_happened is True
         with pytest.raises(RequestFailed) as failure:
-            await session.acquire(claim, 0.3)  # not even a handshake now
+            await session.acquire(attempt, 0.3)  # not even a handshake now
         assert failure.value.may_have_happened is False
         server.resume()
         # Reset when it was given up; the server may have read it before, and then it holds: the same claim is told.
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
 
     in_colour(colour, server.url, body)
 
@@ -150,7 +150,7 @@ async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSe
     command(server, "CLIENT", "PAUSE", 10_000, "WRITE")
     later = Later(arrived(server), lambda: client.client_kill_filter(skipme=True))
     with pytest.raises(RequestFailed) as failure:
-        await session.acquire(make_claim("job"), TIMEOUT)
+        await session.acquire(make_attempt("job"), TIMEOUT)
     later.join()
     command(server, "CLIENT", "UNPAUSE")
     assert failure.value.may_have_happened is True
@@ -162,27 +162,27 @@ def test_a_restarted_server_is_found_again(colour: str, start_redis: StartRedis)
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
-        claim = make_claim("job")
-        await session.acquire(claim, TIMEOUT)
+        attempt = make_attempt("job")
+        await session.acquire(attempt, TIMEOUT)
         server.restart()
         outcome: Any = None
         for _ in range(2):  # one request may meet the end of the old connection
             try:
-                outcome = await session.release(claim, TIMEOUT)
+                outcome = await session.release(attempt, TIMEOUT)
                 break
             except RequestFailed:
                 continue
         assert outcome is Found.GONE
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
 
     in_colour(colour, server.url, body)
 
 
 @both_colours
 async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: RedisServer) -> None:
-    claim = make_claim("job")
-    assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
-    for operation in (session.renew([claim], 30.0, TIMEOUT), session.release(claim, TIMEOUT)):
+    attempt = make_attempt("job")
+    assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
+    for operation in (session._leases.renew([attempt], 30.0, TIMEOUT), session.release(attempt, TIMEOUT)):
         server.client().script_flush()
         assert await operation in (Found.OURS, [Found.OURS])
 
@@ -191,11 +191,11 @@ async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: R
 async def test_a_killed_connection_costs_one_request(session: RedisSession, server: RedisServer) -> None:
     await session.ping(TIMEOUT)
     server.client().client_kill_filter(skipme=True)
-    claim = make_claim("job")
+    attempt = make_attempt("job")
     try:
-        answer = await session.acquire(claim, TIMEOUT)
+        answer = await session.acquire(attempt, TIMEOUT)
     except RequestFailed:
-        answer = await session.acquire(claim, TIMEOUT)
+        answer = await session.acquire(attempt, TIMEOUT)
     assert isinstance(answer, Granted)
 
 
@@ -222,7 +222,7 @@ def test_idle_connections_are_few(redis_server: RedisServer) -> None:
 
         def wait_then_ping() -> None:
             barrier.wait(5)
-            contender = other.session.contender(make_claim("job"), TIMEOUT)
+            contender = other.session.contender(make_attempt("job"), TIMEOUT)
             run(contender.wait(other.session._runtime.now() + 0.01))
             run(contender.leave())
 
@@ -243,12 +243,8 @@ def test_after_close_nothing_is_left_open(colour: str, redis_server: RedisServer
 
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
-        if colour == "blocking":  # as a watchdog: its renewals have a connection of their own
-            bell = BLOCKING.wakeup()
-            await session.doze(clock.now(), bell)
-            bell.close()
-        await session.renew([make_claim("job")], 30.0, TIMEOUT)
-        assert count() == (2 if colour == "blocking" else 1)
+        await session.renew(make_attempt("job"), 30.0, TIMEOUT)
+        assert count() == 1
         await session.close()
         eventually(lambda: count() == 0)
         with pytest.raises(RequestFailed) as failure:
@@ -256,6 +252,17 @@ def test_after_close_nothing_is_left_open(colour: str, redis_server: RedisServer
         assert failure.value.may_have_happened is False
 
     in_colour(colour, f"{redis_server.url}?client_name=brief", body)
+
+
+def test_after_close_a_keeper_leaves_nothing_open(redis_server: RedisServer) -> None:
+    count, wakeup = connections(redis_server, "keeper"), BLOCKING.wakeup()
+    keeper = connect(f"{redis_server.url}?client_name=keeper", {}).keeper(BLOCKING)
+    run(keeper.wait_for_hints(clock.now(), wakeup))
+    run(keeper.renew([make_attempt("job")], 30.0, TIMEOUT))
+    assert count() == 1
+    run(keeper.close())
+    eventually(lambda: count() == 0)
+    wakeup.close()
 
 
 def test_an_interrupted_request_never_gives_its_reply_to_the_next(redis_server: RedisServer) -> None:
@@ -280,7 +287,7 @@ def test_an_interrupted_request_never_gives_its_reply_to_the_next(redis_server: 
             later.join()
             signal.signal(signal.SIGALRM, before)
             command(redis_server, "CLIENT", "UNPAUSE")
-        assert isinstance(run(other.session.acquire(make_claim("job"), TIMEOUT)), Busy)
+        assert isinstance(run(other.session.acquire(make_attempt("job"), TIMEOUT)), Busy)
         assert run(other.session.release(held, TIMEOUT)) is Found.OURS
 
 
@@ -294,18 +301,18 @@ def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServe
         return {entry["id"] for entry in client.client_list() if entry["name"] == "ours"}
 
     async def body(session: RedisSession) -> None:
-        claims = [make_claim(f"job-{number}") for number in range(100)]
+        attempts = [make_attempt(f"job-{number}") for number in range(100)]
         await session.ping(TIMEOUT)
         before = ours()
-        tasks = [asyncio.ensure_future(session.acquire(claim, TIMEOUT)) for claim in claims]
+        tasks = [asyncio.ensure_future(session.acquire(attempt, TIMEOUT)) for attempt in attempts]
         await asyncio.sleep(0)  # all are written now, none is answered
         for task in tasks[::2]:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         tokens = [result.token for result in results if isinstance(result, Granted)]
         assert len(tokens) == 50
-        for claim, result in zip(claims, results, strict=True):
-            again = await session.acquire(claim, TIMEOUT)
+        for attempt, result in zip(attempts, results, strict=True):
+            again = await session.acquire(attempt, TIMEOUT)
             assert isinstance(again, Granted)
             if isinstance(result, Granted):
                 assert again == result  # the token that was stored for this very lock
@@ -317,11 +324,11 @@ def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServe
 def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
-        await session.acquire(make_claim("first"), TIMEOUT)
+        await session.acquire(make_attempt("first"), TIMEOUT)
         client = redis_server.client()
         client.ping()
         before = client.info("stats")["total_reads_processed"]
-        await asyncio.gather(*(session.acquire(make_claim(f"job-{number}"), TIMEOUT) for number in range(100)))
+        await asyncio.gather(*(session.acquire(make_attempt(f"job-{number}"), TIMEOUT) for number in range(100)))
         assert client.info("stats")["total_reads_processed"] - before < 10
 
     in_colour("asyncio", redis_server.url, body)
@@ -367,8 +374,8 @@ def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: 
     client = redis_server.client()
 
     async def body(session: RedisSession) -> None:
-        await session.acquire(make_claim("other"), TIMEOUT)  # the server knows the script
-        task = asyncio.ensure_future(session.acquire(make_claim("job"), 0.1))
+        await session.acquire(make_attempt("other"), TIMEOUT)  # the server knows the script
+        task = asyncio.ensure_future(session.acquire(make_attempt("job"), 0.1))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         blocked_until = time.monotonic() + 0.3
@@ -423,12 +430,12 @@ def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redi
         from holdfast._runtime.blocking import BLOCKING
 
         session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
-        claim = make_claim("job")
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        attempt = make_attempt("job")
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
         assert child(session._channel) == 0  # type: ignore[arg-type]
         # The parent's connection is the same one as before, and alive.
         assert count() == 1
-        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert await session.release(attempt, TIMEOUT) is Found.OURS
         assert count() == 1
         await session.close()
 
@@ -441,8 +448,8 @@ def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redi
 @COLOURS
 def test_a_unix_socket(colour: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
-        claim = make_claim("job")
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        attempt = make_attempt("job")
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
         assert redis_server.client().exists("job") == 1
 
     in_colour(colour, redis_server.unix_url, body)
@@ -451,7 +458,7 @@ def test_a_unix_socket(colour: str, redis_server: RedisServer) -> None:
 @COLOURS
 def test_database_and_client_name(colour: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
-        assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
+        assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
         assert redis_server.client(redis_server.url.replace("/0", "/3")).exists("job") == 1
         assert "mine" in {entry["name"] for entry in redis_server.client().client_list()}
 

@@ -10,14 +10,15 @@ import pytest
 
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
-from holdfast.engines.base import Claim, Found, Granted, RequestFailed
+from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis import scripts
+from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.engine import RedisEngine, connect
 from holdfast.engines.redis.scripts import Script
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import TIMEOUT, Other, command, make_claim, on
+from tests.redis.support import TIMEOUT, Other, command, make_attempt, on
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
@@ -25,25 +26,25 @@ from tests.support.waiting import eventually
 _NO_MATTER: Final = frozenset({"publish", "spublish"})
 _NAME: Final = "job"
 
-Act = Callable[[RedisSession, Claim], Coroutine[Any, Any, object]]
+Act = Callable[[RedisSession, RedlockAttempt], Coroutine[Any, Any, object]]
 
 
-async def _acquire(session: RedisSession, claim: Claim) -> object:
-    return await session.acquire(claim, TIMEOUT)
+async def _acquire(session: RedisSession, attempt: RedlockAttempt) -> object:
+    return await session.acquire(attempt, TIMEOUT)
 
 
-async def _acquire_again(session: RedisSession, claim: Claim) -> object:
+async def _acquire_again(session: RedisSession, attempt: RedlockAttempt) -> object:
     """After one whose reply was lost."""
-    return await session.acquire(claim, TIMEOUT)
+    return await session.acquire(attempt, TIMEOUT)
 
 
-async def _acquire_fairly(session: RedisSession, claim: Claim) -> object:
-    claim.fair, claim.waiter = True, "0123456789abcdef"
-    return await session.acquire(claim, TIMEOUT)
+async def _acquire_fairly(session: RedisSession, attempt: RedlockAttempt) -> object:
+    attempt.claim, attempt.waiter = attempt.claim._replace(fair=True), "0123456789abcdef"
+    return await session.acquire(attempt, TIMEOUT)
 
 
-async def _wait(session: RedisSession, claim: Claim) -> object:
-    contender = session.contender(claim, TIMEOUT)
+async def _wait(session: RedisSession, attempt: RedlockAttempt) -> object:
+    contender = session.contender(attempt, TIMEOUT)
     try:
         await contender.wait(clock.now() + 0.01)
         return None
@@ -51,37 +52,37 @@ async def _wait(session: RedisSession, claim: Claim) -> object:
         contender.abandon()
 
 
-async def _renew(session: RedisSession, claim: Claim) -> object:
-    (answer,) = await session.renew([claim], 60.0, TIMEOUT)
+async def _renew(session: RedisSession, attempt: RedlockAttempt) -> object:
+    (answer,) = await session._leases.renew([attempt], 60.0, TIMEOUT)
     return _raised(answer)
 
 
-async def _release(session: RedisSession, claim: Claim) -> object:
-    claim.unresolved = True
-    return await session.release(claim, TIMEOUT)
+async def _release(session: RedisSession, attempt: RedlockAttempt) -> object:
+    attempt.unresolved = True
+    return await session.release(attempt, TIMEOUT)
 
 
-async def _withdraw(session: RedisSession, claim: Claim) -> object:
-    claim.waiter = "0123456789abcdef"
-    (answer,) = await session.withdraw([claim], TIMEOUT)
+async def _withdraw(session: RedisSession, attempt: RedlockAttempt) -> object:
+    attempt.waiter = "0123456789abcdef"
+    (answer,) = await session._leases.withdraw([attempt], TIMEOUT)
     return _raised(answer)
 
 
-async def _break(session: RedisSession, claim: Claim) -> object:
+async def _break(session: RedisSession, attempt: RedlockAttempt) -> object:
     return await session.break_(_NAME, TIMEOUT)
 
 
-async def _inspect(session: RedisSession, claim: Claim) -> object:
+async def _inspect(session: RedisSession, attempt: RedlockAttempt) -> object:
     return await session.inspect(_NAME, TIMEOUT)
 
 
-async def _join(session: RedisSession, claim: Claim) -> object:
-    args = (30_000, 86_400_000, claim.owner, 1, 1, b"{}")
+async def _join(session: RedisSession, attempt: RedlockAttempt) -> object:
+    args = (30_000, 86_400_000, attempt.owner, 1, 1, b"{}")
     return await session._channel.run(scripts.JOIN, keys_of(_NAME).join, args, TIMEOUT)
 
 
-async def _raise(session: RedisSession, claim: Claim) -> object:
-    args = (claim.owner, 2**52, 86_400_000)
+async def _raise(session: RedisSession, attempt: RedlockAttempt) -> object:
+    args = (attempt.owner, 2**52, 86_400_000)
     return await session._channel.run(scripts.RAISE, keys_of(_NAME).raise_, args, TIMEOUT)
 
 
@@ -133,15 +134,15 @@ def test_each_command_denied_in_turn_leaves_nothing_without_a_ttl(
     refusals = list[str]()
     for denied in _used(script):
         redis_server.flush()
-        claim = make_claim(_NAME)
+        attempt = make_attempt(_NAME)
         with Other(redis_server.url) as other:
             if held:
-                run(other.session.acquire(claim, TIMEOUT))
+                run(other.session.acquire(attempt, TIMEOUT))
         engine = _engine(redis_server, denied)
 
-        async def body(session: RedisSession, claim: Claim = claim) -> None:
+        async def body(session: RedisSession, attempt: RedlockAttempt = attempt) -> None:
             try:
-                await act(session, claim)
+                await act(session, attempt)
             except EngineRefused as refusal:
                 refusals.append(str(refusal))
 
@@ -155,7 +156,7 @@ def test_each_command_denied_in_turn_leaves_nothing_without_a_ttl(
 def test_a_refused_acquire_leaves_the_lock_to_others(denied: tuple[str, ...], redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         with pytest.raises(EngineRefused):
-            await session.acquire(make_claim(_NAME), TIMEOUT)
+            await session.acquire(make_attempt(_NAME), TIMEOUT)
 
     on(_engine(redis_server, *denied), "blocking", body)
     eventually(lambda: not redis_server.client().exists(_NAME))  # overwritten with a millisecond to live, at worst
@@ -168,16 +169,16 @@ def test_a_server_without_memory_grants_nothing_and_keeps_nothing(start_redis: C
     with Other(server.url) as other:
         held = other.hold("held")
         server.client().config_set("maxmemory", 1)
-        for claim in (make_claim(_NAME), make_claim(_NAME, fair=True)):
+        for attempt in (make_attempt(_NAME), make_attempt(_NAME, fair=True)):
             with pytest.raises(RequestFailed, match="OOM"):
-                run(other.session.acquire(claim, TIMEOUT))
+                run(other.session.acquire(attempt, TIMEOUT))
             with pytest.raises(RequestFailed, match="OOM"):
-                run(other.session.contender(claim, TIMEOUT).wait(clock.now() + 0.01))
+                run(other.session.contender(attempt, TIMEOUT).wait(clock.now() + 0.01))
         held.unresolved = True
         with pytest.raises(RequestFailed, match="OOM"):
             run(other.session.release(held, TIMEOUT))
-        assert run(other.session.renew([held], 60.0, TIMEOUT)) == [Found.OURS]
+        assert run(other.session.renew(held, 60.0, TIMEOUT)) == Found.OURS
         server.client().config_set("maxmemory", 0)
         assert _endless(server) == []
         assert run(other.session.release(held, TIMEOUT)) is Found.OURS
-        assert isinstance(run(other.session.acquire(make_claim(_NAME), TIMEOUT)), Granted)
+        assert isinstance(run(other.session.acquire(make_attempt(_NAME), TIMEOUT)), Granted)

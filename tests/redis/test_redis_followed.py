@@ -12,7 +12,7 @@ from holdfast.engines.redis.connections import handshake, settings
 from holdfast.engines.redis.engine import RedisEngine
 from holdfast.engines.redis.session import RedisSession
 from tests.redis.sentinel_support import COLOURS, StartRedis
-from tests.redis.support import TIMEOUT, Other, make_claim, on
+from tests.redis.support import TIMEOUT, Other, make_attempt, on
 from tests.servers.redis import RedisServer
 
 
@@ -55,7 +55,7 @@ def test_another_master_is_found_while_we_connect_to_the_old_one(colour: str, st
 
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
-        assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
+        assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
         assert (old.ask("EXISTS", "job"), new.ask("EXISTS", "job")) == (0, 1)
 
     on(RedisEngine(sought, None), colour, body)
@@ -72,9 +72,9 @@ def test_a_waiter_looks_where_it_acquires(colour: str, start_redis: StartRedis) 
         after.hold("job")
 
         async def body(session: RedisSession) -> None:
-            claim = make_claim("job")
-            assert isinstance(await session.acquire(claim, TIMEOUT), Busy)
-            contender = session.contender(claim, TIMEOUT)
+            attempt = make_attempt("job")
+            assert isinstance(await session.acquire(attempt, TIMEOUT), Busy)
+            contender = session.contender(attempt, TIMEOUT)
             await contender.wait(clock.now())
             sought.server = new
             old.ask("DEL", "job")

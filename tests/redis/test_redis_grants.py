@@ -15,19 +15,19 @@ from holdfast.engines.redis.dialect.packing import Argument
 from holdfast.engines.redis.scripts import JOIN, RAISE, Script
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import TIMEOUT, Other, both_colours, in_colour, make_claim
+from tests.redis.support import TIMEOUT, Other, both_colours, in_colour, make_attempt
 from tests.servers.redis import RedisServer
 
 
-async def token_of(session: RedisSession, claim: object) -> int:
-    granted = await session.acquire(claim, TIMEOUT)  # type: ignore[arg-type]
+async def token_of(session: RedisSession, attempt: object) -> int:
+    granted = await session.acquire(attempt, TIMEOUT)  # type: ignore[arg-type]
     assert isinstance(granted, Granted), granted
     return granted.token
 
 
 @both_colours
 async def test_a_grant_excludes_others_until_its_release(session: RedisSession, server: RedisServer) -> None:
-    first, second = make_claim("job"), make_claim("job")
+    first, second = make_attempt("job"), make_attempt("job")
     assert isinstance(await session.acquire(first, TIMEOUT), Granted)
     busy = await session.acquire(second, TIMEOUT)
     assert isinstance(busy, Busy)
@@ -39,16 +39,16 @@ async def test_a_grant_excludes_others_until_its_release(session: RedisSession, 
 
 @both_colours
 async def test_the_wire_format_is_redissons(session: RedisSession, server: RedisServer) -> None:
-    claim = make_claim("order:42")
-    token = await token_of(session, claim)
+    attempt = make_attempt("order:42")
+    token = await token_of(session, attempt)
     client = server.client()
-    assert client.hgetall("order:42") == {claim.owner.encode(): b"1"}
+    assert client.hgetall("order:42") == {attempt.owner.encode(): b"1"}
     assert 20_000 < client.pttl("order:42") <= 30_000
     assert client.get("redisson_lock_token:{order:42}") == str(token).encode()
     with client.pubsub() as listener:  # type: ignore[no-untyped-call]
         listener.subscribe("redisson_lock__channel:{order:42}")
         assert listener.get_message(timeout=5)["type"] == "subscribe"
-        await session.release(claim, TIMEOUT)
+        await session.release(attempt, TIMEOUT)
         assert listener.get_message(timeout=5)["data"] == b"0"
     assert client.exists("order:42") == 0
 
@@ -56,58 +56,58 @@ async def test_the_wire_format_is_redissons(session: RedisSession, server: Redis
 @both_colours
 async def test_a_repeat_is_given_the_token_of_this_grant(session: RedisSession, server: RedisServer) -> None:
     """The first reply may have been lost; and the counter may have moved since (Java's INCR, break_)."""
-    claim = make_claim("job")
-    token = await token_of(session, claim)
+    attempt = make_attempt("job")
+    token = await token_of(session, attempt)
     server.client().incrby("redisson_lock_token:{job}", 1000)
-    assert await token_of(session, claim) == token
-    assert server.client().hgetall("job") == {claim.owner.encode(): b"1"}
+    assert await token_of(session, attempt) == token
+    assert server.client().hgetall("job") == {attempt.owner.encode(): b"1"}
 
 
 @both_colours
 async def test_a_repeat_extends_and_never_shortens(session: RedisSession, server: RedisServer) -> None:
-    claim = make_claim("job", ttl=10.0)
-    await token_of(session, claim)
+    attempt = make_attempt("job", ttl=10.0)
+    await token_of(session, attempt)
     client = server.client()
     client.pexpire("job", 3_000)
-    await token_of(session, claim)
+    await token_of(session, attempt)
     assert 5_000 < client.pttl("job") <= 10_000
     assert 5_000 < client.pttl("holdfast_owner:{job}") <= 10_000
     client.pexpire("job", 60_000)
-    await token_of(session, claim)
+    await token_of(session, attempt)
     assert client.pttl("job") > 50_000
 
 
 @both_colours
 async def test_a_repeat_without_its_metadata_is_given_a_newer_token(session: RedisSession, server: RedisServer) -> None:
-    claim = make_claim("job")
-    token = await token_of(session, claim)
+    attempt = make_attempt("job")
+    token = await token_of(session, attempt)
     server.client().delete("holdfast_owner:{job}")
-    assert await token_of(session, claim) > token
-    assert server.client().hgetall("job") == {claim.owner.encode(): b"1"}
+    assert await token_of(session, attempt) > token
+    assert server.client().hgetall("job") == {attempt.owner.encode(): b"1"}
 
 
 @both_colours
 async def test_release_tells_ours_gone_and_stolen(session: RedisSession, server: RedisServer) -> None:
-    claim, thief = make_claim("job"), make_claim("job")
-    await token_of(session, claim)
-    assert await session.release(claim, TIMEOUT) is Found.OURS
-    assert await session.release(claim, TIMEOUT) is Found.GONE
+    attempt, thief = make_attempt("job"), make_attempt("job")
+    await token_of(session, attempt)
+    assert await session.release(attempt, TIMEOUT) is Found.OURS
+    assert await session.release(attempt, TIMEOUT) is Found.GONE
     await token_of(session, thief)
-    assert await session.release(claim, TIMEOUT) is Found.STOLEN
+    assert await session.release(attempt, TIMEOUT) is Found.STOLEN
     assert server.client().hexists("job", thief.owner)
 
 
 @both_colours
 async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, server: RedisServer) -> None:
-    released, withdrawn, plain = make_claim("a"), make_claim("b"), make_claim("c")
-    for claim in (released, withdrawn, plain):
-        await token_of(session, claim)
+    released, withdrawn, plain = make_attempt("a"), make_attempt("b"), make_attempt("c")
+    for attempt in (released, withdrawn, plain):
+        await token_of(session, attempt)
     released.unresolved = True
     assert await session.release(released, TIMEOUT) is Found.OURS
-    assert await session.withdraw([withdrawn], TIMEOUT) == [Found.OURS]
+    assert await session._leases.withdraw([withdrawn], TIMEOUT) == [Found.OURS]
     assert await session.release(plain, TIMEOUT) is Found.OURS
-    for claim in (released, withdrawn):
-        assert isinstance(await session.acquire(claim, TIMEOUT), Busy)
+    for attempt in (released, withdrawn):
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Busy)
     # Without an unresolved transmission there can be no late duplicate, and no tombstone is paid for.
     assert isinstance(await session.acquire(plain, TIMEOUT), Granted)
     client = server.client()
@@ -118,8 +118,8 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
 
 @both_colours
 async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: RedisServer) -> None:
-    claim = make_claim("job", ttl=100.0)
-    await session.withdraw([claim], TIMEOUT)
+    attempt = make_attempt("job", ttl=100.0)
+    await session._leases.withdraw([attempt], TIMEOUT)
     (tombstone,) = server.client().keys("holdfast_lock:*")
     assert 150_000 < server.client().pttl(tombstone) <= 200_000
 
@@ -128,9 +128,9 @@ async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: 
 async def test_tokens_grow_over_the_loss_of_everything(session: RedisSession, server: RedisServer) -> None:
     client, tokens = server.client(), []
     for spoil in (lambda: None, client.flushall, lambda: client.delete("redisson_lock_token:{job}"), lambda: None):
-        claim = make_claim("job")
-        tokens.append(await token_of(session, claim))
-        await session.release(claim, TIMEOUT)
+        attempt = make_attempt("job")
+        tokens.append(await token_of(session, attempt))
+        await session.release(attempt, TIMEOUT)
         spoil()
     assert tokens == sorted(set(tokens))
     assert abs(tokens[0] - time.time_ns() // 1000) < 60_000_000
@@ -138,12 +138,12 @@ async def test_tokens_grow_over_the_loss_of_everything(session: RedisSession, se
 
 @both_colours
 async def test_a_block_of_tokens_is_reserved_by_its_end(session: RedisSession, server: RedisServer) -> None:
-    claim, following = make_claim("job", tokens=17), make_claim("job")
+    attempt, following = make_attempt("job", tokens=17), make_attempt("job")
     # A counter ahead of the clock: then tokens are numbers in a row.
     ahead = time.time_ns() // 1000 + 3_600_000_000
     server.client().set("redisson_lock_token:{job}", ahead)
-    assert await token_of(session, claim) == ahead + 17
-    await session.release(claim, TIMEOUT)
+    assert await token_of(session, attempt) == ahead + 17
+    await session.release(attempt, TIMEOUT)
     assert await token_of(session, following) == ahead + 18
 
 
@@ -152,30 +152,30 @@ async def test_a_block_of_tokens_is_reserved_by_its_end(session: RedisSession, s
 async def test_a_counter_that_cannot_count_is_refused(session: RedisSession, server: RedisServer, counter: str) -> None:
     server.client().set("redisson_lock_token:{job}", counter)
     with pytest.raises(EngineRefused, match="fencing counter"):
-        await session.acquire(make_claim("job"), TIMEOUT)
+        await session.acquire(make_attempt("job"), TIMEOUT)
     assert server.client().keys("*") == [b"redisson_lock_token:{job}"]
 
 
 @both_colours
 async def test_a_counter_keeps_its_kind_of_lifetime(session: RedisSession, server: RedisServer) -> None:
     client, month = server.client(), 30 * 86400
-    claim = make_claim("ours")
-    await token_of(session, claim)
+    attempt = make_attempt("ours")
+    await token_of(session, attempt)
     assert month - 60 < client.ttl("redisson_lock_token:{ours}") <= month
-    await session.release(claim, TIMEOUT)
+    await session.release(attempt, TIMEOUT)
     two_days_ago = (int(time.time()) - 2 * 86400) * 1_000_000
     client.set("redisson_lock_token:{ours}", two_days_ago, ex=100)
-    assert await token_of(session, claim) > two_days_ago
+    assert await token_of(session, attempt) > two_days_ago
     assert month - 60 < client.ttl("redisson_lock_token:{ours}") <= month, "refreshed, once in a thirtieth of it"
     client.set("redisson_lock_token:{javas}", 7)
-    await token_of(session, make_claim("javas"))
+    await token_of(session, make_attempt("javas"))
     assert client.ttl("redisson_lock_token:{javas}") == -1
 
 
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 def test_token_ttl_none_means_for_ever(colour: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
-        await token_of(session, make_claim("job"))
+        await token_of(session, make_attempt("job"))
 
     in_colour(colour, redis_server.url, body, token_ttl=None)
     assert redis_server.client().ttl("redisson_lock_token:{job}") == -1
@@ -187,9 +187,9 @@ def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(colour: str, redis
     counter = "redisson_lock_token:{job}"
 
     async def body(session: RedisSession) -> None:
-        claim = make_claim("job")
-        await token_of(session, claim)
-        await session.release(claim, TIMEOUT)
+        attempt = make_attempt("job")
+        await token_of(session, attempt)
+        await session.release(attempt, TIMEOUT)
 
     for token_ttl, lasts in ((60.0, False), (None, True), (60.0, True)):
         in_colour(colour, redis_server.url, body, token_ttl=token_ttl)
@@ -199,13 +199,13 @@ def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(colour: str, redis
 @pytest.mark.parametrize("last", [1, 2**52])
 @pytest.mark.parametrize("script", [JOIN, RAISE], ids=["join", "raise"])
 def test_a_server_among_several_removes_the_ttl_too(script: Script, last: int, redis_server: RedisServer) -> None:
-    claim, counter = make_claim("job"), "redisson_lock_token:{job}"
+    attempt, counter = make_attempt("job"), "redisson_lock_token:{job}"
     client, keys = redis_server.client(), keys_of("job")
-    args: tuple[Argument, ...] = (claim.owner, 2**51, 0)
+    args: tuple[Argument, ...] = (attempt.owner, 2**51, 0)
     if script is JOIN:
-        args = (30_000, 0, claim.owner, 2**51, 1, b"{}")
+        args = (30_000, 0, attempt.owner, 2**51, 1, b"{}")
     else:
-        client.hset("job", claim.owner, 1)
+        client.hset("job", attempt.owner, 1)
     client.set(counter, last, ex=60)
     with Other(redis_server.url) as other:
         run(other.session._channel.run(script, keys.join if script is JOIN else keys.raise_, args, TIMEOUT))
@@ -215,12 +215,12 @@ def test_a_server_among_several_removes_the_ttl_too(script: Script, last: int, r
 
 @both_colours
 async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -> None:
-    held, waits, over = make_claim("a"), make_claim("a"), make_claim("b")
+    held, waits, over = make_attempt("a"), make_attempt("a"), make_attempt("b")
     await token_of(session, held)
     contender = session.contender(waits, TIMEOUT)
     await contender.wait(session._runtime.now() + 0.01)
     await token_of(session, over)
-    await session.withdraw([over], TIMEOUT)
+    await session._leases.withdraw([over], TIMEOUT)
     client = server.client()
     keys = client.keys("*")
     assert len(keys) >= 7
@@ -232,26 +232,30 @@ async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -
 async def test_a_key_of_another_type_is_refused_with_the_remedy(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.set("job", "token-of-redis-py")
-    claim = make_claim("job")
-    for operation in (session.acquire(claim, TIMEOUT), session.inspect("job", TIMEOUT), session.break_("job", TIMEOUT)):
+    attempt = make_attempt("job")
+    for operation in (
+        session.acquire(attempt, TIMEOUT),
+        session.inspect("job", TIMEOUT),
+        session.break_("job", TIMEOUT),
+    ):
         with pytest.raises(EngineRefused, match="holds a string, probably another lock library's; use namespace="):
             await operation
     assert client.get("job") == b"token-of-redis-py"
     client.sadd("redisson_lock_token:{beside}", "x")
     with pytest.raises(EngineRefused, match="a key beside 'beside' holds"):
-        await session.acquire(make_claim("beside"), TIMEOUT)
+        await session.acquire(make_attempt("beside"), TIMEOUT)
     assert client.exists("beside") == 0
 
 
 @both_colours
 async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSession, server: RedisServer) -> None:
     """A hold that is gone is a loss, whatever has taken its place; only a new acquire is refused because of it."""
-    claim = make_claim("job")
-    await token_of(session, claim)
+    attempt = make_attempt("job")
+    await token_of(session, attempt)
     server.client().set("job", "token-of-redis-py")
-    assert await session.renew([claim], 30.0, TIMEOUT) == [Found.STOLEN]
-    assert await session.release(claim, TIMEOUT) is Found.STOLEN
-    assert await session.withdraw([claim], TIMEOUT) == [Found.STOLEN]
+    assert await session.renew(attempt, 30.0, TIMEOUT) == Found.STOLEN
+    assert await session.release(attempt, TIMEOUT) is Found.STOLEN
+    assert await session._leases.withdraw([attempt], TIMEOUT) == [Found.STOLEN]
     assert server.client().get("job") == b"token-of-redis-py"
 
 
@@ -259,11 +263,11 @@ async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSessio
 async def test_a_foreign_value_in_place_of_the_queue_does_not_keep_the_lock(
     session: RedisSession, server: RedisServer
 ) -> None:
-    claim = make_claim("job")
-    await token_of(session, claim)
-    claim.waiter = "0123456789abcdef"
+    attempt = make_attempt("job")
+    await token_of(session, attempt)
+    attempt.waiter = "0123456789abcdef"
     server.client().set("holdfast_queue:{job}", "something else")
-    assert await session.withdraw([claim], TIMEOUT) == [Found.OURS]
+    assert await session._leases.withdraw([attempt], TIMEOUT) == [Found.OURS]
     assert not server.client().exists("job")
 
 
@@ -273,7 +277,7 @@ async def test_a_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
     session: RedisSession, server: RedisServer, field: str
 ) -> None:
     client = server.client()
-    client.hset("user:42", mapping={field: "100", make_claim("user:42").owner: "1"})
+    client.hset("user:42", mapping={field: "100", make_attempt("user:42").owner: "1"})
     before = client.hgetall("user:42")
     for operation in (session.break_("user:42", TIMEOUT), session.inspect("user:42", TIMEOUT)):
         with pytest.raises(EngineRefused, match="'user:42' is not a lock"):
@@ -285,7 +289,7 @@ async def test_a_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
 @both_colours
 async def test_a_huge_hash_is_refused_unread(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
-    client.hset("big", mapping={make_claim("big").owner: 1 for _ in range(10_001)})
+    client.hset("big", mapping={make_attempt("big").owner: 1 for _ in range(10_001)})
     client.config_resetstat()
     with pytest.raises(EngineRefused, match="'big' is not a lock"):
         await session.break_("big", TIMEOUT)
@@ -308,15 +312,15 @@ async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
     session: RedisSession, server: RedisServer
 ) -> None:
     """By Redisson's rule for side keys. Exclusion and tokens are not affected; what inspect shows is."""
-    plain, braced = make_claim("x"), make_claim("{x}")
+    plain, braced = make_attempt("x"), make_attempt("{x}")
     first = await token_of(session, plain)
     second = await token_of(session, braced)
     assert second > first
-    assert await session.renew([plain, braced], 30.0, TIMEOUT) == [Found.OURS, Found.OURS]
+    assert await session._leases.renew([plain, braced], 30.0, TIMEOUT) == [Found.OURS, Found.OURS]
     assert [holder.owner for holder in (await session.inspect("x", TIMEOUT)).holders] == [plain.owner]
     assert {name async for name in session.names("", TIMEOUT)} == {"x", "{x}"}
     assert await session.release(braced, TIMEOUT) is Found.OURS
-    assert isinstance(await session.acquire(make_claim("x"), TIMEOUT), Busy)
+    assert isinstance(await session.acquire(make_attempt("x"), TIMEOUT), Busy)
     repeated = await token_of(session, plain)  # its metadata went with the other's: a newer token, never an older one
     assert repeated > second
     assert await session.release(plain, TIMEOUT) is Found.OURS
@@ -326,7 +330,7 @@ async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
 async def test_a_foreign_hash_beside_a_lock_of_almost_that_name_is_not_listed(
     session: RedisSession, server: RedisServer
 ) -> None:
-    await token_of(session, make_claim("x"))
+    await token_of(session, make_attempt("x"))
     server.client().hset("{x}", "name", "Ann")
     assert {name async for name in session.names("", TIMEOUT)} == {"x"}
 
@@ -334,7 +338,7 @@ async def test_a_foreign_hash_beside_a_lock_of_almost_that_name_is_not_listed(
 @both_colours
 async def test_a_lock_without_a_ttl_is_busy(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
-    assert await session.acquire(make_claim("job"), TIMEOUT) == Busy(None)
+    assert await session.acquire(make_attempt("job"), TIMEOUT) == Busy(None)
 
 
 @both_colours
@@ -342,19 +346,19 @@ async def test_an_expired_lock_is_free(session: RedisSession, server: RedisServe
     with Other(server.url) as other:
         other.hold("job", ttl=0.1)
         end = time.monotonic() + 5
-        while isinstance(await session.acquire(make_claim("job"), TIMEOUT), Busy):
+        while isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Busy):
             assert time.monotonic() < end
 
 
 @both_colours
 async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSession, server: RedisServer) -> None:
-    claim = make_claim("job")
-    token = await token_of(session, claim)
+    attempt = make_attempt("job")
+    token = await token_of(session, attempt)
     assert await session.break_("job", TIMEOUT) is True
     assert await session.break_("job", TIMEOUT) is False
     assert int(server.client().get("redisson_lock_token:{job}") or 0) > token
     assert server.client().exists("job", "holdfast_owner:{job}") == 0
-    assert await session.release(claim, TIMEOUT) is Found.GONE
+    assert await session.release(attempt, TIMEOUT) is Found.GONE
 
 
 @both_colours
@@ -362,12 +366,12 @@ async def test_a_grant_that_no_replica_acknowledged_is_taken_back(
     session: RedisSession, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "_LATE", 2.0)  # wait for replicas for a second: the rest is for the answer
-    claim = make_claim("job", replicas=1)
+    attempt = make_attempt("job", replicas=1)
     with pytest.raises(RequestFailed, match="0 of 1 replicas") as failed:
-        await session.acquire(claim, 3.0)
+        await session.acquire(attempt, 3.0)
     assert not failed.value.may_have_happened
-    assert not claim.unresolved
-    assert not claim.remains
+    assert not attempt.unresolved
+    assert not attempt.leftovers
     assert server.client().exists("job") == 0
 
 
@@ -376,7 +380,7 @@ def test_two_colours_exclude_each_other(redis_server: RedisServer) -> None:
         other.hold("job")
 
         async def body(session: RedisSession) -> None:
-            assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Busy)
+            assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Busy)
 
         in_colour("asyncio", redis_server.url, body)
 
@@ -384,10 +388,10 @@ def test_two_colours_exclude_each_other(redis_server: RedisServer) -> None:
 @both_colours
 async def test_names_with_braces_follow_redissons_rule(session: RedisSession, server: RedisServer) -> None:
     for name in ("plain", "with{tag}", "open{", "}closed", "{whole}", "glob*[x]?"):
-        claim = make_claim(name)
-        await token_of(session, claim)
+        attempt = make_attempt(name)
+        await token_of(session, attempt)
         assert server.client().exists(name, keys_of(name).token, keys_of(name).metadata) == 3
-        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert await session.release(attempt, TIMEOUT) is Found.OURS
 
 
 def test_the_same_session_serves_many_threads(redis_server: RedisServer) -> None:
@@ -396,10 +400,10 @@ def test_the_same_session_serves_many_threads(redis_server: RedisServer) -> None
 
         async def pairs(number: int) -> None:
             for _ in range(50):
-                claim = make_claim(f"job-{number}")
-                granted = await asyncio.to_thread(run, other.session.acquire(claim, TIMEOUT))
+                attempt = make_attempt(f"job-{number}")
+                granted = await asyncio.to_thread(run, other.session.acquire(attempt, TIMEOUT))
                 assert isinstance(granted, Granted)
-                assert await asyncio.to_thread(run, other.session.release(claim, TIMEOUT)) is Found.OURS
+                assert await asyncio.to_thread(run, other.session.release(attempt, TIMEOUT)) is Found.OURS
 
         async def main() -> None:
             await asyncio.gather(*(pairs(number) for number in range(6)))

@@ -7,7 +7,7 @@ import time
 from holdfast._runtime import clock
 from holdfast.engines.base import Granted, Waiter
 from holdfast.engines.redis.session import RedisSession
-from tests.redis.support import TIMEOUT, Other, both_colours, make_claim
+from tests.redis.support import TIMEOUT, Other, both_colours, make_attempt
 from tests.servers.redis import RedisServer
 
 
@@ -17,16 +17,16 @@ async def names(session: RedisSession, prefix: str = "") -> set[str]:
 
 @both_colours
 async def test_a_held_lock_is_described(session: RedisSession, server: RedisServer) -> None:
-    claim = make_claim("job", description=b'{"host": "h", "pid": 7, "thread": "t", "program": "p"}')
-    granted = await session.acquire(claim, TIMEOUT)
+    attempt = make_attempt("job", description=b'{"host": "h", "pid": 7, "thread": "t", "program": "p"}')
+    granted = await session.acquire(attempt, TIMEOUT)
     assert isinstance(granted, Granted)
-    waits = make_claim("job")
+    waits = make_attempt("job")
     contender = session.contender(waits, TIMEOUT)
     await contender.wait(clock.now() + 0.01)
     server.client().rpush("holdfast_queue:{job}", "dead")
     state = await session.inspect("job", TIMEOUT)
     (holder,) = state.holders
-    assert (holder.owner, holder.host, holder.pid, holder.thread, holder.program) == (claim.owner, "h", 7, "t", "p")
+    assert (holder.owner, holder.host, holder.pid, holder.thread, holder.program) == (attempt.owner, "h", 7, "t", "p")
     assert holder.count == 1
     assert holder.token == state.token == granted.token
     assert holder.since is not None
@@ -85,11 +85,13 @@ async def test_many_names_are_found_once_each(session: RedisSession, server: Red
 async def test_waiters_are_described_in_their_keys_which_have_a_ttl(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
-        claim = make_claim("job", description=b'{"host": "h", "pid": 7, "thread": "t", "program": "p", "label": "l"}')
-        contender = session.contender(claim, TIMEOUT)
+        attempt = make_attempt(
+            "job", description=b'{"host": "h", "pid": 7, "thread": "t", "program": "p", "label": "l"}'
+        )
+        contender = session.contender(attempt, TIMEOUT)
         await contender.wait(clock.now() + 0.01)
         (waiter,) = (await session.inspect("job", TIMEOUT)).queue
-        assert waiter == Waiter(claim.owner, "h", 7, "t", "p", "l", waiter.since)
+        assert waiter == Waiter(attempt.owner, "h", 7, "t", "p", "l", waiter.since)
         assert waiter.since is not None
         assert abs(waiter.since - time.time()) < 60
         client = server.client()

@@ -16,13 +16,14 @@ import pytest
 from holdfast._runtime import clock
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Busy, Claim, Found, Granted, RequestFailed
+from holdfast.engines.base import Busy, Found, Granted, RequestFailed
+from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.connections import aio
 from holdfast.engines.redis.connections.handshake import open_transport
 from holdfast.engines.redis.connections.settings import Server
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
-from tests.redis.support import TIMEOUT, Other, make_claim
+from tests.redis.support import TIMEOUT, Other, make_attempt
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.support.striker import SOURCE, Strike, Striker
@@ -33,7 +34,7 @@ AFTER = (None, 0)
 #: How long an answer that was lost is waited for. No answer may be; a wrong one not.
 SOON = 0.1
 T = TypeVar("T")
-Play = Callable[[RedisSession, Claim, Striker], None]
+Play = Callable[[RedisSession, RedlockAttempt, Striker], None]
 
 
 @pytest.fixture(autouse=True)
@@ -64,33 +65,33 @@ def strike_everywhere(server: RedisServer, play: Play) -> int:
 
 
 def _struck(session: RedisSession, play: Play, striker: Striker) -> None:
-    mine = make_claim("mine")
+    mine = make_attempt("mine")
     assert isinstance(run(session.acquire(mine, TIMEOUT)), Granted)
     try:
         play(session, mine, striker)
     except Strike:
         pass
     where = f"after strikes at {striker.struck_at}"
-    theirs, nobodys = make_claim("theirs"), make_claim("nobodys")
-    assert run(session.renew([theirs], 30.0, TIMEOUT)) == [Found.STOLEN], where
-    assert run(session.renew([nobodys], 30.0, TIMEOUT)) == [Found.GONE], where
-    assert run(session.renew([mine], 30.0, TIMEOUT)) == [Found.OURS], where
+    theirs, nobodys = make_attempt("theirs"), make_attempt("nobodys")
+    assert run(session.renew(theirs, 30.0, TIMEOUT)) == Found.STOLEN, where
+    assert run(session.renew(nobodys, 30.0, TIMEOUT)) == Found.GONE, where
+    assert run(session.renew(mine, 30.0, TIMEOUT)) == Found.OURS, where
     assert isinstance(run(session.acquire(theirs, TIMEOUT)), Busy), where
     assert run(session.inspect("nobodys", TIMEOUT)).holders == (), where
     assert run(session.release(mine, TIMEOUT)) is Found.OURS, where
 
 
 def test_struck_while_renewing(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: Claim, striker: Striker) -> None:
-        assert run(session.renew([mine], 30.0, TIMEOUT)) == [Found.OURS]  # the connection is there
+    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
+        assert run(session.renew(mine, 30.0, TIMEOUT)) == Found.OURS  # the connection is there
         with striker:
-            run(session.renew([mine], 30.0, TIMEOUT))
+            run(session._leases.renew([mine], 30.0, TIMEOUT))
 
     assert strike_everywhere(redis_server, play) > 30
 
 
 def test_struck_while_asking(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: Claim, striker: Striker) -> None:
+    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
         with striker:
             run(session.inspect("theirs", TIMEOUT))
 
@@ -98,16 +99,16 @@ def test_struck_while_asking(redis_server: RedisServer) -> None:
 
 
 def test_struck_while_waiting_for_replicas(pair: Replication) -> None:
-    def play(session: RedisSession, mine: Claim, striker: Striker) -> None:
+    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
         with striker:
-            run(session.acquire(make_claim("theirs", replicas=1), TIMEOUT))
+            run(session.acquire(make_attempt("theirs", replicas=1), TIMEOUT))
 
     assert strike_everywhere(pair.master, play) > 10
 
 
 def test_struck_while_waiting_in_line(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: Claim, striker: Striker) -> None:
-        contender = session.contender(make_claim("theirs"), TIMEOUT)
+    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
+        contender = session.contender(make_attempt("theirs"), TIMEOUT)
         try:
             run(contender.wait(clock.now()))  # the way of waking is known
             with striker:
@@ -140,7 +141,7 @@ def test_struck_on_an_event_loop(redis_server: RedisServer) -> None:
 
 
 def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, striker: Striker) -> None:
-    mine, theirs = make_claim("mine"), make_claim("theirs")
+    mine, theirs = make_attempt("mine"), make_attempt("theirs")
 
     async def begin() -> RedisSession:
         session = connect(server.url, {}).session(AsyncioRuntime())
@@ -149,12 +150,12 @@ def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, striker: St
 
     session = loop.run_until_complete(begin())
 
-    async def ask(claim: Claim, expected: Found) -> None:
+    async def ask(attempt: RedlockAttempt, expected: Found) -> None:
         for _ in range(2):
-            assert await _answer(session.renew([claim], 30.0, SOON)) in ([expected], None)
+            assert await _answer(session._leases.renew([attempt], 30.0, SOON)) in ([expected], None)
 
-    async def work(*claims: Claim) -> None:
-        tasks = [loop.create_task(ask(each, Found.OURS if each is mine else Found.STOLEN)) for each in claims]
+    async def work(*attempts: RedlockAttempt) -> None:
+        tasks = [loop.create_task(ask(each, Found.OURS if each is mine else Found.STOLEN)) for each in attempts]
         await asyncio.wait(tasks)
         for task in tasks:
             if not isinstance(task.exception(), Strike):

@@ -146,28 +146,28 @@ def test_an_acquire_request_says_what_the_claim_says() -> None:
             return b"1"
 
     session = RedisSession(Recorder(), None, 60.0)  # type: ignore[arg-type]
-    claims = [
-        Claim("a", f"o:{index}", ttl, tokens=tokens, fair=fair, polite=polite, description=description)
-        for index, (ttl, tokens, fair, polite, description) in enumerate(
+    attempts = [
+        session.attempt(Claim("a", f"o:{index}", ttl, tokens, fair, non_barging, description=description))
+        for index, (ttl, tokens, fair, non_barging, description) in enumerate(
             [(1.0, 1, False, False, b"{}"), (1.0, 17, False, False, b"{}"), (1.0, 1, True, False, b"{}")]
             + [(1.0, 1, False, True, b"{}"), (2.5, 1, False, False, b"{}"), (1.0, 1, False, False, b'{"pid": 1}')] * 2
         )
     ]
-    for claim in claims:
-        coroutine = session.acquire(claim, 1.0)
+    for attempt in attempts:
+        coroutine = session.acquire(attempt, 1.0)
         with pytest.raises(StopIteration):
             coroutine.send(None)
     assert sent == [
         (
-            claim.owner.encode(),
-            b"%d" % (claim.ttl * 1000),
-            b"%d" % claim.tokens,
-            claim.description,
+            attempt.owner.encode(),
+            b"%d" % (attempt.claim.ttl * 1000),
+            b"%d" % attempt.claim.tokens,
+            attempt.claim.description,
             b"60000",
-            b"1" if claim.fair or claim.polite else b"0",
+            b"1" if attempt.claim.fair or attempt.claim.non_barging else b"0",
             b"0",
         )
-        for claim in claims
+        for attempt in attempts
     ]
 
 

@@ -16,25 +16,25 @@ from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
 from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.session import RedisSession
 from tests.redis.sentinel_support import StartRedis
-from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, command, connections, make_claim
+from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, command, connections, make_attempt
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
 
 @both_colours
 async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, server: RedisServer) -> None:
-    claims = [make_claim(f"job-{number}", ttl=30.0) for number in range(1000)]
+    attempts = [make_attempt(f"job-{number}", ttl=30.0) for number in range(1000)]
     with Other(server.url) as other:
-        for claim in claims:
-            run(other.session.acquire(claim, TIMEOUT))
+        for attempt in attempts:
+            run(other.session.acquire(attempt, TIMEOUT))
     client = server.client()
     client.delete("job-0", "job-999")
     client.hset("job-500", "thief:1", 1)
-    client.hdel("job-500", claims[500].owner)
+    client.hdel("job-500", attempts[500].owner)
     client.delete("job-501")
     client.set("job-501", "another library's")
     client.config_resetstat()
-    found = await session.renew(claims, 60.0, TIMEOUT)
+    found = await session._leases.renew(attempts, 60.0, TIMEOUT)
     scripts = client.info("commandstats")
     assert scripts["cmdstat_evalsha"]["calls"] == 5
     assert scripts["cmdstat_eval"]["calls"] == 1  # the first did not know the script
@@ -49,74 +49,75 @@ async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, s
 
 @both_colours
 async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServer) -> None:
-    claim = make_claim("job", ttl=60.0)
-    await session.acquire(claim, TIMEOUT)
-    assert await session.renew([claim], 1.0, TIMEOUT) == [Found.OURS]
+    attempt = make_attempt("job", ttl=60.0)
+    await session.acquire(attempt, TIMEOUT)
+    assert await session.renew(attempt, 1.0, TIMEOUT) == Found.OURS
     assert server.client().pttl("job") > 50_000
     assert server.client().pttl("holdfast_owner:{job}") > 50_000
 
 
 @both_colours
 async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, server: RedisServer) -> None:
-    client, claim, javas = server.client(), make_claim("job"), make_claim("javas")
+    client, attempt, javas = server.client(), make_attempt("job"), make_attempt("javas")
     client.set("redisson_lock_token:{javas}", 1)
-    for each in (claim, javas):
+    for each in (attempt, javas):
         await session.acquire(each, TIMEOUT)
     client.expire("redisson_lock_token:{job}", 100)
-    await session.renew([claim, javas], 30.0, TIMEOUT)
+    await session._leases.renew([attempt, javas], 30.0, TIMEOUT)
     assert client.ttl("redisson_lock_token:{job}") > 29 * 86400
     assert client.ttl("redisson_lock_token:{javas}") == -1
 
 
 @both_colours
 async def test_no_claims_no_request(session: RedisSession, server: RedisServer) -> None:
-    assert await session.renew([], 30.0, TIMEOUT) == []
+    assert await session._leases.renew([], 30.0, TIMEOUT) == []
 
 
 @both_colours
 async def test_a_refused_renewal_is_a_failure_for_each_claim(session: RedisSession, server: RedisServer) -> None:
     """An ACL can be mended before the lease runs out: the watchdog tries again."""
-    claims = [make_claim(f"job-{number}") for number in range(3)]
-    for claim in claims:
-        await session.acquire(claim, TIMEOUT)
+    attempts = [make_attempt(f"job-{number}") for number in range(3)]
+    for attempt in attempts:
+        await session.acquire(attempt, TIMEOUT)
     command(server, "ACL", "SETUSER", "default", "-evalsha")
     try:
-        found = await session.renew(claims, 30.0, TIMEOUT)
+        found = await session._leases.renew(attempts, 30.0, TIMEOUT)
     finally:
         command(server, "ACL", "SETUSER", "default", "+evalsha")
     assert [type(each) for each in found] == [RequestFailed] * 3
-    assert await session.renew(claims, 30.0, TIMEOUT) == [Found.OURS] * 3
+    assert await session._leases.renew(attempts, 30.0, TIMEOUT) == [Found.OURS] * 3
 
 
 def test_a_server_that_is_away_fails_all_in_one_timeout(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with Other(server.url) as other:
-        claims = [make_claim(f"job-{number}") for number in range(1000)]
+        attempts = [make_attempt(f"job-{number}") for number in range(1000)]
         server.pause()
         began = time.monotonic()
-        found = run(other.session.renew(claims, 30.0, 1.0))
+        found = run(other.session._leases.renew(attempts, 30.0, 1.0))
         assert time.monotonic() - began < 1.0 + LATE, "not one after the other"
         server.resume()
     assert len(found) == 1000
     assert all(isinstance(each, RequestFailed) for each in found)
 
 
-# ---- the ear
+# ---- hints
 
 
 class Watchdog:
     def __init__(self, url: str, **options: Any) -> None:
         self.other = Other(url, **options)
-        self.session = self.other.session
-        self.bell: BlockingWakeup = BLOCKING.wakeup()
-        self.doze(0.0)  # as the watchdog does before all else: who does not doze is not told of losses
+        self.keeper = self.other.engine.keeper(BLOCKING)
+        self.wakeup: BlockingWakeup = BLOCKING.wakeup()
+        self.hints(0.0)  # as the watchdog does first: without it no loss is reported
 
-    def doze(self, seconds: float = 5.0) -> Suspects:
-        return run(self.session.doze(clock.now() + seconds, self.bell))
+    def hints(self, seconds: float = 5.0) -> Suspects:
+        return run(self.keeper.wait_for_hints(clock.now() + seconds, self.wakeup))
 
     def close(self) -> None:
-        run(self.session.close())
-        self.bell.close()
+        run(self.keeper.close())
+        run(self.other.session.close())
+        self.wakeup.close()
 
 
 @pytest.fixture
@@ -127,26 +128,26 @@ def watchdog(redis_server: RedisServer) -> Iterator[Watchdog]:
 
 
 def test_a_deleted_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisServer) -> None:
-    claims = [watchdog.other.hold(name) for name in ("a", "b", "c")]
-    assert run(watchdog.session.renew(claims, 60.0, TIMEOUT)) == [Found.OURS] * 3
+    attempts = [watchdog.other.hold(name) for name in ("a", "b", "c")]
+    assert run(watchdog.keeper.renew(attempts, 60.0, TIMEOUT)) == [Found.OURS] * 3
     redis_server.client().delete("b")
     began = time.monotonic()
-    assert watchdog.doze() == {"b"}
+    assert watchdog.hints() == {"b"}
     assert time.monotonic() - began < 1.0 + LATE
-    assert run(watchdog.session.renew(claims, 90.0, TIMEOUT)) == [Found.OURS, Found.GONE, Found.OURS]
+    assert run(watchdog.keeper.renew(attempts, 90.0, TIMEOUT)) == [Found.OURS, Found.GONE, Found.OURS]
     # Told once for each renewal: what is renewed again is watched again.
     redis_server.client().delete("a")
-    assert watchdog.doze() == {"a"}
+    assert watchdog.hints() == {"a"}
 
 
-def test_who_does_not_doze_has_no_connection_of_its_own_and_keeps_nothing(redis_server: RedisServer) -> None:
+def test_a_session_has_no_tracking_connection_and_keeps_nothing(redis_server: RedisServer) -> None:
     """A caller that renews by hand: pushes that nothing ever takes would pile up, one for each name."""
     client = redis_server.client()
     with Other(f"{redis_server.url}?client_name=front") as other:
         for number in range(20):
-            claim = other.hold(f"job-{number}")
-            assert run(other.session.renew([claim], 60.0, TIMEOUT)) == [Found.OURS]
-            other.release(claim)
+            attempt = other.hold(f"job-{number}")
+            assert run(other.session.renew(attempt, 60.0, TIMEOUT)) == Found.OURS
+            other.release(attempt)
         assert connections(redis_server, "front")() == 1
         assert client.info("stats")["tracking_total_keys"] == 0
         channel = other.session._channel
@@ -157,92 +158,92 @@ def test_who_does_not_doze_has_no_connection_of_its_own_and_keeps_nothing(redis_
 def test_a_renewal_reads_last(redis_server: RedisServer) -> None:
     """A key that is read and then written is not tracked any more; nothing but the lock is read here."""
     watchdog = Watchdog(redis_server.url, token_ttl=None)
-    claim = watchdog.other.hold("a", ttl=10.0)
-    run(watchdog.session.renew([claim], 60.0, TIMEOUT))
+    attempt = watchdog.other.hold("a", ttl=10.0)
+    run(watchdog.keeper.renew([attempt], 60.0, TIMEOUT))
     redis_server.client().delete("a")
-    assert watchdog.doze() == {"a"}
+    assert watchdog.hints() == {"a"}
     watchdog.close()
 
 
 def test_a_broken_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisServer) -> None:
-    claim = watchdog.other.hold("a")
-    run(watchdog.session.renew([claim], 30.0, TIMEOUT))
+    attempt = watchdog.other.hold("a")
+    run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT))
     with Other(redis_server.url) as operator:
         assert run(operator.session.break_("a", TIMEOUT))
-    assert watchdog.doze() == {"a"}
+    assert watchdog.hints() == {"a"}
 
 
 def test_own_renewals_are_no_news(watchdog: Watchdog) -> None:
-    claim = watchdog.other.hold("a")
+    attempt = watchdog.other.hold("a")
     for _ in range(3):
-        run(watchdog.session.renew([claim], 60.0, TIMEOUT))
-    assert watchdog.doze(0.2) == set()
+        run(watchdog.keeper.renew([attempt], 60.0, TIMEOUT))
+    assert watchdog.hints(0.2) == set()
 
 
 def test_flushall_and_a_lost_connection_make_everything_suspect(watchdog: Watchdog, redis_server: RedisServer) -> None:
     client = redis_server.client()
-    claim = watchdog.other.hold("a")
-    run(watchdog.session.renew([claim], 30.0, TIMEOUT))
+    attempt = watchdog.other.hold("a")
+    run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT))
     client.flushall()
-    assert watchdog.doze() == ALL_NAMES
-    run(watchdog.session.renew([claim], 30.0, TIMEOUT))
+    assert watchdog.hints() == ALL_NAMES
+    run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT))
     client.client_kill_filter(skipme=True)
-    assert watchdog.doze() == ALL_NAMES
+    assert watchdog.hints() == ALL_NAMES
     # Told once; without a connection only the bell counts.
-    assert watchdog.doze(0.1) == set()
+    assert watchdog.hints(0.1) == set()
 
 
 def test_after_a_failed_renewal_everything_is_suspect_once(start_redis: Callable[..., RedisServer]) -> None:
     """The new connection does not track what the old one did; but a server that is away must not make us spin."""
     server = start_redis()
     watchdog = Watchdog(server.url)
-    claim = watchdog.other.hold("a")
-    run(watchdog.session.renew([claim], 30.0, TIMEOUT))
+    attempt = watchdog.other.hold("a")
+    run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT))
     server.pause()
-    (failure,) = run(watchdog.session.renew([claim], 30.0, 0.2))
+    (failure,) = run(watchdog.keeper.renew([attempt], 30.0, 0.2))
     assert isinstance(failure, RequestFailed)
-    assert watchdog.doze(0.05) == set()
+    assert watchdog.hints(0.05) == set()
     server.resume()
-    assert run(watchdog.session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
-    assert watchdog.doze() == ALL_NAMES
-    assert watchdog.doze(0.05) == set()
+    assert run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT)) == [Found.OURS]
+    assert watchdog.hints() == ALL_NAMES
+    assert watchdog.hints(0.05) == set()
     watchdog.close()
 
 
-def test_the_bell_ends_the_doze(watchdog: Watchdog) -> None:
-    claim = watchdog.other.hold("a")
+def test_the_wake_up_ends_the_wait_for_hints(watchdog: Watchdog) -> None:
+    attempt = watchdog.other.hold("a")
     for connected in (False, True):
         if connected:
-            run(watchdog.session.renew([claim], 30.0, TIMEOUT))
-        later = Later(lambda: True, watchdog.bell.set)
+            run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT))
+        later = Later(lambda: True, watchdog.wakeup.set)
         began = time.monotonic()
-        assert watchdog.doze() == set()
+        assert watchdog.hints() == set()
         later.join()
         assert time.monotonic() - began < 1.0 + LATE
-        watchdog.bell.clear()
+        watchdog.wakeup.clear()
 
 
 def test_without_tracking_renewals_still_work(redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
     watchdog = Watchdog(redis_server.url_as("deaf", "pw"))
-    claim = watchdog.other.hold("a")
-    assert run(watchdog.session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
+    attempt = watchdog.other.hold("a")
+    assert run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT)) == [Found.OURS]
     admin.delete("a")
-    assert watchdog.doze(0.1) == set()
-    assert run(watchdog.session.renew([claim], 30.0, TIMEOUT)) == [Found.GONE]
+    assert watchdog.hints(0.1) == set()
+    assert run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT)) == [Found.GONE]
     watchdog.close()
     admin.acl_deluser("deaf")
 
 
 def test_renewals_of_several_threads_do_not_meet(watchdog: Watchdog) -> None:
-    claims = [watchdog.other.hold(f"job-{number}") for number in range(8)]
+    attempts = [watchdog.other.hold(f"job-{number}") for number in range(8)]
     results: list[list[object]] = []
 
-    def renew(claim: object) -> None:
-        results.append([run(watchdog.session.renew([claim], 30.0, TIMEOUT)) for _ in range(50)])  # type: ignore[list-item]
+    def renew(attempt: object) -> None:
+        results.append([run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT)) for _ in range(50)])  # type: ignore[list-item]
 
-    threads = [threading.Thread(target=renew, args=(claim,)) for claim in claims]
+    threads = [threading.Thread(target=renew, args=(attempt,)) for attempt in attempts]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -262,7 +263,7 @@ def test_a_server_that_is_busy_when_the_guard_comes_is_asked_to_track_later(star
     """BUSY is no refusal. Taken for one, losses would not be told by push for as long as the connection lasts."""
     server = start_redis("busy-reply-threshold 1")
     watchdog = Watchdog(server.url)
-    session, claim = watchdog.session, watchdog.other.hold("job")
+    keeper, attempt = watchdog.keeper, watchdog.other.hold("job")
 
     def keep_busy() -> None:
         with pytest.raises(redis.ResponseError):  # killed
@@ -271,10 +272,10 @@ def test_a_server_that_is_busy_when_the_guard_comes_is_asked_to_track_later(star
     endless = threading.Thread(target=keep_busy)
     endless.start()
     eventually(lambda: is_busy(server))
-    (failure,) = run(session.renew([claim], 30.0, TIMEOUT))
+    (failure,) = run(keeper.renew([attempt], 30.0, TIMEOUT))
     assert "BUSY" in str(failure)
     server.ask("SCRIPT", "KILL")
     endless.join(TIMEOUT)
-    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
+    assert run(keeper.renew([attempt], 30.0, TIMEOUT)) == [Found.OURS]
     assert server.ask("INFO", "clients")["tracking_clients"] == 1
     watchdog.close()

@@ -29,7 +29,7 @@ from tests.redis.sentinel_support import (
     hold_and_release,
     nobody_listens,
 )
-from tests.redis.support import TIMEOUT, make_claim, on
+from tests.redis.support import TIMEOUT, make_attempt, on
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel
@@ -47,7 +47,7 @@ def test_a_lock_on_the_master(colour: str, pair: Replication, start_sentinel: St
 
     async def body(session: RedisSession) -> None:
         await hold_and_release(session)
-        assert isinstance(await session.acquire(make_claim("other"), TIMEOUT), Granted)
+        assert isinstance(await session.acquire(make_attempt("other"), TIMEOUT), Granted)
         assert pair.master.ask("EXISTS", "other") == 1
 
     on(engine, colour, body)
@@ -60,7 +60,7 @@ def test_database_and_client_name_are_for_the_data_node(
     engine = engine_for(start_sentinel(pair.master), db=3, client_name="mine")
 
     async def body(session: RedisSession) -> None:
-        assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
+        assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
         assert pair.master.client(pair.master.url.replace("/0", "/3")).exists("job") == 1
         assert "mine" in {entry["name"] for entry in pair.master.client().client_list()}
 
@@ -162,10 +162,10 @@ def test_a_frozen_sentinel_takes_its_share_and_no_more(
     engine = engine_for(frozen, good)
 
     async def body(session: RedisSession) -> None:
-        claim, began = make_claim("job"), time.monotonic()
-        assert isinstance(await session.acquire(claim, REQUEST), Granted)
+        attempt, began = make_attempt("job"), time.monotonic()
+        assert isinstance(await session.acquire(attempt, REQUEST), Granted)
         assert time.monotonic() - began < REQUEST * 0.7  # two shares of three are left for the others
-        await session.release(claim, TIMEOUT)
+        await session.release(attempt, TIMEOUT)
 
     on(engine, colour, body)
     assert first_to_be_asked(engine) == good.address
@@ -231,13 +231,13 @@ def test_a_replica_that_a_stale_sentinel_names_is_not_asked(
     master = start_redis()
     empty = start_redis(f"replicaof {master.host} {nobody_listens()}")  # it could never follow
     stale, good = start_sentinel(empty), start_sentinel(master)
-    claim = make_claim("job")
+    attempt = make_attempt("job")
 
     async def hold(session: RedisSession) -> None:
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
 
     async def renew(session: RedisSession, found: Found = Found.OURS) -> None:
-        assert await session.renew([claim], 40.0, TIMEOUT) == [found]
+        assert await session.renew(attempt, 40.0, TIMEOUT) == found
 
     on(engine_for(good), colour, hold)
     engine = engine_for(stale, good)
@@ -299,9 +299,9 @@ def test_a_demoted_master_is_left_with_the_same_claim(colour: str, start_sentine
         engine = engine_for(sentinel)
 
         async def body(session: RedisSession) -> None:
-            held, late = make_claim("held"), make_claim("late")
+            held, late = make_attempt("held"), make_attempt("late")
             assert isinstance(await session.acquire(held, TIMEOUT), Granted)
-            assert await session.renew([held], 40.0, TIMEOUT) == [Found.OURS]
+            assert await session.renew(held, 40.0, TIMEOUT) == Found.OURS
             eventually(lambda: new.ask("EXISTS", "held"))
             exchange(pair, old, new, sentinel)
             # The connections are still open, and lead to a replica.
@@ -310,7 +310,10 @@ def test_a_demoted_master_is_left_with_the_same_claim(colour: str, start_sentine
             assert failure.value.may_have_happened is False
             assert isinstance(await session.acquire(late, TIMEOUT), Granted)
             assert new.ask("EXISTS", "late") == 1
-            answers = [*await session.renew([held], 40.0, TIMEOUT), *await session.renew([held], 40.0, TIMEOUT)]
+            answers = [
+                *await session._leases.renew([held], 40.0, TIMEOUT),
+                *await session._leases.renew([held], 40.0, TIMEOUT),
+            ]
             assert answers[-1] is Found.OURS
             assert await session.release(held, TIMEOUT) is Found.OURS
 
@@ -327,16 +330,16 @@ def test_once_another_master_is_known_nobody_talks_to_the_old_one(colour: str, s
         engine = engine_for(sentinel)
 
         async def body(session: RedisSession) -> None:
-            before = make_claim("before")
+            before = make_attempt("before")
             assert isinstance(await session.acquire(before, TIMEOUT), Granted)
-            assert await session.renew([before], 40.0, TIMEOUT) == [Found.OURS]
+            assert await session.renew(before, 40.0, TIMEOUT) == Found.OURS
             sentinel.ask("SENTINEL", "REMOVE", MASTER_NAME)
             pair.promote(new)  # the old one is not told
             sentinel.ask("SENTINEL", "MONITOR", MASTER_NAME, new.host, new.port, 2)
             on_another_thread(lambda: on(engine, "blocking", hold_and_release))
-            claim = make_claim("after")
-            assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
-            assert await session.renew([claim], 40.0, TIMEOUT) == [Found.OURS]
+            attempt = make_attempt("after")
+            assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
+            assert await session.renew(attempt, 40.0, TIMEOUT) == Found.OURS
             assert (old.ask("EXISTS", "after"), new.ask("EXISTS", "after")) == (0, 1)
 
         on(engine, colour, body)

@@ -29,7 +29,7 @@ from tests.redis.sentinel_support import (
     hold_and_release,
     nobody_listens,
 )
-from tests.redis.support import TIMEOUT, connections, make_claim, on
+from tests.redis.support import TIMEOUT, connections, make_attempt, on
 from tests.redis.test_redis_tls import certificates
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
@@ -59,7 +59,7 @@ def test_an_existing_client(
     assert repr(engine).endswith(f",{sentinel.address}/{MASTER_NAME}/3>")
 
     async def body(session: RedisSession) -> None:
-        assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
+        assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
         assert master.client(master.url.replace("/0", "/3")).exists("job") == 1
         assert count() == 1  # ours: the client itself has not connected
 
@@ -134,10 +134,10 @@ def test_a_fork_shares_nothing(colour: str, pair: Replication, start_sentinel: S
     engine = engine_for(start_sentinel(pair.master))
 
     async def body(session: RedisSession) -> None:
-        claim = make_claim("job")
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        attempt = make_attempt("job")
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
         assert exit_code_of_child(engine) == 0
-        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert await session.release(attempt, TIMEOUT) is Found.OURS
         assert pair.master.ask("EXISTS", "of the child") == 1
 
     on(engine, colour, body)
@@ -150,7 +150,7 @@ def exit_code_of_child(engine: SentinelEngine) -> int:
         status = 1
         try:
             engine.after_fork_in_child()
-            taken = run(engine.session(BLOCKING).acquire(make_claim("of the child"), TIMEOUT))
+            taken = run(engine.session(BLOCKING).acquire(make_attempt("of the child"), TIMEOUT))
             status = 0 if isinstance(taken, Granted) else 2
         finally:
             os._exit(status)

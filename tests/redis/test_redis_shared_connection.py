@@ -19,7 +19,7 @@ from holdfast.engines.redis.connections import aio, handshake
 from holdfast.engines.redis.connections.aio import AsyncioChannel
 from holdfast.engines.redis.connections.settings import from_url
 from holdfast.engines.redis.dialect.packing import pack
-from tests.redis.support import LATE, TIMEOUT, in_colour, make_claim
+from tests.redis.support import LATE, TIMEOUT, in_colour, make_attempt
 from tests.servers.redis import RedisServer
 from tests.support.waiting import until
 
@@ -170,7 +170,7 @@ def test_a_busy_loop_connects_in_time(redis_server: RedisServer) -> None:
     """Each turn of the loop takes as long as the time-out; a handshake takes several turns."""
 
     async def body(session: Any) -> None:
-        asking = [asyncio.ensure_future(session.acquire(make_claim(f"job-{number}"), HASTY)) for number in range(20)]
+        asking = [asyncio.ensure_future(session.acquire(make_attempt(f"job-{number}"), HASTY)) for number in range(20)]
         asyncio.get_running_loop().call_soon(Busy, 10, HASTY)
         outcomes = await asyncio.gather(*asking, return_exceptions=True)
         assert not [outcome for outcome in outcomes if not isinstance(outcome, Granted)]
@@ -203,8 +203,8 @@ def test_a_script_is_sent_once_to_a_server_that_does_not_know_it(redis_server: R
         await session.ping(TIMEOUT)
         client.script_flush()
         client.config_resetstat()
-        claims = [make_claim(f"job-{number}") for number in range(500)]
-        grants = await asyncio.gather(*(session.acquire(claim, TIMEOUT) for claim in claims))
+        attempts = [make_attempt(f"job-{number}") for number in range(500)]
+        grants = await asyncio.gather(*(session.acquire(attempt, TIMEOUT) for attempt in attempts))
         assert all(hasattr(grant, "token") for grant in grants)
         assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1
 

@@ -14,7 +14,7 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import ALL_NAMES, Found, Granted
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import SOON, TIMEOUT, Later, Other, in_colour, make_claim
+from tests.redis.support import SOON, TIMEOUT, Later, Other, in_colour, make_attempt
 from tests.servers.redis import RedisServer
 
 COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
@@ -47,11 +47,11 @@ def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer
 @COLOURS
 def test_a_lock_over_tls(colour: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
-        claim = make_claim("job", description=b'{"thread": "' + b"x" * 3000 + b'"}')
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
-        assert await session.renew([claim] * 500, 40.0, TIMEOUT) == [Found.OURS] * 500
+        attempt = make_attempt("job", description=b'{"thread": "' + b"x" * 3000 + b'"}')
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
+        assert await session._leases.renew([attempt] * 500, 40.0, TIMEOUT) == [Found.OURS] * 500
         assert len((await session.inspect("job", TIMEOUT)).holders) == 1
-        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert await session.release(attempt, TIMEOUT) is Found.OURS
 
     in_colour(colour, tls_server.url, body)
 
@@ -62,15 +62,15 @@ def test_a_lock_over_tls(colour: str, tls_server: RedisServer) -> None:
 def test_a_waiter_is_woken_over_tls(colour: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         with Other(tls_server.url) as other:
-            held, claim, client = other.hold("job"), make_claim("job"), tls_server.client()
+            held, attempt, client = other.hold("job"), make_attempt("job"), tls_server.client()
             later = Later(lambda: client.info("stats")["tracking_total_keys"] >= 1, lambda: other.release(held))
-            contender = session.contender(claim, TIMEOUT)
+            contender = session.contender(attempt, TIMEOUT)
             await contender.wait(clock.now() + 10)
             assert time.monotonic() - later.began < SOON
             later.join()
-            assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+            assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
             await contender.leave()
-            await session.release(claim, TIMEOUT)
+            await session.release(attempt, TIMEOUT)
 
     in_colour(colour, tls_server.url, body)
 
@@ -79,13 +79,15 @@ def test_a_waiter_is_woken_over_tls(colour: str, tls_server: RedisServer) -> Non
 def test_a_loss_is_told_over_tls(tls_server: RedisServer) -> None:
     bell = BLOCKING.wakeup()
     with Other(tls_server.url) as other:
-        claim = other.hold("job")
-        run(other.session.doze(clock.now(), bell))
-        run(other.session.renew([claim], 30.0, TIMEOUT))
+        attempt = other.hold("job")
+        keeper = other.engine.keeper(BLOCKING)
+        run(keeper.wait_for_hints(clock.now(), bell))
+        run(keeper.renew([attempt], 30.0, TIMEOUT))
         tls_server.client().delete("job")
-        assert run(other.session.doze(clock.now() + 5, bell)) == {"job"}
+        assert run(keeper.wait_for_hints(clock.now() + 5, bell)) == {"job"}
         tls_server.client().client_kill_filter(skipme=True)
-        assert run(other.session.doze(clock.now() + 5, bell)) == ALL_NAMES
+        assert run(keeper.wait_for_hints(clock.now() + 5, bell)) == ALL_NAMES
+        run(keeper.close())
     bell.close()
 
 

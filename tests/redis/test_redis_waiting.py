@@ -17,7 +17,7 @@ from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.waiting.contender import RedisContender
 from holdfast.engines.redis.waiting.watch import Way
-from tests.redis.support import LATE, SOON, TIMEOUT, Later, Other, both_colours, command, in_colour, make_claim
+from tests.redis.support import LATE, SOON, TIMEOUT, Later, Other, both_colours, command, in_colour, make_attempt
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
@@ -47,11 +47,11 @@ def armed(server: RedisServer, way: Way, name: str = "job", waiters: int = 1) ->
 
 async def patience(session: RedisSession, name: str = "job", seconds: float = 10.0, **keywords: Any) -> Granted | None:
     """What the core does: try, wait, try again."""
-    claim, until = make_claim(name, **keywords), clock.now() + seconds
-    contender = session.contender(claim, TIMEOUT)
+    attempt, until = make_attempt(name, **keywords), clock.now() + seconds
+    contender = session.contender(attempt, TIMEOUT)
     try:
         while clock.now() < until:
-            answer = await session.acquire(claim, TIMEOUT)
+            answer = await session.acquire(attempt, TIMEOUT)
             if isinstance(answer, Granted):
                 return answer
             await contender.wait(until)
@@ -72,15 +72,15 @@ def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisSe
             for _ in range(3):
                 held = other.hold("job")
                 later = Later(armed(redis_server, way), functools.partial(other.release, held))
-                claim = make_claim("job")
-                contender = session.contender(claim, TIMEOUT)
+                attempt = make_attempt("job")
+                contender = session.contender(attempt, TIMEOUT)
                 await contender.wait(clock.now() + 10)
                 woken = time.monotonic()
                 later.join()
                 assert 0 <= woken - later.began < SOON
-                assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+                assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
                 await contender.leave()
-                await session.release(claim, TIMEOUT)
+                await session.release(attempt, TIMEOUT)
             assert session._channel.way is way  # type: ignore[attr-defined]
 
         in_colour(colour, redis_server.url_as("waiter", "pw"), body)
@@ -152,12 +152,12 @@ async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, s
 @both_colours
 async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
-        held, claim = other.hold("job"), make_claim("job")
-        contender = session.contender(claim, TIMEOUT)
+        held, attempt = other.hold("job"), make_attempt("job")
+        contender = session.contender(attempt, TIMEOUT)
         await contender.wait(clock.now() + 0.01)
         assert server.client().llen("holdfast_queue:{job}") == 1
         other.release(held)
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
         assert server.client().keys("holdfast_queue:*") == []
         contender.abandon()
 
@@ -166,11 +166,11 @@ async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server:
 async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
-        claim = make_claim("job")
-        contender = session.contender(claim, TIMEOUT)
+        attempt = make_attempt("job")
+        contender = session.contender(attempt, TIMEOUT)
         await contender.wait(clock.now() + 0.01)
         contender.abandon()
-        await session.withdraw([claim], TIMEOUT)
+        await session._leases.withdraw([attempt], TIMEOUT)
         assert server.client().keys("holdfast_queue:*") == []
 
 
@@ -178,14 +178,14 @@ async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: R
 async def test_a_grant_that_came_unnoticed_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
     """A late acquire is granted while the claim already waits again: the next try finds its own lock."""
     with Other(server.url) as other:
-        held, claim = other.hold("job"), make_claim("job")
-        contender = session.contender(claim, TIMEOUT)
+        held, attempt = other.hold("job"), make_attempt("job")
+        contender = session.contender(attempt, TIMEOUT)
         await contender.wait(clock.now() + 0.01)
         other.release(held)
-        waiter, claim.waiter = claim.waiter, None
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
-        claim.waiter = waiter
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        waiter, attempt.waiter = attempt.waiter, None
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
+        attempt.waiter = waiter
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
         assert server.client().keys("holdfast_queue:*") == []
         contender.abandon()
 
@@ -194,8 +194,8 @@ class Line:
     """Waiters of one name, standing in line without anybody driving them."""
 
     def __init__(self, other: Other, name: str, count: int, **keywords: Any) -> None:
-        self.claims = [make_claim(name, **keywords) for _ in range(count)]
-        self.contenders = [other.session.contender(claim, TIMEOUT) for claim in self.claims]
+        self.claims = [make_attempt(name, **keywords) for _ in range(count)]
+        self.contenders = [other.session.contender(attempt, TIMEOUT) for attempt in self.claims]
         for contender in self.contenders:
             run(contender.wait(clock.now() + 0.005))
 
@@ -210,7 +210,7 @@ async def test_a_fair_claim_does_not_overtake_live_waiters(session: RedisSession
         held = other.hold("job")
         line = Line(other, "job", 2, fair=True)
         other.release(held)
-        late = make_claim("job", fair=True)
+        late = make_attempt("job", fair=True)
         assert await session.acquire(late, TIMEOUT) == Busy(None)
         assert isinstance(run(other.session.acquire(line.claims[1], TIMEOUT)), Busy)
         assert isinstance(run(other.session.acquire(line.claims[0], TIMEOUT)), Granted)
@@ -229,8 +229,8 @@ async def test_a_polite_claim_yields_once_and_an_unfair_one_does_not(
         held = other.hold("job")
         line = Line(other, "job", 1)
         other.release(held)
-        assert isinstance(await session.acquire(make_claim("job", polite=True), TIMEOUT), Busy)
-        assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
+        assert isinstance(await session.acquire(make_attempt("job", non_barging=True), TIMEOUT), Busy)
+        assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
         line.close()
 
 
@@ -239,7 +239,7 @@ async def test_dead_waiters_are_passed_over(session: RedisSession, server: Redis
     """More of them than one call clears: a few calls do."""
     client = server.client()
     client.rpush("holdfast_queue:{job}", *(f"dead{number}" for number in range(250)))
-    fair = make_claim("job", fair=True)
+    fair = make_attempt("job", fair=True)
     answers = [await session.acquire(fair, TIMEOUT) for _ in range(3)]
     assert [type(answer) for answer in answers] == [Busy, Busy, Granted]
     assert client.exists("holdfast_queue:{job}") == 0
@@ -262,8 +262,8 @@ async def test_the_third_in_line_watches_the_second(session: RedisSession, serve
     with Other(server.url) as other:
         held = other.hold("job")
         line = Line(other, "job", 2)
-        claim = make_claim("job")
-        contender = session.contender(claim, TIMEOUT)
+        attempt = make_attempt("job")
+        contender = session.contender(attempt, TIMEOUT)
         began = clock.now()
         later = Later(lambda: server.client().llen("holdfast_queue:{job}") == 3, lambda: other.release(held))
         await contender.wait(began + 5)
@@ -297,14 +297,14 @@ async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
     client = server.client()
     with Other(server.url) as other:
         other.hold("job")
-        claim = make_claim("job")
-        contender = session.contender(claim, TIMEOUT)
+        attempt = make_attempt("job")
+        contender = session.contender(attempt, TIMEOUT)
         await contender.wait(clock.now() + 0.01)
-        first = claim.waiter
+        first = attempt.waiter
         client.delete(f"holdfast_queue:{{job}}:{first}")  # as if it had been frozen past its TTL
         await contender.wait(clock.now() + 0.01)
-        assert claim.waiter != first
-        assert client.lrange("holdfast_queue:{job}", 0, -1) == [str(claim.waiter).encode()]
+        assert attempt.waiter != first
+        assert client.lrange("holdfast_queue:{job}", 0, -1) == [str(attempt.waiter).encode()]
         await contender.leave()
 
 
@@ -315,10 +315,10 @@ async def test_a_waiter_refreshes_its_key_only_when_half_of_it_has_run_out(
     client = server.client()
     with Other(server.url) as other:
         other.hold("job")
-        claim = make_claim("job")
-        contender = session.contender(claim, TIMEOUT)
+        attempt = make_attempt("job")
+        contender = session.contender(attempt, TIMEOUT)
         await contender.wait(clock.now() + 0.01)
-        key = f"holdfast_queue:{{job}}:{claim.waiter}"
+        key = f"holdfast_queue:{{job}}:{attempt.waiter}"
         client.pexpire(key, 4_000)
         await contender.wait(clock.now() + 0.01)
         assert client.pttl(key) <= 4_000
@@ -338,16 +338,16 @@ def test_many_tasks_and_threads_pass_one_lock_round(fair: bool, redis_server: Re
     async def worker(session: RedisSession) -> None:
         nonlocal inside
         for _ in range(5):
-            claim = make_claim("job", fair=fair)
-            contender = session.contender(claim, TIMEOUT)
-            while not isinstance(answer := await session.acquire(claim, TIMEOUT), Granted):
+            attempt = make_attempt("job", fair=fair)
+            contender = session.contender(attempt, TIMEOUT)
+            while not isinstance(answer := await session.acquire(attempt, TIMEOUT), Granted):
                 await contender.wait(clock.now() + 10)
             await contender.leave()
             inside += 1
             assert inside == 1
             turns.append(answer.token)
             inside -= 1
-            await session.release(claim, TIMEOUT)
+            await session.release(attempt, TIMEOUT)
 
     async def main(session: RedisSession) -> None:
         await asyncio.gather(*(worker(session) for _ in range(10)))
@@ -375,7 +375,7 @@ def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: Red
                         client.client_kill_filter(_id=entry["id"])
 
             later = Later(armed(redis_server, Way.TRACKING), cut)
-            contender = session.contender(make_claim("job"), TIMEOUT)
+            contender = session.contender(make_attempt("job"), TIMEOUT)
             await contender.wait(clock.now() + 10)
             woken = time.monotonic()
             later.join()
@@ -393,7 +393,7 @@ def test_a_server_that_is_away_ends_the_wait_with_an_error(
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
-        contender: RedisContender = session.contender(make_claim("job"), TIMEOUT)
+        contender: RedisContender = session.contender(make_attempt("job"), TIMEOUT)
         server.client().hset("job", "java:1", 1)
         await contender.wait(clock.now() + 0.01)
         server.kill()

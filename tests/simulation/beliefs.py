@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from holdfast._core.hold import Hold
 from holdfast._core.lease_time import RENEWALS_PER_TTL
 from holdfast._core.states import State
-from holdfast.engines.base import Claim
+from holdfast.engines import base
 from tests.simulation.faults import Faults
 from tests.simulation.history import Violation
 from tests.simulation.runtime import Process, Task
@@ -31,7 +31,7 @@ class Belief:
 
     @property
     def owner(self) -> str:
-        return self.hold.grant.claim.owner
+        return self.hold.grant.attempt.owner
 
     def now(self) -> bool:
         hold = self.hold
@@ -51,7 +51,7 @@ class Attempt:
     began: float
     task: Task | None
     floor: int  #: the largest token whose grant was complete before this attempt began
-    claim: Claim | None = None  #: that it made, if any
+    claimed: base.Attempt | None = None  #: what it asks the engine with, if anything
 
 
 @dataclass
@@ -80,11 +80,11 @@ class Beliefs:
         self.waiting[attempt] = None
         return attempt
 
-    def claimed(self, task: Task | None, claim: Claim) -> None:
-        """The attempt of ``task`` asks the engine with ``claim``."""
+    def claimed(self, task: Task | None, claimed: base.Attempt) -> None:
+        """The attempt of ``task`` asks the engine with ``claimed``."""
         for attempt in self.waiting:
             if attempt.task is task:
-                attempt.claim = claim
+                attempt.claimed = claimed
 
     def failed(self, attempt: Attempt) -> None:
         """An acquire raised, was cancelled, or returned (then there is nothing left to do)."""
@@ -149,7 +149,7 @@ class Beliefs:
 
     def wanted(self) -> set[str]:
         """The owners who hold something or try to."""
-        claims = {attempt.claim.owner for attempt in self.waiting if attempt.claim is not None}
+        claims = {attempt.claimed.owner for attempt in self.waiting if attempt.claimed is not None}
         return claims | {belief.owner for beliefs in self.live.values() for belief in beliefs}
 
     # -- after every step ----------------------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ class SimChannel:
             self._suspects.update(key.decode() for key in push[1])
         self.suspicion.set()
 
-    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+    async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
         assert isinstance(wakeup, Signal)
         await self._runtime.process.wait_any((wakeup, self.suspicion), until)
         return self.suspects()

@@ -31,7 +31,7 @@ class _Errors(logging.Handler):
 
 def _hash_of_grant(grant: Grant) -> int:
     # Sets of grants are iterated in the order of their hashes: by default, of addresses.
-    return int(grant.claim.owner.rpartition(":")[2])
+    return int(grant.attempt.owner.rpartition(":")[2])
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Guarantees, Session
+from holdfast.engines.base import Guarantees, Kind
+from holdfast.engines.redis.keeper import RedisKeeper
 from holdfast.engines.redis.session import RedisSession
 from holdfast.options import DEFAULT_TOKEN_TTL
 from tests.simulation.channel import SimChannel
@@ -15,6 +16,7 @@ class SimEngine:
     """What ``holdfast.engines.redis`` is to a real server."""
 
     scheme = "simulated"
+    kinds = frozenset({Kind.LOCK})
     reserves_tokens = True
     strict_order = False
     replicates = False
@@ -38,10 +40,15 @@ class SimEngine:
     def validate_name(self, name: str) -> None:
         pass
 
-    def session(self, runtime: Runtime) -> Session:
+    def session(self, runtime: Runtime) -> RedisSession:
+        return RedisSession(self._channel(runtime), runtime, DEFAULT_TOKEN_TTL)
+
+    def keeper(self, runtime: Runtime) -> RedisKeeper:
+        return RedisKeeper(self._channel(runtime), DEFAULT_TOKEN_TTL)
+
+    def _channel(self, runtime: Runtime) -> SimChannel:
         assert isinstance(runtime, SimulatedRuntime)
-        channel = SimChannel(runtime, self._network, multiplexed=self._multiplexed, tracking=self._tracking)
-        return RedisSession(channel, runtime, DEFAULT_TOKEN_TTL)
+        return SimChannel(runtime, self._network, multiplexed=self._multiplexed, tracking=self._tracking)
 
     def after_fork_in_child(self) -> None:
         raise NotImplementedError("simulated processes do not fork")

@@ -15,7 +15,7 @@ from unittest import mock
 from holdfast._core.core import Core
 from holdfast._core.grant import Grant
 from holdfast._core.policy import Policy
-from holdfast.engines.base import Claim
+from holdfast.engines.base import Attempt
 from holdfast.engines.redis.scripts import Script
 from tests.simulation.channel import SimWatch
 from tests.simulation.register import Guard, Register
@@ -67,8 +67,8 @@ def deadline_from_the_reply(world: Stage) -> Iterator[None]:
         assert task is not None
         return task.process.now()
 
-    def late_begin(self: Grant, claim: Claim, policy: Policy, sent: float, *rest: Any) -> None:
-        begin(self, claim, policy, now(), *rest)
+    def late_begin(self: Grant, attempt: Attempt, policy: Policy, sent: float, *rest: Any) -> None:
+        begin(self, attempt, policy, now(), *rest)
 
     def late_confirm(self: Grant, sent: float, ttl: float) -> None:
         confirm(self, now(), ttl)
@@ -82,9 +82,9 @@ def no_margin(world: Stage) -> Iterator[None]:
     """Belief ends exactly with the lease, by clocks of which one is slower than the other."""
     begin, confirm = Grant.__init__, Grant.confirm
 
-    def long_begin(self: Grant, claim: Claim, policy: Policy, sent: float, *rest: Any) -> None:
-        begin(self, claim, policy, sent, *rest)
-        self.deadline = sent + claim.ttl
+    def long_begin(self: Grant, attempt: Attempt, policy: Policy, sent: float, *rest: Any) -> None:
+        begin(self, attempt, policy, sent, *rest)
+        self.deadline = sent + attempt.claim.ttl
 
     def long_confirm(self: Grant, sent: float, ttl: float) -> None:
         confirm(self, sent, ttl)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
-from holdfast.engines.base import Claim
+from holdfast.engines.base import Attempt
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.history import Violation
 from tests.simulation.node import Node
@@ -29,16 +29,16 @@ class Orphans:
         self._last_look = 0.0
 
     def listen(self, core: Core, process: Process) -> None:
-        """Hear of every claim that ``core`` makes."""
-        make = core.new_claim
+        """Record every attempt that ``core`` makes."""
+        make = core.new_attempt
 
-        def new_claim(policy: Policy, *, polite: bool) -> Claim:
-            claim = make(policy, polite=polite)
-            self._processes[_client(claim.owner)] = process
-            self._beliefs.claimed(process.simulator.current, claim)
-            return claim
+        def new_attempt(policy: Policy, *, non_barging: bool) -> Attempt:
+            attempt = make(policy, non_barging=non_barging)
+            self._processes[_client(attempt.owner)] = process
+            self._beliefs.claimed(process.simulator.current, attempt)
+            return attempt
 
-        core.new_claim = new_claim  # type: ignore[method-assign]
+        core.new_attempt = new_attempt  # type: ignore[method-assign]
 
     def look(self, time: float) -> None:
         wanted = self._beliefs.wanted()

@@ -167,7 +167,7 @@ def test_the_guard_hears_of_what_it_read_and_of_nothing_else() -> None:
 
     async def main() -> None:
         await net.channel.run_guarded([Call(LOOK, ["mine"], [], ["mine"])], 0, 1.0)
-        heard.extend([await net.channel.doze(net.runtime.now() + 5.0, bell) for _ in range(3)])
+        heard.extend([await net.channel.wait_for_hints(net.runtime.now() + 5.0, bell) for _ in range(3)])
 
     def change(key: bytes) -> None:
         net.model.keys.replace(key, b"x", None)

@@ -105,7 +105,9 @@ def test_the_watchdog_hears_of_every_server(servers: Fleet) -> None:
 
     async def main() -> list[Any]:
         await servers.fleet.ask_each([(channel, [LOOK]) for channel in servers.channels], 0, 1.0)
-        return [await servers.fleet.doze(servers.channels, servers.runtime.now() + 5.0, bell) for _ in range(3)]
+        return [
+            await servers.fleet.wait_for_hints(servers.channels, servers.runtime.now() + 5.0, bell) for _ in range(3)
+        ]
 
     def change() -> None:
         model = servers.nodes[1].model

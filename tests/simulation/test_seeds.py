@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from holdfast.engines.redis.session import RedisSession
+from holdfast.engines.redis.keeper import RedisKeeper
 from tests.simulation.determinism import deterministic
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.runner import SeedFailed, first_noticed, run_seeds
@@ -96,10 +96,10 @@ def test_a_failing_seed_is_printed_and_replays_in_another_process() -> None:
 
 
 def test_a_bug_that_the_library_survives_still_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(self: RedisSession, *args: object) -> None:
+    async def broken(self: RedisKeeper, *args: object) -> None:
         raise ZeroDivisionError("a bug in the engine")
 
-    monkeypatch.setattr(RedisSession, "renew", broken)
+    monkeypatch.setattr(RedisKeeper, "renew", broken)
     with pytest.raises(SeedFailed, match="a bug in the engine") as failed:
         run_seeds(range(20))
     assert failed.value.trace

@@ -14,7 +14,7 @@ from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle
 from holdfast._core.local_queue import LocalWaiter, Turn
 from holdfast._core.policy import Policy
-from holdfast.engines.base import Claim, Contender, Granted, RequestFailed
+from holdfast.engines.base import Attempt, Contender, Granted, RequestFailed
 from holdfast.errors import AcquireTimeout, EngineUnavailable, LockError, UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Acquisition:
     """One call of ``acquire`` that was not a re-entry. It occupies the name's local slot until its hold does."""
 
     __slots__ = (
-        "_attempt", "_claim", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_timeout",
+        "_attempt", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_report", "_timeout",
         "_waiter", "broken_token", "suspected", "unanswered_since",
     )  # fmt: skip
 
@@ -44,7 +44,7 @@ class Acquisition:
         self._timeout = timeout
         self._deadline = None if timeout is None else core.front.now() + timeout
         self._waiter: LocalWaiter | None = None
-        self._claim: Claim | None = None
+        self._attempt: Attempt | None = None
         self._grant: Grant | None = None
         self._contender: Contender | None = None
         #: When the first request was sent that the engine has not answered yet; None: it has answered them all.
@@ -52,29 +52,29 @@ class Acquisition:
         self._failures = 0  # of these requests
         self.suspected = False  #: ``break_`` may have taken what the engine has granted to it, or is about to
         self.broken_token: int | None = None  #: the token of that, if it is known
-        self._attempt = None if core.reports is None else core.reports.attempt(policy, timeout)
+        self._report = None if core.reports is None else core.reports.attempt(policy, timeout)
 
     async def run(self, handle: Handle) -> None:
         core, policy = self._core, self._policy
         try:
             try:
                 grant = None
-                polite = False
+                non_barging = False
                 # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
                 if not (policy.fair or core.engine.strict_order) and not self._occupy():
                     grant = await self._await_turn()
                     # This process has had its turn: it may not overtake those that wait at the engine.
-                    polite = True
+                    non_barging = True
                 inherited = grant is not None
                 if grant is None:
-                    self._claim = claim = core.new_claim(policy, polite=polite)
-                    grant = await self._until_granted(claim)
+                    self._attempt = attempt = core.new_attempt(policy, non_barging=non_barging)
+                    grant = await self._until_granted(attempt)
                 self._grant = grant
                 if self._contender is not None:
                     self._drop_contender()
                 hold = core.begin_hold(grant, policy, self, handle, watched=inherited)
-                if self._attempt is not None:
-                    self._attempt.acquired(hold, inherited=inherited)
+                if self._report is not None:
+                    self._report.acquired(hold, inherited=inherited)
             except LockError as error:
                 try:
                     await self._clean_up()
@@ -95,12 +95,12 @@ class Acquisition:
                 core.acquisition_left()
 
     def _report_failure(self, error: BaseException) -> None:
-        if self._attempt is not None:
-            self._attempt.failed(error)
+        if self._report is not None:
+            self._report.failed(error)
 
     def _report_waiting(self) -> None:
-        if self._attempt is not None:
-            self._attempt.waiting()
+        if self._report is not None:
+            self._report.waiting()
 
     @property
     def waiter(self) -> LocalWaiter | None:
@@ -181,7 +181,7 @@ class Acquisition:
 
     # -- at the engine ---------------------------------------------------------------------------------------------
 
-    async def _until_granted(self, claim: Claim) -> Grant:
+    async def _until_granted(self, attempt: Attempt) -> Grant:
         core = self._core
         front, session = core.front, core.session
         while True:
@@ -190,35 +190,35 @@ class Acquisition:
             sent = front.now()
             if self.unanswered_since is None:
                 self.unanswered_since = sent
-            if not claim.unresolved:
+            if not attempt.unresolved:
                 self.suspected = False  # what was broken before cannot be what this request is granted
             try:
-                answer = await session.acquire(claim, self._request_timeout(sent))
+                answer = await session.acquire(attempt, self._request_timeout(sent))
             except RequestFailed as failure:
-                claim.unresolved |= failure.may_have_happened
-                await self._back_off(failure, claim, self.unanswered_since)
+                attempt.unresolved |= failure.may_have_happened
+                await self._back_off(failure, attempt, self.unanswered_since)
                 continue
             if answer.__class__ is Granted:
-                grant = Grant(claim, self._policy, sent, *answer)
+                grant = Grant(attempt, self._policy, sent, *answer)
                 if grant.deadline > front.now():
                     return grant
                 # The answer took longer than the lease: it is worth nothing (a pause between send and check). The same
                 # claim may ask again: if it still holds, its lease is extended.
-                claim.unresolved = True
+                attempt.unresolved = True
                 late = RequestFailed("the answer came after the lease had run out", may_have_happened=True)
-                await self._back_off(late, claim, self.unanswered_since)
+                await self._back_off(late, attempt, self.unanswered_since)
                 continue
             self.unanswered_since = None
             if self._deadline is not None and front.now() >= self._deadline:
                 raise self._busy()
-            await self._wait(claim, sent)
+            await self._wait(attempt, sent)
 
-    async def _wait(self, claim: Claim, sent: float) -> None:
+    async def _wait(self, attempt: Attempt, sent: float) -> None:
         if self._contender is None:
             self._report_waiting()
             with self._core.lock:
                 self._core.watchdog.resume()
-            self._contender = self._core.session.contender(claim, self._policy.request_timeout)
+            self._contender = self._core.session.contender(attempt, self._policy.request_timeout)
         now = self._core.front.now()
         until = now + _LONGEST_WAIT
         if self._deadline is not None:
@@ -228,7 +228,7 @@ class Acquisition:
             await self._contender.wait(until)
         except RequestFailed as failure:
             self.unanswered_since = sent
-            await self._back_off(failure, claim, sent)
+            await self._back_off(failure, attempt, sent)
 
     def _request_timeout(self, now: float) -> float:
         timeout = self._policy.request_timeout
@@ -237,7 +237,7 @@ class Acquisition:
         # Half of what is left: a reply lost in a black hole must leave time to ask again.
         return min(timeout, max((self._deadline - now) / 2, _LAST_LOOK))
 
-    async def _back_off(self, failure: RequestFailed, claim: Claim, since: float) -> None:
+    async def _back_off(self, failure: RequestFailed, attempt: Attempt, since: float) -> None:
         """Pause before the next try, or give up: unreachable is not busy."""
         front, options = self._core.front, self._core.options
         limit = since + options.unavailable_after
@@ -246,7 +246,7 @@ class Acquisition:
             limit = min(limit, self._deadline if self._timeout else since + 2 * self._policy.request_timeout)
         now = front.now()
         if now >= limit:
-            raise self._unavailable(claim, now - since, failure) from failure
+            raise self._unavailable(attempt, now - since, failure) from failure
         self._failures += 1
         await front.sleep_until(min(limit, now + backoff.pause(self._failures, random.random)))
 
@@ -254,16 +254,16 @@ class Acquisition:
 
     async def _clean_up(self) -> None:
         """A definite end: nothing is held, unless an attempt is still under way somewhere."""
-        claim, contender = self._claim, self._contender
-        if claim is not None and (claim.unresolved or self.unanswered_since is not None):
-            self._core.withdraw(claim)
-        elif claim is not None and (contender is not None or claim.waiter is not None):
+        attempt, contender = self._attempt, self._contender
+        if attempt is not None and (attempt.unresolved or self.unanswered_since is not None):
+            self._core.withdraw(attempt)
+        elif attempt is not None and (contender is not None or attempt.queued):
             # Not waited for beyond the caller's own time: the watchdog removes a place that could not be left at once.
             if contender is None:
-                self._contender = contender = self._core.session.contender(claim, self._policy.request_timeout)
+                self._contender = contender = self._core.session.contender(attempt, self._policy.request_timeout)
             contender.timeout = self._time_to_leave()
             if not await contender.leave():
-                self._core.withdraw(claim)
+                self._core.withdraw(attempt)
         self._drop_contender()
 
     def _time_to_leave(self) -> float:
@@ -284,7 +284,7 @@ class Acquisition:
             # lock that the engine is asked to give to others.
             grant.hold.report_end("unknown")
             core.lose_grant(grant, "expired")
-            grant.claim.unresolved = True
+            grant.attempt.unresolved = True
             core.withdraw_grant(grant)
         elif self.gift is not None:
             core.pass_on(self.gift, self)
@@ -294,9 +294,9 @@ class Acquisition:
 
     def withdraw(self) -> None:
         """Have it made sure that nothing comes of this any more."""
-        if self._claim is not None:
-            self._claim.unresolved = True
-            self._core.withdraw(self._claim)
+        if self._attempt is not None:
+            self._attempt.unresolved = True
+            self._core.withdraw(self._attempt)
 
     def _unreachable_for(self, error: LockError) -> float:
         """For how long the engine could not be reached, as far as this caller can say."""
@@ -320,9 +320,9 @@ class Acquisition:
             name=self._policy.name,
         )
 
-    def _unavailable(self, claim: Claim, seconds: float, failure: RequestFailed) -> EngineUnavailable:
+    def _unavailable(self, attempt: Attempt, seconds: float, failure: RequestFailed) -> EngineUnavailable:
         name, engine = self._policy.name, self._core.engine
-        if claim.unresolved:
+        if attempt.unresolved:
             return unavailable.outcome_unknown(
                 f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the acquire was sent; it may "
                 "have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",

@@ -24,7 +24,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.releasing import release_at_engine
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Claim, Engine
+from holdfast.engines.base import Attempt, Claim, Engine
 from holdfast.errors import LockLost, LossReason, UsageError
 from holdfast.options import ClientOptions
 
@@ -62,25 +62,25 @@ class Core:
         self.releasing: Operations[Hold] = Operations()  #: by callers to whom the client may be garbage already
         self._given_up: list[Grant] = []  # held when the client was closed: to be withdrawn
         self._idle = front.event()
-        self.watchdog = Watchdog(self, back, engine.session(back))
+        self.watchdog = Watchdog(self, back, engine.keeper(back))
 
-    # -- claims ----------------------------------------------------------------------------------------------------
+    # -- acquiring -------------------------------------------------------------------------------------------------
 
-    def new_claim(self, policy: Policy, *, polite: bool) -> Claim:
-        """A fresh claim; with local waiters behind it, it asks for enough tokens to be handed on."""
+    def new_attempt(self, policy: Policy, *, non_barging: bool) -> Attempt:
+        """An attempt at a new claim; with local waiters behind it, it asks for enough tokens to be handed over."""
         reserve = self.queue.waiting(policy.key) and self.engine.reserves_tokens and not policy.fair
-        return Claim(
+        claim = Claim(
             policy.key,
             f"{self._identity}:{self._number(63)}",
             policy.ttl,
             MAX_HANDOVERS + 1 if reserve else 1,
             policy.fair,
-            polite,
+            non_barging,
             policy.replicas,
             self._describe(),
         )
-
-    # -- acquiring -------------------------------------------------------------------------------------------------
+        attempt: Attempt = self.session.attempt(claim)
+        return attempt
 
     def reenter(self, policy: Policy, handle: Handle) -> bool:
         """Make ``handle`` one more handle of the caller's own live hold on this name, if there is one. No I/O."""
@@ -127,7 +127,7 @@ class Core:
         hold = Hold(self, grant, policy, caller, self.front.now())
         with self.lock:
             if self.closed:
-                grant.claim.unresolved = True  # granted, but too late to be held: have it withdrawn
+                grant.attempt.unresolved = True  # granted, but too late to be held: have it withdrawn
                 raise UsageError("this client is closed", name=policy.name)
             grant.hold = hold
             hold.add(handle)
@@ -218,7 +218,7 @@ class Core:
             elif hold.state is states.State.RELEASING:
                 self.live.pop(hold.grant, None)
                 self._forget_caller(hold)
-                hold.grant.claim.unresolved = True
+                hold.grant.attempt.unresolved = True
                 self.withdraw_grant(hold.grant)
                 hold.report_end(outcome)
                 hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
@@ -311,15 +311,15 @@ class Core:
             if grant.lost is None:
                 self.withdraw_grant(grant)
 
-    def withdraw(self, claim: Claim) -> None:
-        """Have the watchdog make sure that ``claim`` holds nothing, now or later."""
+    def withdraw(self, attempt: Attempt) -> None:
+        """Have the watchdog make sure that ``attempt`` holds nothing, now or later."""
         with self.lock:
-            self.watchdog.withdraw(claim, self.front.now() + claim.ttl)
+            self.watchdog.withdraw(attempt, self.front.now() + attempt.claim.ttl)
 
     def withdraw_grant(self, grant: Grant) -> None:
         """The same for one that was granted: it may have been renewed to more than was asked for."""
         with self.lock:
-            self.watchdog.withdraw(grant.claim, self.front.now() + grant.longest_ttl)
+            self.watchdog.withdraw(grant.attempt, self.front.now() + grant.longest_ttl)
 
     def _forget_caller(self, hold: Hold) -> None:
         place = (hold.policy.key, hold.caller)

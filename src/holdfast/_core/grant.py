@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from holdfast._core import lease_time
-from holdfast.engines.base import Claim, Found, is_of_grant
+from holdfast.engines.base import Attempt, Found, is_of_grant
 from holdfast.errors import LossReason
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Grant:
     """
 
     __slots__ = (
+        "attempt",
         "by_session",
         "claim",
         "deadline",
@@ -45,9 +46,16 @@ class Grant:
     )
 
     def __init__(
-        self, claim: Claim, policy: Policy, sent: float, last_token: int, ttl: float | None = None, slack: float = 0.0
+        self,
+        attempt: Attempt,
+        policy: Policy,
+        sent: float,
+        last_token: int,
+        ttl: float | None = None,
+        slack: float = 0.0,
     ) -> None:
-        self.claim = claim
+        self.attempt = attempt
+        self.claim = claim = attempt.claim
         self.policy = policy
         #: It lives as long as a session of the engine's: it does not end by itself when belief does.
         self.by_session = ttl is not None

@@ -24,7 +24,7 @@ async def inspect(core: Core, name: str) -> LockState:
 def _as_known(core: Core, key: str, holder: Holder) -> Holder:
     """With its present token, if this client holds the lock: the engine knows the first of the block only."""
     hold = core.queue.occupant(key)
-    if isinstance(hold, Hold) and hold.grant.claim.owner == holder.owner:
+    if isinstance(hold, Hold) and hold.grant.attempt.owner == holder.owner:
         return dataclasses.replace(holder, token=hold.token)
     return holder
 

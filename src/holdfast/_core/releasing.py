@@ -21,22 +21,22 @@ async def release_at_engine(core: Core, hold: Hold) -> None:
     watchdog do it until the ttl. A reply may be lost after the engine has done it; so "not there" after an unresolved
     release that was sent before the deadline means that this release did it.
     """
-    claim = hold.grant.claim
+    attempt = hold.grant.attempt
     timeout = hold.policy.request_timeout
     unresolved = False
     failures = 0
     found: Found | None = None
     while found is None:
         try:
-            found = await core.session.release(claim, timeout)
+            found = await core.session.release(attempt, timeout)
         except RequestFailed as failure:
-            claim.unresolved |= failure.may_have_happened
+            attempt.unresolved |= failure.may_have_happened
             unresolved |= failure.may_have_happened
             failures += 1
             await _pause(core, hold, failures, failure)
     reason = None if found is Found.OURS or unresolved else hold.grant.why_lost(found, core.front.now())
     core.released(hold, reason)
-    if claim.remains:  # it is over, but one of several nodes has not heard of it
+    if attempt.has_leftovers:  # it is over, but one of several servers could not be reached
         core.withdraw_grant(hold.grant)
     if reason is not None:
         raise LockLost(reason, name=hold.policy.name, token=hold.token)

@@ -15,17 +15,16 @@ import random
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast._core import call_site, lease_time
+from holdfast._core import call_site, keeping, lease_time
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
-from holdfast._core.keeping import Keeper, Keepers
 from holdfast._core.logs import log_later
 from holdfast._core.renewed_batch import RenewedBatch
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed, Session, Suspects, WatchingSession, Withdrawn
+from holdfast.engines.base import ALL_NAMES, Attempt, Found, Keeper, RequestFailed, Suspects, WatchingKeeper, Withdrawn
 from holdfast.errors import EngineError
 
 if TYPE_CHECKING:
@@ -62,15 +61,15 @@ _NEVER: Final = float("inf")
 class Watchdog:
     """Call its methods with the core's lock held, except ``abandoned`` and ``run``."""
 
-    def __init__(self, core: Core, runtime: Runtime, session: Session) -> None:
+    def __init__(self, core: Core, runtime: Runtime, keeper: Keeper[Any]) -> None:
         self._core = core
         self._runtime = runtime
-        self._session = session
+        self._keeper = keeper
         self._bell = runtime.wakeup()
         self._withdrawals = Withdrawals()
         #: Handles that became garbage unreleased, see ``Hold.add``.
         self.dropped: deque[HandleRef] = deque()
-        self._keepers = Keepers()
+        self._keepers = keeping.Keepers()
         self._suspects: set[str] = set()
         self._slots_in_use = False
         self._slots_checked = _NOW
@@ -104,11 +103,11 @@ class Watchdog:
         if due < self._wakes_at or not self.started:
             self._look_by(due)
 
-    def withdraw(self, claim: Claim, until: float) -> None:
-        """Make sure in the background that ``claim`` holds nothing, now or later."""
+    def withdraw(self, attempt: Attempt, until: float) -> None:
+        """Make sure in the background that ``attempt`` holds nothing, now or later."""
         if self._never:
             return  # the client is closed, perhaps garbage: a finaliser must not start a thread on what is left of it
-        self._withdrawals.add(claim, until)
+        self._withdrawals.add(attempt, until)
         self._look_by(_NOW)
 
     def abandoned(self, handle: HandleRef) -> None:
@@ -116,7 +115,7 @@ class Watchdog:
         self.dropped.append(handle)
         self.ring()
 
-    def keep(self, keeper: Keeper) -> None:
+    def keep(self, keeper: keeping.Keeper) -> None:
         """Give back ``keeper`` when its time is over."""
         self._keepers.add(keeper)
         self._look_by(keeper.until)
@@ -180,7 +179,7 @@ class Watchdog:
         try:
             while not self._may_end():
                 try:
-                    suspects = await self._session.doze(self._plan_sleep(), self._bell)
+                    suspects = await self._keeper.wait_for_hints(self._plan_sleep(), self._bell)
                     self._bell.clear()
                     await self._round(suspects)
                 except Exception:
@@ -189,7 +188,7 @@ class Watchdog:
                         _log.exception("the watchdog met a bug in holdfast; it goes on")
                     await self._runtime.sleep_until(self._runtime.now() + _AFTER_A_BUG)
         finally:
-            await self._session.close()
+            await self._keeper.close()
             if self._core.orphaned:  # nobody is left who could close the callers' side
                 self._core.front.spawn(self._core.session.close, "holdfast-close")
             self._end_reports()
@@ -328,10 +327,10 @@ class Watchdog:
         if not grants:
             return
         timeout = lease_time.request_timeout(self._core.options.request_timeout, self._shortest_ttl())
-        session = cast("WatchingSession", self._session)
+        keeper = cast("WatchingKeeper[Attempt]", self._keeper)
         answers: Iterable[Found | Exception]
         try:
-            answers = await session.watch([grant.claim for grant in grants], timeout)
+            answers = await keeper.watch([grant.attempt for grant in grants], timeout)
         except (RequestFailed, EngineError) as failure:
             answers = [failure] * len(grants)
         for grant, answer in zip(grants, answers, strict=True):
@@ -359,7 +358,7 @@ class Watchdog:
         timeout = lease_time.request_timeout(self._core.options.request_timeout, limit)
         answers: Iterable[Found | Exception]
         try:
-            answers = await self._session.renew([grant.claim for grant in grants], ttl, timeout)
+            answers = await self._keeper.renew([grant.attempt for grant in grants], ttl, timeout)
         except (RequestFailed, EngineError) as failure:
             answers = [failure] * len(grants)
         answers = list(answers)
@@ -423,7 +422,7 @@ class Watchdog:
     async def _withdraw_batch(self, batch: list[Withdrawal]) -> None:
         answers: Sequence[Withdrawn]
         try:
-            answers = await self._session.withdraw([each.claim for each in batch], self._timeout_for(batch))
+            answers = await self._keeper.withdraw([each.attempt for each in batch], self._timeout_for(batch))
         except (RequestFailed, EngineError) as failure:
             answers = [failure] * len(batch)
         now = self._runtime.now()
@@ -435,12 +434,16 @@ class Watchdog:
                 self._withdrawals.done(withdrawal)
                 if isinstance(answer, EngineError):
                     log_later(
-                        _log, logging.WARNING, "could not withdraw from lock %r: %s", withdrawal.claim.name, answer
+                        _log,
+                        logging.WARNING,
+                        "could not withdraw from lock %r: %s",
+                        withdrawal.attempt.claim.name,
+                        answer,
                     )
 
     def _timeout_for(self, batch: list[Withdrawal]) -> float:
         """No longer than until a lease is to be looked at, but long enough to be answered."""
-        shortest = min(self._shortest_ttl(), *(withdrawal.claim.ttl for withdrawal in batch))
+        shortest = min(self._shortest_ttl(), *(withdrawal.attempt.claim.ttl for withdrawal in batch))
         timeout = lease_time.request_timeout(self._core.options.request_timeout, shortest)
         return min(timeout, max(self._earliest - self._runtime.now(), timeout * _LEAST_PART))
 

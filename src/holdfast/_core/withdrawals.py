@@ -1,4 +1,4 @@
-"""Pending withdrawals: claims that must hold nothing, now or later. Pure bookkeeping: no clock, no I/O."""
+"""Pending withdrawals: attempts that must hold nothing, now or later. Pure bookkeeping: no clock, no I/O."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast._core import backoff
-from holdfast.engines.base import Claim
+from holdfast.engines.base import Attempt
 
 _NEVER: Final = float("inf")
 
 
 @dataclass(slots=True)
 class Withdrawal:
-    """One claim to withdraw: tried until ``until``, when the engine has forgotten it by itself."""
+    """One attempt to withdraw: tried until ``until``, when the engine has forgotten it by itself."""
 
-    claim: Claim
+    attempt: Attempt
     until: float
     due: float = 0.0
     failures: int = 0
@@ -26,16 +26,16 @@ class Withdrawals:
     """The pending withdrawals of one client. Callers hold the core's lock."""
 
     def __init__(self) -> None:
-        self._pending: dict[Claim, Withdrawal] = {}
+        self._pending: dict[Attempt, Withdrawal] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def add(self, claim: Claim, until: float) -> None:
-        """Withdraw ``claim`` as soon as possible. What is known of earlier attempts stays."""
-        known = self._pending.get(claim)
+    def add(self, attempt: Attempt, until: float) -> None:
+        """Withdraw ``attempt`` as soon as possible. What is known of earlier attempts stays."""
+        known = self._pending.get(attempt)
         if known is None:
-            self._pending[claim] = Withdrawal(claim, until)
+            self._pending[attempt] = Withdrawal(attempt, until)
         else:
             known.until, known.due = max(known.until, until), 0.0
 
@@ -53,15 +53,15 @@ class Withdrawals:
         return chosen
 
     def done(self, withdrawal: Withdrawal) -> None:
-        self._pending.pop(withdrawal.claim, None)
+        self._pending.pop(withdrawal.attempt, None)
 
     def failed(self, withdrawal: Withdrawal, now: float, dice: Callable[[], float]) -> None:
         """Try it again later, after others: one that cannot be done must not keep them. Or no more, at its time."""
-        self._pending.pop(withdrawal.claim, None)
+        self._pending.pop(withdrawal.attempt, None)
         if now < withdrawal.until:
             withdrawal.failures += 1
             withdrawal.due = now + backoff.pause(withdrawal.failures, dice)
-            self._pending[withdrawal.claim] = withdrawal
+            self._pending[withdrawal.attempt] = withdrawal
 
     def clear(self) -> None:
         self._pending.clear()

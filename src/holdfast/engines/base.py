@@ -1,15 +1,19 @@
 """The engine port: what a lock engine does for the core. A new engine is one new module that fulfils it.
 
-An :class:`Engine` is settings, without I/O. A :class:`Session` is one engine seen from one runtime: a client opens
-one for its callers (blocking, asyncio or simulated) and one for its watchdog, which runs on a thread of its own.
+An :class:`Engine` is settings, without I/O. A client opens two views of it: a :class:`Session` for its callers, on
+their runtime (blocking, asyncio or simulated), and a :class:`Keeper` for its watchdog, which runs on a thread of its
+own.
+
+A :class:`Claim` is what is wanted, and never changes. An :class:`Attempt` is what an engine remembers about one claim,
+from its first request to its release or withdrawal. The core passes it back with each request.
 
 Three rules bind every engine:
 
-* **Idempotent per claim.** Each method may be repeated with the same claim, also when an earlier reply was lost:
+* **Idempotent per attempt.** Each method may be repeated with the same attempt, also when an earlier reply was lost:
   the effect is that of one call. A late duplicate of an acquire must not take effect after release or withdraw.
-* **Never shorten, never re-create.** ``acquire`` and ``renew`` set expiry := max(current, now + ttl); ``renew`` of a
-  claim that is not there answers so and changes nothing.
-* **Errors are two.** :class:`RequestFailed` (try again; says whether it may have happened) and
+* **Never shorten, never re-create.** ``acquire`` and ``renew`` set expiry := max(current, now + ttl); ``renew`` of an
+  attempt that does not hold answers so and changes nothing.
+* **Errors are two.** :class:`RequestFailed` (try again; tells whether it may have happened) and
   :class:`holdfast.EngineRefused` (do not). Driver errors are their ``__cause__``.
 """
 
@@ -17,146 +21,96 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from holdfast._runtime.base import Runtime, Wakeup
+from holdfast.engines.registers import Registers
+from holdfast.engines.state import MOST_WAITERS as MOST_WAITERS
+from holdfast.engines.state import Guarantees as Guarantees
+from holdfast.engines.state import Holder as Holder
+from holdfast.engines.state import LockState as LockState
+from holdfast.engines.state import Waiter as Waiter
 from holdfast.errors import EngineError
 
 
-@dataclass(frozen=True, slots=True)
-class Guarantees:
-    """What an engine gives, as data. ``require={"fencing"}`` checks the bools.
+class Kind(enum.Enum):
+    """What a name is at the engine. One name has one kind."""
 
-    ``needs_clocks`` names the clocks that must run at the right rate; ``loss_bound`` says how long a holder may
-    go on believing after the engine has granted the lock to somebody else, and under which fault.
+    LOCK = "lock"
+    ELECTION = "election"
+    RWLOCK = "rwlock"
+    SEMAPHORE = "semaphore"
+
+
+class Mode(NamedTuple):
+    """How a name is to be held. ``shared``: together with other readers. ``permits`` of a semaphore are taken at once;
+    ``size`` is how many it has when it is created (0: any number)."""
+
+    kind: Kind
+    shared: bool = False
+    permits: int = 1
+    size: int = 0
+
+
+#: The mode of a plain lock, and the only one that the core asks for at present.
+EXCLUSIVE: Final = Mode(Kind.LOCK)
+
+
+class Claim(NamedTuple):
+    """What is wanted: to hold one name, by an owner that no other claim has. It never changes."""
+
+    name: str  #: the engine's name: namespace included
+    owner: str  #: "client-uuid:decimal", new for every claim; the engine stores it as the holder
+    ttl: float
+    tokens: int = 1  #: size of the block of fencing tokens to reserve
+    fair: bool = False  #: only the head of the engine's queue may acquire
+    non_barging: bool = False  #: do not overtake waiters in the engine's queue
+    replicas: int = 0  #: how many must acknowledge the acquire and each renewal
+    description: bytes = b"{}"  #: JSON object about the caller, for inspect (host, pid, thread, program, label)
+    mode: Mode = EXCLUSIVE
+
+
+class Attempt:
+    """What an engine remembers about one claim. Made by ``Session.attempt``, used by the Session and the Keeper.
+
+    An engine that has something of its own to remember (an entry in its queue, the token that it granted, an owner that
+    had to be replaced) subclasses it. The core reads what is here, and sets ``unresolved``.
     """
 
-    cross_process: bool
-    cross_host: bool
-    fair: bool
-    fencing: bool
-    survives_restart: bool
-    survives_failover: bool
-    needs_clocks: str
-    loss_bound: str
+    __slots__ = ("claim", "unresolved")
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        #: A transmission has an unknown outcome: look for it first, or leave a tombstone. An engine may set it, too.
+        self.unresolved = False
+
+    @property
+    def owner(self) -> str:
+        """The owner under which the engine knows it at present."""
+        return self.claim.owner
+
+    @property
+    def queued(self) -> bool:
+        """Whether it has an entry in the engine's queue: if it is given up, ``Contender.leave`` removes it."""
+        return False
+
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether something of it may remain at a server though it was released: then the core has it withdrawn."""
+        return False
 
 
-#: ``LockState.queue`` lists so many waiters at most; ``LockState.waiters`` counts them all.
-MOST_WAITERS: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """One owner of a lock. Times are epoch seconds. A foreign owner (another library's) has None where it is silent.
-
-    ``thread``: the name of the thread that acquired it; of the task, on an async client. ``label``: the holder's own,
-    from ``connect(label=…)``. ``token``: its fencing token; any token of its grant is accepted by ``break_``. If the
-    holder's process has handed the lock from one of its callers to the next without asking the engine (it may for the
-    first 10 ms of a grant), ``thread`` and, seen from another client, ``token`` are those of the first of them.
-    ``count``: how many times the owner holds it at the engine. holdfast acquires once for all re-entrant handles, so
-    it is 1; Redisson counts re-entries there.
-    """
-
-    owner: str
-    host: str | None = None
-    pid: int | None = None
-    thread: str | None = None
-    program: str | None = None
-    since: float | None = None
-    until: float | None = None
-    token: int | None = None
-    count: int | None = None
-    label: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Waiter:
-    """One claim in the engine's queue for a lock. What the engine does not know of it is None.
-
-    ``owner`` is the text that ``Holder.owner`` will be when the lock is granted to it, or a foreign waiter's own id.
-    ``since``: when it joined the queue, in epoch seconds. ``thread`` and ``label`` as for a Holder.
-    """
-
-    owner: str
-    host: str | None = None
-    pid: int | None = None
-    thread: str | None = None
-    program: str | None = None
-    label: str | None = None
-    since: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LockState:
-    """A lock as the engine saw it a moment ago: information for people, never a basis for exclusion.
-
-    ``waiters`` counts those in the engine's queue; ``queue`` has the first 100 of them, in the order in which the
-    engine would serve fair ones. Callers that wait inside a process, behind another caller of the same client, are
-    known to that client only, and neither counted nor listed. ``token``: the largest fencing token that the engine has
-    reserved for this name. ``remaining``: seconds until the lock expires if it is not renewed; None if it is free or
-    does not expire by itself.
-    """
-
-    name: str
-    holders: tuple[Holder, ...] = ()
-    waiters: int = 0
-    token: int | None = None
-    remaining: float | None = None
-    queue: tuple[Waiter, ...] = ()
-
-
-class Claim:
-    """One attempt to hold one name. The engine writes ``owner`` where it writes who holds."""
-
-    __slots__ = (
-        "description", "fair", "freed", "name", "owner", "polite", "remains", "replicas", "token", "tokens", "ttl",
-        "unresolved", "waiter",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        name: str,
-        owner: str,
-        ttl: float,
-        tokens: int = 1,
-        fair: bool = False,
-        polite: bool = False,
-        replicas: int = 0,
-        description: bytes = b"{}",
-    ) -> None:
-        self.name = name  #: the engine's name: namespace included
-        self.owner = owner  #: "client-uuid:decimal", new for every claim
-        self.ttl = ttl
-        self.tokens = tokens  #: size of the block of fencing tokens to reserve; a repeat sends the same
-        self.fair = fair  #: only the head of the engine's queue may acquire
-        self.polite = polite  #: this once, do not overtake anybody who waits in the engine's queue
-        self.replicas = replicas  #: how many must acknowledge the acquire and each renewal
-        self.description = description  #: JSON object about the caller, for inspect (host, pid, thread, program, label)
-        self.waiter: str | None = None  #: this claim's entry in the engine's queue; set by the engine's Contender
-        self.unresolved = False  #: a transmission of this claim has an unknown fate: leave a tombstone
-        self.token: int | None = None  #: as granted; for engines that must tell it to a node which comes late
-        self.remains: tuple[str, ...] = ()  #: earlier owners that may still hold something somewhere: withdraw them too
-        self.freed: frozenset[tuple[str, int]] = frozenset()  #: (owner, node) of several that need not be asked again
-
-    def reissue(self, *, lingers: bool) -> None:
-        """Go on under a new owner, for an engine that has withdrawn the present one before it tries again.
-
-        The old one has left tombstones, and a late duplicate of its withdrawal must not hit what is granted later.
-        ``lingers``: not everything of it could be withdrawn.
-        """
-        if lingers:
-            self.remains += (self.owner,)
-            self.unresolved = True
-        client, _, number = self.owner.partition(":")
-        self.owner = f"{client}:{(int(number) + 1) % 2**63}"  # numbers are random and sparse: the next is nobody's
+#: An engine's own kind of attempt. The core knows it as an Attempt, and passes it back to the engine that made it.
+A = TypeVar("A", bound=Attempt)
+A_contra = TypeVar("A_contra", bound=Attempt, contravariant=True)
 
 
 class Granted(NamedTuple):
     """The claim holds the name. ``token`` is the *last* of the reserved block (the first is token - tokens + 1).
 
-    ``ttl``: what the engine really gave, where that is not its to choose. ``slack``: how much earlier than the ttl,
-    counted from before the request was sent, belief must end (at least the core's own margin).
+    ``ttl``: what the engine really gave, if the lock lives as long as a session and not as long as the claim's ttl.
+    ``slack``: how much earlier than the ttl, counted from before the request was sent, the hold must end in this
+    process (at least the core's own margin).
     """
 
     token: int
@@ -170,7 +124,7 @@ def is_of_grant(token: int, last: int, tokens: int) -> bool:
 
 
 class Busy(NamedTuple):
-    """Somebody else holds the name, for at most ``remaining`` more seconds as far as the engine knows (else None)."""
+    """Another owner holds the name, for at most ``remaining`` more seconds as far as the engine knows (else None)."""
 
     remaining: float | None = None
 
@@ -178,9 +132,9 @@ class Busy(NamedTuple):
 class Found(enum.Enum):
     """What renew, release or withdraw found under the name."""
 
-    OURS = "ours"  # and it is done
-    GONE = "gone"  # nobody holds it
-    STOLEN = "stolen"  # somebody else does
+    OURS = "ours"  # this owner held it, and the request took effect
+    GONE = "gone"  # the name is free
+    STOLEN = "stolen"  # another owner holds it
     ENDED = "ended"  # the session that carried it has ended
 
 
@@ -196,7 +150,7 @@ class RequestFailed(Exception):
         self.errors = errors
 
     def __reduce__(self) -> tuple[object, ...]:
-        # It travels as the cause, or as one of the errors, of one that can be pickled.
+        # An error that can be pickled has it as its cause, or as one of its errors.
         return (_failed_again, (type(self), self.args, self.__dict__.copy()))
 
 
@@ -211,12 +165,12 @@ Withdrawn = Found | RequestFailed | EngineError
 
 
 ALL_NAMES: Literal["*"] = "*"
-#: What a push made suspicious: some names, or every one of them (connection lost, FLUSHALL).
+#: What may have been lost: some names, or all of them (connection lost, FLUSHALL).
 Suspects = Collection[str] | Literal["*"]
 
 
 class Contender(Protocol):
-    """A claim's place in the engine's queue, from the first busy answer to the grant or the giving up."""
+    """An attempt's place in the engine's queue, from the first busy answer to the grant or the giving up."""
 
     timeout: float  #: bounds each of its requests; the core lowers it when the caller's own time runs out
 
@@ -231,35 +185,35 @@ class Contender(Protocol):
     async def leave(self) -> bool:
         """Give up the place, after a time-out. Never raises RequestFailed.
 
-        False if it is not known whether the place was removed: then the claim is withdrawn.
+        False if it is not known whether the place was removed: then the attempt is withdrawn.
         """
 
     def abandon(self) -> None:
         """Drop local resources without I/O. After a grant ``Session.acquire`` has removed the place; after a
-        cancellation ``Session.withdraw`` does."""
+        cancellation ``Keeper.withdraw`` does."""
 
 
-class Session(Protocol):
-    """An engine, open on one runtime. Thread-safe on the blocking runtime. Opens connections on first use."""
+class Session(Protocol[A]):
+    """An engine as a client's callers use it. Thread-safe on the blocking runtime. Opens connections on first use."""
 
-    async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
-        """One attempt. If the claim holds the name already (an earlier reply was lost): extend, and the same token."""
+    @property
+    def registers(self) -> Registers | None:
+        """None: the engine has no registers. No engine has any yet."""
 
-    def contender(self, claim: Claim, timeout: float) -> Contender:
-        """The waiting side of ``claim``; ``timeout`` bounds each of its requests."""
+    def attempt(self, claim: Claim) -> A:
+        """A new attempt at ``claim``. No I/O."""
 
-    async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
-        """Extend all ``claims`` to at least ``ttl`` from now: one answer for each, failures isolated."""
+    async def acquire(self, attempt: A, timeout: float) -> Granted | Busy:
+        """Ask once. If the attempt holds the name already (an earlier reply was lost): extend, and the same token."""
 
-    async def release(self, claim: Claim, timeout: float) -> Found:
-        """Give the name up if ``claim`` holds it, and wake the next waiter."""
+    def contender(self, attempt: A, timeout: float) -> Contender:
+        """The waiting side of ``attempt``; ``timeout`` bounds each of its requests."""
 
-    async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
-        """Release all ``claims``, remove their queue entries, and refuse any late duplicate of them from now on.
+    async def release(self, attempt: A, timeout: float) -> Found:
+        """Give the name up if ``attempt`` holds it, and wake the next waiter."""
 
-        One answer for each, failures isolated. RequestFailed: to be tried again. EngineError: refused for good. All of
-        it takes no longer than ``timeout``: the watchdog has leases to renew.
-        """
+    async def renew(self, attempt: A, ttl: float, timeout: float) -> Found:
+        """Extend one lease to at least ``ttl`` from now, on the user's own request."""
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         """The holders of ``name``, and its queue as far as the engine keeps one.
@@ -279,10 +233,30 @@ class Session(Protocol):
         """
 
     async def ping(self, timeout: float) -> None:
-        """Prove that the engine can be reached and will serve us."""
+        """Prove that the engine can be reached and will serve this client."""
 
-    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        """Watchdog's sleep: until ``until``, or ``wakeup`` is set, or the engine hints that something held was lost.
+    async def close(self) -> None:
+        """Close all connections. Never raises RequestFailed."""
+
+
+class Keeper(Protocol[A_contra]):
+    """An engine as a client's watchdog uses it: it keeps leases alive, and withdraws what was given up.
+
+    One thread uses it. Its attempts were made by a Session of the same engine.
+    """
+
+    async def renew(self, attempts: Sequence[A_contra], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
+        """Extend all to at least ``ttl`` from now: one answer for each, failures isolated."""
+
+    async def withdraw(self, attempts: Sequence[A_contra], timeout: float) -> Sequence[Withdrawn]:
+        """Release all, remove their queue entries, and refuse any late duplicate of them from now on.
+
+        One answer for each, failures isolated. RequestFailed: to be tried again. EngineError: refused, not tried again.
+        All of it takes no longer than ``timeout``: the watchdog has leases to renew.
+        """
+
+    async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
+        """Sleep until ``until``, or ``wakeup`` is set, or the engine hints that something held was lost.
 
         Returns what is suspect (empty: nothing). A hint is verified by a renewal, so it may be wrong. Never raises
         RequestFailed.
@@ -292,33 +266,38 @@ class Session(Protocol):
         """Close all connections. Never raises RequestFailed."""
 
 
-class WatchingSession(Session, Protocol):
-    """A session of an engine with ``early_watch``."""
+class WatchingKeeper(Keeper[A_contra], Protocol[A_contra]):
+    """The keeper of an engine with ``early_watch``."""
 
-    async def watch(self, claims: Sequence[Claim], timeout: float) -> Sequence[Found | RequestFailed]:
-        """Look whether all ``claims`` hold, without extending them, and have ``doze`` report changes from now on."""
+    async def watch(self, attempts: Sequence[A_contra], timeout: float) -> Sequence[Found | RequestFailed]:
+        """Look whether all hold, without extending them, and have ``wait_for_hints`` report changes from now on."""
 
 
 class Engine(Protocol):
-    """The settings of one engine: validated, without I/O; shared by the sessions of one client."""
+    """The settings of one engine: validated, without I/O; shared by the sessions and keepers of one client."""
 
     scheme: str
     guarantees: Guarantees
-    #: Tokens may be reserved in blocks, so a hold can be handed on inside the process (RULES 5).
+    #: What a name can be.
+    kinds: frozenset[Kind]
+    #: Tokens may be reserved in blocks, so a hold can be handed over inside the process.
     reserves_tokens: bool
-    #: Grants in the order of arrival, asked to or not: every waiter has a place of its own in the engine's queue, and
-    #: none waits in the process.
+    #: Grants in the order of arrival, also to claims that are not fair: every waiter has a place of its own in the
+    #: engine's queue, and none waits in the process.
     strict_order: bool
     #: ``replicas=n`` can be asked for.
     replicates: bool
-    #: A loss is reported by push only after ``Session.watch`` or a renewal: so the watchdog calls it soon.
+    #: A loss is reported by push only after ``WatchingKeeper.watch`` or a renewal: so the watchdog calls it soon.
     early_watch: bool
 
     def validate_name(self, name: str) -> None:
-        """Raise InvalidName for a name that this engine cannot speak."""
+        """Raise InvalidName for a name that this engine cannot represent."""
 
-    def session(self, runtime: Runtime) -> Session:
+    def session(self, runtime: Runtime) -> Session[Any]:
         """A new session on ``runtime``. Does no I/O."""
+
+    def keeper(self, runtime: Runtime) -> Keeper[Any]:
+        """A new keeper on ``runtime``, which is blocking or simulated. Does no I/O."""
 
     def after_fork_in_child(self) -> None:
         """Forget what was inherited (close descriptors, never write to them); sessions will be opened anew."""

@@ -19,12 +19,14 @@ from holdfast.engines import descriptions
 from holdfast.engines.base import (
     ALL_NAMES,
     MOST_WAITERS,
+    Attempt,
     Busy,
     Claim,
     Found,
     Granted,
     Guarantees,
     Holder,
+    Kind,
     LockState,
     Suspects,
     Waiter,
@@ -44,9 +46,9 @@ _GUARANTEES: Final = Guarantees(
 )
 
 
-#: A waiter whose turn it is, and that does not come for it in this time (its event loop was closed, or is blocked), is
+#: A waiter whose turn it is, and that does not acquire within this time (its event loop was closed, or is blocked), is
 #: overtaken. In seconds.
-_PATIENCE: Final = 1.0
+_TURN_LASTS: Final = 1.0
 #: For how long a waiter whose turn has come may be overtaken by claims that do not queue.
 _OVERTAKEN: Final = 0.01
 
@@ -85,7 +87,7 @@ class _Place:
             if self.called is None:
                 self.called = now
                 self.first_called = self.first_called or now
-            contender.bell.set()
+            contender.turn.set()
 
 
 class _Name(NamedTuple):
@@ -101,7 +103,7 @@ class _Name(NamedTuple):
     def head(self, now: float) -> _Place | None:
         """The first in the queue that is there and comes when it is called."""
         for place in self.queue:
-            if place.contender() is not None and (place.called is None or now < place.called + _PATIENCE):
+            if place.contender() is not None and (place.called is None or now < place.called + _TURN_LASTS):
                 return place
         return None
 
@@ -125,7 +127,7 @@ class Store:
 
     def __init__(self) -> None:
         self.names: dict[str, _Name] = {}
-        self.sessions: set[weakref.ref[MemorySession]] = set()
+        self.keepers: set[weakref.ref[MemoryKeeper]] = set()  #: those to which a break is reported
         self.forgotten = 0  #: the largest token of any name that was dropped
         self.lock = threading.RLock()
 
@@ -173,17 +175,30 @@ class Store:
 _stores: dict[str, Store] = {}
 
 
+class MemoryAttempt(Attempt):
+    """An attempt that may have a place in the queue."""
+
+    __slots__ = ("queued",)
+    queued: bool
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.unresolved = False
+        self.queued = False
+
+
 class _MemoryContender:
-    def __init__(self, session: MemorySession, claim: Claim) -> None:
+    def __init__(self, session: MemorySession, attempt: MemoryAttempt) -> None:
         self._session = session
-        self._claim = claim
+        self._attempt = attempt
+        self._claim = claim = attempt.claim
         self.timeout = 0.0  # it asks nothing that could take time
-        self.bell: Event = session.runtime.event()
+        self.turn: Event = session.runtime.event()
         self._place = _Place(claim.owner, claim.description, time.time(), weakref.ref(self))
 
     async def wait(self, until: float) -> None:
         now = self._session.runtime.now()
-        self.bell = bell = self._session.runtime.event()  # before the look: a later change sets this one
+        self.turn = turn = self._session.runtime.event()  # before the look: a later change sets this one
         self._place.called = None
         record = self._queued(now)
         entry, head = record.live(now), record.head(now)
@@ -193,13 +208,13 @@ class _MemoryContender:
             return
         else:
             head.call(now)
-            until = min(until, (head.called or now) + _PATIENCE)
-        await bell.wait(until)
+            until = min(until, (head.called or now) + _TURN_LASTS)
+        await turn.wait(until)
 
     def _queued(self, now: float) -> _Name:
         """Take a place in the queue, if it has none."""
         store, name, place = self._session.store, self._claim.name, self._place
-        self._claim.waiter = place.owner
+        self._attempt.queued = True
         while True:
             forgotten, record = store.forgotten, store.names.get(name)
             if record is None:
@@ -220,18 +235,49 @@ class _MemoryContender:
         self._session.store.leave(self._claim.name, self._claim.owner, self._session.runtime.now())
 
 
-class MemorySession:
-    """One runtime's view of a store."""
+class _View:
+    """One runtime's view of a store: what sessions and keepers have in common."""
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self.store = store
         self.runtime = runtime
-        self._suspects: set[str] = set()
-        self._sleeper: Wakeup | None = None
-        self._reference = weakref.ref(self, store.sessions.discard)
-        store.sessions.add(self._reference)
 
-    async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
+    def renewed(self, attempt: MemoryAttempt, now: float, expires: float) -> Found:
+        claim = attempt.claim
+        while True:
+            found, record = self._find(claim, now)
+            if found is not Found.OURS or (record.entry and self.store.extend(claim.name, record.entry, expires)):
+                return found
+
+    def _find(self, claim: Claim, now: float) -> tuple[Found, _Name]:
+        record = self.store.names.get(claim.name, _NOTHING)
+        entry = record.live(now)
+        if entry is None:
+            return Found.GONE, record
+        return (Found.OURS if entry.owner == claim.owner else Found.STOLEN), record
+
+    def freed(self, attempt: MemoryAttempt, now: float) -> Found:
+        claim = attempt.claim
+        while True:
+            found, record = self._find(claim, now)
+            if found is not Found.OURS:
+                return found
+            free = _Name(record.token, None, record.queue)
+            if self.store.replace(claim.name, record, 0, free):
+                free.call_head(now)
+                return found
+
+
+class MemorySession(_View):
+    """A store as the callers of one client use it."""
+
+    registers = None
+
+    def attempt(self, claim: Claim) -> MemoryAttempt:
+        return MemoryAttempt(claim)
+
+    async def acquire(self, attempt: MemoryAttempt, timeout: float) -> Granted | Busy:
+        claim = attempt.claim
         now, store, name = self.runtime.now(), self.store, claim.name
         while True:
             forgotten, record = store.forgotten, store.names.get(name)
@@ -251,7 +297,7 @@ class MemorySession:
                     if (
                         head is not None
                         and head.owner != claim.owner
-                        and (claim.fair or claim.polite or head.late(now))
+                        and (claim.fair or claim.non_barging or head.late(now))
                     ):
                         head.call(now)
                         return Busy(None)
@@ -262,48 +308,15 @@ class MemorySession:
             if store.replace(name, record, forgotten, _Name(token, entry, queue)):
                 return Granted(token)
 
-    def contender(self, claim: Claim, timeout: float) -> _MemoryContender:
-        return _MemoryContender(self, claim)
+    def contender(self, attempt: MemoryAttempt, timeout: float) -> _MemoryContender:
+        return _MemoryContender(self, attempt)
 
-    async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found]:
+    async def release(self, attempt: MemoryAttempt, timeout: float) -> Found:
+        return self.freed(attempt, self.runtime.now())
+
+    async def renew(self, attempt: MemoryAttempt, ttl: float, timeout: float) -> Found:
         now = self.runtime.now()
-        return [self._renewed(claim, now, now + ttl) for claim in claims]
-
-    def _renewed(self, claim: Claim, now: float, expires: float) -> Found:
-        while True:
-            found, record = self._find(claim, now)
-            if found is not Found.OURS or (record.entry and self.store.extend(claim.name, record.entry, expires)):
-                return found
-
-    def _find(self, claim: Claim, now: float) -> tuple[Found, _Name]:
-        record = self.store.names.get(claim.name, _NOTHING)
-        entry = record.live(now)
-        if entry is None:
-            return Found.GONE, record
-        return (Found.OURS if entry.owner == claim.owner else Found.STOLEN), record
-
-    async def release(self, claim: Claim, timeout: float) -> Found:
-        return self._free(claim, self.runtime.now())
-
-    def _free(self, claim: Claim, now: float) -> Found:
-        while True:
-            found, record = self._find(claim, now)
-            if found is not Found.OURS:
-                return found
-            free = _Name(record.token, None, record.queue)
-            if self.store.replace(claim.name, record, 0, free):
-                free.call_head(now)
-                return found
-
-    async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
-        # Nothing can arrive late: an attempt is over when its call returns.
-        now = self.runtime.now()
-        answers: list[Withdrawn] = []
-        for claim in claims:
-            answers.append(self._free(claim, now))
-            # Its contender may have been interrupted before it left, and a release before it notified the next waiter.
-            self.store.leave(claim.name, claim.owner, now)
-        return answers
+        return self.renewed(attempt, now, now + ttl)
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         now = self.runtime.now()
@@ -332,22 +345,51 @@ class MemorySession:
             broken = _Name(max(record.token + 1, time.time_ns() // 1000), None, record.queue)
             if store.replace(name, record, 0, broken):
                 broken.call_head(now)
-                for reference in tuple(store.sessions):  # a copy, in one step: sessions come and go on other threads
-                    session = reference()
-                    if session is not None:
-                        session._suspect(name)
+                for reference in tuple(store.keepers):  # a copy, in one step: keepers come and go on other threads
+                    keeper = reference()
+                    if keeper is not None:
+                        keeper.suspect(name)
                 return True
         return False
-
-    def _suspect(self, name: str) -> None:
-        if self._sleeper is not None:
-            self._suspects.add(name)
-            self._sleeper.set()
 
     async def ping(self, timeout: float) -> None:
         pass
 
-    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
+    async def close(self) -> None:
+        pass
+
+
+class MemoryKeeper(_View):
+    """A store as the watchdog of one client uses it."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        super().__init__(store, runtime)
+        self._suspects: set[str] = set()
+        self._sleeper: Wakeup | None = None
+        self._reference = weakref.ref(self, store.keepers.discard)
+        store.keepers.add(self._reference)
+
+    async def renew(self, attempts: Sequence[MemoryAttempt], ttl: float, timeout: float) -> Sequence[Found]:
+        now = self.runtime.now()
+        return [self.renewed(attempt, now, now + ttl) for attempt in attempts]
+
+    async def withdraw(self, attempts: Sequence[MemoryAttempt], timeout: float) -> Sequence[Withdrawn]:
+        # Nothing can arrive late: a request is over when its call returns.
+        now = self.runtime.now()
+        answers: list[Withdrawn] = []
+        for attempt in attempts:
+            answers.append(self.freed(attempt, now))
+            # Its contender may have been interrupted before it left, and a release before it notified the next waiter.
+            self.store.leave(attempt.claim.name, attempt.claim.owner, now)
+        return answers
+
+    def suspect(self, name: str) -> None:
+        """``name`` was broken."""
+        if self._sleeper is not None:
+            self._suspects.add(name)
+            self._sleeper.set()
+
+    async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
         first, self._sleeper = self._sleeper is None, wakeup
         if first:
             return ALL_NAMES  # what was broken before this moment was not reported
@@ -358,7 +400,7 @@ class MemorySession:
         return suspects
 
     async def close(self) -> None:
-        self.store.sessions.discard(self._reference)
+        self.store.keepers.discard(self._reference)
 
 
 def _facts(source: _Entry | _Place) -> descriptions.Facts:
@@ -374,6 +416,7 @@ class MemoryEngine:
 
     scheme = "memory"
     guarantees = _GUARANTEES
+    kinds = frozenset({Kind.LOCK})
     reserves_tokens = True
     strict_order = False
     replicates = False
@@ -387,6 +430,9 @@ class MemoryEngine:
 
     def session(self, runtime: Runtime) -> MemorySession:
         return MemorySession(_stores.setdefault(self._name, Store()), runtime)
+
+    def keeper(self, runtime: Runtime) -> MemoryKeeper:
+        return MemoryKeeper(_stores.setdefault(self._name, Store()), runtime)
 
     def after_fork_in_child(self) -> None:
         for store in list(_stores.values()):  # what was made of it before may still leave its queues

@@ -214,7 +214,7 @@ class _HoldRecord:
         self._engine = reports.engine
         self._name = hold.policy.name
         self._token = hold.token
-        self._owner = hold.grant.claim.owner  # now: an engine may go on with another owner
+        self._owner = hold.grant.attempt.owner  # now: an engine may go on with another owner
         self._began = began
         self._since = reports.now()
         self._since_at = time.time()

@@ -12,10 +12,12 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, BlockingWakeup, run
-from holdfast.engines.base import ALL_NAMES, Claim, Found, RequestFailed
+from holdfast.engines.base import ALL_NAMES, Found, RequestFailed
+from holdfast.engines.redis.attempt import RedlockAttempt
+from holdfast.engines.redis.cluster.keeper import ClusterKeeper
 from holdfast.engines.redis.cluster.session import ClusterSession
 from tests.redis.cluster.support import RUNTIMES, SLACK, engine_for, half_moved, move, names_at, on
-from tests.redis.support import TIMEOUT, calls, full, make_claim
+from tests.redis.support import TIMEOUT, calls, full, make_attempt
 from tests.servers.cluster import RedisCluster
 from tests.support.waiting import eventually, renewed
 
@@ -24,34 +26,36 @@ _MANY: Final = 300
 
 
 @contextmanager
-def watchdog(url: str) -> Iterator[tuple[ClusterSession, BlockingWakeup]]:
-    """A session that dozes, as the watchdog's does before all else."""
-    session, bell = engine_for(url).session(BLOCKING), BLOCKING.wakeup()
-    run(session.doze(clock.now(), bell))
+def watchdog(url: str) -> Iterator[tuple[ClusterSession, ClusterKeeper, BlockingWakeup]]:
+    """A session, and a keeper that waits for hints first, as the watchdog does."""
+    engine, wakeup = engine_for(url), BLOCKING.wakeup()
+    session, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)
+    run(keeper.wait_for_hints(clock.now(), wakeup))
     try:
-        yield session, bell
+        yield session, keeper, wakeup
     finally:
         run(session.close())
-        bell.close()
+        run(keeper.close())
+        wakeup.close()
 
 
-def hold(session: ClusterSession, *names: str) -> list[Claim]:
-    claims = [make_claim(name) for name in names]
-    for claim in claims:
-        run(session.acquire(claim, TIMEOUT))
-    return claims
+def hold(session: ClusterSession, *names: str) -> list[RedlockAttempt]:
+    attempts = [make_attempt(name) for name in names]
+    for attempt in attempts:
+        run(session.acquire(attempt, TIMEOUT))
+    return attempts
 
 
 @RUNTIMES
 def test_claims_on_all_servers_are_withdrawn(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
-        claims = [make_claim(f"job-{number}") for number in range(_MANY)]
-        for claim in claims[1:]:
-            await session.acquire(claim, TIMEOUT)
-        assert await session.withdraw(claims, TIMEOUT) == [Found.GONE, *[Found.OURS] * (_MANY - 1)]
-        for claim in (claims[0], claims[-1]):
-            tombstone = f"holdfast_lock:{{{claim.name}}}:gone:{claim.owner}"
-            assert cluster.master_of(claim.name).ask("EXISTS", tombstone) == 1
+        attempts = [make_attempt(f"job-{number}") for number in range(_MANY)]
+        for attempt in attempts[1:]:
+            await session.acquire(attempt, TIMEOUT)
+        assert await session._leases.withdraw(attempts, TIMEOUT) == [Found.GONE, *[Found.OURS] * (_MANY - 1)]
+        for attempt in (attempts[0], attempts[-1]):
+            tombstone = f"holdfast_lock:{{{attempt.claim.name}}}:gone:{attempt.owner}"
+            assert cluster.master_of(attempt.claim.name).ask("EXISTS", tombstone) == 1
 
     on(cluster.url, colour, body)
     assert all(not node.ask("KEYS", "job-*") for node in cluster.masters())
@@ -61,17 +65,17 @@ def test_claims_on_all_servers_are_withdrawn(colour: str, cluster: RedisCluster)
 def test_withdrawals_follow_slots_that_have_moved(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         names = [name for node in cluster.masters() for name in names_at(node, 2)]
-        claims = [make_claim(name) for name in names]
-        for claim in claims:
-            await session.acquire(claim, TIMEOUT)
+        attempts = [make_attempt(name) for name in names]
+        for attempt in attempts:
+            await session.acquire(attempt, TIMEOUT)
         move(cluster, names[0])
         with half_moved(cluster, names[2]) as slot:
             slot.carry_all()
-            found = await session.withdraw(claims, TIMEOUT)
+            found = await session._leases.withdraw(attempts, TIMEOUT)
             # Some of its keys were never there: such a script runs on neither server, until the slot has arrived.
             assert isinstance(found[2], RequestFailed | Found)
         assert [found[at] for at in (0, 1, 3, 4, 5)] == [Found.OURS] * 5
-        again = await session.withdraw([claims[2]], TIMEOUT)
+        again = await session._leases.withdraw([attempts[2]], TIMEOUT)
         assert again[0] in (Found.OURS, Found.GONE)
 
     on(cluster.url, colour, body)
@@ -79,12 +83,12 @@ def test_withdrawals_follow_slots_that_have_moved(colour: str, cluster: RedisClu
 
 def test_a_frozen_server_costs_only_its_own_withdrawals_and_one_timeout(cluster: RedisCluster) -> None:
     frozen, *others = cluster.masters()
-    with watchdog(cluster.url) as (session, _):
+    with watchdog(cluster.url) as (session, keeper, _):
         theirs = hold(session, *names_at(frozen, 3))
         ours = hold(session, *(name for node in others for name in names_at(node, 3)))
         frozen.pause()
         began = time.monotonic()
-        found = run(session.withdraw([*theirs, *ours], 0.5))
+        found = run(keeper.withdraw([*theirs, *ours], 0.5))
         assert time.monotonic() - began < 0.5 + SLACK
         frozen.resume()
         assert [type(each) for each in found[:3]] == [RequestFailed] * 3
@@ -92,41 +96,41 @@ def test_a_frozen_server_costs_only_its_own_withdrawals_and_one_timeout(cluster:
 
 
 def test_a_look_costs_one_command_and_losses_on_any_server_are_pushed(cluster: RedisCluster) -> None:
-    with watchdog(cluster.url) as (session, bell):
+    with watchdog(cluster.url) as (session, keeper, wakeup):
         names = [names_at(node, 1)[0] for node in cluster.masters()]
-        claims = hold(session, *names)
-        assert run(session.watch(claims, TIMEOUT)) == [Found.OURS] * 3  # connects
+        attempts = hold(session, *names)
+        assert run(keeper.watch(attempts, TIMEOUT)) == [Found.OURS] * 3  # connects
         for node in cluster.masters():
             node.ask("CONFIG", "RESETSTAT")
-        assert run(session.watch(claims, TIMEOUT)) == [Found.OURS] * 3
+        assert run(keeper.watch(attempts, TIMEOUT)) == [Found.OURS] * 3
         for node in cluster.masters():
             assert calls(node)["hexists"] == 1
             assert not {"client|caching", "evalsha", "exists"} & calls(node).keys()
         for name in names:
             cluster.master_of(name).ask("DEL", name)
-            assert run(session.doze(clock.now() + TIMEOUT, bell)) == {name}
-        assert run(session.watch(claims, TIMEOUT)) == [Found.GONE] * 3
+            assert run(keeper.wait_for_hints(clock.now() + TIMEOUT, wakeup)) == {name}
+        assert run(keeper.watch(attempts, TIMEOUT)) == [Found.GONE] * 3
 
 
 def test_a_hold_whose_slot_moves_is_looked_at_where_it_is(cluster: RedisCluster) -> None:
-    with watchdog(cluster.url) as (session, bell):
-        (claim,) = hold(session, "job")
-        assert run(session.watch([claim], TIMEOUT)) == [Found.OURS]
+    with watchdog(cluster.url) as (session, keeper, wakeup):
+        (attempt,) = hold(session, "job")
+        assert run(keeper.watch([attempt], TIMEOUT)) == [Found.OURS]
         move(cluster, "job")
-        assert run(session.watch([claim], TIMEOUT)) == [Found.OURS]
-        while (suspects := run(session.doze(clock.now(), bell))) and suspects != ALL_NAMES:
+        assert run(keeper.watch([attempt], TIMEOUT)) == [Found.OURS]
+        while (suspects := run(keeper.wait_for_hints(clock.now(), wakeup))) and suspects != ALL_NAMES:
             pass  # moving a slot deletes its keys at the source
         cluster.master_of("job").ask("DEL", "job")
-        assert run(session.doze(clock.now() + TIMEOUT, bell))
+        assert run(keeper.wait_for_hints(clock.now() + TIMEOUT, wakeup))
 
 
 def test_a_hold_that_went_ahead_of_its_slot_is_looked_at_again_soon(cluster: RedisCluster) -> None:
-    with watchdog(cluster.url) as (session, bell):
-        (claim,) = hold(session, "job")
+    with watchdog(cluster.url) as (session, keeper, wakeup):
+        (attempt,) = hold(session, "job")
         with half_moved(cluster, "job") as slot:
             slot.carry_all()
-            assert run(session.watch([claim], TIMEOUT)) == [Found.OURS]
-            assert "job" in run(session.doze(clock.now() + TIMEOUT, bell)), "it is not tracked there"
+            assert run(keeper.watch([attempt], TIMEOUT)) == [Found.OURS]
+            assert "job" in run(keeper.wait_for_hints(clock.now() + TIMEOUT, wakeup)), "it is not tracked there"
 
 
 def test_a_lease_outlives_servers_that_let_nobody_in(start_cluster: Callable[..., RedisCluster]) -> None:

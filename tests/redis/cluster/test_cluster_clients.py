@@ -25,7 +25,7 @@ from holdfast.testing.conformance.opening import Colour
 from tests.core.test_forking import in_a_child
 from tests.redis.cluster.support import RUNTIMES, SLACK, engine_for, keys, move, names_at, on, user
 from tests.redis.failover.company import COLOURS, company
-from tests.redis.support import TIMEOUT, make_claim
+from tests.redis.support import TIMEOUT, make_attempt
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
 from tests.support.threads import threads
@@ -38,10 +38,10 @@ PATIENCE, SHARE = 4.5, 1.5
 
 
 async def hold_and_release(session: ClusterSession, timeout: float = TIMEOUT) -> None:
-    claim = make_claim("job")
-    assert isinstance(await session.acquire(claim, timeout), Granted)
-    assert await session.renew([claim], 40.0, timeout) == [Found.OURS]
-    assert await session.release(claim, timeout) is Found.OURS
+    attempt = make_attempt("job")
+    assert isinstance(await session.acquire(attempt, timeout), Granted)
+    assert await session.renew(attempt, 40.0, timeout) == Found.OURS
+    assert await session.release(attempt, timeout) is Found.OURS
 
 
 # ---- seeds
@@ -278,9 +278,9 @@ def test_threads_that_meet_a_new_server_at_once_share_its_channel(cluster: Redis
     results: list[bool] = []
 
     def work(number: int) -> None:
-        claim = make_claim(f"job-{number}")
+        attempt = make_attempt(f"job-{number}")
         start.wait(10)
-        results.append(isinstance(run(session.acquire(claim, TIMEOUT)), Granted))
+        results.append(isinstance(run(session.acquire(attempt, TIMEOUT)), Granted))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
     for thread in threads:

@@ -12,7 +12,7 @@ from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import errors, half_moved, names_at, on
 from tests.redis.failover.company import COLOURS, Told, company
-from tests.redis.support import TIMEOUT, connections, make_claim
+from tests.redis.support import TIMEOUT, connections, make_attempt
 from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.support.waiting import eventually, until
 
@@ -45,9 +45,9 @@ def leaves(cluster: RedisCluster, master: ClusterNode, colour: str, url: str, na
     """``master`` is left alone by a session when its replica has taken over; returns that one."""
 
     async def body(session: ClusterSession) -> None:
-        claim = make_claim(name)
-        await session.acquire(claim, TIMEOUT)
-        await session.renew([claim], 30.0, TIMEOUT)
+        attempt = make_attempt(name)
+        await session.acquire(attempt, TIMEOUT)
+        await session._leases.renew([attempt], 30.0, TIMEOUT)
         assert connections(master, "ours")() > 0
         hand_over(cluster, master)
         deadline = clock.now() + EARLY
@@ -55,7 +55,7 @@ def leaves(cluster: RedisCluster, master: ClusterNode, colour: str, url: str, na
             # Sent on, and then the table is asked for; perhaps of one that has not heard of it yet.
             assert (await session.inspect(name, TIMEOUT)).holders
             assert clock.now() < deadline
-        await session.release(claim, TIMEOUT)
+        await session.release(attempt, TIMEOUT)
 
     on(url, colour, body)
     return cluster.master_of(name)

@@ -13,7 +13,7 @@ from holdfast.engines.redis.connections.settings import from_url
 from holdfast.engines.redis.dialect.packing import pack
 from tests.redis.cluster.support import RUNTIMES, elsewhere, errors, move, on, slot_of, user
 from tests.redis.cluster.test_cluster_waiting import NO_TRACKING, subscribers
-from tests.redis.support import TIMEOUT, make_claim
+from tests.redis.support import TIMEOUT, make_attempt
 from tests.servers.cluster import RedisCluster
 
 pytestmark = pytest.mark.needs_redis
@@ -49,8 +49,8 @@ def test_a_slot_that_went_and_came_back_is_subscribed_to_again(colour: str, clus
     source = cluster.master_of("job")
 
     async def body(session: ClusterSession) -> None:
-        await session.acquire(make_claim("job"), TIMEOUT)
-        contender = session.contender(make_claim("job"), TIMEOUT)
+        await session.acquire(make_attempt("job"), TIMEOUT)
+        contender = session.contender(make_attempt("job"), TIMEOUT)
         await contender.wait(clock.now() + 0.01)
         assert subscribers(source) == 1
         move(cluster, "job")

@@ -19,7 +19,7 @@ from holdfast.engines.redis.scripts import ACQUIRE, RELEASE, Script
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import RUNTIMES, SLACK, errors, half_moved, keys, move, on, slot_of
 from tests.redis.failover.company import COLOURS, company
-from tests.redis.support import TIMEOUT, make_claim
+from tests.redis.support import TIMEOUT, make_attempt
 from tests.servers.cluster import RedisCluster
 from tests.support.waiting import until
 
@@ -30,15 +30,15 @@ pytestmark = pytest.mark.needs_redis
 def test_a_moved_slot_is_followed_with_the_same_claim(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         await session.ping(TIMEOUT)  # the table as it is before
-        source, claim = cluster.master_of("job"), make_claim("job")
+        source, attempt = cluster.master_of("job"), make_attempt("job")
         target = move(cluster, "job")
         before = errors(source, "MOVED")
-        granted = await session.acquire(claim, TIMEOUT)
+        granted = await session.acquire(attempt, TIMEOUT)
         assert isinstance(granted, Granted)
         assert errors(source, "MOVED") == before + 1
-        assert target.ask("HGETALL", "job") == {claim.owner: "1"}
+        assert target.ask("HGETALL", "job") == {attempt.owner: "1"}
         assert target.ask("GET", keys_of("job").token) == str(granted.token), "one grant, one token"
-        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert await session.release(attempt, TIMEOUT) is Found.OURS
         assert errors(source, "MOVED") == before + 1, "where it is now was learnt"
 
     on(cluster.url, colour, body)
@@ -48,20 +48,20 @@ def test_a_moved_slot_is_followed_with_the_same_claim(colour: str, cluster: Redi
 @RUNTIMES
 def test_a_held_lock_moves_with_its_slot(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
-        claim, other = make_claim("job"), make_claim("job")
-        granted = await session.acquire(claim, TIMEOUT)
+        attempt, other = make_attempt("job"), make_attempt("job")
+        granted = await session.acquire(attempt, TIMEOUT)
         assert isinstance(granted, Granted)
         for _ in range(2):  # there, and back again
             move(cluster, "job")
-            assert await session.renew([claim], 60.0, TIMEOUT) == [Found.OURS]
+            assert await session.renew(attempt, 60.0, TIMEOUT) == Found.OURS
             move(cluster, "job")
             assert not isinstance(await session.acquire(other, TIMEOUT), Granted)
             move(cluster, "job")
             state = await session.inspect("job", TIMEOUT)
-            assert [holder.owner for holder in state.holders] == [claim.owner]
+            assert [holder.owner for holder in state.holders] == [attempt.owner]
             assert state.token == granted.token
         move(cluster, "job")
-        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert await session.release(attempt, TIMEOUT) is Found.OURS
 
     on(cluster.url, colour, body)
     assert keys(*cluster.masters()) == set()
@@ -70,12 +70,12 @@ def test_a_held_lock_moves_with_its_slot(colour: str, cluster: RedisCluster) -> 
 @RUNTIMES
 def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
-        claim = make_claim("job")
-        await session.acquire(claim, TIMEOUT)
+        attempt = make_attempt("job")
+        await session.acquire(attempt, TIMEOUT)
         with half_moved(cluster, "job") as slot:
             slot.carry_all()
             before = errors(slot.source, "ASK")
-            assert await session.renew([claim], 60.0, TIMEOUT) == [Found.OURS]
+            assert await session.renew(attempt, 60.0, TIMEOUT) == Found.OURS
             assert [name async for name in session.names("", TIMEOUT)] == ["job"]
             assert await session.break_("job", TIMEOUT)
             assert errors(slot.source, "ASK") >= before + 3
@@ -114,14 +114,14 @@ def test_a_server_runs_no_script_over_keys_that_are_not_all_there(
 @RUNTIMES
 def test_a_half_moved_slot_grants_nothing(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
-        claim = make_claim("job")
+        attempt = make_attempt("job")
         with half_moved(cluster, "job") as slot:
             for _ in range(3):
                 with pytest.raises(TryAgain) as refused:
-                    await session.acquire(claim, TIMEOUT)
+                    await session.acquire(attempt, TIMEOUT)
                 assert not refused.value.may_have_happened
             assert keys(slot.source, slot.target) == set()
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
 
     on(cluster.url, colour, body)
 
@@ -200,14 +200,14 @@ def test_servers_that_do_not_tell_their_hosts(colour: str, kind: str, cluster: R
     """MOVED and the table have no host, or a question mark: it is where we asked."""
 
     async def body(session: ClusterSession) -> None:
-        claim = make_claim("job")
+        attempt = make_attempt("job")
         await session.ping(TIMEOUT)
         source = cluster.master_of("job")
         move(cluster, "job")
         before = errors(source, "MOVED")
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
         assert errors(source, "MOVED") == before + 1
-        assert await session.release(claim, TIMEOUT) is Found.OURS
+        assert await session.release(attempt, TIMEOUT) is Found.OURS
 
     with endpoints(cluster, kind):
         on(cluster.url, colour, body)
@@ -218,10 +218,10 @@ def test_a_script_that_meets_a_key_which_has_left_is_tried_again(colour: str, cl
     """The one key that a waiter's script makes up is that of the waiter in front."""
 
     async def body(session: ClusterSession) -> None:
-        await session.acquire(make_claim("job"), TIMEOUT)
-        line = [make_claim("job", fair=True) for _ in range(2)]
-        for claim in line:
-            await session.contender(claim, TIMEOUT)._stand_in_line()
+        await session.acquire(make_attempt("job"), TIMEOUT)
+        line = [make_attempt("job", fair=True) for _ in range(2)]
+        for attempt in line:
+            await session.contender(attempt, TIMEOUT)._stand_in_line()
         first = line[0].waiter
         assert first is not None
         with half_moved(cluster, "job") as slot:

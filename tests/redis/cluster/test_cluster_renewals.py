@@ -15,7 +15,7 @@ from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.cluster.session import ClusterSession
 from tests.redis.cluster.support import RUNTIMES, SLACK, errors, frozen, keys, move, names_at, on, slot_of
 from tests.redis.failover.company import Company, company
-from tests.redis.support import TIMEOUT, make_claim
+from tests.redis.support import TIMEOUT, make_attempt
 from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.support.waiting import renewed, until
 
@@ -36,20 +36,20 @@ def scripts(node: ClusterNode) -> int:
 @RUNTIMES
 def test_one_script_for_each_slot(colour: str, cluster: RedisCluster) -> None:
     names = [f"{{{number}}}:{part}" for number in range(100) for part in range(3)]
-    claims = [make_claim(name) for name in names]
+    attempts = [make_attempt(name) for name in names]
 
     async def body(session: ClusterSession) -> None:
-        for claim in claims:
-            await session.acquire(claim, TIMEOUT)
-        await session.renew(claims, 30.0, TIMEOUT)
+        for attempt in attempts:
+            await session.acquire(attempt, TIMEOUT)
+        await session._leases.renew(attempts, 30.0, TIMEOUT)
         for node in cluster.masters():
             node.ask("CONFIG", "RESETSTAT")
-        assert await session.renew(claims, 60.0, TIMEOUT) == [Found.OURS] * 300
+        assert await session._leases.renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 300
         slots = {slot_of(name) for name in names}
         for node in cluster.masters():
             assert scripts(node) == len([slot for slot in slots if cluster.master_of(slot) is node])
         cluster.master_of("{7}").ask("DEL", "{7}:0", "{7}:2")
-        found = dict(zip(names, await session.renew(claims, 90.0, TIMEOUT), strict=True))
+        found = dict(zip(names, await session._leases.renew(attempts, 90.0, TIMEOUT), strict=True))
         assert {name for name in names if found[name] is not Found.OURS} == {"{7}:0", "{7}:2"}
 
     on(cluster.url, colour, body)
@@ -60,16 +60,16 @@ def test_slots_that_moved_since_are_followed(colour: str, cluster: RedisCluster)
     """A whole shard changes its master: each renewal is redirected, and they are all sent on together."""
     source = cluster.masters()[0]
     names = names_at(source, 30)
-    claims = [make_claim(name) for name in names]
+    attempts = [make_attempt(name) for name in names]
 
     async def body(session: ClusterSession) -> None:
-        for claim in claims:
-            await session.acquire(claim, TIMEOUT)
+        for attempt in attempts:
+            await session.acquire(attempt, TIMEOUT)
         target = cluster.masters()[1]
         for slot in {slot_of(name) for name in names}:
             move(cluster, slot, target)
         before = errors(source, "MOVED")
-        assert await session.renew(claims, 60.0, TIMEOUT) == [Found.OURS] * 30
+        assert await session._leases.renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 30
         assert errors(source, "MOVED") > before
         assert all(target.ask("PTTL", name) > 50_000 for name in names)
 
@@ -80,34 +80,34 @@ def test_slots_that_moved_since_are_followed(colour: str, cluster: RedisCluster)
 def test_a_slot_that_nobody_serves_costs_its_own_leases_only(colour: str, cluster: RedisCluster) -> None:
     source = cluster.masters()[0]
     names = names_at(source, 3)
-    claims = [make_claim(name) for name in names]
+    attempts = [make_attempt(name) for name in names]
 
     async def body(session: ClusterSession) -> None:
-        for claim in claims:
-            await session.acquire(claim, TIMEOUT)
+        for attempt in attempts:
+            await session.acquire(attempt, TIMEOUT)
         source.cluster("DELSLOTS", slot_of(names[0]))
         try:
             for _ in range(2):  # before the table is asked for again, and after
-                found = await session.renew(claims, 60.0, TIMEOUT)
+                found = await session._leases.renew(attempts, 60.0, TIMEOUT)
                 assert isinstance(found[0], RequestFailed)
                 assert list(found[1:]) == [Found.OURS, Found.OURS]
         finally:
             source.cluster("ADDSLOTS", slot_of(names[0]))
-        assert await session.renew(claims, 60.0, TIMEOUT) == [Found.OURS] * 3
+        assert await session._leases.renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 3
 
     on(cluster.url, colour, body)
 
 
 def test_a_cluster_that_is_silent_altogether_costs_one_time_out(cluster: RedisCluster) -> None:
     """Not one for each slot."""
-    claims = [make_claim(f"job-{number}") for number in range(300)]
+    attempts = [make_attempt(f"job-{number}") for number in range(300)]
 
     async def body(session: ClusterSession) -> None:
         await session.ping(TIMEOUT)
         with frozen(cluster.nodes[0]), frozen(cluster.nodes[1]), frozen(cluster.nodes[2]):
             for _ in range(2):
                 began = clock.now()
-                found = await session.renew(claims, 30.0, 0.2)
+                found = await session._leases.renew(attempts, 30.0, 0.2)
                 assert clock.now() - began < 3 * 0.2 + SLACK
                 assert all(isinstance(each, RequestFailed) for each in found)
 
@@ -171,11 +171,11 @@ async def test_a_withdrawal_at_a_dead_shard_does_not_hold_up_the_others(cluster:
         locks.ping()
         core = locks._opened
         assert core is not None
-        claims = [make_claim(name), make_claim(elsewhere)]
-        run(core.session.acquire(claims[1], TIMEOUT))
+        attempts = [make_attempt(name), make_attempt(elsewhere)]
+        run(core.session.acquire(attempts[1], TIMEOUT))
         assert elsewhere in keys(second)
         with frozen(first):
             with core.lock:  # both before the watchdog looks
-                for claim in claims:
-                    core.watchdog.withdraw(claim, clock.now() + claim.ttl)
+                for attempt in attempts:
+                    core.watchdog.withdraw(attempt, clock.now() + attempt.claim.ttl)
             await until(lambda: elsewhere not in keys(second))

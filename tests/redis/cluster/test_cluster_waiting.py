@@ -18,7 +18,7 @@ from holdfast.engines.redis.waiting.watch import Way
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import RUNTIMES, move, names_at, on, user
 from tests.redis.failover.company import COLOURS, company
-from tests.redis.support import TIMEOUT, make_claim
+from tests.redis.support import TIMEOUT, make_attempt
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
 from tests.support.child import Child
@@ -103,10 +103,10 @@ def test_a_release_is_published_as_told(colour: str, mode: str, cluster: RedisCl
     other = next(node for node in cluster.masters() if node is not master)
 
     async def body(session: ClusterSession) -> None:
-        claim = make_claim("job")
-        assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
+        attempt = make_attempt("job")
+        assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
         assert session._channel.publish == MODES[mode]
-        await session.release(claim, TIMEOUT)
+        await session.release(attempt, TIMEOUT)
 
     with Ear(master, "SSUBSCRIBE") as sharded, Ear(other, "SUBSCRIBE") as plain:
         on(cluster.url, colour, body, sharded_pubsub=mode)
@@ -162,22 +162,22 @@ def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(colour: str, cl
     """The server ends it by a push that nobody asked for, on a connection where answers are awaited."""
 
     async def body(session: ClusterSession) -> None:
-        held, others = make_claim("job"), names_at(cluster.master_of("job"), 20)
+        held, others = make_attempt("job"), names_at(cluster.master_of("job"), 20)
         source = cluster.master_of("job")
         await session.acquire(held, TIMEOUT)
-        waiter = session.contender(make_claim("job"), TIMEOUT)
+        waiter = session.contender(make_attempt("job"), TIMEOUT)
         await waiter.wait(clock.now() + 0.01)
         assert is_armed(source, Way.CHANNEL)
         before = source.ask("INFO", "stats")["total_net_output_bytes"]
         move(cluster, "job")
         assert subscribers(source) == 0
         assert source.ask("INFO", "stats")["total_net_output_bytes"] > before
-        claims = [make_claim(name) for name in others if name != "job"]
-        tokens = {claim.name: await session.acquire(claim, TIMEOUT) for claim in claims}
-        for claim in claims:
-            granted = tokens[claim.name]
+        attempts = [make_attempt(name) for name in others if name != "job"]
+        tokens = {attempt.claim.name: await session.acquire(attempt, TIMEOUT) for attempt in attempts}
+        for attempt in attempts:
+            granted = tokens[attempt.claim.name]
             assert isinstance(granted, Granted)
-            assert source.ask("GET", keys_of(claim.name).token) == str(granted.token), "each its own answer"
+            assert source.ask("GET", keys_of(attempt.claim.name).token) == str(granted.token), "each its own answer"
         await waiter.wait(clock.now() + 0.01)
         assert is_armed(cluster.master_of("job"), Way.CHANNEL), "it waits where the slot is now"
         await waiter.leave()

@@ -18,7 +18,7 @@ from holdfast.engines.redis.engine import connect
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
-from tests.redis.support import make_claim
+from tests.redis.support import make_attempt
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.support.waiting import until
@@ -111,21 +111,21 @@ async def test_a_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
     pair = start_replication(1)
     engine, bell = connect(pair.url, {}), BLOCKING.wakeup()
     front = engine.session(BLOCKING if colour == "sync" else AsyncioRuntime())
-    watchdog, claim = engine.session(BLOCKING), make_claim("job")
-    await front.acquire(claim, PATIENT)
+    keeper, attempt = engine.keeper(BLOCKING), make_attempt("job")
+    await front.acquire(attempt, PATIENT)
     swap_roles(pair)
     pair.replicas[0].ask("DEL", "job")
     await until(lambda: not pair.master.ask("EXISTS", "job"))
 
     def renew() -> object:
-        run(watchdog.doze(clock.now(), bell))
-        (answer,) = run(watchdog.renew([claim], 30.0, PATIENT))
+        run(keeper.wait_for_hints(clock.now(), bell))
+        (answer,) = run(keeper.renew([attempt], 30.0, PATIENT))
         return answer
 
     answer = await asyncio.to_thread(renew)
     assert isinstance(answer, RequestFailed)
     assert "replica" in str(answer)
-    run(watchdog.close())
+    run(keeper.close())
     await front.close()
     bell.close()
 

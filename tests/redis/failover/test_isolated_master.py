@@ -16,7 +16,7 @@ from holdfast.engines.redis.session import RedisSession
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.failover.company import COLOURS, SLACK, Told, company
 from tests.redis.failover.register import Register
-from tests.redis.support import TIMEOUT, in_colour, make_claim
+from tests.redis.support import TIMEOUT, in_colour, make_attempt
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.support.waiting import LASTING, eventually, renewed, until
@@ -133,15 +133,15 @@ def test_a_replica_that_had_acknowledged_everything_does_not_count_for_later_ren
     pair = start_replication(1, "repl-ping-replica-period 3600")
 
     async def body(session: RedisSession) -> None:
-        claim = make_claim("job", ttl=60.0, replicas=1)
-        await session.acquire(claim, TIMEOUT)
-        assert await session.renew([claim], 30.0, TIMEOUT) == [Found.OURS]
+        attempt = make_attempt("job", ttl=60.0, replicas=1)
+        await session.acquire(attempt, TIMEOUT)
+        assert await session.renew(attempt, 30.0, TIMEOUT) == Found.OURS
         eventually(lambda: is_even(pair.master))
         pair.links[0].black_hole()
         # There is nothing to extend, so without the flag nothing is written; and all that ever was is acknowledged.
-        call = without_flag(session._renewal([claim], 30.0, 1))
+        call = without_flag(session._leases._renewal([attempt], 30.0, 1))
         assert await session._channel.run_guarded([call], 1, TIMEOUT) == [[1]]
-        (answer,) = await session.renew([claim], 30.0, 0.5)
+        (answer,) = await session._leases.renew([attempt], 30.0, 0.5)
         assert isinstance(answer, RequestFailed)
 
     # Counters that expire are written with each renewal: without them a renewal may find nothing to write.

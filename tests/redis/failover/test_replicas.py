@@ -162,9 +162,9 @@ def test_a_server_that_is_late_with_its_answer_still_gives_it_in_time(timeout: f
 def test_in_one_batch_those_who_wait_for_nobody_come_first(dark: Replication) -> None:
     with Other(dark.url) as other:
         plain, careful = other.hold("plain"), other.hold("careful")
-        careful.replicas = 1
+        careful.claim = careful.claim._replace(replicas=1)
         with ThreadPoolExecutor(1) as pool:
-            renewal = pool.submit(lambda: run(other.session.renew([careful, plain], 60.0, PATIENT)))
+            renewal = pool.submit(lambda: run(other.session._leases.renew([careful, plain], 60.0, PATIENT)))
             eventually(lambda: dark.master.ask("PTTL", "plain") > 30_000)
             assert not renewal.done()
             eventually(lambda: in_wait(dark.master))

@@ -11,11 +11,12 @@ import pytest
 
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Claim, Found, Granted, RequestFailed
+from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis import scripts
+from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.redlock import connect
 from tests.redis.redlock.support import Proxies, has_tombstone
-from tests.redis.support import TIMEOUT, make_claim, on
+from tests.redis.support import TIMEOUT, make_attempt, on
 from tests.servers.clock import Clock
 from tests.servers.masters import Masters
 
@@ -28,62 +29,66 @@ def urls(masters: Masters) -> list[str]:
     return [server.url for server in masters.servers]
 
 
-def held(masters: Masters, claims: Sequence[Claim]) -> int:
+def held(masters: Masters, attempts: Sequence[RedlockAttempt]) -> int:
     """On how many servers any of ``claims`` is held, added up."""
-    return sum(int(server.ask("EXISTS", *(claim.name for claim in claims))) for server in masters.servers)
+    return sum(int(server.ask("EXISTS", *(attempt.claim.name for attempt in attempts))) for server in masters.servers)
 
 
 @COLOURS
 def test_a_batch_is_withdrawn_everywhere_with_an_answer_for_each(colour: str, five_masters: Masters) -> None:
     async def body(session: Any) -> None:
-        mine, theirs, never = ([make_claim(f"{kind}-{number}") for number in range(20)] for kind in "mtn")
-        others = [make_claim(claim.name) for claim in theirs]
-        for claim in (*mine, *others):
-            assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
-        answers = await session.withdraw([*mine, *theirs, *never], TIMEOUT)
+        mine, theirs, never = ([make_attempt(f"{kind}-{number}") for number in range(20)] for kind in "mtn")
+        others = [make_attempt(attempt.claim.name) for attempt in theirs]
+        for attempt in (*mine, *others):
+            assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
+        answers = await session._leases.withdraw([*mine, *theirs, *never], TIMEOUT)
         assert answers == [Found.OURS] * 20 + [Found.STOLEN] * 20 + [Found.GONE] * 20
         assert held(five_masters, [*mine, *never]) == 0
         assert held(five_masters, others) == 100
-        assert all(has_tombstone(server, mine[0].name, mine[0].owner) for server in five_masters.servers)
+        assert all(has_tombstone(server, mine[0].claim.name, mine[0].owner) for server in five_masters.servers)
 
     on(connect(urls(five_masters), {}), colour, body)
 
 
 def test_what_earlier_attempts_left_is_withdrawn_too(five_masters: Masters) -> None:
-    session = connect(urls(five_masters), {}).session(BLOCKING)
-    claims = [make_claim(f"job-{number}") for number in range(5)]
-    for claim in claims:
-        assert isinstance(run(session.acquire(claim, TIMEOUT)), Granted)
-        claim.reissue(lingers=True)
-    assert run(session.withdraw(claims, TIMEOUT)) == [Found.GONE] * 5
-    assert held(five_masters, claims) == 0
-    assert [claim.remains for claim in claims] == [()] * 5
+    engine = connect(urls(five_masters), {})
+    session, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)
+    attempts = [make_attempt(f"job-{number}") for number in range(5)]
+    for attempt in attempts:
+        assert isinstance(run(session.acquire(attempt, TIMEOUT)), Granted)
+        attempt.reissue(lingers=True)
+    assert run(keeper.withdraw(attempts, TIMEOUT)) == [Found.GONE] * 5
+    assert held(five_masters, attempts) == 0
+    assert [attempt.leftovers for attempt in attempts] == [()] * 5
     run(session.close())
+    run(keeper.close())
 
 
 def test_a_batch_takes_no_longer_than_its_time_with_a_silent_server(start_masters: StartMasters) -> None:
     """The others are rid of all of it. What the silent one has is tried again, there alone."""
     masters, timeout = start_masters(3), 4.0
-    session: Any = connect(urls(masters), {}).session(BLOCKING)
-    claims = [make_claim(f"job-{number}") for number in range(500)]
-    for claim in claims:
-        assert isinstance(run(session.acquire(claim, TIMEOUT)), Granted)
-    assert run(session.renew(claims[:1], 30.0, TIMEOUT)) == [Found.OURS]  # the watchdog's connections are there
+    engine = connect(urls(masters), {})
+    session, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)
+    attempts = [make_attempt(f"job-{number}") for number in range(500)]
+    for attempt in attempts:
+        assert isinstance(run(session.acquire(attempt, TIMEOUT)), Granted)
+    assert run(keeper.renew(attempts[:1], 30.0, TIMEOUT)) == [Found.OURS]  # the watchdog's connections are there
     masters.servers[0].pause()
     began = time.monotonic()
-    answers = run(session.withdraw(claims, timeout))
+    answers = run(keeper.withdraw(attempts, timeout))
     assert time.monotonic() - began < timeout
     assert all(isinstance(answer, RequestFailed) for answer in answers)
     for server in masters.servers[1:]:
-        assert server.ask("EXISTS", *(claim.name for claim in claims)) == 0
+        assert server.ask("EXISTS", *(attempt.claim.name for attempt in attempts)) == 0
     masters.servers[0].resume()
-    session._servers.health.spare_nobody()
+    keeper._leases._servers.health.spare_nobody()
     before = [server.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"] for server in masters.servers]
-    assert Found.GONE in set(run(session.withdraw(claims, timeout)))
-    assert held(masters, claims) == 0
+    assert Found.GONE in set(run(keeper.withdraw(attempts, timeout)))
+    assert held(masters, attempts) == 0
     after = [server.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"] for server in masters.servers]
     assert after[1:] == before[1:], "those that have answered are not asked again"
     run(session.close())
+    run(keeper.close())
 
 
 def test_a_batch_is_one_write_to_each_server(five_masters: Masters) -> None:
@@ -93,13 +98,13 @@ def test_a_batch_is_one_write_to_each_server(five_masters: Masters) -> None:
     def reads() -> list[int]:
         return [int(server.ask("INFO", "stats")["total_reads_processed"]) for server in five_masters.servers]
 
-    session = connect(urls(five_masters), {}).session(BLOCKING)
-    claims = [make_claim(f"job-{number}") for number in range(500)]
-    assert run(session.withdraw(claims[:1], TIMEOUT)) == [Found.GONE]
+    keeper = connect(urls(five_masters), {}).keeper(BLOCKING)
+    attempts = [make_attempt(f"job-{number}") for number in range(500)]
+    assert run(keeper.withdraw(attempts[:1], TIMEOUT)) == [Found.GONE]
     before = reads()
-    assert run(session.withdraw(claims, TIMEOUT)) == [Found.GONE] * 500
+    assert run(keeper.withdraw(attempts, TIMEOUT)) == [Found.GONE] * 500
     assert max(after - earlier for after, earlier in zip(reads(), before, strict=True)) < 100
-    run(session.close())
+    run(keeper.close())
 
 
 def test_first_callers_share_one_reading_of_the_clocks(proxies: Proxies) -> None:
@@ -108,8 +113,8 @@ def test_first_callers_share_one_reading_of_the_clocks(proxies: Proxies) -> None
 
     async def main() -> None:
         session = connect([proxy.url for proxy in proxies], {}).session(AsyncioRuntime())
-        claims = [make_claim(f"job-{number}") for number in range(100)]
-        grants = await asyncio.gather(*(session.acquire(claim, TIMEOUT) for claim in claims))
+        attempts = [make_attempt(f"job-{number}") for number in range(100)]
+        grants = await asyncio.gather(*(session.acquire(attempt, TIMEOUT) for attempt in attempts))
         assert all(isinstance(grant, Granted) for grant in grants)
         for rule in rules:
             asked.extend(rule.hits)
@@ -130,11 +135,11 @@ def test_one_server_a_year_ahead_and_one_down_do_not_move_the_token(
     session = connect(urls(masters), {}).session(BLOCKING)
     tokens = []
     for _ in range(3):
-        claim = make_claim("job")
-        granted = run(session.acquire(claim, TIMEOUT))
+        attempt = make_attempt("job")
+        granted = run(session.acquire(attempt, TIMEOUT))
         assert isinstance(granted, Granted)
         tokens.append(granted.token)
-        assert run(session.release(claim, TIMEOUT)) is Found.OURS
+        assert run(session.release(attempt, TIMEOUT)) is Found.OURS
     assert abs(tokens[0] / 1e6 - time.time()) < 3600
     assert tokens == sorted(set(tokens))
     run(session.close())

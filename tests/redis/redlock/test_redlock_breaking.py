@@ -13,7 +13,7 @@ from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
 from tests.redis.redlock.support import PATIENT, Proxies, owners
-from tests.redis.support import make_claim
+from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
 
 
@@ -24,24 +24,24 @@ def test_a_holder_who_renews_while_he_is_being_broken_does_not_come_back(
     last two are out of the breaker's reach. Three of five said that they are broken, and he would have four."""
     holder = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
     breaker = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
-    claim = make_claim("it", ttl=60)
+    attempt = make_attempt("it", ttl=60)
 
     class Halfway(BlockingFleet):
         async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
             if call.script is not scripts.BREAK:
                 return await super().ask(channels, call, timeout)
             broken = await super().ask(channels[:2], call, timeout)
-            assert await holder.renew([claim], 60, PATIENT) == [Found.OURS]
+            assert await holder.renew(attempt, 60, PATIENT) == Found.OURS
             return broken + await super().ask(channels[2:], call, timeout)
 
     breaker._servers.fleet = Halfway()  # type: ignore[attr-defined]
     try:
-        assert isinstance(run(holder.acquire(claim, PATIENT)), Granted)
+        assert isinstance(run(holder.acquire(attempt, PATIENT)), Granted)
         for proxy in proxies[3:]:
             proxy.refuse()
         assert run(breaker.break_("it", PATIENT)) is True
-        assert owners(five_masters, "it") == [None] * 3 + [claim.owner] * 2
-        assert run(holder.renew([claim], 60, PATIENT)) == [Found.GONE]
+        assert owners(five_masters, "it") == [None] * 3 + [attempt.owner] * 2
+        assert run(holder.renew(attempt, 60, PATIENT)) == Found.GONE
     finally:
         run(holder.close())
         run(breaker.close())
@@ -52,15 +52,15 @@ def test_break_by_token_breaks_one_owner_on_all_servers_also_where_its_token_was
 ) -> None:
     """The second phase of its acquire has not reached one server: the number there is an older one."""
     session = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
-    claim = make_claim("it", ttl=60)
+    attempt = make_attempt("it", ttl=60)
     try:
-        granted = run(session.acquire(claim, PATIENT))
+        granted = run(session.acquire(attempt, PATIENT))
         assert isinstance(granted, Granted)
         behind, low = five_masters.servers[4], granted.token - 5
         metadata: str = behind.ask("GET", "holdfast_owner:{it}")
         behind.ask("SET", "holdfast_owner:{it}", metadata.replace(str(granted.token), str(low)), "PX", "60000")
         assert run(session.break_("it", PATIENT, low)) is False
-        assert owners(five_masters, "it") == [claim.owner] * 5
+        assert owners(five_masters, "it") == [attempt.owner] * 5
         assert run(session.break_("it", PATIENT, granted.token)) is True
         assert owners(five_masters, "it") == [None] * 5
     finally:
@@ -70,15 +70,15 @@ def test_break_by_token_breaks_one_owner_on_all_servers_also_where_its_token_was
 def test_break_by_token_works_with_a_minority_out_of_reach(five_masters: Masters, proxies: Proxies) -> None:
     holder = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
     breaker = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
-    claim = make_claim("it", ttl=60)
+    attempt = make_attempt("it", ttl=60)
     try:
-        granted = run(holder.acquire(claim, PATIENT))
+        granted = run(holder.acquire(attempt, PATIENT))
         assert isinstance(granted, Granted)
         for proxy in proxies[3:]:
             proxy.refuse()
         assert run(breaker.break_("it", PATIENT, granted.token + 1)) is False
         assert run(breaker.break_("it", PATIENT, granted.token)) is True
-        assert run(holder.renew([claim], 60, PATIENT)) == [Found.GONE]
+        assert run(holder.renew(attempt, 60, PATIENT)) == Found.GONE
     finally:
         run(holder.close())
         run(breaker.close())

@@ -25,7 +25,7 @@ from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
 from holdfast.engines.redis.scripts import PING
 from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners
-from tests.redis.support import make_claim
+from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
 from tests.support.waiting import eventually, renewed
 
@@ -119,17 +119,17 @@ def test_connections_that_died_at_rest_are_replaced_at_the_same_time(five_master
 
 
 def test_a_connection_that_comes_after_the_end_is_closed(five_masters: Masters, proxies: Proxies) -> None:
-    """The session is closed while a renewal is connecting: the closing has not seen these connections."""
+    """The keeper is closed while a renewal is connecting: the closing has not seen these connections."""
     engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
-    session, claim = engine.session(BLOCKING), make_claim("it")
+    keeper, attempt = engine.keeper(BLOCKING), make_attempt("it")
     bell = BLOCKING.wakeup()
-    run(session.doze(clock.now(), bell))  # only who dozes has a connection that tracks
+    run(keeper.wait_for_hints(clock.now(), bell))  # the connection that tracks is made only after this
     bell.close()
     late = [proxy.on("CLIENT", containing="TRACKING").delay(side="request") for proxy in proxies]
-    renewing = threading.Thread(target=lambda: run(session.renew([claim], 5.0, 10.0)))
+    renewing = threading.Thread(target=lambda: run(keeper.renew([attempt], 5.0, 10.0)))
     renewing.start()
     eventually(lambda: all(rule.fired for rule in late))
-    run(session.close())
+    run(keeper.close())
     for rule in late:
         rule.release()
     renewing.join(10)

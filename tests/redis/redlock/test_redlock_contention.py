@@ -26,7 +26,7 @@ from holdfast.engines.redis.redlock import connect
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.redlock.support import PATIENT, Proxies, on, owners
 from tests.redis.redlock.worker import Grant
-from tests.redis.support import make_claim
+from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
 from tests.support.child import ROOT
 from tests.support.waiting import eventually
@@ -143,10 +143,10 @@ def test_politeness_is_owed_to_the_line_in_which_one_would_stand_oneself(
     five_masters.servers[line].ask("RPUSH", "holdfast_queue:{it}", "somebody")
     five_masters.servers[line].ask("SET", "holdfast_queue:{it}:somebody", 1)
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
-    session, claim = engine.session(BLOCKING), make_claim("it", polite=True)
+    session, attempt = engine.session(BLOCKING), make_attempt("it", non_barging=True)
     try:
-        assert isinstance(run(session.acquire(claim, PATIENT)), Granted) is granted
-        assert owners(five_masters, "it") == [claim.owner if granted else None] * 5
+        assert isinstance(run(session.acquire(attempt, PATIENT)), Granted) is granted
+        assert owners(five_masters, "it") == [attempt.owner if granted else None] * 5
     finally:
         run(session.close())
 
@@ -155,13 +155,13 @@ def test_who_was_granted_stands_in_no_line(five_masters: Masters) -> None:
     """The server with the line is held by somebody else, who never had a majority; the others are enough."""
     line = five_masters.servers[0]
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
-    session, claim = engine.session(BLOCKING), make_claim("it")
+    session, attempt = engine.session(BLOCKING), make_attempt("it")
     line.ask("HSET", "it", "somebody:1", 1)
     try:
-        contender = session.contender(claim, PATIENT)
+        contender = session.contender(attempt, PATIENT)
         run(contender.wait(clock.now() + 0.01))
         assert line.ask("LLEN", "holdfast_queue:{it}") == 1
-        assert isinstance(run(session.acquire(claim, PATIENT)), Granted)
+        assert isinstance(run(session.acquire(attempt, PATIENT)), Granted)
         contender.abandon()
         assert line.ask("LLEN", "holdfast_queue:{it}") == 0
         assert not line.client().keys("holdfast_queue:{it}:*")
@@ -177,7 +177,7 @@ def test_who_went_to_another_line_is_not_waited_for_in_the_first(
     are polite would let him go first, though nobody holds the lock, until he is taken for dead."""
     session = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
     others = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
-    holder, waiter, polite = make_claim("it"), make_claim("it"), make_claim("it", polite=True)
+    holder, waiter, polite = make_attempt("it"), make_attempt("it"), make_attempt("it", non_barging=True)
     try:
         assert isinstance(run(others.acquire(holder, PATIENT)), Granted)
         contender = session.contender(waiter, PATIENT)
@@ -204,7 +204,7 @@ def test_who_went_to_another_line_is_not_waited_for_in_the_first(
 def test_the_server_with_the_line_is_released_last(five_masters: Masters) -> None:
     """Its release wakes the next: by then the others shall be free."""
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
-    session, claim, asked = engine.session(BLOCKING), make_claim("it"), list[object]()
+    session, attempt, asked = engine.session(BLOCKING), make_attempt("it"), list[object]()
 
     class Watched(BlockingFleet):
         async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
@@ -214,8 +214,8 @@ def test_the_server_with_the_line_is_released_last(five_masters: Masters) -> Non
 
     session._servers.fleet = Watched()  # type: ignore[attr-defined]
     try:
-        run(session.acquire(claim, PATIENT))
-        run(session.release(claim, PATIENT))
+        run(session.acquire(attempt, PATIENT))
+        run(session.release(attempt, PATIENT))
         assert asked == session._servers.channels[::-1]  # type: ignore[attr-defined]
     finally:
         run(session.close())

@@ -16,7 +16,7 @@ import holdfast
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.conformance.world import ends
 from tests.redis.redlock.support import MENDED, PATIENT, on, owners
-from tests.redis.support import make_claim
+from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
@@ -58,7 +58,7 @@ async def test_operators_see_and_break_locks_with_a_minority_dead(
         assert state.remaining == pytest.approx(4.5, abs=1.5)
         assert [found.name for found in await world.list_locks(other, "se")] == ["seen"]
         # An attempt on two servers is nobody's lock.
-        somebody = make_claim("attempt").owner
+        somebody = make_attempt("attempt").owner
         for server in masters.servers[1:3]:
             server.ask("HSET", "attempt", somebody, 1)
             server.ask("SET", "holdfast_owner:{attempt}", f"7 1 1.000000 {somebody} {{}}")

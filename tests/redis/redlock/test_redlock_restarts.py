@@ -18,7 +18,7 @@ from holdfast.engines.redis import scripts
 from holdfast.engines.redis.redlock import connect
 from holdfast.fencing import MemoryFence
 from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners
-from tests.redis.support import make_claim
+from tests.redis.support import make_attempt
 from tests.servers.clock import Clock
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
@@ -96,10 +96,11 @@ def test_a_server_that_was_away_when_it_was_granted_joins_later(start_masters: C
 
 def test_one_that_does_not_answer_does_not_keep_others_from_joining(five_masters: Masters, proxies: Proxies) -> None:
     engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
-    session, claim, found = engine.session(BLOCKING), make_claim("it", ttl=30), list[Found | RequestFailed]()
-    renewing = threading.Thread(target=lambda: found.extend(run(session.renew([claim], 30, 20.0))))
+    session, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)
+    attempt, found = make_attempt("it", ttl=30), list[Found | RequestFailed]()
+    renewing = threading.Thread(target=lambda: found.extend(run(keeper.renew([attempt], 30, 20.0))))
     try:
-        assert isinstance(run(session.acquire(claim, PATIENT)), Granted)
+        assert isinstance(run(session.acquire(attempt, PATIENT)), Granted)
         for server in five_masters.servers[3:]:
             server.ask("FLUSHALL")
             server.ask("SCRIPT", "LOAD", scripts.JOIN.source)
@@ -110,22 +111,23 @@ def test_one_that_does_not_answer_does_not_keep_others_from_joining(five_masters
             rule.release()
         renewing.join(10)
         assert found == [Found.OURS]
-        assert owners(five_masters, "it") == [claim.owner] * 5
+        assert owners(five_masters, "it") == [attempt.owner] * 5
     finally:
         run(session.close())
+        run(keeper.close())
 
 
 def test_to_ask_whether_it_is_held_is_not_to_join(five_masters: Masters) -> None:
     """The watchdog asks by renewing to next to nothing, for a lease that is to end by itself."""
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
-    session, claim = engine.session(BLOCKING), make_claim("it", ttl=60)
+    session, attempt = engine.session(BLOCKING), make_attempt("it", ttl=60)
     try:
-        assert isinstance(run(session.acquire(claim, PATIENT)), Granted)
+        assert isinstance(run(session.acquire(attempt, PATIENT)), Granted)
         five_masters.servers[3].ask("FLUSHALL")
-        assert run(session.renew([claim], 0.001, PATIENT)) == [Found.OURS]
-        assert not claim.unresolved, "nothing was sent that could bring it back"
-        assert run(session.renew([claim], 60, PATIENT)) == [Found.OURS]
-        assert owners(five_masters, "it") == [claim.owner] * 5
+        assert run(session.renew(attempt, 0.001, PATIENT)) == Found.OURS
+        assert not attempt.unresolved, "nothing was sent that could bring it back"
+        assert run(session.renew(attempt, 60, PATIENT)) == Found.OURS
+        assert owners(five_masters, "it") == [attempt.owner] * 5
     finally:
         run(session.close())
 

@@ -32,7 +32,7 @@ from tests.redis.redlock.support import (
     owner_in,
     owners,
 )
-from tests.redis.support import make_claim
+from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
 from tests.support.striking import striking
 from tests.support.waiting import eventually
@@ -156,26 +156,26 @@ async def test_a_late_joining_does_not_bring_back_what_was_released(
 def test_a_release_that_overtakes_a_joining_wins(five_masters: Masters) -> None:
     """Both are under way at once, on two threads: the joining was decided before, but arrives after the release."""
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
-    watchdog, caller = engine.session(BLOCKING), engine.session(BLOCKING)
+    keeper, caller = engine.keeper(BLOCKING), engine.session(BLOCKING)
 
     class Overtaken(BlockingFleet):
         async def ask_each(
             self, requests: Sequence[tuple[BlockingChannel, Sequence[Call]]], replicas: int, timeout: float
         ) -> list[Sequence[Answer]]:
             if requests[0][1][0].script is scripts.JOIN:
-                claim.unresolved = False  # as it was when the releasing thread looked
-                assert await caller.release(claim, PATIENT) is Found.OURS
+                attempt.unresolved = False  # as it was when the releasing thread looked
+                assert await caller.release(attempt, PATIENT) is Found.OURS
             return await super().ask_each(requests, replicas, timeout)
 
-    watchdog._servers.fleet = Overtaken()  # type: ignore[attr-defined]
-    claim = make_claim("it", ttl=60)
+    keeper._leases._servers.fleet = Overtaken()
+    attempt = make_attempt("it", ttl=60)
     try:
-        assert hasattr(run(caller.acquire(claim, PATIENT)), "token")
+        assert hasattr(run(caller.acquire(attempt, PATIENT)), "token")
         five_masters.servers[2].ask("FLUSHALL")
-        assert run(watchdog.renew([claim], 60, PATIENT)) == [Found.OURS], "as it was when the servers were asked"
+        assert run(keeper.renew([attempt], 60, PATIENT)) == [Found.OURS], "as it was when the servers were asked"
         assert owners(five_masters, "it") == NOBODY
     finally:
-        run(watchdog.close())
+        run(keeper.close())
         run(caller.close())
 
 

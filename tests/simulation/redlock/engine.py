@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Guarantees
+from holdfast.engines.base import Guarantees, Kind
+from holdfast.engines.redis.redlock.keeper import RedlockKeeper
 from holdfast.engines.redis.redlock.session import RedlockSession
 from holdfast.options import DEFAULT_TOKEN_TTL
 from tests.simulation.channel import SimChannel
@@ -18,6 +19,7 @@ class SimRedlockEngine:
     """What ``holdfast.engines.redis.redlock`` is to real servers."""
 
     scheme = "simulated-redlock"
+    kinds = frozenset({Kind.LOCK})
     reserves_tokens = True
     strict_order = False
     replicates = False
@@ -43,12 +45,20 @@ class SimRedlockEngine:
 
     def session(self, runtime: Runtime) -> RedlockSession[SimChannel]:
         assert isinstance(runtime, SimulatedRuntime)
+        fleet, channels, labels = self._servers(runtime)
+        return RedlockSession(fleet, channels, labels, runtime, DEFAULT_TOKEN_TTL, runtime.now)
+
+    def keeper(self, runtime: Runtime) -> RedlockKeeper[SimChannel]:
+        assert isinstance(runtime, SimulatedRuntime)
+        fleet, channels, labels = self._servers(runtime)
+        return RedlockKeeper(fleet, channels, labels, runtime, DEFAULT_TOKEN_TTL)
+
+    def _servers(self, runtime: SimulatedRuntime) -> tuple[SimFleet, list[SimChannel], list[str]]:
         channels = [
             SimChannel(runtime, node.network, multiplexed=self._multiplexed, tracking=self._tracking)
             for node in self._nodes
         ]
-        labels = [node.name for node in self._nodes]
-        return RedlockSession(SimFleet(runtime.process), channels, labels, runtime, DEFAULT_TOKEN_TTL, runtime.now)
+        return SimFleet(runtime.process), channels, [node.name for node in self._nodes]
 
     def after_fork_in_child(self) -> None:
         raise NotImplementedError("simulated processes do not fork")

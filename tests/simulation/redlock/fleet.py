@@ -56,7 +56,7 @@ class SimFleet:
             [partial(channel.run_guarded, calls, replicas, timeout) for channel, calls in requests], "guarded"
         )
 
-    async def doze(self, channels: Sequence[SimChannel], until: float, wakeup: Wakeup) -> Suspects:
+    async def wait_for_hints(self, channels: Sequence[SimChannel], until: float, wakeup: Wakeup) -> Suspects:
         assert isinstance(wakeup, Signal)
         await self._process.wait_any((wakeup, *(channel.suspicion for channel in channels)), until)
         told = [channel.suspects() for channel in channels]

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.engines.base import Claim, Granted, RequestFailed
+from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.redlock.session import RedlockSession
 from tests.simulation.channel import SimChannel
 from tests.simulation.faults import FaultPlan, draw_plan
@@ -119,23 +120,23 @@ class GrantsWorld(Stage):
         number = 0
         while self.grants < GRANTS:
             number += 1
-            claim = Claim(_NAME, f"{process.name}:{number * 1000}", _TTL)
-            if await self._acquire(session, claim) and self.dice.random() < _RELEASED:
-                await self._release(session, claim)
+            attempt = session.attempt(Claim(_NAME, f"{process.name}:{number * 1000}", _TTL))
+            if await self._acquire(session, attempt) and self.dice.random() < _RELEASED:
+                await self._release(session, attempt)
             await process.wait_any((), process.now() + self.dice.expovariate(1 / _RESTS))
         self.simulator.stop()
 
-    async def _acquire(self, session: RedlockSession[SimChannel], claim: Claim) -> bool:
+    async def _acquire(self, session: RedlockSession[SimChannel], attempt: RedlockAttempt) -> bool:
         floor = self._newest
         self.attempts += 1
         try:
-            answer = await session.acquire(claim, _TIMEOUT)
+            answer = await session.acquire(attempt, _TIMEOUT)
         except RequestFailed:
-            await self._release(session, claim)
+            await self._release(session, attempt)
             return False
         if not isinstance(answer, Granted):
             return False
-        self._check(answer.token, claim.owner, floor)
+        self._check(answer.token, attempt.owner, floor)
         return True
 
     def _check(self, token: int, owner: str, floor: int) -> None:
@@ -147,8 +148,8 @@ class GrantsWorld(Stage):
         self._newest = max(token, self._newest)
         self.grants += 1
 
-    async def _release(self, session: RedlockSession[SimChannel], claim: Claim) -> None:
+    async def _release(self, session: RedlockSession[SimChannel], attempt: RedlockAttempt) -> None:
         try:
-            await session.release(claim, _TIMEOUT)
+            await session.release(attempt, _TIMEOUT)
         except RequestFailed:
             pass  # it ends by itself

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, Final
 from unittest import mock
 
-from holdfast.engines.base import Claim, Found
+from holdfast.engines.base import Found
+from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.session import RedlockSession
 from tests.simulation.channel import SimChannel
@@ -43,8 +44,8 @@ def plain_incr(world: Stage) -> Iterator[None]:
 def no_take_back(world: Stage) -> Iterator[None]:
     """What did not become a majority stays where it is."""
 
-    async def take_back(self: _Session, claim: Claim, *args: Any) -> None:
-        claim.reissue(lingers=False)
+    async def take_back(self: _Session, attempt: RedlockAttempt, *args: Any) -> None:
+        attempt.reissue(lingers=False)
 
     with mock.patch.object(RedlockSession, "_take_back", take_back):
         yield

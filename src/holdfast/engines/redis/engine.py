@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
-from holdfast.engines.base import Guarantees
+from holdfast.engines.base import Guarantees, Kind
 from holdfast.engines.redis.connections import settings
 from holdfast.engines.redis.connections.aio import AsyncioChannel
 from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.dialect import keys
+from holdfast.engines.redis.keeper import RedisKeeper
 from holdfast.engines.redis.session import RedisSession
 
 TOKEN_TTL: Final = 30 * 86400.0
@@ -50,6 +51,7 @@ class RedisEngine:
     """See :class:`holdfast.engines.base.Engine`."""
 
     scheme = "redis"
+    kinds = frozenset({Kind.LOCK})
     reserves_tokens = True
     strict_order = False
     replicates = True
@@ -69,6 +71,11 @@ class RedisEngine:
         channel = BlockingChannel(self._server, self._channels) if blocking else AsyncioChannel(self._server)
         self._channels.add(channel)
         return RedisSession(channel, runtime, self._token_ttl)
+
+    def keeper(self, runtime: Runtime) -> RedisKeeper:
+        channel = BlockingChannel(self._server, self._channels)
+        self._channels.add(channel)
+        return RedisKeeper(channel, self._token_ttl)
 
     def after_fork_in_child(self) -> None:
         channels, self._channels = list(self._channels), weakref.WeakSet()

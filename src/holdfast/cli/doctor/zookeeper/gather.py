@@ -108,15 +108,15 @@ def _rehearsed(ensemble: Ensemble, visits: Sequence[Visit], visit: Visit, timeou
     """Take a lock through ``visit``, see whether the others know of it, and give it back."""
     namespace = ensemble.options.namespace
     name = f"{namespace}:{_OWN}-{secrets.token_hex(8)}" if namespace else f"{_OWN}-{secrets.token_hex(8)}"
-    claim = Claim(name, f"{_OWN}:{secrets.randbits(63)}", visit.ttl)
+    attempt = visit.session.attempt(Claim(name, f"{_OWN}:{secrets.randbits(63)}", visit.ttl))
     found: dict[str, Any] = {}
     missing: list[str] = []
     try:
         found["voters"] = _voters(visit, timeout)
         missing = _missing(visit, ensemble.base, timeout)
-        run(visit.session.acquire(claim, timeout))
+        run(visit.session.acquire(attempt, timeout))
         found["servers"] = _compared(ensemble.servers, visits, visit, name, timeout)
-        run(visit.session.release(claim, timeout))
+        run(visit.session.release(attempt, timeout))
         found["rehearsed"] = True
     except (LockError, RequestFailed) as error:
         found["refusal"] = str(error)

@@ -20,7 +20,7 @@ from holdfast.engines.redis.cluster.unresponsive import Silence
 from holdfast.engines.redis.cluster.untracked import Moving
 from holdfast.engines.redis.cluster.watch import ClusterWatch
 from holdfast.engines.redis.connections.channel import Watch
-from holdfast.engines.redis.connections.group import Fleet
+from holdfast.engines.redis.connections.group import Fleet, KeeperFleet
 from holdfast.engines.redis.dialect.packing import Argument
 from holdfast.engines.redis.dialect.replies import Answer, Redirected, TryAgain
 from holdfast.engines.redis.dialect.requests import Call, Plain, Publish
@@ -45,7 +45,7 @@ class ClusterChannel(Generic[N]):
         self._moving = Moving()
         self._pruned: object = None  # the table by which those that have left were closed
         self._lost_track = False  # what one of them would have told, nobody does
-        self._silence: Silence | None = None  # only in the watchdog's hands, whose rounds begin when it dozes
+        self._silence: Silence | None = None  # a keeper's only: each wait for hints begins a round
         self._closed = False
 
     @property
@@ -134,16 +134,6 @@ class ClusterChannel(Generic[N]):
                 return [failure] * len(calls)
         await self._close_those_that_left()
         return await Renewal(self, self._fleet, calls, 0, timeout, deadline).run()
-
-    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        self._silence = self._silence or Silence()
-        self._silence.begin_round()
-        if self._lost_track:
-            self._lost_track = False
-            return ALL_NAMES
-        suspects = await self._fleet.doze(list(self._nodes.values()), min(until, self._moving.due), wakeup)
-        moving = self._moving.take(clock.now())
-        return suspects if suspects == ALL_NAMES else {*suspects, *moving}
 
     def untracked(self, keys: Sequence[str]) -> None:
         self._moving.note(keys, clock.now())
@@ -260,3 +250,24 @@ def _with_remedy(refusal: EngineRefused) -> EngineRefused:
     explained = EngineRefused(f"{refusal} ({_REMEDY})")
     explained.__cause__ = refusal
     return explained
+
+
+class ClusterKeeperChannel(ClusterChannel[N]):
+    """See :class:`holdfast.engines.redis.connections.channel.KeeperChannel`."""
+
+    def __init__(
+        self, fleet: KeeperFleet[N], open_node: Callable[[Place], N], table: Table, publish: Publish | None
+    ) -> None:
+        super().__init__(fleet, open_node, table, publish)
+        self._keeper_fleet = fleet
+
+    async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
+        self._silence = self._silence or Silence()
+        self._silence.begin_round()
+        if self._lost_track:
+            self._lost_track = False
+            return ALL_NAMES
+        nodes = list(self._nodes.values())
+        suspects = await self._keeper_fleet.wait_for_hints(nodes, min(until, self._moving.due), wakeup)
+        moving = self._moving.take(clock.now())
+        return suspects if suspects == ALL_NAMES else {*suspects, *moving}

@@ -11,8 +11,9 @@ import redis.connection as blocking_connections
 
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
-from holdfast.engines.base import Guarantees
-from holdfast.engines.redis.cluster.channel import ClusterChannel
+from holdfast.engines.base import Guarantees, Kind
+from holdfast.engines.redis.cluster.channel import ClusterChannel, ClusterKeeperChannel
+from holdfast.engines.redis.cluster.keeper import ClusterKeeper
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.redis.cluster.slots import Place, Table
 from holdfast.engines.redis.connections import settings
@@ -31,6 +32,7 @@ class ClusterEngine:
     """See :class:`holdfast.engines.base.Engine`."""
 
     scheme = "redis+cluster"
+    kinds = frozenset({Kind.LOCK})
     reserves_tokens = True
     strict_order = False
     replicates = True
@@ -60,6 +62,10 @@ class ClusterEngine:
         else:
             channel = ClusterChannel(AsyncioFleet(), self._open_asyncio, self._table, self._publish)
         return ClusterSession(channel, runtime, self._token_ttl)
+
+    def keeper(self, runtime: Runtime) -> ClusterKeeper:
+        channel = ClusterKeeperChannel(BlockingFleet(), self._open_blocking, self._table, self._publish)
+        return ClusterKeeper(channel, self._token_ttl)
 
     def _open_blocking(self, place: Place) -> BlockingChannel:
         channel = BlockingChannel(self._seeds[0].at(*place), self._channels)

@@ -12,8 +12,7 @@ from typing import Any, Final, Self
 from hiredis import ReplyError
 
 from holdfast._runtime import clock
-from holdfast._runtime.base import Wakeup
-from holdfast.engines.base import RequestFailed, Suspects
+from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections.aio_pipe import Pipe
 from holdfast.engines.redis.connections.aio_timeouts import Patience
 from holdfast.engines.redis.connections.handshake import open_transport
@@ -215,9 +214,6 @@ class AsyncioChannel:
         except (RequestFailed, EngineRefused) as failure:
             return failure
         return reply if count >= replicas else unacknowledged(count, replicas)
-
-    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        raise NotImplementedError("the watchdog runs on a thread, with a blocking channel")
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

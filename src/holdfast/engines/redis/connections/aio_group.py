@@ -8,8 +8,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from holdfast._runtime.base import Wakeup
-from holdfast.engines.base import RequestFailed, Suspects
+from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections.aio import AsyncioChannel
 from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.dialect.requests import Call, is_unknown_script
@@ -37,9 +36,6 @@ class AsyncioFleet:
         self, requests: Sequence[tuple[AsyncioChannel, Sequence[Call]]], replicas: int, timeout: float
     ) -> list[Sequence[Answer]]:
         return await asyncio.gather(*(channel.run_guarded(calls, replicas, timeout) for channel, calls in requests))
-
-    async def doze(self, channels: Sequence[AsyncioChannel], until: float, wakeup: Wakeup) -> Suspects:
-        raise NotImplementedError("the watchdog runs on a thread, with blocking channels")
 
 
 def _give_up(sent: Sequence[asyncio.Future[Any]]) -> None:

@@ -253,8 +253,8 @@ class BlockingChannel:
             self.discard(wire)
             raise
 
-    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        return await tracking.doze((self.guard,), until, wakeup)
+    async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
+        return await tracking.wait_for_hints((self.guard,), until, wakeup)
 
     async def pause(self, seconds: float) -> None:
         await BLOCKING.sleep_until(clock.now() + seconds)

@@ -103,9 +103,9 @@ class BlockingFleet:
                 channel.give_up_guarded(flight)
             raise
 
-    async def doze(self, channels: Sequence[BlockingChannel], until: float, wakeup: Wakeup) -> Suspects:
+    async def wait_for_hints(self, channels: Sequence[BlockingChannel], until: float, wakeup: Wakeup) -> Suspects:
         self._listening = True
-        return await tracking.doze([channel.guard for channel in channels], until, wakeup)
+        return await tracking.wait_for_hints([channel.guard for channel in channels], until, wakeup)
 
     # -- connecting ------------------------------------------------------------------------------------------------
 

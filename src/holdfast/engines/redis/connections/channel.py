@@ -60,7 +60,7 @@ class Channel(Protocol):
         """A new watch for one waiter. No I/O before the first ``arm``."""
 
     async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
-        """Run several scripts; where fewer than ``replicas`` acknowledge, all have failed. On a channel that dozes, by
+        """Run several scripts; where fewer than ``replicas`` acknowledge, all have failed. On a keeper's channel, by
         the renewals' own connection, which afterwards tracks the keys that each call names (but not for changes that it
         makes itself)."""
 
@@ -68,8 +68,12 @@ class Channel(Protocol):
         """Run many small calls in few round trips; ``timeout`` bounds all of them together. On the renewals' own
         connection where there is one: it then tracks what plain commands name."""
 
-    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        """Sleep until ``until``, the bell, or a push for keys that ``run_guarded`` watched: those keys, or ALL_NAMES if
-        the connection was lost or everything was flushed. Keys are returned as the server names them."""
-
     async def close(self) -> None: ...
+
+
+class KeeperChannel(Channel, Protocol):
+    """A channel of the watchdog's: it tracks what ``run_guarded`` names."""
+
+    async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
+        """Sleep until ``until``, the wake-up, or a push for keys that ``run_guarded`` watched: those keys, or ALL_NAMES
+        if the connection was lost or everything was flushed. Keys are returned as the server names them."""

@@ -29,5 +29,9 @@ class Fleet(Protocol[C]):
     ) -> list[Sequence[Answer]]:
         """As ``Channel.run_guarded``, for several servers at once."""
 
-    async def doze(self, channels: Sequence[C], until: float, wakeup: Wakeup) -> Suspects:
-        """As ``Channel.doze``, for all of them."""
+
+class KeeperFleet(Fleet[C], Protocol[C]):
+    """A fleet of the watchdog's."""
+
+    async def wait_for_hints(self, channels: Sequence[C], until: float, wakeup: Wakeup) -> Suspects:
+        """As ``KeeperChannel.wait_for_hints``, for all of them."""

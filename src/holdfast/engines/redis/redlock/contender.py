@@ -10,7 +10,8 @@ import random
 from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Claim, RequestFailed
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock.servers import Servers
@@ -28,10 +29,10 @@ _LONGEST_PAUSE: Final = 0.1
 class RedlockContender:
     """See :class:`holdfast.engines.base.Contender`."""
 
-    def __init__(self, servers: Servers[Any], runtime: Runtime, claim: Claim, timeout: float) -> None:
+    def __init__(self, servers: Servers[Any], runtime: Runtime, attempt: RedlockAttempt, timeout: float) -> None:
         self._servers = servers
         self._runtime = runtime
-        self._claim = claim
+        self._attempt = attempt
         self.timeout = timeout
         self._server: int | None = None
         self._visited: set[int] = set()
@@ -79,26 +80,30 @@ class RedlockContender:
         if self._line is None or self._server != server:
             self.abandon()
             if server in self._visited:
-                self._claim.waiter = None  # an id never joins a line twice
+                self._attempt.waiter = None  # an id never joins a line twice
             self._server = server
             self._visited.add(server)
             self._line = RedisContender(
-                self._servers.channels[server], self._runtime, self._claim, keys_of(self._claim.name), self.timeout
+                self._servers.channels[server],
+                self._runtime,
+                self._attempt,
+                keys_of(self._attempt.claim.name),
+                self.timeout,
             )
         self._line.timeout = self.timeout
         return self._line
 
     async def leave(self) -> bool:
         self.abandon()
-        waiter = self._claim.waiter
+        waiter = self._attempt.waiter
         if waiter is None:
             return True
-        keys = keys_of(self._claim.name)
+        keys = keys_of(self._attempt.claim.name)
         call = Call(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,))
         answers = await self._servers.ask_some(sorted(self._visited), call, self.timeout)
         if any(isinstance(answer, Exception) for answer in answers):
             return False
-        self._claim.waiter = None
+        self._attempt.waiter = None
         return True
 
     def abandon(self) -> None:

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
-from holdfast.engines.base import Guarantees, Session
+from holdfast.engines.base import Guarantees, Kind, Session
+from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.connections import settings
 from holdfast.engines.redis.connections.aio import AsyncioChannel
 from holdfast.engines.redis.connections.aio_group import AsyncioFleet
@@ -18,6 +19,7 @@ from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.connections.blocking_group import BlockingFleet
 from holdfast.engines.redis.dialect import keys
 from holdfast.engines.redis.engine import TOKEN_TTL
+from holdfast.engines.redis.redlock.keeper import RedlockKeeper
 from holdfast.engines.redis.redlock.session import RedlockSession
 
 _GUARANTEES: Final = Guarantees(
@@ -39,6 +41,7 @@ class RedlockEngine:
 
     scheme = "redlock"
     guarantees = _GUARANTEES
+    kinds = frozenset({Kind.LOCK})
     reserves_tokens = True
     strict_order = False
     replicates = False
@@ -52,7 +55,7 @@ class RedlockEngine:
     def validate_name(self, name: str) -> None:
         keys.validate(name)
 
-    def session(self, runtime: Runtime) -> Session:
+    def session(self, runtime: Runtime) -> Session[RedlockAttempt]:
         labels = [server.address for server in self._servers]
         if isinstance(runtime, BlockingRuntime):
             blocking = [BlockingChannel(server, self._channels) for server in self._servers]
@@ -61,6 +64,12 @@ class RedlockEngine:
         awaited = [AsyncioChannel(server) for server in self._servers]
         self._channels.update(awaited)
         return RedlockSession(AsyncioFleet(), awaited, labels, runtime, self._token_ttl)
+
+    def keeper(self, runtime: Runtime) -> RedlockKeeper[BlockingChannel]:
+        labels = [server.address for server in self._servers]
+        channels = [BlockingChannel(server, self._channels) for server in self._servers]
+        self._channels.update(channels)
+        return RedlockKeeper(BlockingFleet(), channels, labels, runtime, self._token_ttl)
 
     def after_fork_in_child(self) -> None:
         channels, self._channels = list(self._channels), weakref.WeakSet()

@@ -7,7 +7,8 @@ import secrets
 from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Claim, RequestFailed
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.connections.channel import Channel
 from holdfast.engines.redis.dialect import metadata
 from holdfast.engines.redis.dialect.keys import Keys
@@ -29,13 +30,13 @@ class RedisContender:
     acquire: there the second would be woken in vain, and go round in circles while the first takes its time.
     """
 
-    def __init__(self, channel: Channel, runtime: Runtime, claim: Claim, keys: Keys, timeout: float) -> None:
+    def __init__(self, channel: Channel, runtime: Runtime, attempt: RedisAttempt, keys: Keys, timeout: float) -> None:
         self._channel = channel
         self._runtime = runtime
-        self._claim = claim
+        self._attempt = attempt
         self._keys = keys
         self.timeout = timeout
-        self._front = 1 if claim.fair or claim.polite else 2
+        self._front = 1 if attempt.claim.fair or attempt.claim.non_barging else 2
         self._stood = False  # in this line, under any id
         self._watch = channel.watch()
 
@@ -56,7 +57,7 @@ class RedisContender:
             # The one in front has gone, or stirred: see who is in front now.
 
     async def leave(self) -> bool:
-        waiter = self._claim.waiter
+        waiter = self._attempt.waiter
         self._watch.close()
         if waiter is None:
             return True  # granted: the acquire script has removed it
@@ -65,7 +66,7 @@ class RedisContender:
             await self._channel.run(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,), self.timeout)
         except (RequestFailed, EngineRefused):
             return False
-        self._claim.waiter = None
+        self._attempt.waiter = None
         return True
 
     def abandon(self) -> None:
@@ -73,20 +74,20 @@ class RedisContender:
 
     async def _stand_in_line(self) -> str | None:
         """The live waiter in front to watch, or None: watch the lock."""
-        claim = self._claim
+        attempt = self._attempt
         reply: Any = -1
         stood, self._stood = self._stood, True
-        if claim.waiter is not None:
+        if attempt.waiter is not None:
             # An id that was there before this contender is that of a line at another server: here it is new.
-            reply = await self._enqueue(claim.waiter, join=not stood)
+            reply = await self._enqueue(attempt.waiter, join=not stood)
         if reply == -1:
             # A new id for every joining: under the old one the waiter behind would watch one that re-queued behind it.
-            claim.waiter = secrets.token_hex(8)
-            reply = await self._enqueue(claim.waiter, join=True)
+            attempt.waiter = secrets.token_hex(8)
+            reply = await self._enqueue(attempt.waiter, join=True)
         return reply.decode() if isinstance(reply, bytes) else None
 
     async def _enqueue(self, waiter: str, *, join: bool) -> Any:
         keys = self._keys
-        about = metadata.waiter_about(self._claim) if join else b""
+        about = metadata.waiter_about(self._attempt) if join else b""
         args = (waiter, _WAITER_TTL_MS, _QUEUE_TTL_MS, int(join), self._front, about)
         return await self._channel.run(ENQUEUE, (keys.queue, keys.waiter(waiter)), args, self.timeout)

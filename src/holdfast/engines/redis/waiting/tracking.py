@@ -31,7 +31,7 @@ _AT_ONCE: Final = float("-inf")
 
 
 class Guard:
-    """Used by one thread at a time: between ``enter`` and ``leave``, or in ``doze`` below."""
+    """Used by one thread at a time: between ``enter`` and ``leave``, or in ``wait_for_hints`` below."""
 
     def __init__(self, channel: BlockingChannel) -> None:
         self._channel = channel
@@ -157,8 +157,8 @@ class Guard:
         self._channel.discard(wire)
 
 
-async def doze(guards: Sequence[Guard], until: float, wakeup: Wakeup) -> Suspects:
-    """Sleep until ``until``, the bell, or news of one of the guards. See ``Channel.doze``."""
+async def wait_for_hints(guards: Sequence[Guard], until: float, wakeup: Wakeup) -> Suspects:
+    """Sleep until ``until``, the wake-up, or news of one of the guards. See ``KeeperChannel.wait_for_hints``."""
     assert isinstance(wakeup, BlockingWakeup), "the watchdog runs on the blocking runtime"
     for guard in guards:
         guard.listening = True
