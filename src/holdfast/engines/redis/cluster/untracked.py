@@ -1,7 +1,7 @@
-"""Locks that were renewed at a server which does not have their slot yet: their loss is not told there. Pure.
+"""Locks that were renewed at a server which does not have their slot yet: their loss is not pushed there. Pure.
 
 A request that is announced by ASKING cannot be tracked, for Redis lets only one command follow ASKING, and only one
-CLIENT CACHING. So these are renewed once more soon, and again, until their slot has arrived and they are tracked there.
+CLIENT CACHING. So these are renewed again soon, until their slot has arrived and they are tracked there.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from typing import Final
 
-#: How long a lock that has moved may be taken without a word.
+#: How long the loss of a lock whose slot is being moved may stay unnoticed (s).
 LOOK_AGAIN: Final = 0.25
 
 
-class Moving:
+class Untracked:
     """Used by the watchdog alone."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Moving:
         return self._due
 
     def take(self, now: float) -> Set[str]:
-        """Those to look at, if it is time: they are forgotten here, and noted again if it is still so."""
+        """Those to look at, if it is time. They are dropped here, and noted again if they are still not tracked."""
         if now < self._due:
             return frozenset()
         keys, self._keys, self._due = self._keys, set(), float("inf")

@@ -34,7 +34,7 @@ class ClusterWatch:
         try:
             return await self._at(place).arm(key, channel, timeout)
         except Redirected as redirection:
-            # Learnt, if it is for good; the caller comes back soon.
+            # Noted, if it is permanent; the caller comes back soon.
             self._cluster.redirect(redirection, place)
             raise RequestFailed(str(redirection), may_have_happened=False) from redirection
         except RequestFailed as failure:

@@ -10,16 +10,16 @@ from hiredis import ReplyError
 
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections.aio import AsyncioChannel
-from holdfast.engines.redis.dialect.replies import Answer
-from holdfast.engines.redis.dialect.requests import Call, is_unknown_script
+from holdfast.engines.redis.dialect.replies import Answer, is_unknown_script
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.errors import EngineRefused
 
 
-class AsyncioFleet:
-    """See :class:`holdfast.engines.redis.connections.group.Fleet`. Has no state."""
+class AsyncioGroup:
+    """See :class:`~holdfast.engines.redis.connections.group.ServerGroup`. Has no state."""
 
     async def ask(self, channels: Sequence[AsyncioChannel], call: Call, timeout: float) -> list[Answer]:
-        # Written at once where there is a connection; only the others need a task each.
+        # Written immediately where there is a connection; only the others need a task each.
         sent: list[asyncio.Future[Any]] = [
             channel.post(call.packed, timeout) or asyncio.ensure_future(_run(channel, call, timeout))
             for channel in channels
@@ -32,18 +32,13 @@ class AsyncioFleet:
             _give_up(sent)
             raise
 
-    async def ask_each(
-        self, requests: Sequence[tuple[AsyncioChannel, Sequence[Call]]], replicas: int, timeout: float
-    ) -> list[Sequence[Answer]]:
-        return await asyncio.gather(*(channel.run_guarded(calls, replicas, timeout) for channel, calls in requests))
-
 
 def _give_up(sent: Sequence[asyncio.Future[Any]]) -> None:
-    """The caller was cancelled, or its loop was closed under it: then nothing can be cancelled any more."""
+    """The caller was cancelled, or its loop was closed meanwhile: then nothing can be cancelled any more."""
     for future in sent:
         if future.done():
             if not future.cancelled():
-                future.exception()  # looked at: else asyncio would complain that nobody did
+                future.exception()  # retrieved: else asyncio would complain
         elif not future.get_loop().is_closed():
             future.cancel()
 
@@ -60,6 +55,6 @@ async def _answer(channel: AsyncioChannel, future: asyncio.Future[Any], call: Ca
 
 async def _run(channel: AsyncioChannel, call: Call, timeout: float) -> Answer:
     try:
-        return await channel.run(call.script, call.keys, call.args, timeout)
+        return await channel.run(call, timeout)
     except (RequestFailed, EngineRefused) as failure:
         return failure

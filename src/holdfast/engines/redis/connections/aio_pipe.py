@@ -17,17 +17,17 @@ from holdfast.engines.redis.dialect.pushes import CONFIRMATIONS
 
 _NOTHING: Final = object()
 _CHUNK: Final = 16384
-#: Requests that may be under way at once: a server does them in some ten milliseconds. Were ten thousand sent, the last
-#: ones would be late because of the others, and asked once more.
-_UNDER_WAY: Final = 512
+#: Requests in flight at most: a server runs them in some ten milliseconds. Of ten thousand, the last ones would time
+#: out because of the others, and be sent once more.
+_MOST_IN_FLIGHT: Final = 512
 _BATCH: Final = 128
-#: Between the moment when a request's time is up and the verdict, the loop reads what has arrived. (s)
+#: Between a request's deadline and its failure, the loop reads what has arrived (s).
 _SECOND_LOOK: Final = 0.001
 _LOST_TIMER: Final = 1.0
-#: A connection is not silent before this many times its usual latency, nor because of it for longer than so (s).
+#: A connection is not unresponsive before this many times its usual latency, which counts up to this many seconds.
 _LATENCIES: Final = 2
 _LONGEST_LATENCY: Final = 1.0
-#: Replies that are late by this many time-outs serve no caller: better to drop all that the server has still to do.
+#: Replies that are late by this many time-outs serve no caller: then the connection is reset.
 _TOO_FAR_BEHIND: Final = 2
 #: In place of a number of replies: all that comes before the answer to a HELLO. It is a map, as no other answer here.
 _UNTIL_HELLO: Final = 0
@@ -35,8 +35,8 @@ _HELLO: Final = pack(("HELLO",))
 
 
 class _Batch:
-    """Requests that are written together, and whose time begins then: what the loop does before (ten thousand callers
-    that start at once take seconds) and the wait for requests before them are no silence of the server."""
+    """Requests that are written together. Their time begins then: what the loop does before (ten thousand callers that
+    start together take seconds) and the wait for earlier requests are not the server's delay."""
 
     __slots__ = ("requests", "sent", "shortest")
 
@@ -47,21 +47,21 @@ class _Batch:
 
 
 class Pipe(asyncio.BufferedProtocol):
-    """Requests are written once per turn of the loop, as many as a server can do soon; the others wait for replies to
+    """Requests are written once per turn of the loop, as many as a server can run soon; the others wait for replies to
     these. The n-th reply belongs to the n-th request.
 
     A caller that is cancelled, or whose time is up, leaves its request behind: the reply is read and dropped, and the
     order stays right. That is safe because a request without a reply "may have happened": the claim of a late acquire
     is unresolved, so it is asked for again or withdrawn.
 
-    If the connection ends, or is silent, all that wait fail together and it is reset. Silent: no reply has come for as
-    long as the most patient caller waits. One with a short time-out must not reset what all share, and in a black hole
-    there may always be one that has just begun to wait.
+    If the connection ends, or is unresponsive, all waiting callers fail together and it is reset. Unresponsive: no
+    reply has come for as long as the longest time-out. A caller with a short time-out must not reset what all share,
+    and in a black hole there may always be a caller that has just begun to wait.
 
     It is also reset if a signal handler raises in the middle of it. That ends the loop, but a user may run it once more
-    to clean up: a request without its place in line, or bytes that were read and not counted, would then give everybody
-    the reply to another's request. asyncio's own code may be struck too, between reading and telling us: hence a buffer
-    of ours, for which it has to ask first.
+    to clean up. A request that is not in the queue of pending ones, or bytes that were read and not counted, would then
+    give all callers the replies to others' requests. asyncio's own code may be interrupted too, between reading and its
+    call of ``buffer_updated``. Hence a buffer of our own, for which asyncio has to ask first.
     """
 
     def __init__(self, writer: asyncio.StreamWriter, address: str, on_push: Callable[[Sequence[Any]], None]) -> None:
@@ -86,7 +86,7 @@ class Pipe(asyncio.BufferedProtocol):
         self._due = math.inf  # when the timer looks
         self._noticed: float | None = None  # when it has looked first
         self._behind = False  # more has arrived than was read
-        self._heard = -math.inf  # when the last reply was read
+        self._last_reply = -math.inf  # when it was read
         self._latency = 0.0  # of that reply
         self._closed: asyncio.Future[None] = self.loop.create_future()
         self.lost = False
@@ -134,10 +134,11 @@ class Pipe(asyncio.BufferedProtocol):
         return bool(self._pending)
 
     def unsubscribe(self, packed: bytes, timeout: float) -> None:
-        """Send an UNSUBSCRIBE or SUNSUBSCRIBE. Nobody waits for the answer.
+        """Send an UNSUBSCRIBE or SUNSUBSCRIBE. No caller waits for the answer.
 
-        SUNSUBSCRIBE is answered by a push; or, if the slot has moved away, by an error, and then the same push has come
-        unasked, perhaps after this was sent. To be sure where its answer ends, HELLO follows: no ACL refuses it.
+        SUNSUBSCRIBE is answered by a push; or, if the slot has moved away, by an error, and then the server has sent
+        the same push by itself, perhaps after this request. HELLO follows, to mark where the answer ends: no ACL
+        refuses it.
         """
         if b"SUNSUB" in packed:
             self.send(packed + _HELLO, timeout, _UNTIL_HELLO).cancel()
@@ -147,8 +148,8 @@ class Pipe(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         try:
             while self._outgoing and not self.lost:
-                if len(self._pending) - self._unsent >= _UNDER_WAY:
-                    return  # the next reply goes on with it
+                if len(self._pending) - self._unsent >= _MOST_IN_FLIGHT:
+                    return  # continued when the next reply arrives
                 batch = self._outgoing[0]
                 batch.sent = self.loop.time()
                 self._transport.write(b"".join(batch.requests))
@@ -163,7 +164,7 @@ class Pipe(asyncio.BufferedProtocol):
     # -- time-outs -------------------------------------------------------------------------------------------------
 
     def _look_by(self, now: float, timeout: float) -> None:
-        # Overdue by so much, the timer was lost to a signal.
+        # A timer that is overdue by so much was lost to a signal.
         if now + timeout < self._due or self._due < now - _LOST_TIMER:
             self._look_at(now + timeout)
 
@@ -194,20 +195,20 @@ class Pipe(asyncio.BufferedProtocol):
             raise
 
     def _judge(self, now: float) -> None:
-        """Fail the requests whose time was up at ``now``; if that shows the connection to be silent, reset it."""
-        due, patience = math.inf, 0.0
+        """Fail the requests whose deadline was before ``now``; if the connection proves unresponsive, reset it."""
+        due, longest = math.inf, 0.0
         for future, _, timeout, batch in self._pending:
             if not future.done():
                 deadline = batch.sent + timeout
                 if deadline <= now:
                     future.set_exception(RequestFailed(f"{self.address}: no reply in time", may_have_happened=True))
                 else:
-                    due, patience = min(due, deadline), max(patience, timeout)
-        # With no caller left, what counts is how long the last one would have waited.
-        patience = patience or self._pending[-1][2]
-        patience = max(patience, min(_LATENCIES * self._latency, _LONGEST_LATENCY))
+                    due, longest = min(due, deadline), max(longest, timeout)
+        # With no caller left, the time-out of the last one counts.
+        longest = longest or self._pending[-1][2]
+        longest = max(longest, min(_LATENCIES * self._latency, _LONGEST_LATENCY))
         oldest = self._pending[0][3].sent
-        end = min(max(self._heard, oldest) + patience, oldest + _TOO_FAR_BEHIND * patience)
+        end = min(max(self._last_reply, oldest) + longest, oldest + _TOO_FAR_BEHIND * longest)
         if end <= now:
             self.abort("no reply in time")
         elif (when := min(due, end)) < self._due:
@@ -246,12 +247,12 @@ class Pipe(asyncio.BufferedProtocol):
                 pending.popleft()
                 answered = batch
             if answered is not None:
-                self._heard = self.loop.time()
-                self._latency = self._heard - answered.sent
+                self._last_reply = self.loop.time()
+                self._latency = self._last_reply - answered.sent
                 if self._unsent > 0:
                     self._flush()
             self._reading = False
-        except (hiredis.ProtocolError, IndexError) as error:  # IndexError: a reply that nobody asked for
+        except (hiredis.ProtocolError, IndexError) as error:  # IndexError: a reply without a request
             self.abort(f"protocol error: {error}")
         except BaseException:
             self.abort("interrupted")
@@ -266,7 +267,7 @@ class Pipe(asyncio.BufferedProtocol):
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def abort(self, reason: str) -> None:
-        """Reset the connection; everybody who waits fails with ``reason``."""
+        """Reset the connection; all waiting callers fail with ``reason``."""
         reset_on_close(self._transport.get_extra_info("socket"))
         self._transport.abort()
         self._fail(reason)
@@ -284,7 +285,7 @@ class Pipe(asyncio.BufferedProtocol):
             sock.close()
 
     def _fail(self, reason: str) -> None:
-        self.lost = True  # more than once, perhaps: a signal may have struck before all were told
+        self.lost = True  # perhaps not for the first time: a signal may have interrupted this before all were failed
         if self._timer is not None:
             self._timer.cancel()
         while self._pending:
@@ -293,4 +294,4 @@ class Pipe(asyncio.BufferedProtocol):
                 was_sent = batch.sent < math.inf
                 future.set_exception(RequestFailed(f"{self.address}: {reason}", may_have_happened=was_sent))
             self._pending.popleft()
-        self._on_push((b"invalidate", None))  # whoever waits for a push shall look for himself
+        self._on_push((b"invalidate", None))  # waiters look again

@@ -1,7 +1,7 @@
-"""Time-outs that a busy event loop does not use up: what it spends on other tasks is no silence of a server.
+"""Time-outs that a busy event loop does not use up: time that the loop spends on other tasks does not count.
 
-Ten thousand tasks that start at once keep the loop busy for seconds. To connect takes a turn of the loop for each
-answer of the server; if the clock on the wall counted, no connection would ever be made in time.
+Ten thousand tasks that start together keep the loop busy for seconds. To connect takes a turn of the loop for each
+answer of the server; measured by the wall clock, no connection would ever be made in time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TURNS: Final = 20
 _TICKS: Final = 30
 
 
-class Patience:
+class LoopTimer:
     """``seconds``, of which one turn of the loop uses up a twentieth at most. Calls ``ticked`` a little more often."""
 
     def __init__(self, seconds: float, ticked: Callable[[], None] | None = None) -> None:
@@ -45,17 +45,17 @@ class Patience:
 
 @contextlib.asynccontextmanager
 async def within(seconds: float) -> AsyncIterator[None]:
-    """As ``asyncio.timeout``, with patience."""
+    """As ``asyncio.timeout``, measured by a LoopTimer."""
     loop = asyncio.get_running_loop()
 
     def expire() -> None:
-        if patience.spent() >= seconds:
-            patience.stop()
+        if timer.spent() >= seconds:
+            timer.stop()
             scope.reschedule(loop.time())
 
     async with asyncio.timeout(None) as scope:
-        patience = Patience(seconds, expire)
+        timer = LoopTimer(seconds, expire)
         try:
             yield
         finally:
-            patience.stop()
+            timer.stop()

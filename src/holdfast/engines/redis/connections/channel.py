@@ -1,7 +1,8 @@
 """The channel port: how the Redis engine talks to a server. Everything above it is one code for all runtimes.
 
-Three channels exist: blocking (a small pool of connections), asyncio (one multiplexed connection with automatic
-pipelining) and simulated (``tests.simulation``). A channel never repeats a request by itself, with one
+A :class:`Channel` serves a client's callers, a :class:`KeeperChannel` its watchdog. Three kinds exist: blocking (a
+small pool of connections), asyncio (one multiplexed connection with automatic pipelining; for callers only, because
+the watchdog is a thread) and simulated (``tests.simulation``). A channel never repeats a request by itself, with one
 exception that is safe: a script unknown to the server (NOSCRIPT: it did not run) is loaded and called again.
 
 Replies are as RESP gives them: bytes, int, list, None. An error reply raises what
@@ -15,19 +16,20 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast._runtime.base import Wakeup
-from holdfast.engines.base import Suspects
+from holdfast.engines.base import RequestFailed, Suspects
 from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replication import unacknowledged
 from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.dialect.requests import Call, Publish
-from holdfast.engines.redis.scripts import Script
+from holdfast.errors import EngineRefused
 
 
 class Watch(Protocol):
-    """One waiter's way of being woken, by client tracking or, where the server cannot, by Redisson's channel."""
+    """How one waiter is woken: by client tracking or, where the server cannot, by Redisson's channel."""
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
-        """Ask to be woken when ``key`` changes (or, fallback, when ``channel`` speaks), and *then* look:
-        PTTL of ``key`` in ms (-2: there is no such key, -1: it has no TTL)."""
+        """Ask to be woken when ``key`` changes (or, fallback, when something is published on ``channel``), and *then*
+        look: PTTL of ``key`` in ms (-2: there is no such key, -1: it has no TTL)."""
 
     async def pushed(self, until: float) -> bool:
         """Sleep until the armed key was pushed, at most until ``until``. A lost connection counts as a push."""
@@ -41,14 +43,14 @@ class Channel(Protocol):
 
     @property
     def publish(self) -> Publish:
-        """How a release is told to those who subscribe."""
+        """How a release is published to waiters that subscribe."""
 
-    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+    async def run(self, call: Call, timeout: float) -> Any:
         """Run a script; ``timeout`` bounds connecting, sending and the reply together."""
 
     async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
         """As ``run``, and how many replicas have acknowledged it: waits until ``replicas`` have, on the connection that
-        ran the script. That connection serves nobody else meanwhile."""
+        ran the script. That connection serves no other caller meanwhile."""
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
         """Run one plain command, whose key (if it has one) is its second word."""
@@ -59,21 +61,35 @@ class Channel(Protocol):
     def watch(self) -> Watch:
         """A new watch for one waiter. No I/O before the first ``arm``."""
 
-    async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
-        """Run several scripts; where fewer than ``replicas`` acknowledge, all have failed. On a keeper's channel, by
-        the renewals' own connection, which afterwards tracks the keys that each call names (but not for changes that it
-        makes itself)."""
-
-    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
-        """Run many small calls in few round trips; ``timeout`` bounds all of them together. On the renewals' own
-        connection where there is one: it then tracks what plain commands name."""
-
     async def close(self) -> None: ...
 
 
 class KeeperChannel(Channel, Protocol):
-    """A channel of the watchdog's: it tracks what ``run_guarded`` names."""
+    """A channel for the watchdog, with a tracking connection of its own from the first ``wait_for_hints`` on."""
+
+    async def run_tracked(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
+        """Run several scripts; where fewer than ``replicas`` acknowledge, all have failed. The tracking connection
+        afterwards tracks the keys that each call names (but not for changes that it makes itself)."""
+
+    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
+        """Run many small calls in few round trips; ``timeout`` bounds all of them together. The tracking connection
+        then tracks what plain commands name."""
 
     async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
-        """Sleep until ``until``, the wake-up, or a push for keys that ``run_guarded`` watched: those keys, or ALL_NAMES
-        if the connection was lost or everything was flushed. Keys are returned as the server names them."""
+        """Sleep until ``until``, ``wakeup``, or a push for keys that are tracked: those keys, or ALL_NAMES if the
+        connection was lost or everything was flushed. Keys are returned as the server names them."""
+
+
+class Acknowledges(Protocol):
+    """The part of a channel that ``answer_of`` needs."""
+
+    async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]: ...
+
+
+async def answer_of(channel: Acknowledges, call: Call, replicas: int, timeout: float) -> Answer:
+    """Run one call; its reply, or the failure. It has failed if fewer than ``replicas`` acknowledged it."""
+    try:
+        reply, acknowledged = await channel.run_acknowledged(call, replicas, timeout)
+    except (RequestFailed, EngineRefused) as failure:
+        return failure
+    return reply if acknowledged >= replicas else unacknowledged(acknowledged, replicas)

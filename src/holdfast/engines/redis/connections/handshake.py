@@ -1,7 +1,7 @@
-"""Opening a connection: redis-py connects and introduces us, then we take the bare socket or transport over.
+"""Opening a connection: redis-py connects and authenticates, then the bare socket or transport is taken over.
 
-A handshake sends no request of ours, so whatever fails here did not happen. A refusal (password, ACL, certificate) is
-told apart from a server that cannot be reached, and its text never holds a password.
+A handshake sends no request of a caller, so whatever fails here did not happen. A refusal (password, ACL, certificate)
+is told apart from an unreachable server, and its text never holds a password.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.errors import EngineRefused
 T = TypeVar("T")
 Commands = Sequence[Sequence[str | int]]
 
-#: Again, for its answer: it tells the role, and no ACL refuses it that let us in.
+#: Sent again for its answer, which tells the role. No ACL refuses it after the authentication.
 _HELLO: Final = ("HELLO", 3)
 _REFUSED: Final = (
     exceptions.AuthenticationError,
@@ -34,7 +34,7 @@ _REFUSED: Final = (
     exceptions.DataError,
     exceptions.NoPermissionError,
 )
-#: Close with a reset: the kernel must not go on delivering what we have given up.
+#: Close with a reset: the kernel must not go on delivering requests that were given up.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
@@ -47,11 +47,11 @@ def reset_on_close(sock: Any) -> None:
 
 
 def open_socket(server: Server, timeout: float) -> tuple[socket.socket, str]:
-    """A connected socket, authenticated and speaking RESP3, and the address of the server that it leads to. (Where the
-    server is sought, another thread may have found another one by now.)
+    """A connected socket, authenticated and on RESP3, and the address of the server that it leads to. (Where the server
+    must be found first, another thread may have found another one by now.)
 
-    ``timeout`` bounds connecting and introducing ourselves together. TLS has the same time once more, and how long it
-    takes to resolve a host name is up to the system.
+    ``timeout`` bounds connecting and authenticating together. TLS has the same time once more, and how long a name
+    lookup takes is up to the system.
     """
     if isinstance(server, Settings):
         return _connected(server, timeout, _taken), server.address
@@ -90,7 +90,7 @@ def _connected(settings: Settings, timeout: float, act: Callable[[Any], T]) -> T
             try:
                 _reply(connection, ("CLIENT", "SETNAME", name))
             except exceptions.ResponseError:
-                pass  # a name is a courtesy; an ACL may refuse it
+                pass  # the name is optional; an ACL may refuse it
         if settings.master_only:
             _check_master(_reply(connection, _HELLO), settings)
         return act(connection)
@@ -120,14 +120,14 @@ async def _connected_async(settings: Settings, timeout: float, act: Callable[[An
     except Exception as error:
         failure = error
     finally:
-        if connection._writer is not None:  # not taken: failed or cancelled half-way, or of no more use
+        if connection._writer is not None:  # not taken: failed, cancelled, or not needed any more
             connection._writer.transport.abort()
             connection._writer = connection._reader = None
     raise _explained(failure, settings) from _cause(failure, settings)
 
 
 def _hurry(connection: Any, deadline: float) -> None:
-    """Once connected, give each step only the time that is left. To redis-py the time-out is that of a single step."""
+    """Once connected, give each step only the time that is left. redis-py applies its time-out to each step."""
     send = connection.send_command
 
     def send_in_time(*command: Any, **options: Any) -> None:
@@ -151,18 +151,17 @@ async def _reply_async(connection: Any, command: Sequence[str | int]) -> Any:
 
 
 def _check_master(greeting: Any, settings: Settings) -> None:
-    """Refuse a replica. It would refuse to write, but a script that finds nothing to write would be answered: to a
-    renewal it would say that the lock is gone, and the master has it; a lock that is held it would call busy for
-    ever."""
+    """Refuse a replica. It refuses writes, but answers a script that finds nothing to write: it would report a lock as
+    gone that the master has, and as busy one that is free there."""
     role = greeting.get(b"role", b"master" if settings.remedy else b"no data node")
-    if role in replies.REPLICA or (role != b"master" and not settings.remedy):
+    if role in replies.REPLICA_ROLES or (role != b"master" and not settings.remedy):
         raise exceptions.ConnectionError(f"it is at present a {role.decode()}, not the master{settings.remedy}")
 
 
 def _taken(connection: Any) -> socket.socket:
     if connection._parser._reader.has_data():
         raise exceptions.ConnectionError("unexpected data after the handshake")
-    taken, connection._sock = connection._sock, None  # from here on it is ours: redis-py must not close it
+    taken, connection._sock = connection._sock, None  # from here on redis-py must not close it
     return cast(socket.socket, taken)
 
 
@@ -195,7 +194,7 @@ def _cause(error: Exception, settings: Settings) -> Exception | None:
 
 
 def _without_secrets(error: Exception, settings: Settings) -> str:
-    unsaid = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-    text = replies.shown(str(error) or unsaid)
+    default = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    text = replies.shown(str(error) or default)
     password = settings.keywords.get("password")
     return "the text of this error is not shown: it holds the password" if password and password in text else text

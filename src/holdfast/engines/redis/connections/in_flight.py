@@ -10,20 +10,16 @@ from hiredis import ReplyError
 
 from holdfast.engines.redis.connections.wire import Wire
 from holdfast.engines.redis.dialect.packing import pack
-from holdfast.engines.redis.dialect.requests import (
-    Call,
-    checked,
-    is_unknown_script,
-    unacknowledged,
-    wait_for_replicas,
-)
+from holdfast.engines.redis.dialect.replication import unacknowledged, wait_for_replicas
+from holdfast.engines.redis.dialect.replies import checked, is_unknown_script
+from holdfast.engines.redis.dialect.requests import Call
 
 #: Calls in one buffer. (A server takes turns between its clients every 16 KiB, some 40 calls.)
-AT_ONCE: Final = 500
+MOST_CALLS: Final = 500
 _UNTRACKED: Final = pack(("CLIENT", "CACHING", "NO"))
 
 
-class Flight(NamedTuple):
+class InFlight(NamedTuple):
     """Calls that were sent, whose answers are still to be read. ``tracked``: the connection tracks what it reads."""
 
     wire: Wire
@@ -32,21 +28,20 @@ class Flight(NamedTuple):
     tracked: bool
 
 
-def send(wire: Wire, calls: Sequence[Call], replicas: int, timeout: float, *, tracked: bool) -> Flight:
+def send(wire: Wire, calls: Sequence[Call], replicas: int, timeout: float, *, tracked: bool) -> InFlight:
     """Send ``calls``, and after all of them the question how many replicas have acknowledged."""
     return _send(wire, calls, [call.packed for call in calls], replicas, timeout, tracked)
 
 
-def receive(flight: Flight, deadline: float) -> list[Any]:
+def receive(sent: InFlight, deadline: float) -> list[Any]:
     """The answers to what ``send`` sent, errors as they came. A script that the server did not know is sent again."""
-    answers = _receive(flight, deadline)
+    answers = _receive(sent, deadline)
     unknown = [at for at, answer in enumerate(answers) if is_unknown_script(answer)]
     if unknown:
-        calls = [flight.calls[at] for at in unknown]
+        calls = [sent.calls[at] for at in unknown]
         again = _send(
-            flight.wire, calls, _by_source(calls), flight.replicas, max(deadline - time.monotonic(), 0.001),
-            flight.tracked,
-        )  # fmt: skip
+            sent.wire, calls, _by_source(calls), sent.replicas, max(deadline - time.monotonic(), 0.001), sent.tracked
+        )
         for at, answer in zip(unknown, _receive(again, deadline), strict=True):
             answers[at] = answer
     return answers
@@ -64,14 +59,14 @@ def _by_source(calls: Sequence[Call]) -> list[bytes]:
 
 def _send(
     wire: Wire, calls: Sequence[Call], packed: Sequence[bytes], replicas: int, timeout: float, tracked: bool
-) -> Flight:
+) -> InFlight:
     parts = list[bytes]()
     for call, request in zip(calls, packed, strict=True):
         parts += _around(call, request) if tracked else (request,)
     if replicas:
         parts.append(wait_for_replicas(replicas, timeout))
     wire.send(b"".join(parts), timeout, len(parts))
-    return Flight(wire, calls, replicas, tracked)
+    return InFlight(wire, calls, replicas, tracked)
 
 
 def _around(call: Call, request: bytes) -> Sequence[bytes]:
@@ -82,18 +77,18 @@ def _around(call: Call, request: bytes) -> Sequence[bytes]:
     return (_UNTRACKED, request, pack(("EXISTS", *call.watched))) if call.watched else (_UNTRACKED, request)
 
 
-def _receive(flight: Flight, deadline: float) -> list[Any]:
-    wire, answers = flight.wire, list[Any]()
-    for call in flight.calls:
-        around = flight.tracked and not call.plain
+def _receive(sent: InFlight, deadline: float) -> list[Any]:
+    wire, answers = sent.wire, list[Any]()
+    for call in sent.calls:
+        around = sent.tracked and not call.plain
         if around:
             wire.late_reply(deadline)
         answers.append(wire.late_reply(deadline))
         if around and call.watched:
             wire.late_reply(deadline)
-    if flight.replicas:
+    if sent.replicas:
         acknowledged = checked(wire.late_reply(deadline))
-        if acknowledged < flight.replicas:
-            failure = unacknowledged(acknowledged, flight.replicas)
+        if acknowledged < sent.replicas:
+            failure = unacknowledged(acknowledged, sent.replicas)
             return [answer if answer.__class__ is ReplyError else failure for answer in answers]
     return answers

@@ -1,9 +1,9 @@
-"""How to connect: taken from a URL or from an existing client of redis-py, whose own connections are left alone.
+"""How to connect: taken from a URL or from an existing client of redis-py, whose own connections are not touched.
 
 redis-py does the connecting (TLS, AUTH, unix sockets, credential providers). Its retries are off: a request that it
-repeated behind our back would be a late duplicate. Its time-outs are set per connection from ours.
+repeated unnoticed would be a late duplicate. Its time-outs are set per connection from ours.
 
-:class:`Settings` is one server at a known place. Where the place must be asked for, it is a :class:`Sought`.
+:class:`Settings` is one server at a known address. Where the address must be asked for, it is a :class:`Sought`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     import asyncio
     import socket
 
-#: What passes through, beside ssl_*. Everything else (pools, retries, decoding, time-outs) is ours to decide.
+#: What passes through, beside ssl_*. Everything else (pools, retries, decoding, time-outs) is decided here.
 _KEPT: Final = frozenset(
     {
         "client_name", "credential_provider", "db", "host", "password", "path", "port", "redis_connect_func",
         "socket_keepalive", "socket_keepalive_options", "socket_type", "username",
     }
 )  # fmt: skip
-#: Ours, where the class knows them. RESP3, because wake-ups are pushed between replies. No CLIENT SETINFO: an ACL may
-#: refuse it, and it costs two round trips.
+#: Set here, where the class knows them. RESP3, because wake-ups are pushed between replies. No CLIENT SETINFO: an ACL
+#: may refuse it, and it costs two round trips.
 _FORCED: Final[Mapping[str, Any]] = {
     "protocol": 3,
     "decode_responses": False,
@@ -55,8 +55,8 @@ class Settings:
     blocking_class: type[Any] = field(repr=False)
     asyncio_class: type[Any] = field(repr=False)
     keywords: Mapping[str, Any] = field(repr=False)
-    #: A server that turns out to be a replica is as good as none. With a remedy: only if it says so itself, for what
-    #: people put in front of a server may not know what is asked.
+    #: Refuse a server that turns out to be a replica. With a remedy: only if it reports that itself, because a proxy in
+    #: front of a server may report no role.
     master_only: bool = False
     remedy: str = ""
 
@@ -76,18 +76,18 @@ class Settings:
     def _connection(self, kind: type[Any], timeout: float | None) -> Any:
         known = _parameters(kind)
         for name in self.keywords.keys() - known:
-            # Not dropped in silence: it may be a check of the server's certificate.
+            # Not ignored: it may be a check of the server's certificate.
             raise UsageError(f"redis-py has no setting {name!r} for this kind of connection; remove it")
         forced = {name: value for name, value in _FORCED.items() if name in known}
         return kind(**self.keywords, **forced, socket_timeout=timeout, socket_connect_timeout=timeout)
 
 
 class Sought(Protocol):
-    """A server whose place is asked for anew with each connection."""
+    """A server whose address is asked for anew with each connection."""
 
     @property
     def address(self) -> str:
-        """Where it was last, or else who is asked; fit for people to see."""
+        """Where it was last, or else which servers are asked; fit for people to see."""
 
     def open_socket(self, timeout: float) -> tuple[socket.socket, str]:
         """See :func:`holdfast.engines.redis.connections.handshake.open_socket`."""
@@ -104,7 +104,7 @@ def from_url(url: str, keywords: Mapping[str, Any]) -> Settings:
     try:
         found: dict[str, Any] = {**parse_url(url), **keywords}  # type: ignore[no-untyped-call]
     except ValueError:
-        # Not chained: the original quotes what it could not read, and that may be half a password.
+        # Not chained: the original quotes what it could not parse, and that may be half a password.
         raise UsageError("the Redis URL cannot be read; user info must be percent-encoded") from None
     return from_keywords(found.pop("connection_class", blocking_connections.Connection), found)
 
@@ -119,7 +119,7 @@ def from_client(client: Any) -> Settings:
 
 
 def from_keywords(kind: type[Any], found: Mapping[str, Any]) -> Settings:
-    """From a connection class of redis-py, of either colour, and its keywords: those that are not ours to decide."""
+    """From a connection class of redis-py, sync or async, and those of its keywords that pass through."""
     keywords = {
         name: value
         for name, value in found.items()
@@ -130,7 +130,7 @@ def from_keywords(kind: type[Any], found: Mapping[str, Any]) -> Settings:
     if "ssl_cert_reqs" in found:
         keywords["ssl_cert_reqs"] = found["ssl_cert_reqs"]  # None means: verify nothing
     for scheme, blocking_class, asyncio_class in _CLASSES:
-        # A subclass of the user's is kept for its own colour.
+        # A subclass of the user's is kept, for sync or async as it is.
         if issubclass(kind, blocking_class):
             return Settings(_address(scheme, keywords), kind, asyncio_class, keywords)
         if issubclass(kind, asyncio_class):

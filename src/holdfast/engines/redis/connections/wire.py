@@ -32,7 +32,7 @@ OnPush = Callable[[hiredis.PushNotification], None]
 
 
 def _skip(push: hiredis.PushNotification) -> None:
-    """Nobody listens: the push was for an earlier user of this connection."""
+    """No listener: the push was for an earlier user of this connection."""
 
 
 def _closed(*packed: bytes) -> Any:
@@ -47,9 +47,9 @@ class Wire:
     """Requests and replies in turn, pushes in between.
 
     After any exception the state of the connection is unknown: ``abort`` it. A request that got no complete reply must
-    never be followed by another one, whose reply it would be given. A signal may strike between any two steps, also
-    where somebody is about to abort; so the wire itself counts what is ``owed``, and who finds that it is not 0 must
-    not use it.
+    never be followed by another one: that would be given the first one's reply. A signal may interrupt between any two
+    steps, also right before an abort; so the wire itself counts the replies that are ``owed``, and a wire that is owed
+    some must not be used.
     """
 
     __slots__ = (
@@ -62,8 +62,8 @@ class Wire:
         self.address = address  #: of the server that it leads to
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._timeout = sock.gettimeout()
-        # send() and recv() on a socket with a time-out first ask the kernel whether they may. A small write nearly
-        # always may, and a server on the same host has often answered by the time that the write returns.
+        # send() and recv() on a socket with a time-out poll first. A small write hardly ever blocks, and a server on
+        # the same host has often answered by the time that the write returns.
         plain = not isinstance(sock, ssl.SSLSocket)
         self._write: Callable[[bytes], int] = functools.partial(os.write, sock.fileno()) if plain else sock.send
         self._read: Callable[[], bytes] = functools.partial(os.read, sock.fileno(), _CHUNK) if plain else self._await
@@ -122,7 +122,7 @@ class Wire:
             raise self._lost(error) from error
 
     def late_reply(self, deadline: float) -> Any:
-        """As ``reply``, when others were waited for since the request was sent. What is there is read in any case."""
+        """As ``reply``, some time after the request was sent. A reply that has arrived is read even at the deadline."""
         left = deadline - time.monotonic()
         if left < _MOST * (self._timeout or 0.0):  # else the time-out that was set for sending is good enough
             self._timeout = max(left, 0.001)
@@ -147,7 +147,7 @@ class Wire:
             # A push that came in one packet with the last reply is in the reader already: polling would not see it.
             if self._drain():
                 return True
-            # What the reader has now is part of a push. Its rest may never come: who waited for it would wait for ever.
+            # What the reader has now is part of a push. Its rest may never come: a wait for it might never end.
             if not self._deciphered() and not self._polled(seconds):
                 return False
             if isinstance(self._sock, ssl.SSLSocket):
@@ -165,25 +165,25 @@ class Wire:
         any_push = False
         while (push := self._reader.gets()) is not _NOTHING:
             if push.__class__ is not hiredis.PushNotification:
-                raise hiredis.ProtocolError("a reply that nobody asked for")
+                raise hiredis.ProtocolError("a reply without a request")
             self.on_push(push)
             any_push = True
         return any_push
 
     def is_dead(self) -> bool:
-        """Whether the server has hung up. No I/O that could block."""
+        """Whether the server has closed the connection. No I/O that could block."""
         events = self._polled(0.0)
         return bool(events) and bool(events[0][1] & _GONE)
 
     def mute(self) -> None:
-        """Nobody listens any more. What was asked for may still be told."""
+        """Ignore pushes from now on. Those that were asked for may still arrive."""
         self.on_push = _skip
 
     def fileno(self) -> int:
         return self._sock.fileno()
 
     def close(self) -> None:
-        """Close it in peace: nothing is in flight. After a fork, nothing is said to the server either."""
+        """Close it when nothing is in flight. After a fork, nothing is sent to the server either."""
         self._write = self._read = _closed  # the descriptor's number may soon be another file's
         self._sock.close()
 
@@ -206,7 +206,7 @@ class Wire:
         self._timeout = left
 
     def _deciphered(self) -> bool:
-        """Whether TLS has something for us that has left the socket already."""
+        """Whether TLS has decrypted something that is not in the socket's buffer any more."""
         return isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0
 
     def _polled(self, seconds: float) -> list[tuple[int, int]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from holdfast.engines.base import MOST_WAITERS
 from holdfast.engines.redis.dialect.requests import Closing, Opening, Publish
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.errors import InvalidName
@@ -41,8 +40,8 @@ class Keys:
     """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
 
     __slots__ = (
-        "_published", "acquire", "channel", "inspect", "inspected", "join", "metadata", "name", "queue", "raise_",
-        "release", "renew", "token",
+        "_release_closings", "acquire", "channel", "inspect", "join", "metadata", "name", "queue", "raise_",
+        "redisson_queue", "release", "renew", "token",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -54,18 +53,18 @@ class Keys:
         self.channel = prefixed("redisson_lock__channel", name)  #: where a release is published
         self.acquire = Opening.of(ACQUIRE, (name, self.token, self.metadata, self.queue, tombstones), arguments=7)
         self.release = Opening.of(RELEASE, (name, self.metadata, tombstones), arguments=4)
-        self._published: dict[str, Closing] = {}
+        self._release_closings: dict[str, Closing] = {}
         self.raise_ = (name, self.token, self.metadata)
         self.join = (name, self.token, self.metadata, tombstones)
         self.inspect = (name, self.token, self.metadata, self.queue)
-        self.inspected = (MOST_WAITERS, prefixed("redisson_lock_queue", name))  #: the arguments beside these keys
+        self.redisson_queue = prefixed("redisson_lock_queue", name)  #: of Redisson's fair lock
         self.renew = (name, self.metadata, self.token)
 
-    def published(self, how: Publish) -> Closing:
-        """The end of a release request, without a tombstone."""
-        closing = self._published.get(how)
+    def release_closing(self, publish: Publish) -> Closing:
+        """The end of a release request without a tombstone, packed once."""
+        closing = self._release_closings.get(publish)
         if closing is None:
-            closing = self._published[how] = Closing.of(self.channel, how, 0)
+            closing = self._release_closings[publish] = Closing.of(self.channel, publish, 0)
         return closing
 
     def waiter(self, waiter: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.engines import descriptions
 from holdfast.engines.base import MOST_WAITERS, Holder, LockState, Waiter
-from holdfast.engines.redis.attempt import RedisAttempt
 
 #: As the acquire script writes it: last token of the block, size of the block, time, owner, description.
 _METADATA: Final = re.compile(rb"(\d{1,16}) (\d{1,9}) (\d{1,12}\.\d{6}) (\S{1,256}) (.{0,4096})", re.DOTALL)
@@ -38,9 +37,9 @@ class _Grant(NamedTuple):
         return self.last - self.tokens + 1
 
 
-def waiter_about(attempt: RedisAttempt) -> bytes:
-    """What a waiter's key says about the attempt, after the time, which the script adds."""
-    return b"%b %b" % (attempt.owner.encode(), attempt.claim.description)
+def waiter_about(owner: str, description: bytes) -> bytes:
+    """What a waiter's key holds about its claim, after the time, which the script adds."""
+    return b"%b %b" % (owner.encode(), description)
 
 
 def lock_state(name: str, reply: Sequence[Any]) -> LockState:

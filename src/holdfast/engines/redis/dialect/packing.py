@@ -1,7 +1,8 @@
-"""Commands as bytes."""
+"""Commands as bytes. No I/O."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -13,6 +14,16 @@ Argument = str | bytes | int
 _pack: Final = cast(Callable[[tuple[Argument, ...]], bytes], hiredis.pack_command)
 
 
+def milliseconds(seconds: float) -> int:
+    """A duration as Redis counts it, rounded up: a lease never ends earlier than promised."""
+    return math.ceil(seconds * 1000)
+
+
+def counter_ttl(token_ttl: float | None) -> int:
+    """How long a fencing counter lasts after its last use, in ms; 0: it never expires."""
+    return 0 if token_ttl is None else milliseconds(token_ttl)
+
+
 def pack(words: tuple[Argument, ...]) -> bytes:
     """One command as it goes over the wire.
 
@@ -20,6 +31,10 @@ def pack(words: tuple[Argument, ...]) -> bytes:
     fail. Ctrl-C at that moment was a segmentation fault.
     """
     return _pack(tuple([str(word) if word.__class__ is int else word for word in words]))
+
+
+#: No ACL refuses it, and its answer tells the role.
+HELLO: Final = pack(("HELLO",))
 
 
 class Packer:

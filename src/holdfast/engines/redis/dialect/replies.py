@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+import hiredis
+
 from holdfast.engines.base import RequestFailed
 from holdfast.errors import EngineRefused
 
@@ -25,7 +27,7 @@ _HINTS: Final = {
     "WRONGPASS": "check the user name and password",
 }
 #: The roles, in the answer to HELLO, of a server that is no master.
-REPLICA: Final = frozenset({b"replica", b"slave"})
+REPLICA_ROLES: Final = frozenset({b"replica", b"slave"})
 #: What a server that is no master any more says: to a write, to a WAIT that it broke off, and to a new WAIT.
 _DEMOTED: Final = frozenset({"READONLY", "UNBLOCKED"})
 _NO_WAIT: Final = "ERR WAIT cannot be used with replica"
@@ -85,11 +87,6 @@ def code(text: str) -> str:
     return first[0] if first is not None else "ERR"
 
 
-def is_demotion(text: str) -> bool:
-    """Whether the server says that it is no master any more: the connection leads to the wrong place."""
-    return code(text) in _DEMOTED or text.startswith(_NO_WAIT)
-
-
 def shown(text: str) -> str:
     """An error reply fit for people to see."""
     return _ARGUMENTS.sub("", text)
@@ -115,3 +112,38 @@ def error(text: str) -> RequestFailed | EngineRefused:
         refused = f"Redis refused: {text}{hint}"
         return Redirected(refused, slot=int(slot), host=host, port=int(port), once=word == "ASK")
     return EngineRefused(f"Redis refused: {text}{hint}")
+
+
+def checked(reply: Any) -> Any:
+    """``reply``, unless it is an error: that is raised as what it means."""
+    if reply.__class__ is hiredis.ReplyError:
+        raise error(str(reply))
+    return reply
+
+
+def explained(reply: Any) -> Any:
+    """As ``checked``, but the exception is returned: one of several answers."""
+    return error(str(reply)) if reply.__class__ is hiredis.ReplyError else reply
+
+
+def is_demotion(reply: Any) -> bool:
+    """Whether the server is no master any more (a failover): all connections to it lead to the wrong server."""
+    if reply.__class__ is not hiredis.ReplyError:
+        return False
+    text = str(reply)
+    return code(text) in _DEMOTED or text.startswith(_NO_WAIT)
+
+
+def is_master(greeting: Any) -> bool:
+    """Whether the answer to HELLO is that of a server which serves as a master, as far as the answer shows."""
+    return greeting.__class__ is dict and greeting.get(b"role") not in REPLICA_ROLES
+
+
+def is_unknown_script(reply: Any) -> bool:
+    """Whether the server does not know the script (it was flushed, or the server was restarted): it did not run."""
+    return reply.__class__ is hiredis.ReplyError and str(reply).startswith("NOSCRIPT")
+
+
+def out_of_time() -> RequestFailed:
+    """The answer for that part of a batch which was not sent, because the batch took too long."""
+    return RequestFailed("not sent: the time for all of the batch is over", may_have_happened=False)

@@ -1,12 +1,12 @@
-"""Where the master is: asked of the sentinels anew with each connection, so that a failover is followed by itself.
+"""Which server is the master: the sentinels are asked anew with each connection, so that a failover is followed.
 
-A dead or demoted master loses its connections; the next one is opened where a sentinel says that the master is now. A
-sentinel may be dead, frozen or cut off from the others, and its answer old. So each gets a share of the time only, what
-it says is verified at the server it names, and if that is not the master the next sentinel is asked.
+A dead or demoted master loses its connections; the next one is opened to the server that a sentinel names as the
+master. A sentinel may be dead, frozen or cut off from the others, and its answer old. So each gets a share of the time
+only, its answer is verified at the server it names, and if that is not the master the next sentinel is asked.
 
 redis-py does the connecting, to sentinels too. Its ``Sentinel.discover_master`` is not used: it reads the sentinels'
 tables, in which the sentinel that leads a failover shows the old master until the last replica has moved over, seconds
-after it tells everybody who asks by name where the new one is; and it has no bound on the whole.
+after its answer to GET-MASTER-ADDR-BY-NAME is the new one; and it has no time-out for the whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections import handshake
-from holdfast.engines.redis.connections.aio_timeouts import Patience
+from holdfast.engines.redis.connections.aio_timeouts import LoopTimer
 from holdfast.engines.redis.connections.settings import Settings
 from holdfast.errors import EngineRefused
 
@@ -34,20 +34,20 @@ Clock = Callable[[], float]
 #: A sentinel: one or more ways to connect to it, the most promising first. They differ in their credentials.
 Sentinel = tuple[Settings, ...]
 
-#: The part of the time that is used: who waits for us then still hears which server did not answer.
+#: The part of the time that is used: a waiting caller can then still be given the error, with the server's name.
 _IN_TIME: Final = 0.95
-#: Even if no time is left, try: the error then says which server did not answer.
+#: Even if no time is left, try: the error then names the server that did not answer (s).
 _LEAST: Final = 0.001
 
 
 class Watched(NamedTuple):
-    """A master as sentinels know it, and how to connect to it once its place is known."""
+    """A master as sentinels know it, and how to connect to it once its address is known."""
 
     name: str
     node: Settings
     #: Instead of the host that a sentinel names (an address behind NAT or in a container).
     host: str | None = None
-    #: A sentinel that sees fewer others than this is not believed.
+    #: The answer of a sentinel that sees fewer others than this does not count.
     min_other_sentinels: int = 0
 
 
@@ -61,7 +61,7 @@ class MasterBySentinels:
         self._watched = watched
         self._sentinels = tuple(sentinels)  # replaced as a whole: no lock that a fork could inherit locked
         self._address = address
-        self.trying: str | None = None  #: the server that a connection is being made to, for those that cannot wait
+        self.trying: str | None = None  #: the server that a connection is being made to, for errors
 
     @property
     def address(self) -> str:
@@ -71,20 +71,20 @@ class MasterBySentinels:
         return run(self._open(_ask, _open_socket, time.monotonic, timeout))
 
     async def open_transport(self, timeout: float) -> tuple[asyncio.StreamWriter, str]:
-        patience = Patience(timeout)
+        timer = LoopTimer(timeout)
         try:
-            return await self._open(handshake.ask_async, handshake.open_transport, patience.spent, timeout)
+            return await self._open(handshake.ask_async, handshake.open_transport, timer.spent, timeout)
         finally:
-            patience.stop()
+            timer.stop()
 
     async def _open(self, ask: Ask, connect: Open[T], clock: Clock, timeout: float) -> T:
         """Ask one sentinel after the other until one names a server that is the master.
 
-        The first to be asked is the one that was right the last time; those that were not have gone to the end.
+        The sentinel that was right the last time is asked first; those that were not are asked last.
         """
         deadline = clock() + timeout * _IN_TIME
         errors: list[RequestFailed | EngineRefused] = []
-        visited: set[str] = set()  # where one sentinel has sent us in vain, no other need
+        visited: set[str] = set()  # servers that were named and are not the master
         asked = self._sentinels
         for place, sentinel in enumerate(asked):
             try:
@@ -106,7 +106,7 @@ class MasterBySentinels:
         raise self._outcome(errors) from errors[-1]
 
     async def _locate(self, ask: Ask, sentinel: Sentinel, clock: Clock, share: float) -> tuple[Settings, Settings]:
-        """The way that ``sentinel`` let us in by, and the server that it names."""
+        """The settings by which ``sentinel`` accepted the connection, and the server that it names."""
         deadline = clock() + share
         name = self._watched.name
         commands = [("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)]
@@ -134,8 +134,8 @@ class MasterBySentinels:
         self._sentinels = (*others, this) if last else (this, *others)
 
     def _outcome(self, errors: Sequence[Exception]) -> RequestFailed | EngineRefused:
-        """What it means that no master was found. What one sentinel refuses another might not, so that counts only if
-        all do; but the server that is the master has the last word."""
+        """What it means that no master was found. Another sentinel might not refuse what one does, so a refusal counts
+        only if all refuse; but a refusal by the master itself is final."""
         for error in errors:
             if isinstance(error, _RefusedByMaster):
                 return EngineRefused(str(error))
@@ -152,11 +152,11 @@ class _UnknownMaster(EngineRefused):
 
 
 class _RefusedByMaster(EngineRefused):
-    """The server that a sentinel names does not let us in."""
+    """The server that a sentinel names refuses the connection."""
 
 
 async def _enter(node: Settings, way: Settings, connect: Open[T], timeout: float) -> T:
-    """Connect to the server that a sentinel has named, or say who named it."""
+    """Connect to the server that a sentinel has named; an error also names the sentinel."""
     try:
         return await connect(node, timeout)
     except (RequestFailed, EngineRefused) as error:

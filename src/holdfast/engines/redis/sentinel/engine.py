@@ -40,8 +40,8 @@ class SentinelEngine(RedisEngine):
 
 
 def connect(target: Any, options: dict[str, Any]) -> SentinelEngine:
-    """The engine for a :class:`SentinelTarget`, or for a client of redis-py made by ``Sentinel.master_for``, of either
-    colour, whose own connections are left alone. Does no I/O."""
+    """The engine for a :class:`SentinelTarget`, or for a client of redis-py made by ``Sentinel.master_for``, sync or
+    async, whose own connections are not touched. Does no I/O."""
     keywords = dict(options)
     token_ttl, replicas = keywords.pop("token_ttl", TOKEN_TTL), keywords.pop("replicas", 0)
     own = {name: keywords.pop(f"sentinel_{name}", None) for name in ("username", "password")}
@@ -55,8 +55,8 @@ def connect(target: Any, options: dict[str, Any]) -> SentinelEngine:
 
 
 def _ways(node: Settings, host: str, port: int, own: Mapping[str, str | None]) -> Sentinel:
-    """How to connect to one sentinel: as its own user if there is one. Else as nobody, and, if it wants to know who we
-    are, as the user of the data nodes: a password is not shown to a server that does not ask for it."""
+    """How to connect to one sentinel: as its own user if there is one. Else without a user and, if it asks for
+    authentication, as the user of the data nodes: a password is not shown to a server that does not ask for it."""
     common = {name: value for name, value in node.keywords.items() if name not in _NOT_FOR_SENTINELS}
     shared = {name: value for name, value in node.keywords.items() if name in _CREDENTIALS}
     given = {name: value for name, value in own.items() if value}
@@ -76,12 +76,12 @@ def _from_client(client: Any) -> tuple[Watched, list[Sentinel]]:
     sentinels: list[Sentinel] = [(_as_sentinel(settings.from_client(each)),) for each in manager.sentinels]
     if not sentinels:
         raise UsageError("this client's Sentinel knows no sentinels; give it their addresses")
-    # Private there, and worth it: who has set it can reach the master at no other address.
+    # A private attribute of redis-py. It is needed: where it is set, the master is reachable at no other address.
     host = getattr(manager, "_force_master_ip", None)
     return Watched(pool.service_name, replace(node, master_only=True), host, manager.min_other_sentinels), sentinels
 
 
 def _as_sentinel(server: Settings) -> Settings:
-    """``server``, called in errors what it is."""
+    """``server``, named as a sentinel in errors."""
     _, _, place = server.address.partition("://")
     return replace(server, address=_NAMED + place.rpartition("/")[0])

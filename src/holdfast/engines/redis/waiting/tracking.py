@@ -1,4 +1,5 @@
-"""The watchdog's connection: it tracks every lock that it has renewed or looked at, so losses are pushed to it."""
+"""The watchdog's tracking connection: it tracks every lock that it has renewed or looked at, so that the server pushes
+their losses to it."""
 
 from __future__ import annotations
 
@@ -15,22 +16,23 @@ from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
 from holdfast.engines.redis.connections import in_flight
 from holdfast.engines.redis.connections.wire import Wire
 from holdfast.engines.redis.dialect import pushes
-from holdfast.engines.redis.dialect.replies import Answer
-from holdfast.engines.redis.dialect.requests import Call, explained, is_demotion
+from holdfast.engines.redis.dialect.replies import Answer, explained, is_demotion
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.errors import EngineRefused
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.connections.blocking import BlockingChannel
 
-#: NOLOOP: our own renewals are no news. OPTOUT: a lock is tracked by the one command that looks at it. Scripts are
-#: excepted by CACHING NO, which is tried here: refused by an ACL, renewing 200 locks would track 200 times 600 keys. It
-#: counts for the next command, which is TIME.
+#: NOLOOP: the watchdog's own renewals are no hints. OPTOUT: a lock is tracked by the one command that looks at it.
+#: Scripts are excepted by CACHING NO, which is tried here: where an ACL refuses it, renewing 200 locks would track 600
+#: keys 200 times. It counts for the next command, which is TIME.
 _TRACK: Final = (("CLIENT", "TRACKING", "ON", "OPTOUT", "NOLOOP"), ("CLIENT", "CACHING", "NO"), ("TIME",))
 _DO_NOT_TRACK: Final = (("CLIENT", "TRACKING", "OFF"),)
-_AT_ONCE: Final = float("-inf")
+#: A deadline in the past: look, but do not wait.
+_NOW: Final = float("-inf")
 
 
-class Guard:
+class TrackingConnection:
     """Used by one thread at a time: between ``enter`` and ``leave``, or in ``wait_for_hints`` below."""
 
     def __init__(self, channel: BlockingChannel) -> None:
@@ -39,8 +41,8 @@ class Guard:
         self._wire: Wire | None = None
         self._keys: set[str] = set()
         self._all = False
-        self._forgetful = False  # a connection was lost with all that it tracked, and nobody was told
-        #: The watchdog sleeps here. Else nothing would ever take what is pushed, and it would pile up.
+        self._lost_track = False  # a connection was lost with all that it tracked, and this was not reported yet
+        #: The watchdog waits for hints here. Else pushes would never be read, and would pile up.
         self.listening = False
 
     def enter(self) -> bool:
@@ -49,10 +51,10 @@ class Guard:
     def leave(self) -> None:
         self._mutex.release()
         if self._channel.closed:
-            self.close()  # whoever closed the channel found us here
+            self.close()  # the thread that closed the channel found this one in use
 
     def warm(self, timeout: float) -> None:
-        """Have the connection ready, unless somebody else is at it."""
+        """Have the connection ready, unless another thread uses it."""
         if self.enter():
             try:
                 if self._wire is None:
@@ -60,7 +62,7 @@ class Guard:
             finally:
                 self.leave()
 
-    def begin(self, calls: Sequence[Call], replicas: int, timeout: float) -> in_flight.Flight:
+    def begin(self, calls: Sequence[Call], replicas: int, timeout: float) -> in_flight.InFlight:
         """Send calls on the tracking connection, which is opened if there is none."""
         wire = self._wire
         if wire is not None and (wire.owed or not self._channel.leads_there(wire)):
@@ -74,7 +76,7 @@ class Guard:
             self.drop(wire)
             raise
 
-    def end(self, sent: in_flight.Flight, deadline: float) -> list[Answer]:
+    def end(self, sent: in_flight.InFlight, deadline: float) -> list[Answer]:
         """The answers to what ``begin`` sent."""
         try:
             answers = in_flight.receive(sent, deadline)
@@ -86,10 +88,10 @@ class Guard:
         return [explained(answer) for answer in answers]
 
     def fileno(self) -> int | None:
-        """What becomes readable when there is news; None: no connection."""
+        """What becomes readable when there are hints; None: no connection."""
         return None if self._wire is None else self._wire.fileno()
 
-    def news(self) -> Suspects:
+    def hints(self) -> Suspects:
         """What was pushed by now. Does not wait."""
         wire = self._wire
         if wire is not None:
@@ -98,14 +100,14 @@ class Guard:
                     pass
             except RequestFailed:
                 self.drop(wire)
-                self._forgetful, self._all = False, True
+                self._lost_track, self._all = False, True
         suspects: Suspects = ALL_NAMES if self._all else frozenset(self._keys)
         self._all, self._keys = False, set()
         return suspects
 
     def close(self) -> None:
-        """Close the connection, unless somebody is at it: then he does, when he leaves. (Closed under him, its number
-        might be another file's by the time that he writes.)"""
+        """Close the connection, unless another thread uses it: then that thread does, when it leaves. (Closed during
+        its use, its descriptor's number might be another file's by the time of the next write.)"""
         if self.enter():
             wire, self._wire = self._wire, None
             if wire is not None:
@@ -113,7 +115,7 @@ class Guard:
             self._mutex.release()
 
     def give_up(self) -> None:
-        """Leave in a hurry, perhaps after a request was sent: its replies must never be read."""
+        """Leave after an interrupt, perhaps after a request was sent: its replies must never be read."""
         if self._wire is not None:
             self.drop(self._wire)
         self.leave()
@@ -127,50 +129,51 @@ class Guard:
             wire.abort()
             raise
         wire.on_push = self._on_push
-        if self._forgetful:
-            # What the last connection tracked is not tracked by this one until it is renewed again. Told only now: told
-            # while the server is away, it would send the watchdog round in circles.
-            self._forgetful, self._all = False, True
+        if self._lost_track:
+            # What the last connection tracked is not tracked by this one until it is renewed again. Reported only now:
+            # reported while the server is unreachable, it would make the watchdog retry without a pause.
+            self._lost_track, self._all = False, True
         return wire
 
     def _track(self, wire: Wire, deadline: float) -> bool:
-        """Have ``wire`` track what it reads. Refused: then losses are found by the renewals alone."""
+        """Have ``wire`` track what it reads. If that is refused, losses are found by the renewals alone."""
         answers = [explained(reply) for reply in wire.ask(_TRACK, max(deadline - time.monotonic(), 0.001))]
         for answer in answers:
             if isinstance(answer, RequestFailed):
-                raise answer  # for the moment (BUSY): taken for a refusal, it would be one for as long as this lasts
+                # A passing state of the server (BUSY). Taken for a refusal, it would last as long as this connection.
+                raise answer
         refused = any(isinstance(answer, EngineRefused) for answer in answers[:2])
         if refused:
             wire.ask(_DO_NOT_TRACK, max(deadline - time.monotonic(), 0.001))
         return not refused
 
     def _on_push(self, push: PushNotification) -> None:
-        words = pushes.words(push)
-        if words is None:
+        subjects = pushes.subjects(push)
+        if subjects is None:
             self._all = True
         else:
-            self._keys.update(word.decode("utf-8", "replace") for word in words)
+            self._keys.update(subject.decode("utf-8", "replace") for subject in subjects)
 
     def drop(self, wire: Wire) -> None:
         self._wire = None
-        self._forgetful = True
+        self._lost_track = True
         self._channel.discard(wire)
 
 
-async def wait_for_hints(guards: Sequence[Guard], until: float, wakeup: Wakeup) -> Suspects:
-    """Sleep until ``until``, the wake-up, or news of one of the guards. See ``KeeperChannel.wait_for_hints``."""
+async def wait_for_hints(connections: Sequence[TrackingConnection], until: float, wakeup: Wakeup) -> Suspects:
+    """Sleep until ``until``, ``wakeup``, or a hint on one of the connections. See ``KeeperChannel.wait_for_hints``."""
     assert isinstance(wakeup, BlockingWakeup), "the watchdog runs on the blocking runtime"
-    for guard in guards:
-        guard.listening = True
+    for connection in connections:
+        connection.listening = True
     while True:
         suspects: set[str] = set()
-        for guard in guards:
-            news = guard.news()
-            if news == ALL_NAMES:
+        for connection in connections:
+            hints = connection.hints()
+            if hints == ALL_NAMES:
                 return ALL_NAMES
-            suspects.update(news)
+            suspects.update(hints)
         if suspects:
             return suspects
-        filenos = [fileno for guard in guards if (fileno := guard.fileno()) is not None]
-        if not await BLOCKING.readable((wakeup.fileno(), *filenos), until) or await wakeup.wait(_AT_ONCE):
+        filenos = [fileno for connection in connections if (fileno := connection.fileno()) is not None]
+        if not await BLOCKING.readable((wakeup.fileno(), *filenos), until) or await wakeup.wait(_NOW):
             return ()

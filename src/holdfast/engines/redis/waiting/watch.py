@@ -1,7 +1,7 @@
-"""How a waiter is woken: by client tracking; where the server cannot, by Redisson's channel; at worst by looking often.
+"""How a waiter is woken: by client tracking; where the server cannot, by Redisson's channel; at worst by polling.
 
 Decided once per server, by trying: some servers accept CLIENT TRACKING and push nothing, an ACL may refuse any of it.
-Written once for both colours; the colours differ in how a connection is had and how its pushes are heard.
+Written once for sync and async, which differ in how a connection is obtained and how its pushes are received.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.engines.redis.dialect.requests import Publish
 _TRACK: Final = ("CLIENT", "TRACKING", "ON", "OPTIN")
 _CACHE: Final = ("CLIENT", "CACHING", "YES")
 _PROBE_TTL_MS: Final = 5000
-#: How often to look where nothing wakes us: some 30 small requests a second for each waiting process.
+#: How often to look where no push wakes a waiter (s): some 30 small requests a second for each waiting process.
 _LOOK_EVERY: Final = 0.04
 
 
@@ -44,8 +44,8 @@ SUBSCRIPTIONS: Final[Mapping[Publish, Sequence[str]]] = {
 }
 
 
-class Line(Protocol):
-    """A connection that can be listened on."""
+class Connection(Protocol):
+    """A connection that receives pushes."""
 
     tracking: bool
 
@@ -61,41 +61,41 @@ class Host(Protocol):
     async def pause(self, seconds: float) -> None: ...
 
 
-L = TypeVar("L", bound=Line)
+C = TypeVar("C", bound=Connection)
 
 
-class BaseWatch(abc.ABC, Generic[L]):
+class BaseWatch(abc.ABC, Generic[C]):
     """A :class:`~holdfast.engines.redis.connections.channel.Watch`, but for the connection."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._timeout = 0.0
-        self._polled: str | None = None  # the key to look at, where nothing wakes us
+        self._polled: str | None = None  # the key to look at, where no push wakes the waiter
 
-    # -- what a colour adds ----------------------------------------------------------------------------------------
+    # -- what sync and async add -----------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    async def _line(self, timeout: float) -> L:
+    async def _connection(self, timeout: float) -> C:
         """The connection that this watch listens on."""
 
     @abc.abstractmethod
-    def _expect(self, line: L, word: bytes) -> None:
-        """From now on, hear of the key or channel ``word``."""
+    def _expect(self, connection: C, key: bytes) -> None:
+        """From now on, wait for a push about ``key``."""
 
     @abc.abstractmethod
-    def _subscribe(self, line: L, channel: bytes) -> bool:
+    def _subscribe(self, connection: C, channel: bytes) -> bool:
         """As _expect, for a channel; whether a SUBSCRIBE must be sent for it."""
 
     @abc.abstractmethod
-    async def _ask(self, line: L, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
-        """Send ``commands`` adjacent on ``line``; all replies."""
+    async def _ask(self, connection: C, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
+        """Send ``commands`` adjacent on ``connection``; all replies."""
 
     @abc.abstractmethod
-    async def _hear(self, until: float) -> bool:
-        """Sleep until the word was heard or the connection was lost: True; at ``until``: False."""
+    async def _wait_for_push(self, until: float) -> bool:
+        """Sleep until the push has come or the connection was lost: True; at ``until``: False."""
 
     @abc.abstractmethod
-    def _is_lost(self, line: L) -> bool: ...
+    def _is_lost(self, connection: C) -> bool: ...
 
     # -- the port --------------------------------------------------------------------------------------------------
 
@@ -104,21 +104,21 @@ class BaseWatch(abc.ABC, Generic[L]):
         if host.way is None:
             host.way = await self._probe(key, timeout)
         if host.way is Way.TRACKING:
-            line = await self._line(timeout)
-            self._expect(line, key.encode())
-            # CACHING and PTTL must be neighbours: the one applies to the very next command only.
-            commands = [_CACHE, ("PTTL", key)] if line.tracking else [_TRACK, _CACHE, ("PTTL", key)]
-            answer = _last(await self._ask(line, commands, timeout))
+            connection = await self._connection(timeout)
+            self._expect(connection, key.encode())
+            # CACHING and PTTL must be neighbours: CACHING applies to the next command only.
+            commands = [_CACHE, ("PTTL", key)] if connection.tracking else [_TRACK, _CACHE, ("PTTL", key)]
+            answer = _last(await self._ask(connection, commands, timeout))
             if answer is not None:
-                line.tracking = True
+                connection.tracking = True
                 return answer
             host.way = Way.CHANNEL  # the ACL has changed since it was tried
         if host.way is Way.CHANNEL:
-            line = await self._line(timeout)
-            new = self._subscribe(line, channel.encode())
+            connection = await self._connection(timeout)
+            new = self._subscribe(connection, channel.encode())
             subscribe = [(word, channel) for word in SUBSCRIPTIONS[host.publish]] if new else []
             commands = [*subscribe, ("PTTL", key)]
-            answer = _last(await self._ask(line, commands, timeout))
+            answer = _last(await self._ask(connection, commands, timeout))
             if answer is not None:
                 return answer
             host.way = Way.POLLING
@@ -127,7 +127,7 @@ class BaseWatch(abc.ABC, Generic[L]):
 
     async def pushed(self, until: float) -> bool:
         if self._polled is None:
-            return await self._hear(until)
+            return await self._wait_for_push(until)
         while (left := until - clock.now()) > 0:
             await self._host.pause(min(left, _LOOK_EVERY * random.uniform(0.5, 1.0)))
             try:
@@ -141,18 +141,18 @@ class BaseWatch(abc.ABC, Generic[L]):
         return int(await self._host.command(("PTTL", self._polled or ""), self._timeout))
 
     async def _probe(self, key: str, timeout: float) -> Way:
-        """Track a key of our own in the slot of ``key``, delete it, and expect to be told."""
-        line = await self._line(timeout)
+        """Track a key of our own in the slot of ``key``, delete it, and expect a push about it."""
+        connection = await self._connection(timeout)
         probe = f"{prefixed('holdfast_probe', key)}:{secrets.token_hex(8)}"
-        self._expect(line, probe.encode())
+        self._expect(connection, probe.encode())
         commands = (_TRACK, ("SET", probe, "1", "PX", _PROBE_TTL_MS), _CACHE, ("PTTL", probe), ("DEL", probe))
-        if _last(await self._ask(line, commands, timeout)) is None:
+        if _last(await self._ask(connection, commands, timeout)) is None:
             return Way.CHANNEL
-        line.tracking = True
-        told = await self._hear(clock.now() + timeout)
-        if self._is_lost(line):
+        connection.tracking = True
+        pushed = await self._wait_for_push(clock.now() + timeout)
+        if self._is_lost(connection):
             raise RequestFailed("the connection was lost while trying client tracking", may_have_happened=False)
-        return Way.TRACKING if told else Way.CHANNEL
+        return Way.TRACKING if pushed else Way.CHANNEL
 
 
 def _last(answers: Sequence[Any]) -> int | None:
