@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from holdfast import current
-from holdfast._core import call_site, keeping, renewing, states
+from holdfast._core import call_site, renewing, retention, states
 from holdfast._core.hold import Hold
 from holdfast._runtime.blocking import run
 from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
@@ -137,7 +137,7 @@ class BaseLease(NotPortable):
 
     def _keep_for(self, seconds: float) -> None:
         """Have the lock stay held until ``seconds`` after it was granted, also if all handles are released before."""
-        keeping.keep(self._hold.core, self._hold, seconds)
+        retention.retain(self._hold.core, self._hold, seconds)
 
     def _annotate(self, error: BaseException) -> None:
         """The body's own exception goes first; a loss on top of it is a note, never a mask."""

@@ -70,7 +70,7 @@ def test_engines_do_not_reach_into_the_core(path: Path) -> None:
     assert not {"holdfast.client", "holdfast.aio", "holdfast.lease"} & imported(path)
 
 
-DECIDES = ("lease_time", "states", "local_queue", "backoff")
+DECIDES = ("lease_time", "states", "local_queue", "retry")
 
 
 @pytest.mark.parametrize("path", [SOURCE / "_core" / f"{name}.py" for name in DECIDES], ids=named)

@@ -40,10 +40,10 @@ def test_the_head_of_the_queue_inherits() -> None:
     queue.join(KEY, two)
     assert queue.waiting(KEY) == 2
     given = grant()
-    assert queue.heir(given, holder, 100.001) is one
-    assert (one.turn, one.gift) == (Turn.INHERIT, given)
-    assert queue.heir(given, one.caller, 100.002) is two
-    assert queue.heir(given, two.caller, 100.003) is None
+    assert queue.hand_over(given, holder, 100.001) is one
+    assert (one.turn, one.inherited) == (Turn.INHERIT, given)
+    assert queue.hand_over(given, one.caller, 100.002) is two
+    assert queue.hand_over(given, two.caller, 100.003) is None
 
 
 def test_vacating_gives_the_turn_to_the_next_and_frees_the_slot_after_the_last() -> None:
@@ -61,7 +61,7 @@ def test_only_the_occupant_gives_the_slot_up_and_twice_does_no_harm() -> None:
     queue.occupy(KEY, holder)
     queue.join(KEY, one)
     assert queue.vacate(KEY, object()) is None
-    assert queue.heir(grant(), object(), 100.001) is None
+    assert queue.hand_over(grant(), object(), 100.001) is None
     assert queue.vacate(KEY, holder) is one
     assert queue.vacate(KEY, holder) is None
     assert one.turn is Turn.CONTEND
@@ -141,7 +141,7 @@ def test_tokens_of_a_block_grow_and_end_with_the_one_that_was_granted() -> None:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Callers come, wait, get their turn, leave at any moment: at most one has the slot, and it is never lost."""
+    """Callers come, wait, get tfollowing turn, leave at any moment: at most one has the slot, and it is never lost."""
 
     waiting = Bundle("waiting")
 
@@ -168,12 +168,12 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.occupant is not None)
     @rule(hand_on=st.booleans())
     def give_up(self, hand_on: bool) -> None:
-        heir = self.queue.heir(grant(), self.occupant, 100.001) if hand_on else None
-        if heir is None:
-            heir = self.queue.vacate(KEY, self.occupant)
+        following = self.queue.hand_over(grant(), self.occupant, 100.001) if hand_on else None
+        if following is None:
+            following = self.queue.vacate(KEY, self.occupant)
         expected = self.line.pop(0) if self.line else None
-        assert heir is expected
-        self.occupant = None if heir is None else heir.caller
+        assert following is expected
+        self.occupant = None if following is None else following.caller
 
     @rule(one=consumes(waiting))
     def leave(self, one: LocalWaiter) -> None:

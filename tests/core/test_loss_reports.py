@@ -116,7 +116,7 @@ def test_waiting_for_the_loss_ends_when_its_own_handle_is_released() -> None:
         results: list[bool] = []
         thread = threading.Thread(target=lambda: results.append(first.lost.wait()))
         thread.start()
-        eventually(lambda: first._hold._loss is not None)
+        eventually(lambda: first._hold._changed is not None)
         first.release()
         thread.join(5)
         assert results == [False]

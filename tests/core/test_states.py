@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast._core.states import FINAL, NEXT, Event, State
+
+SOURCE = Path(holdfast.__path__[0])
 
 _EXPECTED = {
     (State.HELD, Event.RELEASE): State.RELEASING,
@@ -34,3 +39,14 @@ def test_final_states_are_those_without_a_way_out() -> None:
 def test_belief_is_never_reached_again() -> None:
     """I13, no resurrection: nothing leads back to HELD."""
     assert State.HELD not in _EXPECTED.values()
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_only_the_table_of_states_assigns_a_state(path: Path) -> None:
+    if path.name == "states.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and node.attr == "state":
+            assert isinstance(node.ctx, ast.Load), f"{path.name}:{node.lineno} assigns a state"
+        if isinstance(node, ast.Attribute) and node.attr == "NEXT":
+            raise AssertionError(f"{path.name}:{node.lineno} uses the table directly: call advance")

@@ -180,5 +180,5 @@ def test_calls_inside_one_block_share_one_keeper(client: holdfast.Client) -> Non
         for _ in range(50):
             short()
             long()
-        assert len(lease._hold.keepers) == 2
+        assert len(lease._hold.retentions) == 2
     client.break_("a")

@@ -124,12 +124,17 @@ def test_reserved_prefixes_of_redis() -> None:
 def test_the_engine_port_is_described_as_it_is() -> None:
     text = (ROOT / "docs" / "how-to" / "write-an-engine.md").read_text("utf-8")
     claims = text.partition("## Claims")[2].partition("| `Granted")[0]
-    mentioned = set(re.findall(r"`(?:claim\.)?(\w+)", claims))
-    assert set(base.Claim.__slots__) <= mentioned
-    assert set(re.findall(r"^\* `(\w+)`", claims, re.MULTILINE)) <= set(base.Claim.__slots__)
-    (table,) = [rows for rows in tables(ROOT / "docs" / "how-to" / "write-an-engine.md") if rows[0][0] == "`Session`"]
-    described = {name for row in table[1:] for name in re.findall(r"`(\w+)\(", row[0])}
-    assert described == {name for name in vars(base.Session) if not name.startswith("_")}
+    assert set(base.Claim._fields) <= set(re.findall(r"`(\w+)", claims))
+    attempt = {name for name in vars(base.Attempt) if not name.startswith("_")} - {"claim"}
+    assert set(re.findall(r"^\* `(\w+)`", claims, re.MULTILINE)) == attempt
+    for protocol in (base.Session, base.Keeper):
+        (table,) = [
+            rows
+            for rows in tables(ROOT / "docs" / "how-to" / "write-an-engine.md")
+            if rows[0][0] == f"`{protocol.__name__}`"
+        ]
+        described = {name for row in table[1:] for name in re.findall(r"`(\w+)\(", row[0])}
+        assert described == {name for name in vars(protocol) if not name.startswith("_")} - {"registers"}
 
 
 def test_faults_of_the_proxy() -> None:

@@ -15,8 +15,8 @@ import holdfast
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast._runtime.clock import now
 from holdfast.engines import memory
-from holdfast.engines.base import Busy, Claim, Granted
-from holdfast.engines.memory import MemoryAttempt, MemoryKeeper, MemorySession, Store
+from holdfast.engines.base import Busy, Claim, Granted, SimpleAttempt
+from holdfast.engines.memory import MemoryKeeper, MemorySession, Store
 from tests.support.handling import Handling
 from tests.support.striker import Strike, Striker
 
@@ -155,7 +155,7 @@ def test_a_signal_handler_may_use_the_lock_that_its_thread_uses() -> None:
         bench, tokens = Bench(), [0]
         rival = bench.other.attempt(Claim("a", "them:1", TTL))
 
-        def handle(bench: Bench = bench, tokens: list[int] = tokens, rival: MemoryAttempt = rival) -> None:
+        def handle(bench: Bench = bench, tokens: list[int] = tokens, rival: SimpleAttempt = rival) -> None:
             answer = run(bench.other.acquire(rival, 1.0))
             if isinstance(answer, Granted):
                 assert answer.token > tokens[-1]
@@ -185,7 +185,7 @@ def test_a_signal_handler_that_keeps_the_lock_keeps_its_thread_out() -> None:
         rival = bench.other.attempt(Claim("a", "them:1", TTL))
         granted: list[bool] = []
 
-        def handle(bench: Bench = bench, rival: MemoryAttempt = rival, granted: list[bool] = granted) -> None:
+        def handle(bench: Bench = bench, rival: SimpleAttempt = rival, granted: list[bool] = granted) -> None:
             granted.append(isinstance(run(bench.other.acquire(rival, 1.0)), Granted))
 
         handling = Handling(number, handle, HERE)

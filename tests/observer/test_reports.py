@@ -285,7 +285,7 @@ def test_a_busy_local_lock_is_reported_without_a_wait() -> None:
 
 
 def test_found_is_still_what_the_batch_is_sorted_by() -> None:
-    from holdfast._core.renewed_batch import RenewedBatch
+    from holdfast._core.renewing import RenewedBatch
 
     class Grant:
         failing = False

@@ -13,9 +13,11 @@ import pytest
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.sqlite import connect
+from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.session import SqliteSession
 
 MakeSession = Callable[..., SqliteSession]
+MakeKeeper = Callable[[], SqliteKeeper]
 
 #: What a request may take where another process may stand still in the middle of a transaction.
 TIMEOUT: Final = 5.0
@@ -92,6 +94,24 @@ def make_session(path: str) -> Iterator[MakeSession]:
 @pytest.fixture
 def session(make_session: MakeSession) -> SqliteSession:
     return make_session()
+
+
+@pytest.fixture
+def make_keeper(path: str) -> Iterator[MakeKeeper]:
+    keepers = []
+
+    def make() -> SqliteKeeper:
+        keepers.append(connect(path, {}).keeper(BLOCKING))
+        return keepers[-1]
+
+    yield make
+    for keeper in keepers:
+        run(keeper.close())
+
+
+@pytest.fixture
+def keeper(make_keeper: MakeKeeper) -> SqliteKeeper:
+    return make_keeper()
 
 
 @pytest.fixture

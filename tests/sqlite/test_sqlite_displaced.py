@@ -20,10 +20,11 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import ALL_NAMES, Busy, Found, Granted
 from holdfast.engines.sqlite import anchor
+from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
-from tests.sqlite.worker import make_claim
+from tests.sqlite.worker import make_attempt
 
 StartWorker = Callable[[], Worker]
 TTL = 1.5
@@ -220,14 +221,14 @@ def test_files_removed_under_load_cost_no_process_and_show_no_error(
 def test_reading_the_files_in_the_holders_process_costs_no_lease(
     make_session: MakeSession, path: str, start_worker: StartWorker, suffix: str
 ) -> None:
-    session, claim = make_session(), make_claim("job", 600.0)
-    run(session.acquire(claim, TIMEOUT))
+    session, attempt = make_session(), make_attempt("job", 600.0)
+    run(session.acquire(attempt, TIMEOUT))
     with open(path + suffix, "rb"):
         pass
     subprocess.run([*come_and_go, path], check=True)
     assert {"locks.db-wal", "locks.db-shm"} <= set(os.listdir(os.path.dirname(path)))
     assert start_worker().ask(do="acquire", name="job")["token"] is None
-    assert run(session.renew([claim], 600.0, TIMEOUT)) == [Found.OURS]
+    assert run(session.renew(attempt, 600.0, TIMEOUT)) == Found.OURS
 
 
 def test_the_last_process_to_close_still_removes_log_and_index(make_session: MakeSession, path: str) -> None:
@@ -241,7 +242,7 @@ def test_a_displaced_store_does_not_copy_its_log_into_the_new_file(make_session:
     """Neither with a write, nor when it is closed: the pages would overwrite those of others."""
     session = make_session()
     for number in range(50):
-        run(session.acquire(make_claim(f"old {number}"), TIMEOUT))
+        run(session.acquire(make_attempt(f"old {number}"), TIMEOUT))
     store = session.store(clock.now())
     remove("-wal", "-shm")(path)
     before = Path(path).read_bytes()
@@ -251,32 +252,34 @@ def test_a_displaced_store_does_not_copy_its_log_into_the_new_file(make_session:
         store.write("UPDATE lock SET ttl = ? WHERE name = ?", (number, f"old {number}"))
     store.abandon()
     assert Path(path).read_bytes() == before
-    assert isinstance(run(session.acquire(make_claim("new"), TIMEOUT)), Granted)
+    assert isinstance(run(session.acquire(make_attempt("new"), TIMEOUT)), Granted)
 
 
-def test_a_watchdog_asks_about_everything_once_its_store_was_displaced(make_session: MakeSession, path: str) -> None:
-    session, wakeup = make_session(), BLOCKING.wakeup()
+def test_a_watchdog_asks_about_everything_once_its_store_was_displaced(
+    session: SqliteSession, keeper: SqliteKeeper, path: str
+) -> None:
+    wakeup = BLOCKING.wakeup()
     try:
-        assert run(session.doze(clock.now(), wakeup)) != ALL_NAMES
-        run(session.acquire(make_claim("job"), TIMEOUT))
+        assert run(keeper.wait_for_hints(clock.now(), wakeup)) != ALL_NAMES
+        run(session.acquire(make_attempt("job"), TIMEOUT))
         os.unlink(path)
         deadline = clock.now() + 10.0
-        while run(session.doze(clock.now() + 0.3, wakeup)) != ALL_NAMES:
+        while run(keeper.wait_for_hints(clock.now() + 0.3, wakeup)) != ALL_NAMES:
             assert clock.now() < deadline
     finally:
         wakeup.close()
 
 
 def test_the_opener_that_displaces_notifies_all_watchdogs(
-    make_session: MakeSession, path: str, start_worker: StartWorker
+    keeper: SqliteKeeper, path: str, start_worker: StartWorker
 ) -> None:
-    session, wakeup = make_session(), BLOCKING.wakeup()
+    wakeup = BLOCKING.wakeup()
     try:
-        run(session.doze(clock.now(), wakeup))
-        session.store(clock.now()).look_at = clock.now() + 600.0  # it does not look by itself
+        run(keeper.wait_for_hints(clock.now(), wakeup))
+        keeper.store(clock.now()).look_at = clock.now() + 600.0  # it does not look by itself
         os.unlink(path)
         start_worker().ask(do="acquire", name="job")
-        assert run(session.doze(clock.now() + 10.0, wakeup)) == ALL_NAMES
+        assert run(keeper.wait_for_hints(clock.now() + 10.0, wakeup)) == ALL_NAMES
     finally:
         wakeup.close()
 
@@ -285,49 +288,49 @@ def test_a_lease_that_the_rest_of_a_log_would_have_released_is_not_waited_for(
     make_session: MakeSession, path: str
 ) -> None:
     """Without its log the file is older: it shows a lock as held that was released since, by ourselves."""
-    session, claim = make_session(), make_claim("job", 600.0)
-    run(session.acquire(claim, TIMEOUT))
+    session, attempt = make_session(), make_attempt("job", 600.0)
+    run(session.acquire(attempt, TIMEOUT))
     session.store(clock.now())._checkpoint()
-    run(session.release(claim, TIMEOUT))
+    run(session.release(attempt, TIMEOUT))
     remove("-wal", "-shm")(path)
     session.store(clock.now()).look_at = 0.0
-    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Granted)
+    assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Granted)
 
 
 def test_removing_the_private_directory_does_not_end_locking_after_a_fork(session: SqliteSession, path: str) -> None:
-    claim = make_claim("job")
-    run(session.acquire(claim, TIMEOUT))
+    attempt = make_attempt("job")
+    run(session.acquire(attempt, TIMEOUT))
     remove_private_directory(path)
     pid = os.fork()
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.GONE]
-    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Granted)
+    assert run(session.renew(attempt, 30.0, TIMEOUT)) == Found.GONE
+    assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Granted)
 
 
 def test_a_file_emptied_in_place_is_begun_anew(make_session: MakeSession, path: str, start_worker: StartWorker) -> None:
-    session, claim = make_session(), make_claim("job", TTL)
-    run(session.acquire(claim, TIMEOUT))
+    session, attempt = make_session(), make_attempt("job", TTL)
+    run(session.acquire(attempt, TIMEOUT))
     empty_in_place(path)
     rival = start_worker()
     assert rival.ask(do="acquire", name="job", timeout=10.0)["token"] is not None
-    assert run(session.renew([claim], 30.0, TIMEOUT)) in ([Found.GONE], [Found.STOLEN])
-    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Busy)
+    assert run(session.renew(attempt, 30.0, TIMEOUT)) in (Found.GONE, Found.STOLEN)
+    assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Busy)
 
 
 def test_something_else_put_in_the_place_of_the_file_is_refused_and_left_alone(
     make_session: MakeSession, path: str
 ) -> None:
     session = make_session()
-    run(session.acquire(make_claim("job"), TIMEOUT))
+    run(session.acquire(make_attempt("job"), TIMEOUT))
     session.store(clock.now()).look_at = 0.0
     text = b"not a database, but the only copy of something " * 100
     Path(path + ".other").write_bytes(text)
     os.chmod(path + ".other", 0o600)
     os.replace(path + ".other", path)
     with pytest.raises(EngineRefused, match="not an SQLite database"):
-        run(session.acquire(make_claim("other"), TIMEOUT))
+        run(session.acquire(make_attempt("other"), TIMEOUT))
     assert Path(path).read_bytes() == text
     os.unlink(path)
-    assert isinstance(run(session.acquire(make_claim("other"), TIMEOUT)), Granted)
+    assert isinstance(run(session.acquire(make_attempt("other"), TIMEOUT)), Granted)

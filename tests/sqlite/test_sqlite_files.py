@@ -19,11 +19,12 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.sqlite import connect, default_path, filesystem, kernel, liveness
+from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.liveness import Liveness
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
-from tests.sqlite.worker import make_claim
+from tests.sqlite.worker import make_attempt
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="statfs magic is Linux")
 
@@ -41,9 +42,9 @@ def refusal(session: SqliteSession) -> str:
 def test_everything_is_private(session: SqliteSession, path: str) -> None:
     previous = os.umask(0)
     try:
-        claim = make_claim("job")
-        run(session.acquire(claim, 1.0))
-        contender = session.contender(make_claim("job"), 1.0)
+        attempt = make_attempt("job")
+        run(session.acquire(attempt, 1.0))
+        contender = session.contender(make_attempt("job"), 1.0)
         run(contender.wait(clock.now() + 0.01))
     finally:
         os.umask(previous)
@@ -168,7 +169,7 @@ def tear(path: str) -> None:
 
 
 def before_reboot(session: SqliteSession, path: str) -> int:
-    granted = run(session.acquire(make_claim("job"), 1.0))
+    granted = run(session.acquire(make_attempt("job"), 1.0))
     assert isinstance(granted, Granted)
     session.store(clock.now()).write("UPDATE meta SET value = ? WHERE key = ?", ("an earlier boot", "boot"))
     run(session.close())
@@ -180,7 +181,7 @@ def test_a_file_torn_by_a_power_cut_is_set_aside(
 ) -> None:
     token = before_reboot(make_session(), path)
     tear(path)
-    granted = run(make_session().acquire(make_claim("job"), 1.0))
+    granted = run(make_session().acquire(make_attempt("job"), 1.0))
     assert isinstance(granted, Granted)
     assert granted.token > token
     assert os.path.exists(path + ".damaged")
@@ -223,7 +224,7 @@ def test_a_file_whose_first_page_was_lost_is_set_aside_too(
     """Before: "not an SQLite database", until an operator deleted it."""
     token = before_reboot(make_session(), path)
     damage(path)
-    granted = run(make_session().acquire(make_claim("job"), TIMEOUT))
+    granted = run(make_session().acquire(make_attempt("job"), TIMEOUT))
     assert isinstance(granted, Granted)
     assert granted.token > token
     assert os.path.exists(path + ".damaged")
@@ -236,7 +237,7 @@ def test_damage_that_is_met_later_is_repaired_once_no_other_process_uses_the_fil
 
     def acquire_all() -> None:
         for number in range(100):
-            assert isinstance(run(session.acquire(make_claim(f"name {number}" * 10), TIMEOUT)), Granted)
+            assert isinstance(run(session.acquire(make_attempt(f"name {number}" * 10), TIMEOUT)), Granted)
 
     session = make_session()
     acquire_all()
@@ -268,13 +269,13 @@ def test_a_torn_file_that_somebody_may_be_using_is_refused(make_session: MakeSes
 
 
 def test_who_deletes_the_file_breaks_the_locks_in_it(make_session: MakeSession, path: str) -> None:
-    session, claim = make_session(), make_claim("job")
-    run(session.acquire(claim, 1.0))
+    session, attempt = make_session(), make_attempt("job")
+    run(session.acquire(attempt, 1.0))
     os.unlink(path)
     deadline = clock.now() + 5.0
-    while run(session.renew([claim], 30.0, 1.0)) != [Found.GONE]:
+    while run(session.renew(attempt, 30.0, 1.0)) != Found.GONE:
         assert clock.now() < deadline, "still renewing in a file that nobody else can see"
-    assert isinstance(run(session.acquire(make_claim("job"), 1.0)), Granted)
+    assert isinstance(run(session.acquire(make_attempt("job"), 1.0)), Granted)
     assert os.path.exists(path)
 
 
@@ -286,7 +287,7 @@ def test_a_full_disk_is_a_failed_request_that_names_the_file(session: SqliteSess
 
     def fill() -> None:
         for number in range(1000):
-            run(session.acquire(make_claim(f"n{number}" * 20), 1.0))
+            run(session.acquire(make_attempt(f"n{number}" * 20), 1.0))
 
     with pytest.raises(RequestFailed, match="disk is full") as failed:
         fill()
@@ -295,26 +296,28 @@ def test_a_full_disk_is_a_failed_request_that_names_the_file(session: SqliteSess
 
 
 def test_another_process_inside_a_transaction_is_waited_for_and_then_given_up(
-    session: SqliteSession, path: str
+    session: SqliteSession, keeper: SqliteKeeper, path: str
 ) -> None:
     run(session.ping(1.0))
     # A connection of our own process will do: SQLite makes them exclude each other as if they were two processes.
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     started = clock.now()
-    claim = make_claim("job")
+    attempt = make_attempt("job")
     with pytest.raises(RequestFailed) as failed:
-        run(session.acquire(claim, 0.2))
+        run(session.acquire(attempt, 0.2))
     assert 0.2 <= clock.now() - started < 0.2 + 1.5
     assert not failed.value.may_have_happened
-    (answer,) = run(session.renew([claim], 30.0, 0.05))
+    with pytest.raises(RequestFailed):
+        run(session.renew(attempt, 30.0, 0.05))
+    (answer,) = run(keeper.renew([attempt], 30.0, 0.05))
     assert isinstance(answer, RequestFailed)
     with pytest.raises(RequestFailed):
         run(session.ping(0.05))
     assert run(session.inspect("job", 0.05)).holders == (), "a look is not in anybody's way"
     other.execute("ROLLBACK")
     other.close()
-    assert isinstance(run(session.acquire(claim, 1.0)), Granted)
+    assert isinstance(run(session.acquire(attempt, 1.0)), Granted)
 
 
 def test_many_processes_may_create_the_file_at_once(path: str, start_worker: Callable[[], Worker]) -> None:
@@ -493,7 +496,7 @@ except holdfast.EngineRefused as error:
 
 @linux_only
 def test_a_directory_that_is_mounted_as_a_whole_is_shared(path: str, tmp_path: Path, session: SqliteSession) -> None:
-    run(session.acquire(make_claim("job"), TIMEOUT))
+    run(session.acquire(make_attempt("job"), TIMEOUT))
     inside = tmp_path / "container"
     inside.mkdir(0o700)
     code = f"import holdfast; print(holdfast.connect('sqlite:{inside}/locks.db').lock('job').try_acquire())"
@@ -512,7 +515,7 @@ def test_a_child_in_another_time_namespace_does_not_take_what_the_parents_kernel
     session: SqliteSession, path: str
 ) -> None:
     """Before: the boot id was cached over the fork, and the child's clock said that every lease had expired."""
-    run(session.acquire(make_claim("job", 600.0), TIMEOUT))
+    run(session.acquire(make_attempt("job", 600.0), TIMEOUT))
     code = f"""
 import ctypes, os, sys
 import holdfast
@@ -552,9 +555,9 @@ def test_the_last_session_closes_the_store_and_leaves_no_descriptor(make_session
 
     one, two = make_session(), make_session()
     for session in (one, two):
-        claim = make_claim("job")
-        run(session.acquire(claim, 1.0))
-        run(session.release(claim, 1.0))
+        attempt = make_attempt("job")
+        run(session.acquire(attempt, 1.0))
+        run(session.release(attempt, 1.0))
     run(one.close())
     assert ours() != []
     run(two.close())

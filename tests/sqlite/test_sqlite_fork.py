@@ -18,7 +18,7 @@ from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Found, Granted
 from holdfast.engines.sqlite.session import SqliteSession
 from tests.sqlite.conftest import TIMEOUT, MakeSession
-from tests.sqlite.worker import make_claim, obtain
+from tests.sqlite.worker import make_attempt, obtain
 
 # Python 3.12 warns about any fork of a process with threads: here that is the point.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
@@ -52,21 +52,21 @@ def exit_code(pid: int, within: float = 20.0) -> int:
 
 
 def test_a_child_can_neither_release_nor_renew_nor_repeat_the_parents_claim(session: SqliteSession) -> None:
-    claim = make_claim("job")
-    run(session.acquire(claim, TIMEOUT))
+    attempt = make_attempt("job")
+    run(session.acquire(attempt, TIMEOUT))
     parent = session.store(clock.now()).process
 
     def work() -> None:
-        assert run(session.release(claim, TIMEOUT)) is Found.STOLEN
-        assert run(session.renew([claim], 60.0, TIMEOUT)) == [Found.STOLEN]
-        assert isinstance(run(session.acquire(claim, TIMEOUT)), Busy)
+        assert run(session.release(attempt, TIMEOUT)) is Found.STOLEN
+        assert run(session.renew(attempt, 60.0, TIMEOUT)) == Found.STOLEN
+        assert isinstance(run(session.acquire(attempt, TIMEOUT)), Busy)
         assert session.store(clock.now()).process != parent
-        own = make_claim("other")
+        own = make_attempt("other")
         assert isinstance(run(session.acquire(own, TIMEOUT)), Granted)
         assert run(session.release(own, TIMEOUT)) is Found.OURS
 
     assert exit_code(in_child(work)) == 0
-    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
+    assert run(session.renew(attempt, 30.0, TIMEOUT)) == Found.OURS
     assert session.store(clock.now()).process == parent
 
 
@@ -77,7 +77,7 @@ def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSess
 
     def parent() -> None:
         session = make_session()
-        assert isinstance(run(session.acquire(make_claim("job", 600.0), TIMEOUT)), Granted)
+        assert isinstance(run(session.acquire(make_attempt("job", 600.0), TIMEOUT)), Granted)
         grandchild = os.fork()
         if grandchild == 0:
             os.close(let_go)
@@ -89,18 +89,18 @@ def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSess
     pid = in_child(parent)
     assert os.read(read_end, 1) == b"!"
     session = make_session()
-    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Busy)
+    assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Busy)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    granted = run(session.acquire(make_claim("job"), TIMEOUT))
+    granted = run(session.acquire(make_attempt("job"), TIMEOUT))
     for fd in (let_go, hold_open, read_end, write_end):
         os.close(fd)
     assert isinstance(granted, Granted)
 
 
 def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, path: str) -> None:
-    run(session.acquire(make_claim("job"), TIMEOUT))
-    contender = session.contender(make_claim("job"), TIMEOUT)
+    run(session.acquire(make_attempt("job"), TIMEOUT))
+    contender = session.contender(make_attempt("job"), TIMEOUT)
     run(contender.wait(clock.now() + 0.01))
 
     def work() -> None:
@@ -133,8 +133,8 @@ class ForksInBetween:
 
 def test_a_fork_in_a_signal_handler_in_the_middle_of_a_read(session: SqliteSession) -> None:
     """Before: "Cannot operate on a closed database"."""
-    claim = make_claim("job")
-    run(session.acquire(claim, TIMEOUT))
+    attempt = make_attempt("job")
+    run(session.acquire(attempt, TIMEOUT))
     store = session.store(clock.now())
 
     def interrupt() -> None:
@@ -145,20 +145,20 @@ def test_a_fork_in_a_signal_handler_in_the_middle_of_a_read(session: SqliteSessi
     assert run(session.inspect("job", TIMEOUT)).holders != ()
     run(session.ping(TIMEOUT))
     interrupt()
-    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
+    assert run(session.renew(attempt, 30.0, TIMEOUT)) == Found.OURS
     run(session.ping(TIMEOUT))
     interrupt()
-    assert isinstance(run(session.acquire(make_claim("other"), TIMEOUT)), Granted)
+    assert isinstance(run(session.acquire(make_attempt("other"), TIMEOUT)), Granted)
 
 
 def test_a_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> None:
     """The connection is closed before it, but not as if this were the end of the last process."""
-    claim = make_claim("job")
-    run(session.acquire(claim, TIMEOUT))
+    attempt = make_attempt("job")
+    run(session.acquire(attempt, TIMEOUT))
     log = os.stat(path + "-wal").st_ino
     assert exit_code(in_child(lambda: None)) == 0
     assert os.stat(path + "-wal").st_ino == log
-    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
+    assert run(session.renew(attempt, 30.0, TIMEOUT)) == Found.OURS
 
 
 @pytest.mark.timeout(120)
@@ -169,9 +169,9 @@ def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSes
         session = make_session()
         try:
             while not stop.is_set():
-                claim = make_claim("job")
-                assert run(obtain(session, claim, clock.now() + 30.0)) is not None
-                assert run(session.release(claim, TIMEOUT)) is Found.OURS
+                attempt = make_attempt("job")
+                assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
+                assert run(session.release(attempt, TIMEOUT)) is Found.OURS
                 rounds[0] += 1
         except BaseException as error:
             errors.append(error)
@@ -183,9 +183,9 @@ def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSes
     run(session.ping(1.0))
 
     def work() -> None:
-        claim = make_claim("job")
-        assert run(obtain(session, claim, clock.now() + 10.0)) is not None
-        assert run(session.release(claim, TIMEOUT)) is Found.OURS
+        attempt = make_attempt("job")
+        assert run(obtain(session, attempt, clock.now() + 10.0)) is not None
+        assert run(session.release(attempt, TIMEOUT)) is Found.OURS
 
     try:
         for number in range(200):

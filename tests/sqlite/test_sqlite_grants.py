@@ -10,10 +10,11 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Found, Granted
 from holdfast.engines.sqlite import ledger, statements
+from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import InvalidName, UsageError
 from tests.sqlite.conftest import MakeSession
-from tests.sqlite.worker import make_claim, obtain
+from tests.sqlite.worker import make_attempt, obtain
 
 
 def token_of(answer: Granted | Busy) -> int:
@@ -26,7 +27,7 @@ def store_write(session: SqliteSession, statement: str, *parameters: str | int) 
 
 
 def test_a_name_is_held_by_one_claim_until_it_is_released(session: SqliteSession) -> None:
-    first, second = make_claim("job"), make_claim("job")
+    first, second = make_attempt("job"), make_attempt("job")
     token = token_of(run(session.acquire(first, 1.0)))
     busy = run(session.acquire(second, 1.0))
     assert isinstance(busy, Busy)
@@ -38,115 +39,115 @@ def test_a_name_is_held_by_one_claim_until_it_is_released(session: SqliteSession
 
 
 def test_a_repeated_acquire_has_the_same_token_and_never_shortens(session: SqliteSession) -> None:
-    claim = make_claim("job", 30.0, tokens=16)
-    token = token_of(run(session.acquire(claim, 1.0)))
-    claim.ttl = 5.0
-    assert token_of(run(session.acquire(claim, 1.0))) == token
+    attempt = make_attempt("job", 30.0, tokens=16)
+    token = token_of(run(session.acquire(attempt, 1.0)))
+    attempt.claim = attempt.claim._replace(ttl=5.0)
+    assert token_of(run(session.acquire(attempt, 1.0))) == token
     assert (run(session.inspect("job", 1.0)).remaining or 0.0) > 20.0
-    claim.ttl = 60.0
-    assert token_of(run(session.acquire(claim, 1.0))) == token
+    attempt.claim = attempt.claim._replace(ttl=60.0)
+    assert token_of(run(session.acquire(attempt, 1.0))) == token
     assert (run(session.inspect("job", 1.0)).remaining or 0.0) > 50.0
 
 
 def test_tokens_are_reserved_in_blocks_and_start_at_the_clock(session: SqliteSession) -> None:
     before = time.time_ns() // 1000
-    claim = make_claim("job", tokens=16)
-    last = token_of(run(session.acquire(claim, 1.0)))
+    attempt = make_attempt("job", tokens=16)
+    last = token_of(run(session.acquire(attempt, 1.0)))
     assert before + 15 <= last <= time.time_ns() // 1000 + 15
-    run(session.release(claim, 1.0))
-    again = make_claim("job", tokens=16)
+    run(session.release(attempt, 1.0))
+    again = make_attempt("job", tokens=16)
     assert token_of(run(session.acquire(again, 1.0))) - 15 > last
 
 
 def test_a_token_ahead_of_the_clock_is_still_passed(session: SqliteSession) -> None:
-    claim = make_claim("job")
-    run(session.acquire(claim, 1.0))
-    run(session.release(claim, 1.0))
+    attempt = make_attempt("job")
+    run(session.acquire(attempt, 1.0))
+    run(session.release(attempt, 1.0))
     ahead = (time.time_ns() // 1000) + 10**12
     store_write(session, "UPDATE lock SET token = ? WHERE name = ?", ahead, "job")
-    assert token_of(run(session.acquire(make_claim("job", tokens=4), 1.0))) == ahead + 4
+    assert token_of(run(session.acquire(make_attempt("job", tokens=4), 1.0))) == ahead + 4
 
 
-def test_renew_extends_never_shortens_never_recreates(session: SqliteSession) -> None:
-    held, other, gone = make_claim("held", 10.0), make_claim("held"), make_claim("gone")
+def test_renew_extends_never_shortens_never_recreates(session: SqliteSession, keeper: SqliteKeeper) -> None:
+    held, other, gone = make_attempt("held", 10.0), make_attempt("held"), make_attempt("gone")
     run(session.acquire(held, 1.0))
     run(session.acquire(gone, 1.0))
     run(session.release(gone, 1.0))
-    assert run(session.renew([held, other, gone], 30.0, 1.0)) == [Found.OURS, Found.STOLEN, Found.GONE]
+    assert run(keeper.renew([held, other, gone], 30.0, 1.0)) == [Found.OURS, Found.STOLEN, Found.GONE]
     assert (run(session.inspect("held", 1.0)).remaining or 0.0) > 20.0
-    assert run(session.renew([held], 1.0, 1.0)) == [Found.OURS]
+    assert run(session.renew(held, 1.0, 1.0)) == Found.OURS
     assert (run(session.inspect("held", 1.0)).remaining or 0.0) > 20.0
     assert run(session.inspect("gone", 1.0)).holders == ()
-    assert run(session.renew([make_claim("never")], 30.0, 1.0)) == [Found.GONE]
+    assert run(session.renew(make_attempt("never"), 30.0, 1.0)) == Found.GONE
     assert run(session.inspect("never", 1.0)).token is None
 
 
 def test_an_expired_lease_is_taken_and_its_owner_is_told(session: SqliteSession) -> None:
-    slow, next_one = make_claim("job", 1.2), make_claim("job")
+    slow, next_one = make_attempt("job", 1.2), make_attempt("job")
     token = token_of(run(session.acquire(slow, 1.0)))
     assert run(session.inspect("job", 1.0)).holders != ()
     granted = run(obtain(session, next_one, clock.now() + 5.0))
     assert granted is not None
     assert granted.token > token
-    assert run(session.renew([slow], 30.0, 1.0)) == [Found.STOLEN]
+    assert run(session.renew(slow, 30.0, 1.0)) == Found.STOLEN
     assert run(session.release(slow, 1.0)) is Found.STOLEN
 
 
-def test_withdraw_leaves_neither_lock_nor_place_in_the_queue(session: SqliteSession) -> None:
-    holder, waiter = make_claim("job"), make_claim("job")
+def test_withdraw_leaves_neither_lock_nor_place_in_the_queue(session: SqliteSession, keeper: SqliteKeeper) -> None:
+    holder, waiter = make_attempt("job"), make_attempt("job")
     run(session.acquire(holder, 1.0))
     contender = session.contender(waiter, 1.0)
     run(contender.wait(clock.now() + 0.01))
     assert run(session.inspect("job", 1.0)).waiters == 1
     contender.abandon()
-    assert run(session.withdraw([waiter], 1.0)) == [Found.STOLEN]
+    assert run(keeper.withdraw([waiter], 1.0)) == [Found.STOLEN]
     assert run(session.inspect("job", 1.0)).waiters == 0
-    assert run(session.withdraw([holder], 1.0)) == [Found.OURS]
+    assert run(keeper.withdraw([holder], 1.0)) == [Found.OURS]
     assert run(session.inspect("job", 1.0)).holders == ()
 
 
 def test_break_frees_and_spends_the_token(session: SqliteSession) -> None:
-    claim = make_claim("job")
-    token = token_of(run(session.acquire(claim, 1.0)))
+    attempt = make_attempt("job")
+    token = token_of(run(session.acquire(attempt, 1.0)))
     assert run(session.break_("job", 1.0))
     state = run(session.inspect("job", 1.0))
     assert state.holders == ()
     assert (state.token or 0) > token
-    assert run(session.renew([claim], 30.0, 1.0)) == [Found.GONE]
-    assert token_of(run(session.acquire(make_claim("job"), 1.0))) > (state.token or 0)
+    assert run(session.renew(attempt, 30.0, 1.0)) == Found.GONE
+    assert token_of(run(session.acquire(make_attempt("job"), 1.0))) > (state.token or 0)
     assert not run(session.break_("never", 1.0))
 
 
 def test_tokens_grow_over_a_sweep_of_the_row(make_session: MakeSession) -> None:
     session = make_session(token_ttl=0.0)
-    claim = make_claim("job")
-    token = token_of(run(session.acquire(claim, 1.0)))
-    run(session.release(claim, 1.0))
+    attempt = make_attempt("job")
+    token = token_of(run(session.acquire(attempt, 1.0)))
+    run(session.release(attempt, 1.0))
     run(session.close())
     again = make_session(token_ttl=0.0)
     assert run(again.inspect("job", 1.0)).token is None
-    assert token_of(run(again.acquire(make_claim("job"), 1.0))) > token
+    assert token_of(run(again.acquire(make_attempt("job"), 1.0))) > token
 
 
 def test_a_held_row_survives_the_sweep(make_session: MakeSession) -> None:
     session = make_session(token_ttl=0.0)
-    token = token_of(run(session.acquire(make_claim("job", 600.0), 1.0)))
+    token = token_of(run(session.acquire(make_attempt("job", 600.0), 1.0)))
     session.store(clock.now()).tidy(clock.now() + 60.0)
     assert run(session.inspect("job", 1.0)).token == token
 
 
 def test_inspect_and_names_show_what_is_held(session: SqliteSession) -> None:
     description = b'{"host": "here", "pid": 7, "thread": "main", "program": "test", "else": 1}'
-    claim = make_claim("shop:1", 20.0, description=description)
-    token = token_of(run(session.acquire(claim, 1.0)))
-    run(session.acquire(make_claim("shop:2", description=b"\xff not JSON"), 1.0))
-    run(session.acquire(make_claim("shoq"), 1.0))
-    gone = make_claim("shop:3")
+    attempt = make_attempt("shop:1", 20.0, description=description)
+    token = token_of(run(session.acquire(attempt, 1.0)))
+    run(session.acquire(make_attempt("shop:2", description=b"\xff not JSON"), 1.0))
+    run(session.acquire(make_attempt("shoq"), 1.0))
+    gone = make_attempt("shop:3")
     run(session.acquire(gone, 1.0))
     run(session.release(gone, 1.0))
     (holder,) = run(session.inspect("shop:1", 1.0)).holders
     assert (holder.owner, holder.host, holder.pid, holder.thread, holder.program, holder.token, holder.count) == (
-        (claim.owner, "here", 7, "main", "test", token, 1)
+        (attempt.owner, "here", 7, "main", "test", token, 1)
     )
     assert holder.until == pytest.approx(time.time() + 20.0, abs=10.0)
     assert run(session.inspect("shop:2", 1.0)).holders[0].host is None
@@ -161,7 +162,7 @@ def test_inspect_and_names_show_what_is_held(session: SqliteSession) -> None:
 def test_names_are_listed_page_by_page(session: SqliteSession) -> None:
     expected = [f"n{i:04}" for i in range(600)]
     for name in expected:
-        run(session.acquire(make_claim(name), 1.0))
+        run(session.acquire(make_attempt(name), 1.0))
 
     async def names() -> list[str]:
         return [name async for name in session.names("n", 1.0)]
@@ -171,7 +172,7 @@ def test_names_are_listed_page_by_page(session: SqliteSession) -> None:
 
 @pytest.mark.parametrize("kind", ["fair", "polite"])
 def test_who_keeps_to_the_queue_does_not_overtake(session: SqliteSession, kind: str) -> None:
-    holder, waiter, late = make_claim("job"), make_claim("job", fair=True), make_claim("job", **{kind: True})
+    holder, waiter, late = make_attempt("job"), make_attempt("job", fair=True), make_attempt("job", **{kind: True})
     run(session.acquire(holder, 1.0))
     contender = session.contender(waiter, 1.0)
     run(contender.wait(clock.now() + 0.01))
@@ -184,17 +185,17 @@ def test_who_keeps_to_the_queue_does_not_overtake(session: SqliteSession, kind: 
 
 
 def test_who_does_not_keep_to_the_queue_may_overtake(session: SqliteSession) -> None:
-    holder, waiter = make_claim("job"), make_claim("job", fair=True)
+    holder, waiter = make_attempt("job"), make_attempt("job", fair=True)
     run(session.acquire(holder, 1.0))
     contender = session.contender(waiter, 1.0)
     run(contender.wait(clock.now() + 0.01))
     run(session.release(holder, 1.0))
-    assert isinstance(run(session.acquire(make_claim("job"), 1.0)), Granted)
+    assert isinstance(run(session.acquire(make_attempt("job"), 1.0)), Granted)
     run(contender.leave())
 
 
 def test_a_silent_waiter_does_not_block_the_queue_and_keeps_its_place(session: SqliteSession) -> None:
-    holder, silent, late = make_claim("job"), make_claim("job", fair=True), make_claim("job", fair=True)
+    holder, silent, late = make_attempt("job"), make_attempt("job", fair=True), make_attempt("job", fair=True)
     run(session.acquire(holder, 1.0))
     contender = session.contender(silent, 1.0)
     run(contender.wait(clock.now() + 0.01))
@@ -203,20 +204,20 @@ def test_a_silent_waiter_does_not_block_the_queue_and_keeps_its_place(session: S
     assert isinstance(run(session.acquire(late, 1.0)), Granted)
     run(session.release(late, 1.0))
     store_write(session, statements.STAY, 2**62, "job", silent.owner)
-    assert run(session.acquire(make_claim("job", fair=True), 1.0)) == Busy(None)
+    assert run(session.acquire(make_attempt("job", fair=True), 1.0)) == Busy(None)
     assert isinstance(run(session.acquire(silent, 1.0)), Granted)
     run(contender.leave())
 
 
 def test_the_release_of_a_lock_nobody_waits_for_is_one_statement(session: SqliteSession) -> None:
-    claim = make_claim("job")
-    run(session.acquire(claim, 1.0))
-    run(session.release(claim, 1.0))
+    attempt = make_attempt("job")
+    run(session.acquire(attempt, 1.0))
+    run(session.release(attempt, 1.0))
     seen: list[str] = []
     connection = session.store(clock.now())._connection
     assert connection is not None
     connection.set_trace_callback(seen.append)
-    run(session.acquire(again := make_claim("job"), 1.0))
+    run(session.acquire(again := make_attempt("job"), 1.0))
     assert len(seen) == 1, seen
     assert seen[0].split()[0] == "INSERT"
     run(session.release(again, 1.0))
@@ -226,45 +227,45 @@ def test_the_release_of_a_lock_nobody_waits_for_is_one_statement(session: Sqlite
 
 
 def test_a_row_of_another_kernel_is_waited_out_from_its_first_sight(session: SqliteSession) -> None:
-    foreign = make_claim("job", 0.3)
+    foreign = make_attempt("job", 0.3)
     run(session.acquire(foreign, 1.0))
     store_write(session, "UPDATE lock SET boot = ?, expires = ?, process = ?", "elsewhere", 10**18, "0" * 32)
     started = clock.now()
-    assert run(session.acquire(make_claim("job"), 1.0)) == Busy(0.3)
+    assert run(session.acquire(make_attempt("job"), 1.0)) == Busy(0.3)
     # A second look, by whomever, does not start the wait anew.
     assert (run(session.inspect("job", 1.0)).remaining or 0.0) <= 0.3
-    assert run(obtain(session, make_claim("job"), started + 5.0)) is not None
+    assert run(obtain(session, make_attempt("job"), started + 5.0)) is not None
     assert 0.3 <= clock.now() - started < 0.3 + 1.5
 
 
 def test_a_foreign_holder_that_renews_starts_the_wait_anew(session: SqliteSession) -> None:
-    run(session.acquire(make_claim("job", 30.0), 1.0))
+    run(session.acquire(make_attempt("job", 30.0), 1.0))
     store_write(session, "UPDATE lock SET boot = ?, expires = ?", "elsewhere", 5)
-    run(session.acquire(make_claim("job"), 1.0))
+    run(session.acquire(make_attempt("job"), 1.0))
     store_write(session, "UPDATE lock SET boot = ?, expires = ?", "elsewhere", 6)
-    busy = run(session.acquire(make_claim("job"), 1.0))
+    busy = run(session.acquire(make_attempt("job"), 1.0))
     assert busy == Busy(30.0)
 
 
 def test_a_judged_row_that_was_renewed_meanwhile_is_not_taken(session: SqliteSession) -> None:
     """The taking statement names the owner *and* the expiry that were judged."""
-    slow, thief = make_claim("job", 30.0), make_claim("job")
+    slow, thief = make_attempt("job", 30.0), make_attempt("job")
     run(session.acquire(slow, 1.0))
     store = session.store(clock.now())
     row = ledger.look(store, "job")
     assert row is not None
-    run(session.renew([slow], 60.0, 1.0))
+    run(session.renew(slow, 60.0, 1.0))
     wall = time.time_ns() // 1000
-    assert ledger._try(store, 0, thief, wall, row.token + 1, row.owner, row.expires) == 0
-    assert run(session.renew([slow], 1.0, 1.0)) == [Found.OURS]
+    assert ledger._try(store, 0, thief.claim, wall, row.token + 1, row.owner, row.expires) == 0
+    assert run(session.renew(slow, 1.0, 1.0)) == Found.OURS
 
 
 def test_names_are_data(session: SqliteSession) -> None:
     for name in ("x'; DROP TABLE lock; --", "a\0b", "%", "é" * 256, "../../etc"):
-        claim = make_claim(name)
-        assert isinstance(run(session.acquire(claim, 1.0)), Granted)
-        assert isinstance(run(session.acquire(make_claim(name), 1.0)), Busy)
-        assert run(session.release(claim, 1.0)) is Found.OURS
+        attempt = make_attempt(name)
+        assert isinstance(run(session.acquire(attempt, 1.0)), Granted)
+        assert isinstance(run(session.acquire(make_attempt(name), 1.0)), Busy)
+        assert run(session.release(attempt, 1.0)) is Found.OURS
 
 
 def test_names_that_cannot_be_encoded_and_unknown_options_are_refused(path: str) -> None:

@@ -13,9 +13,10 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted
 from holdfast.engines.sqlite import liveness, opening, schema
+from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.session import SqliteSession
 from tests.sqlite.conftest import TIMEOUT, MakeSession
-from tests.sqlite.worker import make_claim
+from tests.sqlite.worker import make_attempt
 
 
 def rows(path: str) -> int:
@@ -38,20 +39,20 @@ def reboot(path: str) -> None:
 def test_forgetting_keeps_pace_with_new_names(make_session: MakeSession, path: str) -> None:
     """Before: at most 100 rows a second, however many names were used."""
     session = make_session(token_ttl=0.0)
-    kept = make_claim("kept", 600.0)
+    kept = make_attempt("kept", 600.0)
     run(session.acquire(kept, TIMEOUT))
     for number in range(3000):
-        claim = make_claim(f"name {number}")
-        run(session.acquire(claim, TIMEOUT))
-        run(session.release(claim, TIMEOUT))
+        attempt = make_attempt(f"name {number}")
+        run(session.acquire(attempt, TIMEOUT))
+        run(session.release(attempt, TIMEOUT))
     assert rows(path) < 1000
-    assert run(session.renew([kept], 600.0, TIMEOUT)) == [Found.OURS]
+    assert run(session.renew(kept, 600.0, TIMEOUT)) == Found.OURS
 
 
 def test_names_of_processes_that_died_are_forgotten_too(make_session: MakeSession, path: str) -> None:
     session = make_session(token_ttl=0.0)
     for number in range(10):
-        run(session.acquire(make_claim(f"name {number}", 0.1), TIMEOUT))
+        run(session.acquire(make_attempt(f"name {number}", 0.1), TIMEOUT))
     store = session.store(clock.now())
     store.tidy(clock.now() + 60.0)
     assert rows(path) == 0
@@ -63,9 +64,9 @@ def test_the_log_shrinks_again_after_a_reader_was_frozen(session: SqliteSession,
 
     def work(pairs: int) -> None:
         for _ in range(pairs):
-            claim = make_claim("job")
-            run(session.acquire(claim, TIMEOUT))
-            run(session.release(claim, TIMEOUT))
+            attempt = make_attempt("job")
+            run(session.acquire(attempt, TIMEOUT))
+            run(session.release(attempt, TIMEOUT))
 
     work(1)
     frozen.execute("BEGIN")
@@ -97,7 +98,7 @@ def test_many_processes_with_few_writes_each_do_not_let_the_log_grow(make_sessio
 def test_locks_held_at_a_reboot_are_not_listed_for_ever(make_session: MakeSession, path: str) -> None:
     session = make_session()
     for name in ("one", "two"):
-        run(session.acquire(make_claim(name, 0.2), TIMEOUT))
+        run(session.acquire(make_attempt(name, 0.2), TIMEOUT))
     run(session.close())
     reboot(path)
     session = make_session()
@@ -112,8 +113,8 @@ def test_locks_held_at_a_reboot_are_not_listed_for_ever(make_session: MakeSessio
 
 
 def test_looking_at_a_lock_of_another_boot_starts_its_clock(session: SqliteSession, path: str) -> None:
-    run(session.acquire(make_claim("one", 0.2), TIMEOUT))
-    run(session.acquire(make_claim("two", 0.2), TIMEOUT))
+    run(session.acquire(make_attempt("one", 0.2), TIMEOUT))
+    run(session.acquire(make_attempt("two", 0.2), TIMEOUT))
     session.store(clock.now()).write("UPDATE lock SET boot = 'elsewhere'", ())
 
     async def names() -> list[str]:
@@ -130,7 +131,7 @@ def test_looking_at_a_lock_of_another_boot_starts_its_clock(session: SqliteSessi
 def many_names(make_session: MakeSession, path: str) -> list[str]:
     """A file of 60,000 names, left by a process that was killed; gives the statements that are run at its opening."""
     session = make_session()
-    run(session.acquire(make_claim("dead", 600.0), TIMEOUT))
+    run(session.acquire(make_attempt("dead", 600.0), TIMEOUT))
     session.store(clock.now()).write(
         """
         INSERT INTO lock (name, process, boot, expires, ttl, token, since, description)
@@ -215,14 +216,16 @@ def test_sockets_of_displaced_processes_are_swept(make_session: MakeSession, pat
     (Path(path + ".d") / ("0" * 32 + ".pulse")).touch(0o600)
     session.store(clock.now())._sweep_directory()
     assert not (Path(path + ".d") / ("0" * 32 + ".pulse")).exists()
-    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Granted)
+    assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Granted)
 
 
-def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_waiters(session: SqliteSession, path: str) -> None:
-    held = [make_claim(f"name {number}") for number in range(300)]
-    for claim in held:
-        run(session.acquire(claim, TIMEOUT))
-    gone, stolen, waiter = make_claim("never"), make_claim("name 1"), make_claim("name 2")
+def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_waiters(
+    session: SqliteSession, keeper: SqliteKeeper
+) -> None:
+    held = [make_attempt(f"name {number}") for number in range(300)]
+    for attempt in held:
+        run(session.acquire(attempt, TIMEOUT))
+    gone, stolen, waiter = make_attempt("never"), make_attempt("name 1"), make_attempt("name 2")
     contender = session.contender(waiter, TIMEOUT)
     run(contender.wait(clock.now() + 0.01))
     bell = contender._bell
@@ -231,36 +234,36 @@ def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_waiters(session: S
     assert connection is not None
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
-    answers = run(session.withdraw([*held, gone, stolen], TIMEOUT))
+    answers = run(keeper.withdraw([*held, gone, stolen], TIMEOUT))
     connection.set_trace_callback(None)
     assert answers == [Found.OURS] * 300 + [Found.GONE] * 2
     assert len(statements) < 20
     assert bell.heard() == [b""]
     assert isinstance(run(session.acquire(waiter, TIMEOUT)), Granted)
     contender.abandon()
-    assert run(session.withdraw(held[3:20], TIMEOUT)) == [Found.GONE] * 17
+    assert run(keeper.withdraw(held[3:20], TIMEOUT)) == [Found.GONE] * 17
 
 
-def test_a_batch_of_withdrawals_leaves_no_place_in_a_queue(session: SqliteSession) -> None:
-    holders = [make_claim(f"name {number}") for number in range(10)]
-    waiters = [make_claim(f"name {number}") for number in range(10)]
+def test_a_batch_of_withdrawals_leaves_no_place_in_a_queue(session: SqliteSession, keeper: SqliteKeeper) -> None:
+    holders = [make_attempt(f"name {number}") for number in range(10)]
+    waiters = [make_attempt(f"name {number}") for number in range(10)]
     for holder, waiter in zip(holders, waiters, strict=True):
         run(session.acquire(holder, TIMEOUT))
         contender = session.contender(waiter, TIMEOUT)
         run(contender.wait(clock.now()))
         contender.abandon()
-    assert run(session.withdraw(waiters, TIMEOUT)) == [Found.STOLEN] * 10
-    assert [run(session.inspect(claim.name, TIMEOUT)).waiters for claim in holders] == [0] * 10
+    assert run(keeper.withdraw(waiters, TIMEOUT)) == [Found.STOLEN] * 10
+    assert [run(session.inspect(attempt.claim.name, TIMEOUT)).waiters for attempt in holders] == [0] * 10
 
 
-def test_a_batch_of_renewals_tells_each_claim_apart(session: SqliteSession) -> None:
-    held = [make_claim(f"name {number}", 10.0) for number in range(200)]
-    for claim in held:
-        run(session.acquire(claim, TIMEOUT))
-    assert run(session.renew(held, 60.0, TIMEOUT)) == [Found.OURS] * 200
+def test_a_batch_of_renewals_tells_each_attempt_apart(session: SqliteSession, keeper: SqliteKeeper) -> None:
+    held = [make_attempt(f"name {number}", 10.0) for number in range(200)]
+    for attempt in held:
+        run(session.acquire(attempt, TIMEOUT))
+    assert run(keeper.renew(held, 60.0, TIMEOUT)) == [Found.OURS] * 200
     assert (run(session.inspect("name 199", TIMEOUT)).remaining or 0.0) > 50.0
     run(session.release(held[7], TIMEOUT))
-    other = make_claim("name 8")
-    assert run(session.renew([*held[:8], other, *held[9:20]], 60.0, TIMEOUT)) == [
+    other = make_attempt("name 8")
+    assert run(keeper.renew([*held[:8], other, *held[9:20]], 60.0, TIMEOUT)) == [
         *[Found.OURS] * 7, Found.GONE, Found.STOLEN, *[Found.OURS] * 11,
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from holdfast.engines.base import Found, Granted, Waiter
 from holdfast.engines.sqlite import statements
 from holdfast.engines.sqlite.session import SqliteSession
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
-from tests.sqlite.worker import make_claim
+from tests.sqlite.worker import make_attempt
 
 #: The queue as version 0.1 made it, and its statement that enters it.
 _OLD_QUEUE = """
@@ -32,14 +32,14 @@ _DESCRIPTION = b'{"host":"h","pid":7,"program":"p","label":"l","thread":"t"}'
 
 
 def _wait(session: SqliteSession, description: bytes = _DESCRIPTION) -> str:
-    claim = make_claim("job")
-    claim.description = description
-    run(session.contender(claim, TIMEOUT).wait(clock.now() + 0.01))
-    return claim.owner
+    attempt = make_attempt("job")
+    attempt.claim = attempt.claim._replace(description=description)
+    run(session.contender(attempt, TIMEOUT).wait(clock.now() + 0.01))
+    return attempt.owner
 
 
 def test_waiters_are_listed_in_order_with_their_descriptions(session: SqliteSession) -> None:
-    run(session.acquire(make_claim("job"), TIMEOUT))
+    run(session.acquire(make_attempt("job"), TIMEOUT))
     owners = [_wait(session), _wait(session, b"not JSON")]
     first, second = run(session.inspect("job", TIMEOUT)).queue
     assert first == Waiter(owners[0], "h", 7, "t", "p", "l", first.since)
@@ -52,23 +52,23 @@ def test_waiters_are_listed_in_order_with_their_descriptions(session: SqliteSess
 def test_a_block_of_tokens_is_shown_by_its_first_and_broken_by_each(session: SqliteSession) -> None:
     for description in (b"{}", _DESCRIPTION):
         for place, broken in ((0, True), (16, True), (17, False), (-1, False)):
-            claim = make_claim("job")
-            claim.tokens, claim.description = 17, description
-            granted = run(session.acquire(claim, TIMEOUT))
+            attempt = make_attempt("job")
+            attempt.claim = attempt.claim._replace(tokens=17, description=description)
+            granted = run(session.acquire(attempt, TIMEOUT))
             assert isinstance(granted, Granted)
             state = run(session.inspect("job", TIMEOUT))
             (holder,) = state.holders
             assert (holder.token, state.token) == (granted.token - 16, granted.token)
             assert holder.host == ("h" if description == _DESCRIPTION else None)
             assert run(session.break_("job", TIMEOUT, granted.token - 16 + place)) is broken
-            assert run(session.release(claim, TIMEOUT)) is (Found.GONE if broken else Found.OURS)
+            assert run(session.release(attempt, TIMEOUT)) is (Found.GONE if broken else Found.OURS)
 
 
 def test_a_file_of_an_earlier_version_is_used_on_by_both_versions(
     session: SqliteSession, start_worker: Callable[[], Worker], path: str
 ) -> None:
     """Another process adds the columns, under a connection that knows the old table and goes on using it."""
-    run(session.acquire(make_claim("job"), TIMEOUT))
+    run(session.acquire(make_attempt("job"), TIMEOUT))
     store = session.store(clock.now())
     expires = int((clock.now() + 60) * 1_000_000)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
@@ -87,7 +87,7 @@ def test_a_file_of_an_earlier_version_is_used_on_by_both_versions(
 
 def test_a_file_with_the_new_columns_is_opened_without_changing_it(make_session: MakeSession, path: str) -> None:
     first = make_session()
-    run(first.acquire(make_claim("job"), TIMEOUT))
+    run(first.acquire(make_attempt("job"), TIMEOUT))
     with contextlib.closing(sqlite3.connect(path)) as reader:
         before = reader.execute("PRAGMA schema_version").fetchall()
         run(first.close())

@@ -17,11 +17,12 @@ from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
 from holdfast.engines.sqlite import contender, ledger
+from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.vigil import Vigil
-from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
-from tests.sqlite.worker import NEVER, make_claim, obtain
+from tests.sqlite.conftest import TIMEOUT, MakeKeeper, MakeSession, Worker
+from tests.sqlite.worker import NEVER, make_attempt, obtain
 
 StartWorker = Callable[[], Worker]
 
@@ -55,10 +56,10 @@ def test_processes_exclude_one_another(
 def test_a_dead_holders_lock_is_free_at_once(session: SqliteSession, start_worker: StartWorker) -> None:
     worker = start_worker()
     token = worker.ask(do="acquire", name="job", ttl=30.0)["token"]
-    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Busy)
+    assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Busy)
     worker.kill()
     assert run(session.inspect("job", TIMEOUT)).holders == ()
-    granted = run(session.acquire(make_claim("job"), TIMEOUT))
+    granted = run(session.acquire(make_attempt("job"), TIMEOUT))
     assert isinstance(granted, Granted)
     assert granted.token > token
 
@@ -80,7 +81,7 @@ def test_a_vigil_ends_with_the_process_and_is_kept_by_waiters(
 ) -> None:
     worker = start_worker()
     worker.ask(do="acquire", name="job", ttl=30.0)
-    waiter = session.contender(make_claim("job"), TIMEOUT)
+    waiter = session.contender(make_attempt("job"), TIMEOUT)
     run(waiter.wait(clock.now() + 0.2))
     vigil = waiter._vigil
     assert vigil is not None
@@ -90,7 +91,7 @@ def test_a_vigil_ends_with_the_process_and_is_kept_by_waiters(
     assert run(BLOCKING.readable([vigil.fileno()], clock.now() + 5.0))
     assert vigil.is_over()
     run(waiter.wait(clock.now() + 5.0))
-    assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Granted)
+    assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Granted)
     run(waiter.leave())
 
 
@@ -124,7 +125,7 @@ def test_a_waiter_hears_of_death_without_a_vigil(
     killer = threading.Thread(target=kill)
     killer.start()
     started = clock.now()
-    assert run(obtain(session, make_claim("job"), started + 20.0)) is not None
+    assert run(obtain(session, make_attempt("job"), started + 20.0)) is not None
     killer.join()
     assert clock.now() - started < 1.0 + LATE
 
@@ -135,12 +136,12 @@ def test_a_frozen_holders_lock_is_free_at_its_ttl(session: SqliteSession, start_
     worker.ask(do="acquire", name="job", ttl=0.8)
     after = clock.now()
     worker.freeze()
-    claim = make_claim("job")
-    assert run(obtain(session, claim, clock.now() + 10.0)) is not None
+    attempt = make_attempt("job")
+    assert run(obtain(session, attempt, clock.now() + 10.0)) is not None
     assert before + 0.8 <= clock.now() < after + 0.8 + LATE
     worker.thaw()
     assert worker.ask(do="release", name="job")["found"] == "STOLEN"
-    assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.OURS]
+    assert run(session.renew(attempt, 30.0, TIMEOUT)) == Found.OURS
 
 
 def test_a_release_wakes_the_waiter(session: SqliteSession, start_worker: StartWorker) -> None:
@@ -148,12 +149,12 @@ def test_a_release_wakes_the_waiter(session: SqliteSession, start_worker: StartW
     worker = start_worker()
     worker.ask(do="do not poll")
     for _ in range(10):
-        claim = make_claim("job")
-        assert run(obtain(session, claim, clock.now() + 5.0)) is not None
+        attempt = make_attempt("job")
+        assert run(obtain(session, attempt, clock.now() + 5.0)) is not None
         worker.tell(do="acquire", name="job", timeout=10.0)
         until_waiting(session, "job", 1)
         released = time.monotonic()
-        assert run(session.release(claim, TIMEOUT)) is Found.OURS
+        assert run(session.release(attempt, TIMEOUT)) is Found.OURS
         answer = worker.answer()
         assert answer["token"] is not None
         assert answer["at"] - released < LATE
@@ -171,14 +172,14 @@ def test_a_release_wakes_an_asyncio_waiter(
         session = make_session(AsyncioRuntime())
         for _ in range(10):
             assert worker.ask(do="acquire", name="job")["token"]
-            claim = make_claim("job")
-            waiting = asyncio.create_task(obtain(session, claim, clock.now() + 10.0))
+            attempt = make_attempt("job")
+            waiting = asyncio.create_task(obtain(session, attempt, clock.now() + 10.0))
             while (await session.inspect("job", TIMEOUT)).waiters != 1:
                 await asyncio.sleep(0.001)
             worker.tell(do="release", name="job")
             assert await waiting is not None
             assert time.monotonic() - worker.answer()["at"] < LATE
-            await session.release(claim, TIMEOUT)
+            await session.release(attempt, TIMEOUT)
         await session.close()
 
     asyncio.run(main())
@@ -191,22 +192,24 @@ def test_a_waiter_without_a_bell_polls_and_keeps_its_place(
         raise OSError
 
     monkeypatch.setattr(Store, "bell", none)
-    holder, waiter = make_claim("job"), make_claim("job", fair=True)
+    holder, waiter = make_attempt("job"), make_attempt("job", fair=True)
     run(session.acquire(holder, TIMEOUT))
     contender = session.contender(waiter, TIMEOUT)
     run(contender.wait(clock.now() + 0.01))
     run(session.release(holder, TIMEOUT))
-    assert run(session.acquire(make_claim("job", fair=True), TIMEOUT)) == Busy(None)
+    assert run(session.acquire(make_attempt("job", fair=True), TIMEOUT)) == Busy(None)
     run(contender.wait(clock.now() + 5.0))
     assert isinstance(run(session.acquire(waiter, TIMEOUT)), Granted)
     assert run(session.inspect("job", TIMEOUT)).waiters == 0
     contender.abandon()
 
 
-def test_a_cancelled_asyncio_waiter_leaves_nothing_behind(make_session: MakeSession, path: str) -> None:
+def test_a_cancelled_asyncio_waiter_leaves_nothing_behind(
+    make_session: MakeSession, keeper: SqliteKeeper, path: str
+) -> None:
     async def main() -> None:
         session = make_session(AsyncioRuntime())
-        holder, waiter = make_claim("job"), make_claim("job")
+        holder, waiter = make_attempt("job"), make_attempt("job")
         await session.acquire(holder, TIMEOUT)
         contender = session.contender(waiter, TIMEOUT)
         waiting = asyncio.create_task(contender.wait(clock.now() + 30.0))
@@ -216,7 +219,7 @@ def test_a_cancelled_asyncio_waiter_leaves_nothing_behind(make_session: MakeSess
         with pytest.raises(asyncio.CancelledError):
             await waiting
         contender.abandon()
-        await session.withdraw([waiter], TIMEOUT)
+        await keeper.withdraw([waiter], TIMEOUT)
         assert (await session.inspect("job", TIMEOUT)).waiters == 0
         assert not [name for name in os.listdir(path + ".d") if ".wait-" in name]
         await session.close()
@@ -226,15 +229,15 @@ def test_a_cancelled_asyncio_waiter_leaves_nothing_behind(make_session: MakeSess
 
 def test_a_dead_waiter_is_skipped(session: SqliteSession, start_worker: StartWorker) -> None:
     dead, alive = start_worker(), start_worker()
-    claim = make_claim("job")
-    run(session.acquire(claim, TIMEOUT))
+    attempt = make_attempt("job")
+    run(session.acquire(attempt, TIMEOUT))
     dead.tell(do="acquire", name="job", timeout=20.0, fair=True)
     until_waiting(session, "job", 1)
     alive.tell(do="acquire", name="job", timeout=20.0, fair=True)
     until_waiting(session, "job", 2)
     dead.kill()
     released = time.monotonic()
-    run(session.release(claim, TIMEOUT))
+    run(session.release(attempt, TIMEOUT))
     answer = alive.answer()
     assert answer["token"] is not None
     assert answer["at"] - released < LATE, "long before its place runs out"
@@ -243,13 +246,13 @@ def test_a_dead_waiter_is_skipped(session: SqliteSession, start_worker: StartWor
 def test_fair_waiters_are_served_in_the_order_of_their_arrival(
     session: SqliteSession, start_worker: StartWorker
 ) -> None:
-    claim = make_claim("job")
-    run(session.acquire(claim, TIMEOUT))
+    attempt = make_attempt("job")
+    run(session.acquire(attempt, TIMEOUT))
     workers = [start_worker() for _ in range(3)]
     for place, worker in enumerate(workers):
         worker.tell(do="acquire", name="job", timeout=20.0, fair=True)
         until_waiting(session, "job", place + 1)
-    run(session.release(claim, TIMEOUT))
+    run(session.release(attempt, TIMEOUT))
     tokens = []
     for worker in workers:
         tokens.append(worker.answer()["token"])
@@ -258,24 +261,26 @@ def test_fair_waiters_are_served_in_the_order_of_their_arrival(
     assert len(set(tokens)) == 3
 
 
-def test_break_tells_every_client_of_the_holders_process(make_session: MakeSession, start_worker: StartWorker) -> None:
-    clients = [make_session(), make_session()]
-    claim = make_claim("job é")
-    run(clients[0].acquire(claim, TIMEOUT))
-    bell = BLOCKING.wakeup()
+def test_break_is_reported_to_every_client_of_the_holders_process(
+    make_session: MakeSession, make_keeper: MakeKeeper
+) -> None:
+    keepers = [make_keeper(), make_keeper()]
+    attempt = make_attempt("job é")
+    run(make_session().acquire(attempt, TIMEOUT))
+    wakeup = BLOCKING.wakeup()
     try:
-        for client in clients:  # opens their bells
-            assert not run(client.doze(clock.now(), bell))
+        for keeper in keepers:  # opens their sockets
+            assert not run(keeper.wait_for_hints(clock.now(), wakeup))
         breaker = make_session()
         assert run(breaker.break_("job é", TIMEOUT))
-        for client in clients:
+        for keeper in keepers:
             started = clock.now()
-            assert set(run(client.doze(started + 5.0, bell))) == {"job é"}
+            assert set(run(keeper.wait_for_hints(started + 5.0, wakeup))) == {"job é"}
             assert clock.now() - started < 1.0 + LATE
-        bell.set()
-        assert not run(clients[0].doze(clock.now() + 5.0, bell))
+        wakeup.set()
+        assert not run(keepers[0].wait_for_hints(clock.now() + 5.0, wakeup))
     finally:
-        bell.close()
+        wakeup.close()
 
 
 def test_what_the_dead_left_is_swept_and_the_proof_of_death_is_kept_as_long_as_its_rows_count(
@@ -306,7 +311,7 @@ def test_a_close_with_locks_still_held_frees_them_for_others(
     make_session: MakeSession, start_worker: StartWorker
 ) -> None:
     worker, session = start_worker(), make_session()
-    run(session.acquire(make_claim("job", 600.0), TIMEOUT))
+    run(session.acquire(make_attempt("job", 600.0), TIMEOUT))
     assert worker.ask(do="acquire", name="job")["token"] is None
     run(session.close())
     assert worker.ask(do="acquire", name="job")["token"] is not None
@@ -317,7 +322,7 @@ def test_a_command_that_was_given_the_liveness_descriptor_keeps_the_lock(
 ) -> None:
     """``holdfast run``: the death of the runner must not free the lock while its command runs."""
     session, worker = make_session(), start_worker()
-    run(session.acquire(make_claim("job", 600.0), TIMEOUT))
+    run(session.acquire(make_attempt("job", 600.0), TIMEOUT))
     command = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[session.liveness_fileno()])
     run(session.close())  # as good as a death: our own descriptor is gone, and the lock is still held
     assert worker.ask(do="acquire", name="job")["token"] is None
@@ -327,11 +332,11 @@ def test_a_command_that_was_given_the_liveness_descriptor_keeps_the_lock(
 
 def test_a_session_closed_under_a_waiting_thread_ends_its_wait(make_session: MakeSession) -> None:
     session, other = make_session(), make_session()
-    run(other.acquire(make_claim("job"), TIMEOUT))
+    run(other.acquire(make_attempt("job"), TIMEOUT))
     outcome: list[object] = []
 
     def wait() -> None:
-        contender = session.contender(make_claim("job"), TIMEOUT)
+        contender = session.contender(make_attempt("job"), TIMEOUT)
         try:
             run(contender.wait(clock.now() + 30.0))
         except RequestFailed as failure:
@@ -353,12 +358,12 @@ def test_threads_and_sessions_of_one_process_share_one_store_and_exclude(make_se
         session = make_session()
         try:
             for _ in range(50):
-                claim = make_claim("job")
-                assert run(obtain(session, claim, clock.now() + 30.0)) is not None
+                attempt = make_attempt("job")
+                assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
                 value = counter[0]
                 os.sched_yield()
                 counter[0] = value + 1
-                assert run(session.release(claim, TIMEOUT)) is Found.OURS
+                assert run(session.release(attempt, TIMEOUT)) is Found.OURS
         except BaseException as error:
             errors.append(error)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Claim, Found, Granted, RequestFailed, Session
+from holdfast.engines.base import Claim, Granted, RequestFailed, Session, SimpleAttempt
 from holdfast.engines.sqlite import connect, contender
 
 #: Between two looks of a waiter that is to be woken.
@@ -23,16 +23,16 @@ _IDENTITY = uuid.uuid4().hex
 _numbers = itertools.count(1)
 
 
-def make_claim(name: str, ttl: float = 30.0, **more: Any) -> Claim:
-    """A new claim, as the core would make one."""
-    return Claim(name, f"{_IDENTITY}:{next(_numbers)}", ttl, **more)
+def make_attempt(name: str, ttl: float = 30.0, **more: Any) -> SimpleAttempt:
+    """An attempt at a new claim, as the core would make one."""
+    return SimpleAttempt(Claim(name, f"{_IDENTITY}:{next(_numbers)}", ttl, **more))
 
 
-async def obtain(session: Session, claim: Claim, until: float) -> Granted | None:
+async def obtain(session: Session[Any], attempt: SimpleAttempt, until: float) -> Granted | None:
     """The core's acquisition loop in its simplest form."""
     contender = None
     while True:
-        answer = await session.acquire(claim, 5.0)
+        answer = await session.acquire(attempt, 5.0)
         if isinstance(answer, Granted):
             if contender is not None:
                 contender.abandon()  # the place in the queue went with the grant
@@ -41,31 +41,31 @@ async def obtain(session: Session, claim: Claim, until: float) -> Granted | None
             if contender is not None:
                 await contender.leave()
             return None
-        contender = contender or session.contender(claim, 5.0)
+        contender = contender or session.contender(attempt, 5.0)
         await contender.wait(until)
 
 
-def count(session: Session, name: str, file: Path, times: int) -> None:
+def count(session: Session[Any], name: str, file: Path, times: int) -> None:
     """Add to a number in a file, reading and writing it with a gap, as only one process at a time may."""
     for _ in range(times):
-        claim = make_claim(name)
-        assert run(obtain(session, claim, clock.now() + 30.0)) is not None
+        attempt = make_attempt(name)
+        assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
         value = int(file.read_text())
         os.sched_yield()
         file.write_text(str(value + 1))
-        run(session.release(claim, 5.0))
+        run(session.release(attempt, 5.0))
 
 
-def hammer(session: Session, name: str, seconds: float) -> dict[str, Any]:
+def hammer(session: Session[Any], name: str, seconds: float) -> dict[str, Any]:
     """Take and give back, again and again: how often, and the errors that a caller would have seen."""
     grants, errors = 0, []
     until = clock.now() + seconds
     while clock.now() < until:
-        claim = make_claim(name, 1.0)
+        attempt = make_attempt(name, 1.0)
         try:
-            if run(obtain(session, claim, clock.now() + 10.0)) is not None:
+            if run(obtain(session, attempt, clock.now() + 10.0)) is not None:
                 grants += 1
-                run(session.release(claim, 5.0))
+                run(session.release(attempt, 5.0))
         except RequestFailed:
             pass  # the core tries again
         except Exception as error:
@@ -73,23 +73,29 @@ def hammer(session: Session, name: str, seconds: float) -> dict[str, Any]:
     return {"grants": grants, "errors": errors}
 
 
+def _renewed(session: Session[Any], attempt: SimpleAttempt, ttl: float) -> str:
+    try:
+        return str(run(session.renew(attempt, ttl, 5.0)).name)
+    except RequestFailed as failure:
+        return str(failure)
+
+
 def main() -> None:
     session = connect(sys.argv[1], {}).session(BLOCKING)
-    claims: dict[str, Claim] = {}
+    attempts: dict[str, SimpleAttempt] = {}
     for line in sys.stdin:
         order = json.loads(line)
         name = order.get("name", "")
         answer: dict[str, Any] = {}
         match order["do"]:
             case "acquire":
-                claim = claims[name] = make_claim(name, order.get("ttl", 30.0), fair=order.get("fair", False))
-                got = run(obtain(session, claim, clock.now() + order.get("timeout", 0.0)))
+                attempt = attempts[name] = make_attempt(name, order.get("ttl", 30.0), fair=order.get("fair", False))
+                got = run(obtain(session, attempt, clock.now() + order.get("timeout", 0.0)))
                 answer = {"token": got.token if got is not None else None}
             case "release":
-                answer = {"found": run(session.release(claims[name], 5.0)).name}
+                answer = {"found": run(session.release(attempts[name], 5.0)).name}
             case "renew":
-                (found,) = run(session.renew([claims[name]], order.get("ttl", 30.0), 5.0))
-                answer = {"found": found.name if isinstance(found, Found) else str(found)}
+                answer = {"found": _renewed(session, attempts[name], order.get("ttl", 30.0))}
             case "hammer":
                 answer = hammer(session, name, order["seconds"])
             case "count":

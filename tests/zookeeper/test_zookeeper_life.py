@@ -198,17 +198,17 @@ def test_a_place_may_be_given_up_by_a_finaliser_on_any_thread_at_any_moment(
     locks.ping()
     hub, watches = hub_of(locks), connection_of(locks).watches
     session = locks._opened.session  # type: ignore[union-attr]
-    claim = Claim("a", f"{uuid.uuid4()}:1", 30.0)
-    waiter = session.contender(claim, PATIENT)
-    run(session.acquire(claim, PATIENT))
+    attempt = session.attempt(Claim("a", f"{uuid.uuid4()}:1", 30.0))
+    waiter = session.contender(attempt, PATIENT)
+    run(session.acquire(attempt, PATIENT))
     Call(lambda: run(waiter.wait(now() + 0.05))).result()
 
     def finalise() -> None:
         with hub._mutex, watches._mutex, hub.leftovers._mutex:
             waiter.abandon()
             hub.expect_no_more(Reply(BLOCKING.event()).address)
-            hub.forget(claim)
-            hub.leftovers.add(connection_of(locks), "/holdfast/a", id_of(claim))
+            hub.forget(attempt)
+            hub.leftovers.add(connection_of(locks), "/holdfast/a", id_of(attempt))
 
     Call(finalise).result()
     eventually(lambda: len(nodes(plain, "a")) == 1)

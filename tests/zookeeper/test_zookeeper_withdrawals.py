@@ -1,4 +1,4 @@
-"""Withdrawing thousands of claims at once: in few flights, or with their session."""
+"""Withdrawing thousands of attempts together: in few flights, or with their session."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from kazoo.client import KazooClient
 
 import holdfast
+from holdfast._core.core import Core
 from holdfast._runtime.blocking import run
 from holdfast._runtime.clock import now
-from holdfast.engines.base import Claim, Found, Granted, RequestFailed, Session
+from holdfast.engines.base import Claim, Found, Granted, RequestFailed, SimpleAttempt, Withdrawn
 from holdfast.engines.zookeeper import withdrawal
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
@@ -24,20 +25,24 @@ from tests.zookeeper.support import PATIENT, connection_of, hub_of, nodes
 Start = Callable[..., ZooKeeperServer]
 
 
-def session_of(locks: holdfast.Client) -> Session:
+def core_of(locks: holdfast.Client) -> Core:
     locks.ping()
     assert locks._opened is not None
-    return locks._opened.session
+    return locks._opened
 
 
-def claims(count: int, ttl: float = 30.0) -> list[Claim]:
+def attempts(count: int, ttl: float = 30.0) -> list[SimpleAttempt]:
     client = uuid.uuid4()
-    return [Claim(f"n{number}", f"{client}:{number}", ttl) for number in range(count)]
+    return [SimpleAttempt(Claim(f"n{number}", f"{client}:{number}", ttl)) for number in range(count)]
 
 
-def take(session: Session, some: Sequence[Claim]) -> None:
-    for claim in some:
-        assert isinstance(run(session.acquire(claim, PATIENT)), Granted)
+def take(core: Core, some: Sequence[SimpleAttempt]) -> None:
+    for attempt in some:
+        assert isinstance(run(core.session.acquire(attempt, PATIENT)), Granted)
+
+
+def withdraw(core: Core, some: Sequence[SimpleAttempt], timeout: float) -> Sequence[Withdrawn]:
+    return run(core.watchdog._keeper.withdraw(some, timeout))
 
 
 def unused_for_a_while(locks: holdfast.Client) -> None:
@@ -49,31 +54,31 @@ def test_a_batch_is_one_flight_and_not_one_round_trip_each(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
     locks = connect(proxied)
-    session, some = session_of(locks), claims(20)
-    take(session, some)
-    never_sent, lost = claims(2)
-    lost.name = "lost"
-    run(session.acquire(lost, PATIENT))
+    core, some = core_of(locks), attempts(20)
+    take(core, some)
+    never_sent, lost = attempts(2)
+    lost.claim = lost.claim._replace(name="lost")
+    run(core.session.acquire(lost, PATIENT))
     hub_of(locks)._places.pop(lost.owner)  # as if the answer to its creation had been lost
     held_back = proxy.on(Op.DELETE).delay()
     before = proxy.operations().count(Op.DELETE)
     began = now()
-    answers = run(session.withdraw([*some, never_sent, lost], 0.5))
+    answers = withdraw(core, [*some, never_sent, lost], 0.5)
     assert now() - began < 3.0
     assert isinstance(answers[0], RequestFailed), "no answer in time"
     held_back.release()
     eventually(lambda: proxy.operations().count(Op.DELETE) >= before + 21)
-    eventually(lambda: not any(nodes(plain, claim.name) for claim in (*some, lost)))
+    eventually(lambda: not any(nodes(plain, attempt.claim.name) for attempt in (*some, lost)))
 
 
 def test_each_claim_has_its_own_answer(connect: Connect, plain: KazooClient) -> None:
     locks = connect()
-    session, some = session_of(locks), claims(4)
-    take(session, some[:3])
+    core, some = core_of(locks), attempts(4)
+    take(core, some[:3])
     hub_of(locks)._places.pop(some[1].owner)
     plain.delete(f"{BASE}/n2/{nodes(plain, 'n2')[0]}")
-    assert run(session.withdraw(some, PATIENT)) == [Found.OURS, Found.OURS, Found.GONE, Found.GONE]
-    assert not any(nodes(plain, claim.name) for claim in some)
+    assert withdraw(core, some, PATIENT) == [Found.OURS, Found.OURS, Found.GONE, Found.GONE]
+    assert not any(nodes(plain, attempt.claim.name) for attempt in some)
     assert len(hub_of(locks)) == 0
 
 
@@ -83,29 +88,29 @@ def test_a_batch_ends_within_its_time_though_the_server_is_frozen(
     monkeypatch.setattr(withdrawal, "_AT_ONCE", 20)  # so that it takes several flights
     server = start_zookeeper()
     locks = connect(server.url)
-    session, some = session_of(locks), claims(50)
-    take(session, some)
+    core, some = core_of(locks), attempts(50)
+    take(core, some)
     server.pause()
     began = now()
-    answers = run(session.withdraw(some, 0.5))
+    answers = withdraw(core, some, 0.5)
     assert now() - began < 2.5
     assert all(isinstance(answer, RequestFailed) for answer in answers)
     server.resume()
-    eventually(lambda: {*run(session.withdraw(some, PATIENT))} <= {Found.OURS, Found.GONE}, within=10)
+    eventually(lambda: {*withdraw(core, some, PATIENT)} <= {Found.OURS, Found.GONE}, within=10)
     eventually(lambda: len(hub_of(locks).leftovers) == 0)
 
 
 def test_a_session_that_carries_nothing_else_is_ended_instead(connect: Connect, plain: KazooClient) -> None:
     locks = connect()
-    session, some = session_of(locks), claims(250)
-    take(session, some)
+    core, some = core_of(locks), attempts(250)
+    take(core, some)
     before = connection_of(locks)
     unused_for_a_while(locks)
     began = time.monotonic()
-    assert set(run(session.withdraw(some, PATIENT))) == {Found.OURS}
+    assert set(withdraw(core, some, PATIENT)) == {Found.OURS}
     assert time.monotonic() - began < 2.0
     assert before.over
-    assert not any(nodes(plain, claim.name) for claim in some[::50])
+    assert not any(nodes(plain, attempt.claim.name) for attempt in some[::50])
     assert len(hub_of(locks)) == 0
     locks.lock("a").acquire(timeout=PATIENT).release()  # in a session of its own
 
@@ -113,19 +118,19 @@ def test_a_session_that_carries_nothing_else_is_ended_instead(connect: Connect, 
 @pytest.mark.parametrize("in_use", ["by another lease", "by a caller a moment ago"])
 def test_a_session_in_use_is_not_ended_for_a_batch(connect: Connect, plain: KazooClient, in_use: str) -> None:
     locks = connect()
-    session, some = session_of(locks), claims(250)
-    take(session, some)
+    core, some = core_of(locks), attempts(250)
+    take(core, some)
     before = connection_of(locks).session
     if in_use == "by another lease":
         with locks.lock("a") as lease:
             unused_for_a_while(locks)
-            assert set(run(session.withdraw(some, PATIENT))) == {Found.OURS}
+            assert set(withdraw(core, some, PATIENT)) == {Found.OURS}
             assert lease.held
             assert len(nodes(plain, "a")) == 1
     else:
-        assert set(run(session.withdraw(some, PATIENT))) == {Found.OURS}
+        assert set(withdraw(core, some, PATIENT)) == {Found.OURS}
     assert connection_of(locks).session == before
-    assert not any(nodes(plain, claim.name) for claim in some[::50])
+    assert not any(nodes(plain, attempt.claim.name) for attempt in some[::50])
 
 
 def test_closing_with_many_leases_releases_them_all(zookeeper_server: ZooKeeperServer, plain: KazooClient) -> None:

@@ -1,7 +1,7 @@
-"""One caller's way from "I want it" to a hold: the local queue first, then the engine.
+"""One acquire: the local queue first, then the engine.
 
-Whatever happens on the way (a time-out, an error, Ctrl-C, a cancelled task) nothing stays behind: what may have been
-granted without our knowing is withdrawn by the watchdog, which does not depend on this caller or its event loop.
+However it ends (a time-out, an error, Ctrl-C, a cancelled task), nothing stays behind: what may have been granted
+without an answer is withdrawn by the watchdog, which does not depend on this caller or its event loop.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from holdfast._core import backoff, unavailable
+from holdfast._core import retry
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle
 from holdfast._core.local_queue import LocalWaiter, Turn
@@ -25,7 +25,7 @@ _GRACE: Final = 0.09
 #: Of it, what the last look may take.
 _LAST_LOOK: Final = 0.05
 #: A request about a place in the queue gets at least this long.
-_LAST_WORD: Final = 0.02
+_SHORTEST_LEAVE: Final = 0.02
 #: Upper bound of one wait: a client that closes waits for its callers to notice, and has a second for everything.
 _LONGEST_WAIT: Final = 0.5
 
@@ -89,7 +89,7 @@ class Acquisition:
             self._report_failure(error)
             raise
         finally:
-            # Not before: for others it is over from here on, and its slot, with a grant it was handed, theirs to take.
+            # Not before: from here on others may take its slot, and a grant that it inherited.
             core.acquiring.end(self)
             if core.closed:
                 core.acquisition_left()
@@ -121,10 +121,10 @@ class Acquisition:
             waiter.event.set()
 
     @property
-    def gift(self) -> Grant | None:
-        """The grant that it was handed and that is in no hold yet."""
+    def inherited(self) -> Grant | None:
+        """The grant that was handed over to it and that is in no hold yet."""
         waiter = self._waiter
-        grant = waiter.gift if waiter is not None and waiter.inherits else None
+        grant = waiter.inherited if waiter is not None and waiter.inherits else None
         return grant if grant is not None and grant.hold is None else None
 
     # -- inside the process ----------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Acquisition:
             if self._timeout == 0:
                 if self._unreachable_since(core.queue.occupant(key)) is None:
                     raise self._busy()
-                return True  # unknown whether it is busy: one try is one answer, so ask the engine beside the occupant
+                return True  # unknown whether it is busy: one try needs one answer, so ask the engine too
             self._waiter = LocalWaiter(self, self._policy, core.front.event(), core.front.now())
             core.queue.join(key, self._waiter)
             core.watchdog.check_slots()
@@ -153,7 +153,7 @@ class Acquisition:
         return occupant.unanswered_since if isinstance(occupant, Acquisition) else None
 
     def _is_unreachable(self, occupant: object, since: float) -> bool:
-        """Whether the caller ahead has had no answer all the time, and for as long as we would have waited for one."""
+        """Whether the caller ahead has had no answer since, and for as long as this one would have waited for one."""
         unanswered = self._unreachable_since(occupant)
         if unanswered is None or unanswered > since:
             return False
@@ -173,7 +173,7 @@ class Acquisition:
             raise UsageError("this client was closed while waiting", name=self._policy.name)
         if waiter.turn is Turn.UNREACHABLE:
             raise self._unreachable_ahead()
-        grant = waiter.gift if waiter.inherits else None
+        grant = waiter.inherited if waiter.inherits else None
         if grant is None or (grant.lost is None and grant.deadline > core.front.now()):
             return grant
         core.let_go(grant)
@@ -202,8 +202,8 @@ class Acquisition:
                 grant = Grant(attempt, self._policy, sent, *answer)
                 if grant.deadline > front.now():
                     return grant
-                # The answer took longer than the lease: it is worth nothing (a pause between send and check). The same
-                # claim may ask again: if it still holds, its lease is extended.
+                # The answer took longer than the lease (a pause between send and check): it is useless. The attempt
+                # may ask again: if it still holds, its lease is extended.
                 attempt.unresolved = True
                 late = RequestFailed("the answer came after the lease had run out", may_have_happened=True)
                 await self._back_off(late, attempt, self.unanswered_since)
@@ -238,17 +238,15 @@ class Acquisition:
         return min(timeout, max((self._deadline - now) / 2, _LAST_LOOK))
 
     async def _back_off(self, failure: RequestFailed, attempt: Attempt, since: float) -> None:
-        """Pause before the next try, or give up: unreachable is not busy."""
+        """Pause before the next try, or give up. The error says unreachable, never busy."""
         front, options = self._core.front, self._core.options
         limit = since + options.unavailable_after
         if self._deadline is not None:
             # "One try" still means one answer: a reply that was lost is asked for again.
             limit = min(limit, self._deadline if self._timeout else since + 2 * self._policy.request_timeout)
-        now = front.now()
-        if now >= limit:
-            raise self._unavailable(attempt, now - since, failure) from failure
         self._failures += 1
-        await front.sleep_until(min(limit, now + backoff.pause(self._failures, random.random)))
+        if not await retry.back_off(front, self._failures, limit, random.random):
+            raise self._unavailable(attempt, front.now() - since, failure) from failure
 
     # -- giving up -------------------------------------------------------------------------------------------------
 
@@ -258,7 +256,7 @@ class Acquisition:
         if attempt is not None and (attempt.unresolved or self.unanswered_since is not None):
             self._core.withdraw(attempt)
         elif attempt is not None and (contender is not None or attempt.queued):
-            # Not waited for beyond the caller's own time: the watchdog removes a place that could not be left at once.
+            # Not waited for beyond the caller's own time: the watchdog removes a place that could not be left by then.
             if contender is None:
                 self._contender = contender = self._core.session.contender(attempt, self._policy.request_timeout)
             contender.timeout = self._time_to_leave()
@@ -270,10 +268,10 @@ class Acquisition:
         timeout = self._policy.request_timeout
         if not self._timeout or self._deadline is None:
             return timeout
-        return min(timeout, max(self._deadline + _GRACE - self._core.front.now(), _LAST_WORD))
+        return min(timeout, max(self._deadline + _GRACE - self._core.front.now(), _SHORTEST_LEAVE))
 
     def _undo(self, handle: Handle) -> None:
-        """Cancelled or interrupted, no matter where: the claim may hold the lock, now or later."""
+        """Cancelled or interrupted, no matter where: the attempt may hold the lock, now or later."""
         core, waiter, grant = self._core, self._waiter, self._grant
         self._drop_contender()
         if waiter is not None:
@@ -286,20 +284,20 @@ class Acquisition:
             core.lose_grant(grant, "expired")
             grant.attempt.unresolved = True
             core.withdraw_grant(grant)
-        elif self.gift is not None:
-            core.pass_on(self.gift, self)
+        elif self.inherited is not None:
+            core.pass_on(self.inherited, self)
         else:
             self.withdraw()
         core.give_up_slot(self._policy, self, 0.0)
 
     def withdraw(self) -> None:
-        """Have it made sure that nothing comes of this any more."""
+        """Have the watchdog make sure that this attempt holds nothing, now or later."""
         if self._attempt is not None:
             self._attempt.unresolved = True
             self._core.withdraw(self._attempt)
 
     def _unreachable_for(self, error: LockError) -> float:
-        """For how long the engine could not be reached, as far as this caller can say."""
+        """For how long the engine could not be reached, as far as this caller knows."""
         if self.unanswered_since is None or not isinstance(error, EngineUnavailable):
             return 0.0
         return self._core.front.now() - self.unanswered_since
@@ -323,13 +321,13 @@ class Acquisition:
     def _unavailable(self, attempt: Attempt, seconds: float, failure: RequestFailed) -> EngineUnavailable:
         name, engine = self._policy.name, self._core.engine
         if attempt.unresolved:
-            return unavailable.outcome_unknown(
+            return retry.outcome_unknown(
                 f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the acquire was sent; it may "
                 "have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
                 failure,
                 operation="acquire",
                 name=name,
             )
-        return unavailable.error(
+        return retry.unavailable(
             f"lock {name!r}: {engine!r} could not serve for {seconds:.1f} s: {failure}", failure, name=name
         )

@@ -21,7 +21,7 @@ async def break_(core: Core, name: str, token: int | None = None) -> bool:
         check_token(token)
     key = names.qualify(core.options.namespace, name)
     with core.lock:  # in one step: a grant that is not here yet is one that an acquire is about to get
-        own = core.grants_on(key)  # whatever of it is still held when the answer comes was broken, or lost before
+        own = core.grants_on(key)  # what of it is still held when the answer comes was broken, or lost before
         if token is not None:
             own = [grant for grant in own if grant.has_token(token)]
             if not _pinned(core, key, own, token):
@@ -31,7 +31,7 @@ async def break_(core: Core, name: str, token: int | None = None) -> bool:
     if held:
         _broken(core, key, own, token)
     else:
-        _suspect(core, key)  # free, or another's: should this client believe to hold it, that is checked
+        _suspect(core, key)  # free, or another's: if this client counts it as held, that is verified
     if core.reports is not None and (held or token is None):
         core.reports.broken(name, held)
     if token is None:
@@ -67,7 +67,7 @@ def _pinned(core: Core, key: str, own: Sequence[Grant], token: int) -> bool:
 
 
 def _broken(core: Core, key: str, own: list[Grant], token: int | None) -> None:
-    """The engine has taken these away: known at once, without asking it again.
+    """The engine has taken these away: they are lost, without asking it again.
 
     It may also have taken a grant whose answer was on its way to a caller. With ``token`` that is known, too; without,
     it is checked.
@@ -81,7 +81,7 @@ def _broken(core: Core, key: str, own: list[Grant], token: int | None) -> None:
 
 
 def _suspect(core: Core, key: str, broken: int | None = None) -> None:
-    """Have the watchdog check whether what is held under this name, or is about to be, is still this client's.
+    """Have the watchdog verify that what is held under this name, or is about to be, is still this client's.
 
     Until then it is not handed over. ``broken``: a token that is known not to be.
     """

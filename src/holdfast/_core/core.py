@@ -1,7 +1,7 @@
 """The core: claim → grant → hold, written once for every engine and every runtime.
 
-It decides when to ask the engine, who inside the process is next, and what an answer means. The facades (client.py,
-aio.py) only translate. ``lock`` guards all bookkeeping of one client; it is never held across I/O or a user's code.
+It decides when to ask the engine, which local waiter is next, and what an answer means. The facades (client.py, aio.py)
+only translate. ``lock`` guards all bookkeeping of one client; it is never held across I/O or a user's code.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Core:
         self.options = options
         self.front = front
         self.session = engine.session(front)
-        # Re-entrant: an acquire that never came to its end (its event loop was closed) is undone as garbage, on any
-        # thread, wherever the collector strikes; perhaps on one that has just taken it. Who iterates takes a copy.
+        # Re-entrant: an acquire that never came to its end (its event loop was closed) is undone as garbage, on
+        # whatever thread the collector runs; perhaps on one that has just taken it. So code that iterates takes a copy.
         self.lock = threading.RLock()
         self.queue = LocalQueue()
         self.closed = False
@@ -55,7 +55,7 @@ class Core:
         self.orphaned = False  #: the client object is garbage: end when nothing is held any more
         self._identity = str(uuid.uuid4())
         self._describe = front.describer(options.label)
-        self._number = random.Random(os.urandom(16)).getrandbits  # tells claims apart; the identity keeps strangers out
+        self._number = random.Random(os.urandom(16)).getrandbits  # tells the claims of this client apart
         self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
         self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
         self.acquiring: Operations[Acquisition] = Operations()  #: a client that closes waits for them to leave
@@ -98,14 +98,14 @@ class Core:
             )
         with self.lock:
             # Without a handle it is being given back: a release that was interrupted is finished by the watchdog. With
-            # none but keepers the caller has left: at_least makes it wait like any other.
-            if hold.state is not states.State.HELD or hold.handles.keys() <= hold.keepers:
+            # none but retentions the caller has left: at_least makes it wait like any other.
+            if hold.state is not states.State.HELD or hold.handles.keys() <= hold.retentions:
                 return False
             hold.add(handle)
         return True
 
     def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Coroutine[Any, Any, None]:
-        """A new hold, with ``handle`` as its first one; raises as CONTRACT says.
+        """A new hold, with ``handle`` as its first one; see :mod:`.acquisition`.
 
         Cancelled or interrupted, nothing stays behind: either it is undone here, or ``handle`` has the hold, and is
         garbage.
@@ -116,7 +116,7 @@ class Core:
         return coroutine
 
     def acquisition_left(self) -> None:
-        """One less is under way; a client that is closing waits for the last one."""
+        """One acquisition less is under way; a client that is closing waits for the last one."""
         with self.lock:
             if not self.acquiring:
                 self._idle.set()
@@ -161,7 +161,7 @@ class Core:
         if now >= hold.deadline:
             self.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
         listeners: list[Callable[[], Any]] = []
-        heir: LocalWaiter | None = None
+        following: LocalWaiter | None = None
         last = False
         try:
             try:
@@ -176,7 +176,7 @@ class Core:
                         listeners = hold.take_listeners(handle._key)
                         last, lost = not hold.handles, hold.reason
                         if last and lost is None:
-                            heir = self._end(hold, now)
+                            following = self._end(hold, now)
                         elif last and not self.closed:
                             self.withdraw_grant(hold.grant)  # the engine may still have it
                     except BaseException:
@@ -185,16 +185,16 @@ class Core:
                         raise
                 if lost is not None:
                     raise LockLost(lost, name=hold.policy.name, token=hold.token)
-                hold.ring()
-                if last and heir is None:
+                hold.notify()
+                if last and following is None:
                     await release_at_engine(self, hold)
             finally:
-                if heir is not None:
-                    heir.event.set()
+                if following is not None:
+                    following.event.set()
                 if last:
                     self.releasing.end(hold)
                 if self.orphaned:
-                    self.watchdog.ring()  # it may have waited for this before it ends
+                    self.watchdog.wake()  # it may have waited for this before it ends
         except BaseException as error:
             # Perhaps interrupted between two steps, or in the clean-up: what was left undone is done in the background.
             self.abandon_release(hold)
@@ -214,33 +214,33 @@ class Core:
                 waiter = self._end(hold, self.front.now())
             if hold.state is states.State.RELEASING and hold.grant.handed_on_by(hold):
                 hold.report_end("handed_over")
-                hold.state = states.NEXT[hold.state, states.Event.CONFIRM]
+                hold.advance(states.Event.CONFIRM)
             elif hold.state is states.State.RELEASING:
                 self.live.pop(hold.grant, None)
                 self._forget_caller(hold)
                 hold.grant.attempt.unresolved = True
                 self.withdraw_grant(hold.grant)
                 hold.report_end(outcome)
-                hold.state = states.NEXT[hold.state, states.Event.GIVE_UP]
+                hold.advance(states.Event.GIVE_UP)
             if waiter is None and hold.state in states.FINAL:
                 waiter = self.queue.vacate(hold.policy.key, hold)
         if waiter is not None:
             waiter.event.set()
 
     def _end(self, hold: Hold, now: float) -> LocalWaiter | None:
-        """Belief ends here, before any byte is sent. Returns the local heir, if there may be one."""
+        """The hold ends here, before any byte is sent. Returns the local waiter to which it was handed over, if any."""
         grant = hold.grant
         if self.reports is not None:
             self.reports.releasing(hold, now)
-        hold.state = states.NEXT[hold.state, states.Event.RELEASE]
+        hold.advance(states.Event.RELEASE)
         if hold.policy.reentrant:
             self._forget_caller(hold)
-        grant.hold = None  # also lets both be freed at once: a cycle would keep the garbage collector busy
-        heir = self.queue.heir(grant, hold, now)
-        if heir is not None:
+        grant.hold = None  # also ends a reference cycle, which would keep the garbage collector busy
+        following = self.queue.hand_over(grant, hold, now)
+        if following is not None:
             hold.report_end("handed_over")
-            hold.state = states.NEXT[hold.state, states.Event.CONFIRM]
-            return heir
+            hold.advance(states.Event.CONFIRM)
+            return following
         self.live.pop(grant, None)
         return None
 
@@ -256,11 +256,11 @@ class Core:
                 return known is not None
             if known is not None and hold.state is states.State.LOST and not self.closed:
                 self.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
-            # Told twice of one handle, it may find the release of another one under way: that is not abandoned.
+            # If one handle is reported twice, the release of another one may be under way: that is not abandoned.
             if repairs.is_over(self, hold):
-                how: End = "kept" if key in hold.keepers else "dropped"
+                how: End = "kept" if key in hold.retentions else "dropped"
                 self.abandon_release(hold, "unknown" if known is None else how)
-        hold.ring()
+        hold.notify()
         return known is not None
 
     def pass_on(self, grant: Grant, seeker: object) -> None:
@@ -268,14 +268,14 @@ class Core:
         with self.lock:
             if self.queue.occupant(grant.claim.name) is not seeker:
                 return  # it was passed on already, and may be held by now
-            heir = self.queue.heir(grant, seeker, self.front.now())
-            if heir is None:
+            following = self.queue.hand_over(grant, seeker, self.front.now())
+            if following is None:
                 self.live.pop(grant, None)
                 if grant.lost is None:
                     self.withdraw_grant(grant)
-                heir = self.queue.vacate(grant.claim.name, seeker)
-        if heir is not None:
-            heir.event.set()
+                following = self.queue.vacate(grant.claim.name, seeker)
+        if following is not None:
+            following.event.set()
 
     def released(self, hold: Hold, reason: LossReason | None) -> None:
         """The engine has answered a release; with a ``reason``, that it was lost. The next local waiter's turn."""
@@ -283,7 +283,7 @@ class Core:
             if self.reports is not None:  # asked here: it is on the way of every release
                 hold.report_end(reason or "released")
             hold.reason = reason
-            hold.state = states.NEXT[hold.state, states.Event.CONFIRM if reason is None else states.Event.LOSE]
+            hold.advance(states.Event.CONFIRM if reason is None else states.Event.LOSE)
             waiter = self.queue.vacate(hold.policy.key, hold)
         if waiter is not None:
             waiter.event.set()
@@ -291,8 +291,8 @@ class Core:
     def give_up_slot(self, policy: Policy, seeker: Acquisition, unreachable_for: float) -> None:
         """The acquisition has failed: the next local waiter's turn.
 
-        If the engine could not be reached for long enough, neither could it by those who have waited all the time
-        behind this caller: they are told now, not each after its own time-out.
+        If the engine could not be reached for long enough, waiters that were queued behind this caller all the time
+        get the same error now, not each after its own time-out.
         """
         with self.lock:
             waiters: list[LocalWaiter] = []
@@ -343,11 +343,11 @@ class Core:
         return grant in self.live and grant.lost is None
 
     def expire(self, hold: Hold, now: float) -> None:
-        """The deadline has passed: seen by whoever looked first."""
+        """The deadline has passed: the first caller that looks ends the hold."""
         self._lose(hold, hold.why_over(now))
 
     def lose_grant(self, grant: Grant, reason: LossReason) -> None:
-        """The engine, or the clock, says that this grant is over."""
+        """The engine's answer, or the clock, has ended this grant."""
         with self.lock:
             if grant.lost is None:
                 grant.lost = reason
@@ -361,12 +361,12 @@ class Core:
             if hold.state is not states.State.HELD:
                 return
             hold.report_end(reason)
-            hold.state = states.NEXT[hold.state, states.Event.LOSE]
+            hold.advance(states.Event.LOSE)
             hold.reason = reason
             self._forget_caller(hold)
             self.live.pop(hold.grant, None)
             if hold.grant.by_session and not self.closed:
-                self.withdraw_grant(hold.grant)  # its session lives on: without this, nobody else would get the lock
+                self.withdraw_grant(hold.grant)  # its session lives on: no other client would get the lock
             waiter = self.queue.vacate(hold.policy.key, hold)
             hold.grant.hold = None
             listeners = hold.take_listeners()
@@ -374,7 +374,7 @@ class Core:
         if waiter is not None:
             waiter.event.set()
         self._dispatch(listeners)
-        hold.ring()
+        hold.notify()
         if scope is not None:
             scope.on_loss()
 
@@ -415,23 +415,23 @@ class Core:
         self._shut()
         try:
             self.acquisition_left()  # perhaps none is under way
-            # They see that it is closed and withdraw their claims: before the watchdog ends, which has to do it.
+            # They see that it is closed and withdraw their attempts: before the watchdog ends, which has to do it.
             await self._idle.wait(until)
             self._stop_watchdog()
             if self.watchdog.started:
                 await self.watchdog.stopped.wait(until)
-        finally:  # also if it is cancelled or interrupted: nobody would come back to close the rest
+        finally:  # also if it is cancelled or interrupted: nothing else closes the rest
             self._stop_watchdog()
             await self.session.close()
         if self.reports is not None:
             await self.reports.flush()
 
     def begin_close(self) -> None:
-        """Flip all belief, turn all waiters away, and send the watchdog to release what was held. No I/O."""
+        """End all holds, turn all waiters away, and have the watchdog release what was held. No I/O."""
         self._shut()
         with self.lock:
             acquiring = self.acquiring.all()
-        for acquisition in acquiring:  # their threads or their loop will not come to it
+        for acquisition in acquiring:  # their threads or their loop may not run again
             acquisition.withdraw()
         self._stop_watchdog()
 
@@ -458,7 +458,7 @@ class Core:
     def orphan(self) -> None:
         """The client object is garbage: let the watchdog end once nothing is held. Called from ``__del__``: no lock."""
         self.orphaned = True
-        self.watchdog.ring()
+        self.watchdog.wake()
 
     def disown_in_child(self) -> None:
         """After a fork, in the child: nothing here is ours. The lock may be held by a thread that was not copied."""
@@ -469,5 +469,6 @@ class Core:
             grant.lost = grant.lost or "forked"
             hold = grant.hold
             if hold is not None and hold.state is states.State.HELD:
-                hold.state, hold.reason = states.State.LOST, "forked"
+                hold.advance(states.Event.LOSE)
+                hold.reason = "forked"
         self.live = {}

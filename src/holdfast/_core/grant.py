@@ -1,4 +1,4 @@
-"""A grant: what the engine gave to a claim, and how long we may believe in it."""
+"""A grant: what the engine gave to a claim, and until when it is valid."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LOST: Final[Mapping[Found, LossReason]] = {Found.GONE: "broken", Found.STOLEN: 
 
 
 class Grant:
-    """One claim that the engine granted. Passes from hold to hold when it is handed on inside the process.
+    """One claim that the engine granted. Passes from hold to hold when it is handed over inside the process.
 
-    ``deadline`` is the end of belief; only a confirmed lease-setting request moves it, and only forward.
+    ``deadline``: until when it is valid; only a confirmed lease-setting request moves it, and only forward.
     """
 
     __slots__ = (
@@ -57,19 +57,19 @@ class Grant:
         self.attempt = attempt
         self.claim = claim = attempt.claim
         self.policy = policy
-        #: It lives as long as a session of the engine's: it does not end by itself when belief does.
+        #: It lives as long as a session at the engine: it does not end by itself when its deadline passes.
         self.by_session = ttl is not None
         self.ttl = claim.ttl if ttl is None else ttl  #: what the watchdog renews to; lease.renew(ttl=…) may raise it
-        self.longest_ttl = self.ttl  #: what the engine may have been asked for: so long it may keep what is given up
+        self.longest_ttl = self.ttl  #: the longest that was asked for: the engine may keep what is given up for as long
         self.slack = slack
-        self.deadline = sent + policy.belief if ttl is None else lease_time.deadline(sent, ttl, slack)
+        self.deadline = sent + policy.valid_for if ttl is None else lease_time.deadline(sent, ttl, slack)
         self.since = sent
         self.next_token = last_token - claim.tokens + 1
         self.last_token = last_token
         self.failing = False  #: the last renewal got no answer
         self.lost: LossReason | None = None
         self.hold: Hold | None = None  #: None while it is on its way from one local waiter to the next
-        self.handover: tuple[object, LocalWaiter] | None = None  #: the last one: from whom, to whom
+        self.handover: tuple[object, LocalWaiter] | None = None  #: the last one: (giver, receiver)
         self.due = self.deadline  #: when the watchdog looks at it next
         self.early = False  #: the watchdog has been asked to have the engine report its loss before the first renewal
         self.watched = False  #: the engine reports its loss
@@ -103,7 +103,7 @@ class Grant:
         return "unreachable" if self.failing else "expired"
 
     def why_lost(self, found: Found, now: float) -> LossReason:
-        """The reason for a grant that the engine says is not there any more."""
+        """The reason for a grant that the engine reports as gone."""
         if found is Found.GONE and now >= self.deadline:
-            return self.why_expired()  # while the answer was on its way: nobody need have removed it
+            return self.why_expired()  # it may have expired while the answer was on its way
         return _LOST[found]

@@ -46,55 +46,54 @@ class HandleRef(weakref.ref[Handle]):
 
 
 class Scope(Protocol):
-    """An open ``async with``: told of the loss so that it can cancel its task."""
+    """An open ``async with``: notified of the loss so that it can cancel its task."""
 
     def on_loss(self) -> None:
         """Called once, from any thread."""
 
 
-class Hold:
+class Hold(states.Life):
     """What all handles of one caller on one name share: token, deadline, loss.
 
-    Reading belief does no I/O: it compares the clock with the deadline. Whoever first sees that the deadline has passed
-    flips the state; so a holder that was frozen learns of it with its first look.
+    ``held`` does no I/O: it compares the clock with the deadline. The first caller that finds the deadline passed ends
+    the hold; so a holder that was paused learns of the loss with its first look.
     """
 
     __slots__ = (
-        "_loss",
+        "_changed",
         "caller",
         "core",
         "ends",
         "grant",
         "handles",
-        "keepers",
-        "kept_until",
         "listeners",
         "policy",
         "reason",
+        "retained_until",
+        "retentions",
         "scopes",
         "since",
-        "state",
         "token",
     )
 
     def __init__(self, core: Core, grant: Grant, policy: Policy, caller: Hashable, started: float) -> None:
+        super().__init__()
         self.core = core
         self.grant = grant
         self.policy = policy
         self.caller = caller
         self.token = grant.draw_token()
-        self.state = states.State.HELD
         self.reason: LossReason | None = None
         #: The handles that were not given back, by their keys. One atomic step gives one back: an interrupted release
         #: has either done it or not.
         self.handles: dict[int, HandleRef] = {}
-        self.keepers: frozenset[int] = frozenset()  #: those of ``handles`` that no user has, see keeping.py
-        self.kept_until = started  #: when the last of them ends
+        self.retentions: frozenset[int] = frozenset()  #: those of ``handles`` that no user has, see retention.py
+        self.retained_until = started  #: when the last of them ends
         self.since = started
         self.ends = None if policy.max_hold is None else started + policy.max_hold
         self.scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last
         self.listeners: dict[int, tuple[weakref.ref[Handle], list[Callback]]] = {}
-        self._loss: Event | None = None
+        self._changed: Event | None = None
 
     def add(self, handle: Handle) -> None:
         """One more handle. It counts only when it knows its hold: garbage before, it could not be given back.
@@ -133,7 +132,7 @@ class Hold:
 
     @property
     def deadline(self) -> float:
-        """The end of belief."""
+        """Until when it is valid."""
         end = self.grant.deadline
         return end if self.ends is None or end < self.ends else self.ends
 
@@ -163,17 +162,17 @@ class Hold:
     def over(self) -> Event:
         """Set when the hold has ended, by loss or by release, or one of its handles was given back."""
         with self.core.lock:
-            event = self._loss
+            event = self._changed
             if event is None:
                 event = self.core.front.event()
                 if self.state is states.State.HELD:
-                    self._loss = event
+                    self._changed = event
                 else:
                     event.set()
         return event
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """The hold has ended, or one of its handles was given back: wake those that wait for either."""
-        if self._loss is not None:
-            event, self._loss = self._loss, None
+        if self._changed is not None:
+            event, self._changed = self._changed, None
             event.set()

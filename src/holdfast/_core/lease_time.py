@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Renew every third of the ttl: two renewals may be missed before belief ends.
+#: Renew every third of the ttl: two renewals may be missed before a hold expires.
 RENEWALS_PER_TTL: Final = 3
-#: Belief ends this much before the engine's expiry: covers the rounding of clocks and the rate error of two of them.
+#: A hold expires this much before the engine's lease: covers the rounding of clocks and the rate error of two of them.
 _MARGIN_FLOOR: Final = 0.005
 _MARGIN_SHARE: Final = 0.01
 
 
 def margin(ttl: float) -> float:
-    """How much earlier than the engine's expiry belief ends."""
+    """How much earlier than the engine's lease a hold expires."""
     return max(_MARGIN_FLOOR, ttl * _MARGIN_SHARE)
 
 
 def deadline(sent: float, ttl: float, slack: float = 0.0) -> float:
-    """When belief ends, for a confirmed lease-setting request. ``slack``: the engine's own margin, if it is larger.
+    """Until when a hold is valid, by a confirmed lease-setting request. ``slack``: the engine's own margin, if larger.
 
     ``sent`` must be read *before* the first byte of the request left: the engine starts counting when the request
-    arrives, which may be any time after; counting from the reply would believe in time that has already been spent.
+    arrives, which may be any time after; counting from the reply would count time that has already passed.
     """
     return sent + ttl - max(margin(ttl), slack)
 

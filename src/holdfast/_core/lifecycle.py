@@ -1,4 +1,4 @@
-"""Fork and interpreter exit: the two moments that happen to all open clients at once."""
+"""Fork and interpreter exit: the two moments that concern all open clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FLUSH_WITHIN: Final = 0.5
 
 
 def register_client(client: Client) -> None:
-    """From now on ``client`` is told of forks."""
+    """From now on ``client`` is notified of forks."""
     _clients.add(client)
 
 

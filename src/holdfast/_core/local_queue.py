@@ -17,7 +17,7 @@ from holdfast._core.grant import Grant
 from holdfast._core.policy import Policy
 from holdfast._runtime.base import Event
 
-#: Hand-overs in a row before the engine must be asked again, so that other processes get their turn.
+#: Hand-overs in a row before the engine must be asked again: other processes must get their turn.
 MAX_HANDOVERS: Final = 16
 #: The same bound in time, for critical sections that are not tiny.
 MAX_CHAIN_SECONDS: Final = 0.010
@@ -34,15 +34,15 @@ class Turn(enum.Enum):
 class LocalWaiter:
     """One caller in the queue of a name."""
 
-    __slots__ = ("caller", "event", "gift", "policy", "since", "turn")
+    __slots__ = ("caller", "event", "inherited", "policy", "since", "turn")
 
     def __init__(self, caller: object, policy: Policy, event: Event, since: float) -> None:
         self.since = since  #: when it joined
-        self.caller = caller  #: who will occupy the slot when the turn comes
+        self.caller = caller  #: what will occupy the slot when the turn comes
         self.policy = policy
         self.event = event
         self.turn = Turn.WAITING
-        self.gift: Grant | None = None  #: only valid if its turn is to inherit
+        self.inherited: Grant | None = None  #: only valid if its turn is to inherit
 
     @property
     def inherits(self) -> bool:
@@ -50,7 +50,7 @@ class LocalWaiter:
 
 
 def may_hand_on(grant: Grant, receiver: Policy, now: float) -> bool:
-    """RULES 5, apart from "nothing was ever sent to release this claim", which the caller knows."""
+    """Whether ``grant`` may pass to a local waiter without a round trip, if no release of it was ever sent."""
     return (
         receiver.may_inherit_from(grant.policy)
         and grant.lost is None
@@ -100,13 +100,13 @@ class LocalQueue:
     def waiting(self, key: str) -> int:
         return len(self._queues[key]) if key in self._queues else 0
 
-    def heir(self, grant: Grant, occupant: object, now: float) -> LocalWaiter | None:
-        """Hand ``grant`` to the head of the queue if the rules allow. The caller sets the heir's event."""
+    def hand_over(self, grant: Grant, occupant: object, now: float) -> LocalWaiter | None:
+        """Hand ``grant`` to the head of the queue if ``may_hand_on`` allows it. The caller sets that waiter's event."""
         key = grant.claim.name
         head = self._head(key)
         if head is None or self._occupants.get(key) is not occupant or not may_hand_on(grant, head.policy, now):
             return None
-        head.gift, grant.handover = grant, (occupant, head)
+        head.inherited, grant.handover = grant, (occupant, head)
         self._occupants[key] = head.caller
         head.turn = Turn.INHERIT  # from here on it is handed over, and not before: see Grant.handed_on_by
         self._remove(key, head)

@@ -1,4 +1,4 @@
-"""What operators ask of an engine: whether it serves, and the state of its locks. ``breaking`` takes one away."""
+"""For operators: whether an engine serves, and the state of its locks. ``breaking`` takes one away."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from holdfast._core import backoff, names, unavailable
+from holdfast._core import names, retry
 from holdfast._core.core import Core
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Holder, LockState, RequestFailed
@@ -40,7 +40,7 @@ async def locks(core: Core, prefix: str) -> AsyncIterator[LockState]:
             if name is not None and (state := await inspect(core, name)).holders:
                 yield state
     except RequestFailed as failure:
-        raise unavailable.error(f"{core.engine!r} could not serve: {failure}", failure) from failure
+        raise retry.unavailable(f"{core.engine!r} could not serve: {failure}", failure) from failure
 
 
 async def ping(core: Core) -> None:
@@ -50,18 +50,13 @@ async def ping(core: Core) -> None:
 async def ask(core: Core, question: Callable[[float], Awaitable[T]], name: str | None) -> T:
     """A question that may be repeated, until it is answered or the engine counts as unavailable."""
     core.check_open()
-    front, options = core.front, core.options
-    since = front.now()
-    failures = 0
-    while True:
-        try:
-            return await question(options.request_timeout)
-        except RequestFailed as failure:
-            failures += 1
-            if front.now() - since >= options.unavailable_after:
-                raise unavailable.error(
-                    f"{core.engine!r} could not serve for {options.unavailable_after:g} s: {failure}",
-                    failure,
-                    name=name,
-                ) from failure
-            await front.sleep_until(front.now() + backoff.pause(failures, random.random))
+    options = core.options
+
+    def give_up(failure: RequestFailed) -> Exception:
+        message = f"{core.engine!r} could not serve for {options.unavailable_after:g} s: {failure}"
+        return retry.unavailable(message, failure, name=name)
+
+    limit = core.front.now() + options.unavailable_after
+    return await retry.until_answered(
+        core.front, lambda: question(options.request_timeout), limit, give_up, random.random
+    )

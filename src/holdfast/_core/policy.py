@@ -40,11 +40,11 @@ class Policy:
     replicas: int = 0
     on_lost: Callable[[Any], Any] | None = None
     request_timeout: float = 1.0  #: how long one request about this lock may take
-    belief: float = field(init=False)  #: how long a confirmed request may be believed in, from before it was sent
+    valid_for: float = field(init=False)  #: how long a confirmed request makes a hold valid, from before it was sent
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "request_timeout", lease_time.request_timeout(self.request_timeout, self.ttl))
-        object.__setattr__(self, "belief", lease_time.deadline(0.0, self.ttl))
+        object.__setattr__(self, "valid_for", lease_time.deadline(0.0, self.ttl))
 
     def shares_hold_with(self, other: Policy) -> bool:
         """Whether re-entry under this policy may join a hold made under ``other``."""
@@ -57,7 +57,7 @@ class Policy:
         )
 
     def may_inherit_from(self, other: Policy) -> bool:
-        """Whether a hold made under ``other`` may be handed to a waiter with this policy (RULES 5)."""
+        """Whether a hold made under ``other`` may be handed to a waiter with this policy."""
         return (
             not (self.fair or other.fair)
             and self.ttl == other.ttl

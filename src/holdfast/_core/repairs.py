@@ -1,4 +1,4 @@
-"""What interrupted callers leave undone in the local queue, and who completes it.
+"""Completes what interrupted callers left undone in the local queue.
 
 A signal may end a caller between any two instructions: before it has vacated its slot, or before it has woken the
 waiter that has the slot now. Called when a slot is found occupied, and by the watchdog.
@@ -51,8 +51,8 @@ def is_over(core: Core, hold: Hold) -> bool:
 
 
 def _evict(core: Core, acquisition: Acquisition, key: str) -> LocalWaiter | None:
-    if acquisition.gift is not None:
-        core.pass_on(acquisition.gift, acquisition)
+    if acquisition.inherited is not None:
+        core.pass_on(acquisition.inherited, acquisition)
     else:
         acquisition.withdraw()
     return core.queue.vacate(key, acquisition)

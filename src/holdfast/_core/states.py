@@ -1,4 +1,4 @@
-"""The life of a hold, as a table.
+"""The life of a hold: its states, its events, and the only place where one follows from the other.
 
 ::
 
@@ -6,8 +6,8 @@
      │                 │      └──GIVE_UP──▶ UNKNOWN
      └─────LOSE───────┴──LOSE──▶ LOST
 
-Belief is possible in HELD alone: it ends *before* the first byte of a release leaves. LOST, RELEASED and UNKNOWN are
-final: no later answer of the engine brings a hold back (I13, no resurrection).
+A hold counts as held in HELD alone: that ends *before* the first byte of a release leaves. LOST, RELEASED and UNKNOWN
+are final: no later answer of the engine brings a hold back (I13, no resurrection).
 """
 
 from __future__ import annotations
@@ -29,21 +29,20 @@ class State(enum.Enum):
 class Event(enum.Enum):
     __hash__ = object.__hash__
 
-    RELEASE = "release"  # the last handle was released, or the hold is handed on
-    CONFIRM = "confirm"  # the engine has released it, or somebody else in the process has taken it over
+    RELEASE = "release"  # the last handle was released, or the hold is handed over
+    CONFIRM = "confirm"  # the engine has released it, or another caller of the process has taken it over
     GIVE_UP = "give up"  # the engine could not be reached until the deadline
-    LOSE = "lose"  # the deadline passed, or the engine says that it is not ours
+    LOSE = "lose"  # the deadline passed, the engine reports that it is not ours, or this is a forked child
 
 
 class _Table(dict[tuple[State, Event], State]):
-    """What is not in it cannot happen: it would be a bug in holdfast, and says so."""
+    """What is not in it cannot happen: it would be a bug in holdfast, and raises."""
 
     def __missing__(self, step: tuple[State, Event]) -> State:
         state, event = step
         raise RuntimeError(f"internal error in holdfast: {event.value!r} in state {state.value!r}")
 
 
-#: ``hold.state = NEXT[hold.state, Event.RELEASE]``
 NEXT: Final = _Table(
     {
         (State.HELD, Event.RELEASE): State.RELEASING,
@@ -55,3 +54,16 @@ NEXT: Final = _Table(
 )
 
 FINAL: Final = frozenset({State.RELEASED, State.LOST, State.UNKNOWN})
+
+
+class Life:
+    """What has a state: the base of Hold. Nothing but this class assigns ``state``."""
+
+    __slots__ = ("state",)
+
+    def __init__(self) -> None:
+        self.state = State.HELD
+
+    def advance(self, event: Event) -> None:
+        """One step. The caller holds the core's lock, except in a forked child, which has one thread."""
+        self.state = NEXT[self.state, event]

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast._core import call_site, keeping, lease_time
+from holdfast._core import call_site, lease_time, retention
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
 from holdfast._core.logs import log_later
-from holdfast._core.renewed_batch import RenewedBatch
+from holdfast._core.renewing import RenewedBatch
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import ALL_NAMES, Attempt, Found, Keeper, RequestFailed, Suspects, WatchingKeeper, Withdrawn
@@ -43,14 +43,14 @@ _ONLY_ASK: Final = 0.001
 _EARLY: Final = 0.1
 #: Where many come one after another, this many seconds' worth are looked at together.
 _EARLY_TOGETHER: Final = 0.05
-#: Withdrawals that are sent at once: few enough to be done before the next renewals are due.
+#: Withdrawals that are sent together: few enough to be done before the next renewals are due.
 _BATCH: Final = 500
 #: Of the time that a request may take, what a batch of withdrawals gets at least.
 _LEAST_PART: Final = 0.25
 #: While local callers wait, their slots are checked this often: a signal may have ended a caller before it woke them.
 _CHECK_SLOTS: Final = 0.25
-#: For how long after the client was closed withdrawals go on if a server is silent: what other servers have shall be
-#: released. Not for ever: the thread would stay for one time-out after the other.
+#: For how long after the client was closed withdrawals go on if a server is silent: what other servers have is to be
+#: released. Then it ends: the thread must not stay for one time-out after the other.
 _LAST_WITHDRAWALS: Final = 3.0
 _AFTER_A_BUG: Final = 0.05
 _NO_HANDLE: Final = -1
@@ -65,11 +65,11 @@ class Watchdog:
         self._core = core
         self._runtime = runtime
         self._keeper = keeper
-        self._bell = runtime.wakeup()
+        self._wakeup = runtime.wakeup()
         self._withdrawals = Withdrawals()
         #: Handles that became garbage unreleased, see ``Hold.add``.
         self.dropped: deque[HandleRef] = deque()
-        self._keepers = keeping.Keepers()
+        self._retentions = retention.Retentions()
         self._suspects: set[str] = set()
         self._slots_in_use = False
         self._slots_checked = _NOW
@@ -78,14 +78,14 @@ class Watchdog:
         self._looked_early = _NOW
         self._wakes_at = _NOW  # when it will look by itself
         self._last_ttl = 0.0
-        self._patient_until = _NOW
+        self._withdraw_until = _NOW
         self.started = False
-        self._never = False  # it was stopped before it was started
+        self._never = False  # it was stopped before it was started: it never runs
         self._running = False
         self.stopping = False
         self.stopped = core.front.event()
 
-    # -- what the core tells it ------------------------------------------------------------------------------------
+    # -- called by the core ----------------------------------------------------------------------------------------
 
     def watch(self, grant: Grant, confirmed: float) -> None:
         """Look after a grant that was confirmed by a request sent at ``confirmed``."""
@@ -113,15 +113,15 @@ class Watchdog:
     def abandoned(self, handle: HandleRef) -> None:
         """A handle became garbage unreleased. Called from ``__del__``: no lock, no I/O."""
         self.dropped.append(handle)
-        self.ring()
+        self.wake()
 
-    def keep(self, keeper: keeping.Keeper) -> None:
-        """Give back ``keeper`` when its time is over."""
-        self._keepers.add(keeper)
-        self._look_by(keeper.until)
+    def retain(self, held: retention.Retention) -> None:
+        """Give back ``held`` when its time is over."""
+        self._retentions.add(held)
+        self._look_by(held.until)
 
     def suspect(self, name: str) -> None:
-        """Have it asked whether what is held under ``name`` is still ours."""
+        """Have it verified that what is held under ``name`` is still ours."""
         self._suspects.add(name)
         if self.started:
             self._look_by(_NOW)
@@ -136,19 +136,19 @@ class Watchdog:
         self._slots_in_use = True
         self._look_by(self._runtime.now() + _CHECK_SLOTS)
 
-    def ring(self) -> None:
-        """Have it look around now. Takes no lock."""
-        self._bell.set()
+    def wake(self) -> None:
+        """Start a round now. Takes no lock."""
+        self._wakeup.set()
 
     def stop(self) -> None:
         """Try each withdrawal once more, then end."""
-        self._patient_until = self._runtime.now() + _LAST_WITHDRAWALS
+        self._withdraw_until = self._runtime.now() + _LAST_WITHDRAWALS
         self.stopping = True
         if self.started:
             self._look_by(_NOW)
         else:
             self._never = True
-            self._bell.close()  # no thread will ever sleep on it
+            self._wakeup.close()  # no thread will ever sleep on it
             self._end_reports()
 
     def _end_reports(self) -> None:
@@ -160,13 +160,13 @@ class Watchdog:
         if self._never:
             return
         if not self.started:
-            if self._bell.closed:
-                # The client is garbage, and so was the bell. A finaliser has found something to withdraw.
-                self._bell = self._runtime.wakeup()
+            if self._wakeup.closed:
+                # The client is garbage, and so was the wake-up. A finaliser has found something to withdraw.
+                self._wakeup = self._runtime.wakeup()
             self._runtime.spawn(self.run, "holdfast-watchdog")
             self.started = True  # not before: if a signal comes in between, the next call tries again
         elif due < self._wakes_at:
-            self.ring()
+            self.wake()
             self._wakes_at = due  # not before: if a signal comes in between, the next call rings
 
     # -- its own thread --------------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ class Watchdog:
         try:
             while not self._may_end():
                 try:
-                    suspects = await self._keeper.wait_for_hints(self._plan_sleep(), self._bell)
-                    self._bell.clear()
+                    suspects = await self._keeper.wait_for_hints(self._plan_sleep(), self._wakeup)
+                    self._wakeup.clear()
                     await self._round(suspects)
                 except Exception:
                     # A watchdog that dies in silence loses every lock of the process.
@@ -189,10 +189,10 @@ class Watchdog:
                     await self._runtime.sleep_until(self._runtime.now() + _AFTER_A_BUG)
         finally:
             await self._keeper.close()
-            if self._core.orphaned:  # nobody is left who could close the callers' side
+            if self._core.orphaned:  # no client object is left to close the callers' side
                 self._core.front.spawn(self._core.session.close, "holdfast-close")
             self._end_reports()
-            self._bell.close()
+            self._wakeup.close()
             self.stopped.set()
 
     def _plan_sleep(self) -> float:
@@ -200,7 +200,7 @@ class Watchdog:
         with self._core.lock:
             if not self._core.live:
                 self._earliest = _NEVER
-            wake = min(self._earliest, self._withdrawals.next_due(), self._early_due(), self._keepers.next_due())
+            wake = min(self._earliest, self._withdrawals.next_due(), self._early_due(), self._retentions.next_due())
             core = self._core
             unneeded = core.orphaned and wake == _NEVER and not core.releasing
             if self.stopping or self.dropped or self._suspects or unneeded:
@@ -251,12 +251,12 @@ class Watchdog:
 
     async def _round(self, suspects: Suspects) -> None:
         with self._core.lock:
-            self._keepers.drop_due(self._runtime.now())
+            self._retentions.drop_due(self._runtime.now())
         while self.dropped:
             handle = self.dropped.popleft()
             was_lost = handle.hold.reason is not None and not hasattr(handle, "acquired_at")
-            is_keeper = handle.key in handle.hold.keepers  # its time is over: no lease was forgotten
-            if self._core.drop_handle(handle.hold, handle.key) and not (was_lost or is_keeper):
+            is_retention = handle.key in handle.hold.retentions  # its time is over: no lease was forgotten
+            if self._core.drop_handle(handle.hold, handle.key) and not (was_lost or is_retention):
                 _log_forgotten(handle)
         now = self._runtime.now()
         if self._slots_in_use and now >= self._slots_checked + _CHECK_SLOTS / 2:
@@ -264,7 +264,7 @@ class Watchdog:
         await self._look_after_leases(suspects, now)
         with self._core.lock:
             young = self._take_young(now)
-        await self._watch_early(self._still_believed(young))
+        await self._watch_early(self._still_valid(young))
         await self._withdraw()
 
     async def _look_after_leases(self, suspects: Suspects, now: float) -> None:
@@ -277,8 +277,8 @@ class Watchdog:
             due = {grant: None for grant in live if grant.due <= now + grant.ttl / _AHEAD}
             suspected = [grant for grant in live if grant not in due and self._is_suspect(grant, suspects)]
             self._suspects.clear()
-        await self._renew([grant for grant in self._still_believed(due) if self._to_be_renewed(grant)])
-        await self._verify(self._still_believed(suspected))
+        await self._renew([grant for grant in self._still_valid(due) if self._to_be_renewed(grant)])
+        await self._verify(self._still_valid(suspected))
         with self._core.lock:
             self._earliest = min((grant.due for grant in list(self._core.live)), default=_NEVER)
 
@@ -290,8 +290,8 @@ class Watchdog:
             return True
         return name in hinted and (grant.watched or not self._core.engine.early_watch)
 
-    def _still_believed(self, grants: Iterable[Grant]) -> list[Grant]:
-        """Tell the loss of those whose time is over; the rest is to be renewed."""
+    def _still_valid(self, grants: Iterable[Grant]) -> list[Grant]:
+        """Report the loss of those whose deadline has passed; return the rest."""
         renewable = []
         for grant in grants:
             now = self._runtime.now()
@@ -305,7 +305,7 @@ class Watchdog:
         return renewable
 
     def _to_be_renewed(self, grant: Grant) -> bool:
-        """Not if nobody can release it any more; nor if it is to end by itself: then look again when it does."""
+        """False if no handle is left to release it, or if it is to end by itself: then look again when it does."""
         hold = grant.hold
         if hold is not None and not hold.handles:
             self._core.drop_handle(hold, _NO_HANDLE)  # its release was interrupted, and so was what should finish it
@@ -316,7 +316,7 @@ class Watchdog:
         return False
 
     async def _verify(self, grants: list[Grant]) -> None:
-        """The engine hinted at a loss: ask. To renew to next to nothing changes nothing, for it never shortens."""
+        """The engine hinted at a loss: ask. A renewal to almost nothing changes nothing, since it never shortens."""
         await self._renew([grant for grant in grants if grant.policy.renew])
         ending = [grant for grant in grants if not grant.policy.renew]
         if ending:
@@ -344,7 +344,7 @@ class Watchdog:
         for grant in grants:
             batches.setdefault(grant.ttl, []).append(grant)
         # Short leases first, and no request longer than the shortest lease allows, due now or not: one black hole (a
-        # frozen shard, a dead replica) must not eat up the time of those who have the least.
+        # frozen shard, a dead replica) must not use up the time of the shortest leases.
         limit = self._shortest_ttl()
         for ttl in sorted(batches):
             await self._renew_batch(batches[ttl], ttl, limit)
@@ -385,7 +385,7 @@ class Watchdog:
         now = self._runtime.now()
         if answer is Found.OURS:
             with self._core.lock:
-                # A renewal confirmed after belief had ended must not bring it back: somebody may have looked meanwhile.
+                # A renewal confirmed after the deadline must not revive the hold: its loss may have been seen.
                 if grant.lost is None and now < grant.deadline:
                     grant.confirm(sent, ttl)
                     grant.watched = True
@@ -401,7 +401,7 @@ class Watchdog:
         else:
             self._core.lose_grant(grant, grant.why_lost(answer, now))
             return
-        self._still_believed([grant])
+        self._still_valid([grant])
 
     # -- withdrawals -----------------------------------------------------------------------------------------------
 
@@ -415,7 +415,7 @@ class Watchdog:
     def _next_batch(self) -> list[Withdrawal]:
         now = self._runtime.now()
         with self._core.lock:
-            if self.stopping and now >= self._patient_until:
+            if self.stopping and now >= self._withdraw_until:
                 self._withdrawals.clear()
             return self._withdrawals.due(_NEVER if self.stopping else now, _BATCH)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast._core import backoff
+from holdfast._core import retry
 from holdfast.engines.base import Attempt
 
 _NEVER: Final = float("inf")
@@ -60,7 +60,7 @@ class Withdrawals:
         self._pending.pop(withdrawal.attempt, None)
         if now < withdrawal.until:
             withdrawal.failures += 1
-            withdrawal.due = now + backoff.pause(withdrawal.failures, dice)
+            withdrawal.due = now + retry.pause(withdrawal.failures, dice)
             self._pending[withdrawal.attempt] = withdrawal
 
     def clear(self) -> None:

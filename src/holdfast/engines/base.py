@@ -43,7 +43,7 @@ class Kind(enum.Enum):
 
 
 class Mode(NamedTuple):
-    """How a name is to be held. ``shared``: together with other readers. ``permits`` of a semaphore are taken at once;
+    """How a name is to be held. ``shared``: together with other readers. ``permits`` of a semaphore are taken together;
     ``size`` is how many it has when it is created (0: any number)."""
 
     kind: Kind
@@ -98,6 +98,18 @@ class Attempt:
     def has_leftovers(self) -> bool:
         """Whether something of it may remain at a server though it was released: then the core has it withdrawn."""
         return False
+
+
+class SimpleAttempt(Attempt):
+    """For an engine that finds a queue entry by its owner: it remembers only whether there is one."""
+
+    __slots__ = ("queued",)
+    queued: bool
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.unresolved = False
+        self.queued = False
 
 
 #: An engine's own kind of attempt. The core knows it as an Attempt, and passes it back to the engine that made it.

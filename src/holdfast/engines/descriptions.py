@@ -1,4 +1,7 @@
-"""What a description (``Claim.description``) says, read back strictly: other programs can write to an engine. Pure."""
+"""Reads a description (``Claim.description``) back, strictly: other programs can write to an engine. Pure.
+
+All engines use it; it is the only parser of holder metadata.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _PIDS: Final = 1 << 32
 
 
 class Facts(TypedDict, total=False):
-    """The keywords of a Holder or Waiter that a description gives. What it does not say is missing."""
+    """The keywords of a Holder or Waiter that a description gives. What it does not give is missing."""
 
     host: str
     pid: int
@@ -34,15 +37,15 @@ def parsed(description: bytes) -> dict[str, Any]:
 
 
 def facts(about: Mapping[str, Any]) -> Facts:
-    """What it says about a caller. Anything of the wrong type or size counts as not said."""
-    said = Facts()
+    """What it gives about a caller. Anything of the wrong type or size is left out."""
+    found = Facts()
     for key in ("host", "thread", "program", "label"):
         if (value := text(about.get(key))) is not None:
-            said[key] = value
+            found[key] = value
     pid = about.get("pid")
     if isinstance(pid, int) and not isinstance(pid, bool) and 0 < pid < _PIDS:
-        said["pid"] = pid
-    return said
+        found["pid"] = pid
+    return found
 
 
 def text(value: object) -> str | None:

@@ -19,7 +19,6 @@ from holdfast.engines import descriptions
 from holdfast.engines.base import (
     ALL_NAMES,
     MOST_WAITERS,
-    Attempt,
     Busy,
     Claim,
     Found,
@@ -28,6 +27,7 @@ from holdfast.engines.base import (
     Holder,
     Kind,
     LockState,
+    SimpleAttempt,
     Suspects,
     Waiter,
     Withdrawn,
@@ -74,24 +74,24 @@ class _Place:
     description: bytes
     since: float
     contender: weakref.ref[_MemoryContender]
-    called: float | None = None  #: when it was notified that it is its turn, if it has not come since
-    first_called: float | None = None  #: when it was notified for the first time
+    notified: float | None = None  #: when it was notified of its turn, if it has not asked since
+    first_notified: float | None = None  #: when it was notified for the first time
 
     def late(self, now: float) -> bool:
         """Whether others have overtaken it for long enough since its turn came."""
-        return self.first_called is not None and now >= self.first_called + _OVERTAKEN
+        return self.first_notified is not None and now >= self.first_notified + _OVERTAKEN
 
-    def call(self, now: float) -> None:
+    def notify(self, now: float) -> None:
         contender = self.contender()
         if contender is not None:
-            if self.called is None:
-                self.called = now
-                self.first_called = self.first_called or now
+            if self.notified is None:
+                self.notified = now
+                self.first_notified = self.first_notified or now
             contender.turn.set()
 
 
 class _Name(NamedTuple):
-    """All that a store knows of one name. It is replaced, never changed."""
+    """All that a store knows about one name. It is replaced, never changed."""
 
     token: int
     entry: _Entry | None
@@ -101,16 +101,16 @@ class _Name(NamedTuple):
         return None if self.entry is None or self.entry.expires <= now else self.entry
 
     def head(self, now: float) -> _Place | None:
-        """The first in the queue that is there and comes when it is called."""
+        """The first waiter that is still there and acquires when it is notified."""
         for place in self.queue:
-            if place.contender() is not None and (place.called is None or now < place.called + _TURN_LASTS):
+            if place.contender() is not None and (place.notified is None or now < place.notified + _TURN_LASTS):
                 return place
         return None
 
-    def call_head(self, now: float) -> None:
+    def notify_head(self, now: float) -> None:
         head = self.head(now) if self.queue else None
         if head is not None:
-            head.call(now)
+            head.notify(now)
 
     def queue_without(self, owner: str) -> tuple[_Place, ...]:
         return tuple(place for place in self.queue if place.owner != owner and place.contender() is not None)
@@ -168,38 +168,26 @@ class Store:
             left = _Name(record.token, None if free else record.entry, record.queue_without(owner))
             if (not free and left.queue == record.queue) or self.replace(name, record, 0, left):
                 if free:
-                    left.call_head(now)
+                    left.notify_head(now)
                 return
 
 
 _stores: dict[str, Store] = {}
 
 
-class MemoryAttempt(Attempt):
-    """An attempt that may have a place in the queue."""
-
-    __slots__ = ("queued",)
-    queued: bool
-
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
-        self.unresolved = False
-        self.queued = False
-
-
 class _MemoryContender:
-    def __init__(self, session: MemorySession, attempt: MemoryAttempt) -> None:
+    def __init__(self, session: MemorySession, attempt: SimpleAttempt) -> None:
         self._session = session
         self._attempt = attempt
         self._claim = claim = attempt.claim
-        self.timeout = 0.0  # it asks nothing that could take time
+        self.timeout = 0.0  # none of its requests takes time
         self.turn: Event = session.runtime.event()
         self._place = _Place(claim.owner, claim.description, time.time(), weakref.ref(self))
 
     async def wait(self, until: float) -> None:
         now = self._session.runtime.now()
         self.turn = turn = self._session.runtime.event()  # before the look: a later change sets this one
-        self._place.called = None
+        self._place.notified = None
         record = self._queued(now)
         entry, head = record.live(now), record.head(now)
         if entry is not None:
@@ -207,8 +195,8 @@ class _MemoryContender:
         elif head is None or head is self._place:
             return
         else:
-            head.call(now)
-            until = min(until, (head.called or now) + _TURN_LASTS)
+            head.notify(now)
+            until = min(until, (head.notified or now) + _TURN_LASTS)
         await turn.wait(until)
 
     def _queued(self, now: float) -> _Name:
@@ -242,7 +230,7 @@ class _View:
         self.store = store
         self.runtime = runtime
 
-    def renewed(self, attempt: MemoryAttempt, now: float, expires: float) -> Found:
+    def renewed(self, attempt: SimpleAttempt, now: float, expires: float) -> Found:
         claim = attempt.claim
         while True:
             found, record = self._find(claim, now)
@@ -256,7 +244,7 @@ class _View:
             return Found.GONE, record
         return (Found.OURS if entry.owner == claim.owner else Found.STOLEN), record
 
-    def freed(self, attempt: MemoryAttempt, now: float) -> Found:
+    def freed(self, attempt: SimpleAttempt, now: float) -> Found:
         claim = attempt.claim
         while True:
             found, record = self._find(claim, now)
@@ -264,7 +252,7 @@ class _View:
                 return found
             free = _Name(record.token, None, record.queue)
             if self.store.replace(claim.name, record, 0, free):
-                free.call_head(now)
+                free.notify_head(now)
                 return found
 
 
@@ -273,10 +261,10 @@ class MemorySession(_View):
 
     registers = None
 
-    def attempt(self, claim: Claim) -> MemoryAttempt:
-        return MemoryAttempt(claim)
+    def attempt(self, claim: Claim) -> SimpleAttempt:
+        return SimpleAttempt(claim)
 
-    async def acquire(self, attempt: MemoryAttempt, timeout: float) -> Granted | Busy:
+    async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim
         now, store, name = self.runtime.now(), self.store, claim.name
         while True:
@@ -299,7 +287,7 @@ class MemorySession(_View):
                         and head.owner != claim.owner
                         and (claim.fair or claim.non_barging or head.late(now))
                     ):
-                        head.call(now)
+                        head.notify(now)
                         return Busy(None)
                     queue = record.queue_without(claim.owner)
             wall, tokens = time.time_ns(), claim.tokens
@@ -308,13 +296,13 @@ class MemorySession(_View):
             if store.replace(name, record, forgotten, _Name(token, entry, queue)):
                 return Granted(token)
 
-    def contender(self, attempt: MemoryAttempt, timeout: float) -> _MemoryContender:
+    def contender(self, attempt: SimpleAttempt, timeout: float) -> _MemoryContender:
         return _MemoryContender(self, attempt)
 
-    async def release(self, attempt: MemoryAttempt, timeout: float) -> Found:
+    async def release(self, attempt: SimpleAttempt, timeout: float) -> Found:
         return self.freed(attempt, self.runtime.now())
 
-    async def renew(self, attempt: MemoryAttempt, ttl: float, timeout: float) -> Found:
+    async def renew(self, attempt: SimpleAttempt, ttl: float, timeout: float) -> Found:
         now = self.runtime.now()
         return self.renewed(attempt, now, now + ttl)
 
@@ -344,7 +332,7 @@ class MemorySession(_View):
                 return False
             broken = _Name(max(record.token + 1, time.time_ns() // 1000), None, record.queue)
             if store.replace(name, record, 0, broken):
-                broken.call_head(now)
+                broken.notify_head(now)
                 for reference in tuple(store.keepers):  # a copy, in one step: keepers come and go on other threads
                     keeper = reference()
                     if keeper is not None:
@@ -369,11 +357,11 @@ class MemoryKeeper(_View):
         self._reference = weakref.ref(self, store.keepers.discard)
         store.keepers.add(self._reference)
 
-    async def renew(self, attempts: Sequence[MemoryAttempt], ttl: float, timeout: float) -> Sequence[Found]:
+    async def renew(self, attempts: Sequence[SimpleAttempt], ttl: float, timeout: float) -> Sequence[Found]:
         now = self.runtime.now()
         return [self.renewed(attempt, now, now + ttl) for attempt in attempts]
 
-    async def withdraw(self, attempts: Sequence[MemoryAttempt], timeout: float) -> Sequence[Withdrawn]:
+    async def withdraw(self, attempts: Sequence[SimpleAttempt], timeout: float) -> Sequence[Withdrawn]:
         # Nothing can arrive late: a request is over when its call returns.
         now = self.runtime.now()
         answers: list[Withdrawn] = []

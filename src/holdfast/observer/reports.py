@@ -42,7 +42,7 @@ from holdfast.observer.events import (
 if TYPE_CHECKING:
     from holdfast._core.hold import Hold
     from holdfast._core.policy import Policy
-    from holdfast._core.renewed_batch import RenewedBatch
+    from holdfast._core.renewing import RenewedBatch
     from holdfast._runtime.base import Runtime
     from holdfast.engines.base import Engine
 

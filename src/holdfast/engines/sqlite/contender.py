@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from holdfast.engines.base import Claim, RequestFailed
+from holdfast.engines.base import RequestFailed, SimpleAttempt
 from holdfast.engines.sqlite import ledger, statements
+from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.bell import Bell
 from holdfast.engines.sqlite.judgement import Row
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.vigil import Vigil
 from holdfast.errors import EngineRefused
-
-if TYPE_CHECKING:
-    from holdfast.engines.sqlite.session import SqliteSession
 
 # Never trust a wake-up alone: the one who was rung may be frozen, or die before it takes the lock.
 _POLL: Final = 0.25
@@ -31,9 +29,9 @@ _PLACE_TTL: Final = 2.0
 class SqliteContender:
     """A row in the queue, a bell that the releasing process rings, and a vigil by the process that holds the name."""
 
-    def __init__(self, session: SqliteSession, claim: Claim, timeout: float) -> None:
-        self._session = session
-        self._claim = claim
+    def __init__(self, access: StoreAccess, attempt: SimpleAttempt, timeout: float) -> None:
+        self._access = access
+        self._attempt = attempt
         self.timeout = timeout
         self._store: Store | None = None
         self._bell: Bell | None = None
@@ -43,14 +41,14 @@ class SqliteContender:
         self._poll = _FIRST_POLL
 
     async def wait(self, until: float) -> None:
-        runtime = self._session.runtime
+        runtime = self._access.runtime
         while True:
             if self._bell is not None:
                 self._bell.heard()  # empty it, then look: what rings from now on is about what comes after the look
             now = runtime.now()
             if now >= self._refresh_at:
-                await self._session.patiently(self.timeout, self._take_place)
-            worthwhile, holder = await self._session.patiently(self.timeout, self._look)
+                await self._access.patiently(self.timeout, self._take_place)
+            worthwhile, holder = await self._access.patiently(self.timeout, self._look)
             now = runtime.now()
             if worthwhile or now >= until:
                 return
@@ -61,7 +59,7 @@ class SqliteContender:
             await self._sleep(min(until, now + pause))
 
     def _look(self, store: Store, now: int) -> tuple[bool, Row | None]:
-        worthwhile, holder = ledger.is_worth_trying(store, now, self._claim)
+        worthwhile, holder = ledger.is_worth_trying(store, now, self._attempt.claim)
         process = None if holder is None else holder.process
         if process != self._holder:
             self._close_vigil()
@@ -74,7 +72,7 @@ class SqliteContender:
         return worthwhile, holder
 
     async def _sleep(self, until: float) -> None:
-        runtime = self._session.runtime
+        runtime = self._access.runtime
         # A negative number: another thread has closed the session under us, as the next look will tell.
         ears = [ear.fileno() for ear in (self._bell, self._vigil) if ear is not None and ear.fileno() >= 0]
         if not ears:
@@ -87,7 +85,7 @@ class SqliteContender:
 
     def _take_place(self, store: Store, now: int) -> None:
         """Enter the queue, or show that we are still there."""
-        claim, expires = self._claim, now + int(_PLACE_TTL * ledger.SECOND)
+        attempt, expires = self._attempt, now + int(_PLACE_TTL * ledger.SECOND)
         if store is not self._store:  # the first time; or the file was replaced under us
             self.abandon()
             self._store = store
@@ -96,9 +94,10 @@ class SqliteContender:
             except OSError:
                 self._bell = None  # no sockets on this file system: poll
         self._refresh_at = now / ledger.SECOND + _PLACE_TTL / 2
-        if claim.waiter is not None and store.write(statements.STAY, (expires, claim.name, claim.owner)):
+        claim = attempt.claim
+        if attempt.queued and store.write(statements.STAY, (expires, claim.name, claim.owner)):
             return
-        claim.waiter = claim.owner
+        attempt.queued = True
         bell = "" if self._bell is None else self._bell.name
         about = (time.time_ns() // 1000, claim.description)
         place = (claim.name, claim.owner, store.process, store.boot, expires, bell, *about, claim.name)
@@ -106,12 +105,12 @@ class SqliteContender:
 
     async def leave(self) -> bool:
         self.abandon()
-        if self._claim.waiter is not None:
+        if self._attempt.queued:
             try:
-                await self._session.patiently(self.timeout, ledger.leave_queue, self._claim)
+                await self._access.patiently(self.timeout, ledger.leave_queue, self._attempt.claim)
             except (RequestFailed, EngineRefused):
                 return False
-            self._claim.waiter = None
+            self._attempt.queued = False
         return True
 
     def abandon(self) -> None:

@@ -8,7 +8,8 @@ import sqlite3
 from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Guarantees
+from holdfast.engines.base import Guarantees, Kind
+from holdfast.engines.sqlite.keeper import SqliteKeeper
 from holdfast.engines.sqlite.paths import default_path
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused, InvalidName, UsageError
@@ -35,6 +36,7 @@ class SqliteEngine:
 
     scheme = "sqlite"
     guarantees = _GUARANTEES
+    kinds = frozenset({Kind.LOCK})
     reserves_tokens = True
     strict_order = False
     replicates = False
@@ -52,6 +54,9 @@ class SqliteEngine:
 
     def session(self, runtime: Runtime) -> SqliteSession:
         return SqliteSession(self.path, self.token_ttl, runtime)
+
+    def keeper(self, runtime: Runtime) -> SqliteKeeper:
+        return SqliteKeeper(self.path, self.token_ttl, runtime)
 
     def after_fork_in_child(self) -> None:
         """Nothing is left to do: hooks of :mod:`.stores` quiesce before each fork and drop everything in the child."""

@@ -21,6 +21,7 @@ from holdfast.engines.base import (
     Holder,
     LockState,
     RequestFailed,
+    SimpleAttempt,
     Waiter,
     is_of_grant,
 )
@@ -38,13 +39,14 @@ _ROUNDS: Final = 8
 _SKIPS: Final = 32
 
 
-def take(store: Store, now: int, claim: Claim) -> Granted | Busy:
+def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
     """One attempt to get ``claim.name``, or to confirm that the claim has it already."""
+    claim = attempt.claim
     wall = time.time_ns() // 1000
     first, victim, seen = wall, None, 0
     for _ in range(_ROUNDS):
         if _try(store, now, claim, wall, first, victim, seen):
-            return _granted(store, claim, first + claim.tokens - 1)
+            return _granted(store, attempt, first + claim.tokens - 1)
         row = look(store, claim.name)
         if row is None:
             if not _clear_the_way(store, now, claim):
@@ -52,7 +54,7 @@ def take(store: Store, now: int, claim: Claim) -> Granted | Busy:
             continue
         if _is_ours(store, claim, row):
             if extend(store, now, claim, claim.ttl) is Found.OURS:
-                return _granted(store, claim, row.token)
+                return _granted(store, attempt, row.token)
             continue
         verdict = judge(row, now, store.boot, store.is_dead)
         if verdict is Verdict.FOREIGN:
@@ -74,7 +76,7 @@ def _try(store: Store, now: int, claim: Claim, wall: int, first: int, victim: st
         store.vouch(until, now)
     description = claim.description if claim.tokens == 1 else _with_block(claim)
     row = (claim.name, claim.owner, store.process, store.boot, until, ttl, last, wall, description)
-    if claim.fair or claim.polite:
+    if claim.fair or claim.non_barging:
         turn = (claim.name, store.boot, now, claim.name, claim.owner)
         return store.write(statements.TAKE_IN_TURN, (*row, *turn, ahead, victim, seen))
     return store.write(statements.TAKE, (*row, ahead, victim, seen))
@@ -86,13 +88,14 @@ def _with_block(claim: Claim) -> bytes:
     return b'{"tokens":%d%b%b' % (claim.tokens, b"" if claim.description == b"{}" else b",", claim.description[1:])
 
 
-def _granted(store: Store, claim: Claim, token: int) -> Granted:
+def _granted(store: Store, attempt: SimpleAttempt, token: int) -> Granted:
     """A granted claim waits no longer. This must not fail: the grant has happened."""
+    claim = attempt.claim
     store.held.add(claim.owner)
-    if claim.waiter is not None:
+    if attempt.queued:
         try:
             store.write(statements.LEAVE, (claim.name, claim.owner))
-            claim.waiter = None
+            attempt.queued = False
         except (Contended, RequestFailed, EngineRefused):
             pass  # the place ends by itself, or when its bell is rung in vain
     return Granted(token)
@@ -100,7 +103,7 @@ def _granted(store: Store, claim: Claim, token: int) -> Granted:
 
 def _clear_the_way(store: Store, now: int, claim: Claim) -> bool:
     """Remove dead waiters that stand before a claim that must keep to its turn. False: somebody alive is before it."""
-    if not (claim.fair or claim.polite):
+    if not (claim.fair or claim.non_barging):
         return True
     ahead = store.read(statements.AHEAD, (claim.name, store.boot, now, claim.name, claim.owner))
     for (process,) in ahead:
@@ -211,18 +214,19 @@ def wake_first(store: Store, now: int, name: str) -> None:
         pass  # waiters re-poll
 
 
-def withdraw(store: Store, now: int, claim: Claim) -> Found:
-    """Leave nothing of ``claim`` behind."""
-    if claim.waiter is not None:
-        leave_queue(store, now, claim)
-    return give_up(store, now, claim)
+def withdraw(store: Store, now: int, attempt: SimpleAttempt) -> Found:
+    """Leave nothing of ``attempt`` behind."""
+    if attempt.queued:
+        leave_queue(store, now, attempt.claim)
+    return give_up(store, now, attempt.claim)
 
 
-def withdraw_all(store: Store, now: int, claims: Sequence[Claim]) -> list[Found]:
-    """The same for at most a batch of claims; those that are held are released in one statement."""
-    for claim in claims:
-        if claim.waiter is not None:
-            leave_queue(store, now, claim)
+def withdraw_all(store: Store, now: int, attempts: Sequence[SimpleAttempt]) -> list[Found]:
+    """The same for at most a batch of attempts; those that hold are released in one statement."""
+    claims = [attempt.claim for attempt in attempts]
+    for attempt in attempts:
+        if attempt.queued:
+            leave_queue(store, now, attempt.claim)
     given = _given(claims)
     ours = {owner for (owner,) in store.read(statements.COUNT_OURS, (*given, store.process))}
     if ours:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kazoo.exceptions import NoNodeError
 
-from holdfast.engines.base import Claim
+from holdfast.engines.base import SimpleAttempt
 from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.line import Line
 from holdfast.engines.zookeeper.place import Place
@@ -14,15 +14,15 @@ from holdfast.engines.zookeeper.reply import Alarm
 class ZooKeeperContender:
     """See :class:`holdfast.engines.base.Contender`."""
 
-    def __init__(self, asker: Asker, line: Line, claim: Claim, timeout: float) -> None:
+    def __init__(self, asker: Asker, line: Line, attempt: SimpleAttempt, timeout: float) -> None:
         self._asker = asker
         self._line = line
-        self._claim = claim
+        self._attempt = attempt
         self.timeout = timeout
         self._watching: tuple[Place, str, Alarm] | None = None
 
     async def wait(self, until: float) -> None:
-        place = self._asker.hub.place(self._claim)
+        place = self._asker.hub.place(self._attempt)
         if place is None or place.over:
             return  # to the back of the line
         if not place.is_asleep(self._asker.runtime.now()):
@@ -54,7 +54,7 @@ class ZooKeeperContender:
 
     async def leave(self) -> bool:
         self.abandon()
-        await self._line.leave(self._claim, self.timeout)
+        await self._line.leave(self._attempt, self.timeout)
         return True  # what cannot be removed now, the session removes later
 
     def abandon(self) -> None:

@@ -11,10 +11,11 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from holdfast._core.zookeeper_target import ZooKeeperTarget
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Guarantees
+from holdfast.engines.base import Guarantees, Kind
 from holdfast.engines.zookeeper import names
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.hub import Hub
+from holdfast.engines.zookeeper.keeper import ZooKeeperKeeper
 from holdfast.engines.zookeeper.session import ZooKeeperSession
 
 _GUARANTEES: Final = Guarantees(
@@ -34,6 +35,7 @@ class ZooKeeperEngine:
 
     scheme = "zookeeper"
     guarantees = _GUARANTEES
+    kinds = frozenset({Kind.LOCK})
     reserves_tokens = False
     strict_order = True
     replicates = False
@@ -52,8 +54,11 @@ class ZooKeeperEngine:
         names.path(self._target.base, name)
 
     def session(self, runtime: Runtime) -> ZooKeeperSession:
-        """A client opens two, for its callers and for its watchdog: they share their sessions at the servers."""
         return ZooKeeperSession(self._open_hub(), runtime, self._target.base, self._open_hub)
+
+    def keeper(self, runtime: Runtime) -> ZooKeeperKeeper:
+        """It shares the sessions at the servers with the session of the same client."""
+        return ZooKeeperKeeper(self._open_hub(), runtime, self._target.base, self._open_hub)
 
     def _open_hub(self) -> Hub:
         """The one that all sessions of this engine share. Not one for each pair of them: an opening interrupted between

@@ -17,7 +17,7 @@ from kazoo.exceptions import NoAuthError
 from holdfast._core import lease_time
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.clock import now
-from holdfast.engines.base import Claim, RequestFailed
+from holdfast.engines.base import RequestFailed, SimpleAttempt
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.handler import MOMENT
 from holdfast.engines.zookeeper.leftovers import Leftovers
@@ -179,19 +179,19 @@ class Hub:
 
     # -- places ----------------------------------------------------------------------------------------------------
 
-    def place(self, claim: Claim) -> Place | None:
-        """That of the claim, if it has one."""
-        return self._places.get(claim.owner)
+    def place(self, attempt: SimpleAttempt) -> Place | None:
+        """That of the attempt, if it has one."""
+        return self._places.get(attempt.claim.owner)
 
-    def settle(self, claim: Claim, place: Place) -> None:
+    def settle(self, attempt: SimpleAttempt, place: Place) -> None:
         with self._mutex:
-            self._places[claim.owner] = place
-        claim.waiter = place.path
+            self._places[attempt.claim.owner] = place
+        attempt.queued = True
 
-    def forget(self, claim: Claim) -> None:
-        claim.waiter = None
+    def forget(self, attempt: SimpleAttempt) -> None:
+        attempt.queued = False
         with self._mutex:
-            place = self._places.pop(claim.owner, None)
+            place = self._places.pop(attempt.claim.owner, None)
         if place is not None:
             self._fresh.pop(place, None)
             place.watched = False  # it goes with our leave: no reason to wake the watchdog

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from holdfast.engines.base import Claim, RequestFailed
+from holdfast.engines.base import RequestFailed, SimpleAttempt
 from holdfast.engines.zookeeper import metadata, names, order
 from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.connection import Connection
@@ -31,16 +31,16 @@ class Line:
     def path(self, name: str) -> str:
         return names.path(self._base, name)
 
-    async def join(self, connection: Connection, claim: Claim, timeout: float) -> tuple[Place, Sequence[str]]:
+    async def join(self, connection: Connection, attempt: SimpleAttempt, timeout: float) -> tuple[Place, Sequence[str]]:
         """Create the claim's node, and see who else is there. One that a lost answer left behind is found again."""
-        if claim.unresolved and (place := await self.find(connection, claim, timeout)) is not None:
+        if attempt.unresolved and (place := await self.find(connection, attempt, timeout)) is not None:
             return place, await self.look(place, timeout)
-        path, asker = self.path(claim.name), self._asker
-        data = metadata.describe(claim, connection.negotiated)
+        path, asker = self.path(attempt.claim.name), self._asker
+        data = metadata.describe(attempt.claim, connection.negotiated)
         for _ in range(_ATTEMPTS):
             created, listed, asked = asker.reply(), asker.reply(), asker.runtime.now()
             known = connection.pulse.known(asked)
-            connection.create(f"{path}/{order.protected(id_of(claim))}", data, created.address)
+            connection.create(f"{path}/{order.protected(id_of(attempt))}", data, created.address)
             connection.children(path, listed.address)
             left = await asker.arrival(listed, timeout)
             try:
@@ -48,10 +48,10 @@ class Line:
             except NoNodeError:
                 await self._make_path(connection, path, timeout)
                 continue
-            place = self._settle(connection, claim, node, stat)
+            place = self._settle(connection, attempt, node, stat)
             place.confirmed, place.counted = asked, known
             if order.is_near_wrap(order.sequence_of(place.node) or 0):
-                await self.leave(claim, timeout)
+                await self.leave(attempt, timeout)
                 raise EngineRefused(f"{path} has numbered nearly 2^31 nodes: remove it while nobody uses it")
             try:
                 return place, await asker.answer(connection, listed, left)
@@ -59,13 +59,13 @@ class Line:
                 return place, ()  # removed meanwhile, and the node with it
         raise RequestFailed(f"{path} is removed as soon as it is made", may_have_happened=False)
 
-    async def find(self, connection: Connection, claim: Claim, timeout: float) -> Place | None:
+    async def find(self, connection: Connection, attempt: SimpleAttempt, timeout: float) -> Place | None:
         """The node that an earlier attempt may have created. One of another session is not ours, and is removed; so is
         a second one."""
-        path, asker = self.path(claim.name), self._asker
+        path, asker = self.path(attempt.claim.name), self._asker
         connection.sync(path, asker.reply().address)  # a server that lags behind must not hide it
         found: tuple[str, Any] | None = None
-        for node in order.find_own(await asker.children(connection, path, timeout), id_of(claim)):
+        for node in order.find_own(await asker.children(connection, path, timeout), id_of(attempt)):
             try:
                 _, stat = await asker.get(connection, f"{path}/{node}", timeout)
             except NoNodeError:
@@ -75,11 +75,11 @@ class Line:
             else:
                 await asker.delete(connection, f"{path}/{node}", timeout)
         # Not before the others are gone: who has a place does not look for others of its own again.
-        return None if found is None else self._settle(connection, claim, *found)
+        return None if found is None else self._settle(connection, attempt, *found)
 
-    def _settle(self, connection: Connection, claim: Claim, node: str, stat: Any) -> Place:
-        place = Place(claim.name, connection, stat.ephemeralOwner, connection.negotiated, node, stat.czxid)
-        self._asker.hub.settle(claim, place)
+    def _settle(self, connection: Connection, attempt: SimpleAttempt, node: str, stat: Any) -> Place:
+        place = Place(attempt.claim.name, connection, stat.ephemeralOwner, connection.negotiated, node, stat.czxid)
+        self._asker.hub.settle(attempt, place)
         return place
 
     async def look(self, place: Place, timeout: float) -> Sequence[str]:
@@ -102,11 +102,11 @@ class Line:
         except NoNodeError:
             return ()
 
-    async def leave(self, claim: Claim, timeout: float) -> None:
+    async def leave(self, attempt: SimpleAttempt, timeout: float) -> None:
         """Give up the claim's place. What cannot be removed now is removed later."""
         hub = self._asker.hub
-        place = hub.place(claim)
-        hub.forget(claim)
+        place = hub.place(attempt)
+        hub.forget(attempt)
         if place is None or place.over:
             return
         removed = False
@@ -118,7 +118,7 @@ class Line:
             pass
         finally:  # also if it is cancelled or interrupted here
             if not removed:
-                hub.leftovers.add(place.connection, place.parent, id_of(claim))
+                hub.leftovers.add(place.connection, place.parent, id_of(attempt))
 
     async def _make_path(self, connection: Connection, path: str, timeout: float) -> None:
         """Containers: the servers remove them when they are empty.
@@ -141,6 +141,6 @@ class Line:
                 return
 
 
-def id_of(claim: Claim) -> str:
+def id_of(attempt: SimpleAttempt) -> str:
     """What its node is found by."""
-    return str(uuid.uuid5(_CLAIMS, claim.owner))
+    return str(uuid.uuid5(_CLAIMS, attempt.claim.owner))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kazoo.exceptions import NoNodeError
 
-from holdfast.engines.base import Claim, Found, RequestFailed
+from holdfast.engines.base import Found, RequestFailed, SimpleAttempt
 from holdfast.engines.zookeeper.asking import ROUNDING, Asker
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.hub import unheard
@@ -31,14 +31,14 @@ class Renewal:
         self._looks: dict[Place, Reply] = {}
         self._failures: dict[Connection, RequestFailed | None] = {}
 
-    async def run(self, claims: Sequence[Claim], ttl: float) -> Sequence[Found | RequestFailed]:
-        places = [self._asker.hub.place(claim) for claim in claims]
-        for claim, place in zip(claims, places, strict=True):
+    async def run(self, attempts: Sequence[SimpleAttempt], ttl: float) -> Sequence[Found | RequestFailed]:
+        places = [self._asker.hub.place(attempt) for attempt in attempts]
+        for attempt, place in zip(attempts, places, strict=True):
             if place is not None:
                 if ttl > place.ttl + ROUNDING:
                     raise UsageError(
                         f"a lease cannot be renewed to {ttl:g} s: its session ends after {place.ttl:g} s",
-                        name=claim.name,
+                        name=attempt.claim.name,
                     )
                 self._ask(place)
         for connection, reply in self._asked.items():

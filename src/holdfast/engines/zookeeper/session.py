@@ -1,7 +1,7 @@
 """The ZooKeeper engine at work, on Curator's layout: each contender is a node, and the first of them holds the lock.
 
-Written once for both colours. Requests of one session are answered in order, so what belongs together is sent together:
-an uncontended acquire is one flight of two requests, a release one request.
+Written once for sync and async. Requests of one session are answered in order, so what belongs together is sent
+together: an uncontended acquire is one flight of two requests, a release one request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
-from holdfast._runtime.base import Runtime, Wakeup
+from holdfast._runtime.base import Runtime
 from holdfast.engines.base import (
     Busy,
     Claim,
@@ -17,54 +17,39 @@ from holdfast.engines.base import (
     Granted,
     LockState,
     RequestFailed,
-    Suspects,
-    Withdrawn,
+    SimpleAttempt,
 )
 from holdfast.engines.zookeeper import order
-from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.contender import ZooKeeperContender
 from holdfast.engines.zookeeper.hub import Hub
-from holdfast.engines.zookeeper.line import Line
+from holdfast.engines.zookeeper.member import HubMember
 from holdfast.engines.zookeeper.operators import Operators
 from holdfast.engines.zookeeper.place import Place
 from holdfast.engines.zookeeper.renewal import Renewal
-from holdfast.engines.zookeeper.withdrawal import Withdrawal
 
 #: A place may be lost again and again while it is being taken, but not for ever.
 _ATTEMPTS: Final = 5
-#: How long a client that is closed waits for the servers to hear of it; and then for its threads.
-_GOODBYE: Final = 0.3
-_THREADS: Final = 0.2
 
 
-class ZooKeeperSession:
-    """See :class:`holdfast.engines.base.Session`. ``base``: the path above all locks. ``current``: where to find the
-    hub that is in use, if ``hub`` was closed by another session."""
+class ZooKeeperSession(HubMember):
+    """See :class:`holdfast.engines.base.Session`."""
+
+    registers = None
 
     def __init__(self, hub: Hub, runtime: Runtime, base: str, current: Callable[[], Hub] | None = None) -> None:
-        self._closed = False
-        self._wakeup: Wakeup | None = None
-        self._hub = hub
-        self._hub.join(id(self))
-        self._current = current
-        self._runtime = runtime
-        self._asker = Asker(hub, runtime)
-        self._line = Line(self._asker, base)
+        super().__init__(hub, runtime, base, current)
         self._operators = Operators(self._asker, base)
-
-    def _reopen(self) -> None:
-        """Sessions of one engine always share a hub: what one of them has created, another one renews."""
-        if self._hub.closed and not self._closed and self._current is not None:
-            self._hub = self._asker.hub = self._current()
-            self._hub.join(id(self))
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
-    async def acquire(self, claim: Claim, timeout: float) -> Granted | Busy:
+    def attempt(self, claim: Claim) -> SimpleAttempt:
+        return SimpleAttempt(claim)
+
+    async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         self._reopen()
         for _ in range(_ATTEMPTS):
             asked = self._runtime.now()
-            place, children = await self._take_place(claim, timeout)
+            place, children = await self._take_place(attempt, timeout)
             if children is None:
                 return Busy()
             # What a new session sees of an old one's nodes counts for nothing, also where a server still shows them.
@@ -77,47 +62,46 @@ class ZooKeeperSession:
             if before is not None:
                 place.front = order.predecessor(children, place.node)
                 return Busy()
-            self._hub.forget(claim)  # removed by somebody, with the whole lock or its session: to the back of the line
+            self._hub.forget(attempt)  # removed, with the whole lock or its session: to the end of the queue
         raise RequestFailed("the node of this claim is removed as soon as it is made", may_have_happened=False)
 
-    async def _take_place(self, claim: Claim, timeout: float) -> tuple[Place, Sequence[str] | None]:
+    async def _take_place(self, attempt: SimpleAttempt, timeout: float) -> tuple[Place, Sequence[str] | None]:
         """The claim's place in line and who is there; None if nothing has happened there since the last look."""
-        place = self._hub.place(claim)
+        place = self._hub.place(attempt)
         if place is not None and not place.over:
             if place.is_asleep(self._runtime.now()):
                 return place, None
             await self._asker.reconnected(place.connection, timeout)
             if not place.over:
                 return place, await self._line.look(place, timeout)
-        self._hub.forget(claim)  # its node has gone with its session
-        connection = await self._asker.connected(claim.ttl, timeout)
-        return await self._line.join(connection, claim, timeout)
+        self._hub.forget(attempt)  # its node has gone with its session
+        connection = await self._asker.connected(attempt.claim.ttl, timeout)
+        return await self._line.join(connection, attempt, timeout)
 
-    def contender(self, claim: Claim, timeout: float) -> ZooKeeperContender:
-        return ZooKeeperContender(self._asker, self._line, claim, timeout)
+    def contender(self, attempt: SimpleAttempt, timeout: float) -> ZooKeeperContender:
+        return ZooKeeperContender(self._asker, self._line, attempt, timeout)
 
     # -- holding ---------------------------------------------------------------------------------------------------
 
-    async def renew(self, claims: Sequence[Claim], ttl: float, timeout: float) -> Sequence[Found | RequestFailed]:
+    async def renew(self, attempt: SimpleAttempt, ttl: float, timeout: float) -> Found:
         self._reopen()
-        return await Renewal(self._asker, timeout).run(claims, ttl)
+        (answer,) = await Renewal(self._asker, timeout).run([attempt], ttl)
+        if isinstance(answer, RequestFailed):
+            raise answer
+        return answer
 
-    async def release(self, claim: Claim, timeout: float) -> Found:
-        place = self._hub.place(claim)
+    async def release(self, attempt: SimpleAttempt, timeout: float) -> Found:
+        place = self._hub.place(attempt)
         if place is None:
             return Found.GONE
         if not place.over:
             await self._asker.reconnected(place.connection, timeout)
         if place.over:
-            self._hub.forget(claim)
+            self._hub.forget(attempt)
             return Found.ENDED
         found = await self._asker.delete(place.connection, place.path, timeout)
-        self._hub.forget(claim)
+        self._hub.forget(attempt)
         return Found.OURS if found else Found.GONE
-
-    async def withdraw(self, claims: Sequence[Claim], timeout: float) -> Sequence[Withdrawn]:
-        self._reopen()
-        return await Withdrawal(self._asker, self._line, timeout).run(claims)
 
     # -- operators -------------------------------------------------------------------------------------------------
 
@@ -136,37 +120,3 @@ class ZooKeeperSession:
     async def ping(self, timeout: float) -> None:
         self._reopen()
         await self._operators.ping(timeout)
-
-    # -- life ------------------------------------------------------------------------------------------------------
-
-    async def doze(self, until: float, wakeup: Wakeup) -> Suspects:
-        self._reopen()
-        hints = self._hub.hints(wakeup)
-        self._wakeup = wakeup
-        if not hints:
-            await wakeup.wait(until)
-        suspects = set()
-        while hints:  # others add to it meanwhile
-            suspects.add(hints.pop())
-        return suspects
-
-    async def close(self) -> None:
-        """The other session of this client is closed with it: the core has no more use for either."""
-        if self._leave() is None:
-            return  # the client was opened anew, on another event loop: what is shared goes on
-        connections = self._hub.close()
-        if not await self._asker.until_over(connections, self._runtime.now() + _GOODBYE):
-            for connection in connections:
-                connection.hang_up()
-            await self._asker.until_over(connections, self._runtime.now() + _THREADS)
-
-    def _leave(self) -> tuple[int, ...] | None:
-        self._closed = True
-        if self._wakeup is not None:
-            self._hub.no_more_hints(self._wakeup)
-        return self._hub.leave(id(self))
-
-    def __del__(self) -> None:
-        # A client that was not closed, and that held nothing: kazoo's threads would go on for ever.
-        if hasattr(self, "_hub") and self._leave() == ():
-            self._hub.close()

@@ -1,4 +1,4 @@
-"""Withdrawing claims: many requests are sent before the first answer is waited for.
+"""Withdrawing attempts: many requests are sent before the first answer is waited for.
 
 What a claim may have left behind is removed, whichever session made it. What could not be removed in time becomes a
 leftover: the core tries again, but only for a ttl, and the session may live on for years.
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError
 
-from holdfast.engines.base import Claim, Found, RequestFailed, Withdrawn
+from holdfast.engines.base import Found, RequestFailed, SimpleAttempt, Withdrawn
 from holdfast.engines.zookeeper import order
 from holdfast.engines.zookeeper.asking import Asker
 from holdfast.engines.zookeeper.connection import Connection
@@ -33,43 +33,43 @@ class Withdrawal:
         self._line = line
         self._until = asker.runtime.now() + timeout
 
-    async def run(self, claims: Sequence[Claim]) -> Sequence[Withdrawn]:
+    async def run(self, attempts: Sequence[SimpleAttempt]) -> Sequence[Withdrawn]:
         answers: dict[str, Withdrawn] = {}  # by the claim's owner
-        if len(claims) >= _MANY:
-            answers = await self._end_sessions(claims)
-        left = [claim for claim in claims if claim.owner not in answers]
+        if len(attempts) >= _MANY:
+            answers = await self._end_sessions(attempts)
+        left = [attempt for attempt in attempts if attempt.claim.owner not in answers]
         for start in range(0, len(left), _AT_ONCE):
             await self._remove(left[start : start + _AT_ONCE], answers)
-        return [answers[claim.owner] for claim in claims]
+        return [answers[attempt.claim.owner] for attempt in attempts]
 
-    async def _remove(self, claims: Sequence[Claim], answers: dict[str, Withdrawn]) -> None:
+    async def _remove(self, attempts: Sequence[SimpleAttempt], answers: dict[str, Withdrawn]) -> None:
         if self._asker.runtime.now() >= self._until:
             failure = RequestFailed("there was no time left to withdraw it", may_have_happened=False)
-            answers.update(dict.fromkeys((claim.owner for claim in claims), failure))
+            answers.update(dict.fromkeys((attempt.claim.owner for attempt in attempts), failure))
             return
-        removals = [_Removal(self._asker, self._line, claim) for claim in claims]
+        removals = [_Removal(self._asker, self._line, attempt) for attempt in attempts]
         for removal in removals:
             removal.begin()
         for removal in removals:
             await removal.look(self._until)
-        for claim, removal in zip(claims, removals, strict=True):
-            answers[claim.owner] = await removal.outcome(self._until)
+        for attempt, removal in zip(attempts, removals, strict=True):
+            answers[attempt.claim.owner] = await removal.outcome(self._until)
 
-    async def _end_sessions(self, claims: Sequence[Claim]) -> dict[str, Withdrawn]:
+    async def _end_sessions(self, attempts: Sequence[SimpleAttempt]) -> dict[str, Withdrawn]:
         """As a client does that is closed with thousands of leases."""
         asker, hub = self._asker, self._asker.hub
-        carried: dict[Connection, list[Claim]] = {}
-        for claim in claims:
-            if (place := hub.place(claim)) is not None:
-                carried.setdefault(place.connection, []).append(claim)
+        carried: dict[Connection, list[SimpleAttempt]] = {}
+        for attempt in attempts:
+            if (place := hub.place(attempt)) is not None:
+                carried.setdefault(place.connection, []).append(attempt)
         answers: dict[str, Withdrawn] = {}
         for connection, group in carried.items():
-            if len(group) >= _MANY and hub.retire(connection, {claim.owner for claim in group}):
+            if len(group) >= _MANY and hub.retire(connection, {attempt.claim.owner for attempt in group}):
                 ended = await asker.until_over([connection], self._until)
-                for claim in group:
-                    answers[claim.owner] = Found.OURS if ended else _UNCONFIRMED
+                for attempt in group:
+                    answers[attempt.claim.owner] = Found.OURS if ended else _UNCONFIRMED
                     if ended:
-                        hub.forget(claim)
+                        hub.forget(attempt)
         return answers
 
 
@@ -79,19 +79,19 @@ _UNCONFIRMED: Final = RequestFailed("ZooKeeper did not confirm the end of the se
 class _Removal:
     """Of one claim's node."""
 
-    def __init__(self, asker: Asker, line: Line, claim: Claim) -> None:
+    def __init__(self, asker: Asker, line: Line, attempt: SimpleAttempt) -> None:
         self._asker = asker
-        self._claim = claim
-        self._path = line.path(claim.name)
+        self._attempt = attempt
+        self._path = line.path(attempt.claim.name)
         self._connection: Connection | None = None
         self._listed: Reply | None = None
         self._deleted: list[Reply] = []
         self._answer: Withdrawn | None = None
 
     def begin(self) -> None:
-        hub, claim = self._asker.hub, self._claim
-        place = hub.place(claim)
-        connection = self._connection = hub.existing(claim.ttl) if place is None else place.connection
+        hub, attempt = self._asker.hub, self._attempt
+        place = hub.place(attempt)
+        connection = self._connection = hub.existing(attempt.claim.ttl) if place is None else place.connection
         if connection is None or connection.over:
             self._end(Found.GONE)  # nothing was ever sent, or it went with the session
         elif place is not None and place.over:
@@ -116,7 +116,7 @@ class _Removal:
         except (RequestFailed, EngineRefused) as failure:
             self._fail(failure)
             return
-        own = order.find_own(children, id_of(self._claim))
+        own = order.find_own(children, id_of(self._attempt))
         for node in own:
             self._delete(f"{self._path}/{node}")
         if not own:
@@ -148,11 +148,11 @@ class _Removal:
         return await self._asker.answer(self._connection, reply, max(0.0, until - self._asker.runtime.now()))
 
     def _end(self, found: Found) -> None:
-        self._asker.hub.forget(self._claim)
+        self._asker.hub.forget(self._attempt)
         self._answer = found
 
     def _fail(self, failure: RequestFailed | EngineRefused) -> None:
-        self._asker.hub.forget(self._claim)
+        self._asker.hub.forget(self._attempt)
         self._answer = failure
         if self._connection is not None and isinstance(failure, RequestFailed):
-            self._asker.hub.leftovers.add(self._connection, self._path, id_of(self._claim))
+            self._asker.hub.leftovers.add(self._connection, self._path, id_of(self._attempt))

@@ -1,8 +1,8 @@
 """Holds that outlive the caller's handles: ``at_least`` of the decorator.
 
-A keeper is one more handle of a hold, which no user has. The watchdog's list refers to it until its time is over; then
-it is garbage, and the hold is given back like that of any dropped handle. So the caller does not wait, the lease is
-renewed meanwhile, and a client that is closed, or a process that exits, releases it at once.
+A retention is one more handle of a hold, which no user has. The watchdog's list refers to it until its time is over;
+then it is garbage, and the hold is given back like that of any dropped handle. So the caller does not wait, the lease
+is renewed meanwhile, and a client that is closed, or a process that exits, does not keep it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from holdfast._core.hold import Hold
     from holdfast.errors import LossReason
 
-#: Keys of keepers are negative, those of leases are not; -1 stands for "no handle".
+#: Keys of retentions are negative, those of leases are not; -1 stands for "no handle".
 _keys: Final = itertools.count(-2, -1)
 
 
-class Keeper:
+class Retention:
     """A handle that keeps a hold until ``until``."""
 
     __slots__ = ("__weakref__", "_caller", "_key", "until")
@@ -40,16 +40,16 @@ class Keeper:
         """A loss is reported to leases only."""
 
 
-class Keepers:
-    """The keepers of one client by the end of their time. The caller holds the core's lock."""
+class Retentions:
+    """The retentions of one client by the end of their time. The caller holds the core's lock."""
 
     __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Keeper]] = []
+        self._heap: list[tuple[float, int, Retention]] = []
 
-    def add(self, keeper: Keeper) -> None:
-        heapq.heappush(self._heap, (keeper.until, keeper._key, keeper))
+    def add(self, retention: Retention) -> None:
+        heapq.heappush(self._heap, (retention.until, retention._key, retention))
 
     def next_due(self) -> float:
         return self._heap[0][0] if self._heap else float("inf")
@@ -60,16 +60,16 @@ class Keepers:
             heapq.heappop(self._heap)
 
 
-def keep(core: Core, hold: Hold, seconds: float) -> None:
+def retain(core: Core, hold: Hold, seconds: float) -> None:
     """Have ``hold`` last until ``seconds`` after its grant, also if all leases are released before. No I/O."""
     until = hold.since + seconds
     with core.lock:
-        # One keeper for each end: a lock that is re-entered a thousand times needs no thousand keepers.
-        if hold.state is states.State.HELD and until > max(core.front.now(), hold.kept_until):
-            keeper = Keeper(until)
-            hold.keepers |= {keeper._key}
+        # One retention for each end: a lock that is re-entered a thousand times needs no thousand retentions.
+        if hold.state is states.State.HELD and until > max(core.front.now(), hold.retained_until):
+            retention = Retention(until)
+            hold.retentions |= {retention._key}
             # First the list, then the hold: interrupted in between, the hold must not have a handle that is garbage
             # without the watchdog being woken.
-            core.watchdog.keep(keeper)
-            hold.add(keeper)
-            hold.kept_until = until
+            core.watchdog.retain(retention)
+            hold.add(retention)
+            hold.retained_until = until
