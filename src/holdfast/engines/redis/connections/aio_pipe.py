@@ -12,7 +12,7 @@ import hiredis
 
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections.handshake import reset_on_close
-from holdfast.engines.redis.dialect.packing import Argument, pack
+from holdfast.engines.redis.dialect.packing import HELLO, Argument, pack
 from holdfast.engines.redis.dialect.pushes import CONFIRMATIONS
 
 _NOTHING: Final = object()
@@ -31,7 +31,6 @@ _LONGEST_LATENCY: Final = 1.0
 _TOO_FAR_BEHIND: Final = 2
 #: In place of a number of replies: all that comes before the answer to a HELLO. It is a map, as no other answer here.
 _UNTIL_HELLO: Final = 0
-_HELLO: Final = pack(("HELLO",))
 
 
 class _Batch:
@@ -141,7 +140,7 @@ class Pipe(asyncio.BufferedProtocol):
         refuses it.
         """
         if b"SUNSUB" in packed:
-            self.send(packed + _HELLO, timeout, _UNTIL_HELLO).cancel()
+            self.send(packed + HELLO, timeout, _UNTIL_HELLO).cancel()
         else:
             self.send(packed, timeout).cancel()
 

@@ -1,4 +1,4 @@
-"""The keys of a lock, on Redisson's wire format. Pure.
+"""The keys of a lock, on Redisson's wire format. No I/O.
 
 The lock itself is a hash at the raw name; everything beside it is found by Redisson's prefix rule, quirks included:
 ``{`` *anywhere* in the name makes it ``prefix:name``, else it is ``prefix:{name}``, so that all keys share a slot.

@@ -1,5 +1,7 @@
-"""What a grant and a waiter's key say about their owners, read back strictly: any program that can write to the server
-can write anything there. Pure."""
+"""What the keys of a grant and of a waiter hold about their owners. No I/O.
+
+Read back strictly: any program that can write to the server can write anything there.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def lock_state(name: str, reply: Sequence[Any]) -> LockState:
 
 
 def blocks(reply: Sequence[Any]) -> dict[str, Block | None]:
-    """The owners in a reply of the inspect script, each with the block of tokens that it was granted, if it says so."""
+    """The owners in a reply of the inspect script, each with the block of tokens that it was granted, if known."""
     grant = _grant(reply[2])
     return {
         owner.decode("utf-8", "replace"): None
@@ -84,7 +86,7 @@ def _holder(owner: bytes, count: bytes, grant: _Grant | None, until: float | Non
 
 
 def _waiter(waiter: bytes, about: bytes) -> Waiter:
-    """One of an older version says nothing about itself: its id stands for its owner."""
+    """A waiter of an older version stores nothing about itself: its id stands for its owner."""
     found = _WAITER.fullmatch(about)
     if found is None:
         return Waiter(waiter.decode("utf-8", "replace"))

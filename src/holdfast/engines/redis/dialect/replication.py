@@ -1,4 +1,4 @@
-"""What must stand beside a request on the same connection, and the replies to it: ASKING before, WAIT after. No I/O."""
+"""What is sent with a request on the same connection, ASKING before and WAIT after it, and the replies. No I/O."""
 
 from __future__ import annotations
 

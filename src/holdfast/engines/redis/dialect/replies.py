@@ -1,4 +1,4 @@
-"""What an error reply of the server means: try again, or do not. Pure."""
+"""What an error reply of the server means: try again, or do not. No I/O."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from holdfast.errors import EngineRefused
 #: One of several requests that were sent together: its reply, or what would have been raised if it had been alone.
 Answer = Any | RequestFailed | EngineRefused
 
-#: The server answers, but cannot serve now. It says so before anything was executed or, for a script, before its first
-#: write: our scripts write nothing that is allowed without memory before what is not, so nothing can have happened.
+#: The server answers, but cannot serve now. This error comes before anything was executed or, for a script, before its
+#: first write: our scripts write nothing that is allowed without memory before what is not. So nothing can have
+#: happened.
 _UNAVAILABLE: Final = frozenset(
     {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "UNBLOCKED"}
 )
@@ -28,20 +29,20 @@ _HINTS: Final = {
 }
 #: The roles, in the answer to HELLO, of a server that is no master.
 REPLICA_ROLES: Final = frozenset({b"replica", b"slave"})
-#: What a server that is no master any more says: to a write, to a WAIT that it broke off, and to a new WAIT.
+#: The answers of a server that is no master any more: to a write, to a WAIT that it broke off, and to a new WAIT.
 _DEMOTED: Final = frozenset({"READONLY", "UNBLOCKED"})
 _NO_WAIT: Final = "ERR WAIT cannot be used with replica"
 #: Before Redis 7 an error inside a script is wrapped: "ERR Error running script (…): @user_script:9: -OOM command …"
 _IN_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
-#: An ACL let the script run, but not one of its commands. Redis 7.0 does not say which.
+#: An ACL let the script run, but not one of its commands. Redis 7.0 does not name it.
 _DENIED_IN_SCRIPT: Final = re.compile(r"The user executing the script can't run this command|ACL failure in script")
-#: How the scripts say that a hash is not a lock.
+#: The scripts' error for a hash that is not a lock.
 _NOT_A_LOCK: Final = "HOLDFAST NOTALOCK"
 _CODE: Final = re.compile(r"[A-Z]+(?= )")
 _REDIRECTION: Final = re.compile(r"(MOVED|ASK) (\d+) (\S*):(\d+)")
-#: A key that the script made up is not here any more (or not yet): its slot is being moved. Our scripts check the keys
-#: that were declared before they write, so this one must have been of another waiter. (Redis 6.2, 7 and Valkey begin
-#: the sentence differently.)
+#: A key that the script built is not here any more (or not yet): its slot is being moved. Our scripts check the keys
+#: that were declared before they write, so this one must belong to another waiter. (Redis 6.2, 7 and Valkey begin the
+#: sentence differently.)
 _HALF_MOVED: Final = re.compile(r"\battempted to access a non local key\b", re.IGNORECASE)
 #: Old servers repeat the arguments of a command that they do not know, and HELLO's hold the password.
 _ARGUMENTS: Final = re.compile(r",? with args beginning with.*", re.DOTALL)
@@ -57,13 +58,13 @@ class Redirected(EngineRefused):
     def __init__(self, message: str, *, slot: int, host: str, port: int, once: bool) -> None:
         super().__init__(message)
         self.slot = slot
-        self.host = host  #: empty: that of the server that said so
+        self.host = host  #: empty: that of the server that answered
         self.port = port
         self.once = once  #: ASK: this request only, and announced
 
 
 class WaitRefused(EngineRefused):
-    """Raised when the script ran, and the server then refused to say which replicas have it."""
+    """Raised when the script ran, and the server then refused to report how many replicas have it."""
 
     def __init__(self, message: str, reply: Any) -> None:
         super().__init__(f"{message}: replicas= needs the right to WAIT")
@@ -71,7 +72,7 @@ class WaitRefused(EngineRefused):
 
 
 class WrongType(EngineRefused):
-    """Raised when a key of the lock holds a value of another type. The session finds out which, and says so."""
+    """Raised when a key of the lock holds a value of another type. The session finds out which, and reports it."""
 
 
 class NotALock(WrongType):

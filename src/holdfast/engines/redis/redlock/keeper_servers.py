@@ -63,5 +63,5 @@ class KeeperServers(Servers[K]):
 
 
 def _of_server(answers: Sequence[Answer]) -> Answer:
-    """The answer that says most about the server: that one of the calls got none."""
+    """The answer to judge the server by: a failure, if one of the calls failed."""
     return next((answer for answer in answers if isinstance(answer, RequestFailed)), answers[0])

@@ -1,4 +1,9 @@
-"""The Lua scripts: each is one atomic step of the engine, and says in its head what a repeat of it does."""
+"""The Lua scripts: each is one atomic step of the engine. Read ``acquire.lua`` first.
+
+Each file begins with its KEYS, ARGV, reply, and what a repeat does. Its encoder and decoder are in ``dialect/``. Files
+that only define a function (``holds``, ``owners``, ``publish``, ``raise_to``, ``take``, ``token``) are put before the
+scripts that use it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import Final
 
 
 class Script:
-    """One of the shipped Lua files. Only its digest travels, until a server says that it does not know it."""
+    """One of the shipped Lua files. Only its digest is sent, unless a server answers that it does not know it."""
 
     __slots__ = ("name", "sha", "source")
 
@@ -24,7 +29,7 @@ class Script:
 
 
 def _together(*names: str) -> Script:
-    """A script with what it is built on put before it; named after the last."""
+    """A script with the functions that it uses put before it; named after the last."""
     return Script(names[-1], "".join(Script.load(name).source for name in names))
 
 
