@@ -93,7 +93,7 @@ def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for a lock on Redis is woken, or waits for a minute: one who looks for himself, twice a second, is hard
     to tell from one who was woken on a busy machine."""
     monkeypatch.setattr("holdfast._core.acquisition._LONGEST_WAIT", 60.0)
-    monkeypatch.setattr("holdfast.engines.redis.contender._LOOK_AGAIN", 120.0)
+    monkeypatch.setattr("holdfast.engines.redis.waiting.contender._LOOK_AGAIN", 120.0)
 
 
 @pytest.fixture

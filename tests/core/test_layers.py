@@ -213,7 +213,7 @@ def named(path: Path) -> str:
 
 
 #: The asyncio end of an engine in more modules than its ``aio``.
-ASYNCIO_ENDS = {"engines/redis/pipe.py", "engines/redis/handshake.py"}
+ASYNCIO_ENDS = {"engines/redis/connections/handshake.py"}
 
 
 @pytest.mark.parametrize("path", modules("_core") + modules("engines"), ids=named)

@@ -16,8 +16,8 @@ import holdfast
 from holdfast import aio, errors, fencing, observer
 from holdfast._config import parameters
 from holdfast.engines import base, registry
-from holdfast.engines.redis import keys
 from holdfast.engines.redis import options as redis_options
+from holdfast.engines.redis.dialect import keys
 from holdfast.engines.zookeeper import options as zookeeper_options
 from holdfast.testing.proxy import FaultProxy
 from tests.docs.markdown import ROOT, tables

@@ -13,7 +13,7 @@ import hiredis
 import pytest
 import redis
 
-from holdfast.engines.redis.channel import Script
+from holdfast.engines.redis.scripts import Script
 from holdfast.testing.proxy import FaultProxy
 from holdfast.testing.resp import ProtocolError
 from tests.servers.redis import RedisServer

@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -17,7 +18,7 @@ import pytest
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Claim, Session
+from holdfast.engines.base import Claim, Found, Keeper, RequestFailed, Session
 from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.engine import RedisEngine, connect
 from holdfast.engines.redis.session import RedisSession
@@ -37,9 +38,34 @@ S = TypeVar("S", bound=Session[Any], covariant=True)
 
 
 class Makes(Protocol[S]):
-    """An engine, as far as its sessions go."""
+    """An engine, as far as its sessions and keepers go."""
 
     def session(self, runtime: Runtime) -> S: ...
+
+    def keeper(self, runtime: Runtime) -> Keeper[Any]: ...
+
+
+_keepers: weakref.WeakKeyDictionary[Any, Keeper[Any]] = weakref.WeakKeyDictionary()
+
+
+def session_and_keeper(engine: Makes[S], runtime: Runtime) -> tuple[S, Keeper[Any]]:
+    """Both are to be closed. ``keeper_of`` finds the keeper."""
+    session, keeper = engine.session(runtime), engine.keeper(BLOCKING)
+    _keepers[session] = keeper
+    return session, keeper
+
+
+def keeper_of(session: Session[Any]) -> Keeper[Any]:
+    """A keeper of the engine of ``session``, made together with it. It is blocking, as a client's watchdog is."""
+    return _keepers[session]
+
+
+async def renewed(session: Session[Any], attempt: Any, ttl: float, timeout: float) -> Found | RequestFailed:
+    """One renewal by a caller; its failure is an answer, too."""
+    try:
+        return await session.renew(attempt, ttl, timeout)
+    except RequestFailed as failure:
+        return failure
 
 
 def both_colours(body: Body) -> Callable[..., None]:
@@ -69,10 +95,11 @@ def on(engine: Makes[S], colour: str, body: Callable[[S], Coroutine[Any, Any, No
     """Run ``body`` on a session of ``engine``, of one colour."""
 
     async def main() -> None:
-        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
+        session, keeper = session_and_keeper(engine, BLOCKING if colour == "blocking" else AsyncioRuntime())
         try:
             await body(session)
         finally:
+            await keeper.close()
             await session.close()
 
     if colour == "blocking":
@@ -87,11 +114,13 @@ class Other:
     def __init__(self, url: str, **options: Any) -> None:
         self.engine: RedisEngine = connect(url, options)
         self.session = self.engine.session(BLOCKING)
+        self.keeper = self.engine.keeper(BLOCKING)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        run(self.keeper.close())
         run(self.session.close())
 
     def hold(self, name: str, ttl: float = 30.0) -> RedlockAttempt:

@@ -21,7 +21,7 @@ from holdfast.engines.redis.scripts import RELEASE
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, calls, command, full, make_attempt
+from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, calls, command, full, keeper_of, make_attempt
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually, renewed, until
 
@@ -82,7 +82,7 @@ async def test_a_batch_of_claims_is_withdrawn_each_with_its_own_answer(
         client.delete("b", "c", "d")
         other.hold("c")
         client.set("d", "another library's")
-        found = await session._leases.withdraw([ours, gone, stolen, foreign, waits], TIMEOUT)
+        found = await keeper_of(session).withdraw([ours, gone, stolen, foreign, waits], TIMEOUT)
         assert found == [Found.OURS, Found.GONE, Found.STOLEN, Found.STOLEN, Found.STOLEN]
         assert client.exists("a", "holdfast_owner:{a}", "holdfast_queue:{e}") == 0
         for attempt in (ours, gone, stolen, foreign, waits):
@@ -97,7 +97,7 @@ async def test_what_is_left_of_earlier_attempts_is_withdrawn_too(session: RedisS
     await session.acquire(attempt, TIMEOUT)
     first = attempt.owner
     attempt.reissue(lingers=True)
-    assert await session._leases.withdraw([attempt], TIMEOUT) == [Found.STOLEN]  # by its own first attempt
+    assert await keeper_of(session).withdraw([attempt], TIMEOUT) == [Found.STOLEN]  # by its own first attempt
     assert attempt.leftovers == ()
     assert not server.client().exists("job")
     assert server.client().exists(*(f"holdfast_lock:{{job}}:gone:{owner}" for owner in (first, attempt.owner))) == 2
@@ -112,7 +112,7 @@ async def test_a_withdrawn_claim_wakes_the_next_waiter(
     with Other(server.url) as other:
         later = Later(
             lambda: client.info("stats")["tracking_total_keys"] >= 1,
-            lambda: run(other.session._leases.withdraw([attempt], TIMEOUT)),
+            lambda: run(other.keeper.withdraw([attempt], TIMEOUT)),
         )
         contender = session.contender(waits, TIMEOUT)
         await contender.wait(clock.now() + 30)
@@ -184,7 +184,7 @@ async def test_a_refused_withdrawal_is_not_tried_again(session: RedisSession, se
     await session.acquire(attempts[0], TIMEOUT)
     command(server, "ACL", "SETUSER", "default", "-del")
     try:
-        found = await session._leases.withdraw(attempts, TIMEOUT)
+        found = await keeper_of(session).withdraw(attempts, TIMEOUT)
     finally:
         command(server, "ACL", "SETUSER", "default", "+del")
     assert [type(found[0]), found[1]] == [EngineRefused, Found.GONE], "failures are isolated"

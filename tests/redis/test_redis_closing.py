@@ -13,12 +13,12 @@ import pytest
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted, RequestFailed
-from holdfast.engines.redis import settings
-from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.blocking_keeper import BlockingKeeperChannel
+from holdfast.engines.redis.connections.wire import Wire
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.scripts import ACQUIRE, RENEW
 from holdfast.engines.redis.session import RedisSession
-from holdfast.engines.redis.wire import Wire
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.sentinel_support import COLOURS
 from tests.redis.support import TIMEOUT, in_colour, make_attempt
@@ -36,7 +36,7 @@ def test_a_renewal_under_way_is_not_cut_off_by_another_thread_that_closes(redis_
         assert isinstance(run(session.acquire(attempt, TIMEOUT)), Granted)
         held_back = proxy.on(script=RENEW).delay()
         answers = list[object]()
-        renewing = threading.Thread(target=lambda: answers.extend(run(session._leases.renew([attempt], 30.0, TIMEOUT))))
+        renewing = threading.Thread(target=lambda: answers.append(run(session.renew(attempt, 30.0, TIMEOUT))))
         renewing.start()
         assert held_back.wait(TIMEOUT)
         run(session.close())
@@ -71,18 +71,18 @@ def test_the_rest_of_a_push_that_never_comes_is_not_waited_for() -> None:
     """The link went dark in the middle of it. The watchdog has other servers, and other locks, to look after."""
     ours, theirs = socket.socketpair()
     ours.settimeout(30.0)
-    channel = BlockingChannel(settings.from_url("redis://127.0.0.1:1", {}))
+    channel = BlockingKeeperChannel(settings.from_url("redis://127.0.0.1:1", {}))
     wire = Wire(ours, "redis://nowhere")
-    channel.guard._wire, wire.on_push = wire, channel.guard._on_push
+    channel.tracking._wire, wire.on_push = wire, channel.tracking._on_push
     with theirs:
         theirs.sendall(PUSH[:20])
         news = list[object]()
-        listening = threading.Thread(target=lambda: news.append(channel.guard.news()), daemon=True)
+        listening = threading.Thread(target=lambda: news.append(channel.tracking.hints()), daemon=True)
         listening.start()
         listening.join(TIMEOUT)
         assert news == [frozenset()]
         theirs.sendall(PUSH[20:])
-        assert channel.guard.news() == {"job"}
+        assert channel.tracking.hints() == {"job"}
     wire.close()
 
 

@@ -17,8 +17,8 @@ import pytest
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
-from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
@@ -182,9 +182,9 @@ def test_a_restarted_server_is_found_again(colour: str, start_redis: StartRedis)
 async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job")
     assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
-    for operation in (session._leases.renew([attempt], 30.0, TIMEOUT), session.release(attempt, TIMEOUT)):
+    for operation in (session.renew(attempt, 30.0, TIMEOUT), session.release(attempt, TIMEOUT)):
         server.client().script_flush()
-        assert await operation in (Found.OURS, [Found.OURS])
+        assert await operation is Found.OURS
 
 
 @both_colours
@@ -202,7 +202,7 @@ async def test_a_killed_connection_costs_one_request(session: RedisSession, serv
 def test_a_connection_that_died_at_rest_costs_nothing(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.engines.redis.blocking._REST", 0.0)
+    monkeypatch.setattr("holdfast.engines.redis.connections.blocking._REST", 0.0)
     with Other(redis_server.url) as other:
         threads = [threading.Thread(target=lambda: run(other.session.ping(TIMEOUT))) for _ in range(4)]
         for thread in threads:

@@ -13,12 +13,12 @@ from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis import scripts
 from holdfast.engines.redis.attempt import RedlockAttempt
-from holdfast.engines.redis.channel import Script
+from holdfast.engines.redis.dialect import grants
 from holdfast.engines.redis.engine import RedisEngine, connect
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.scripts import Script
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import TIMEOUT, Other, command, make_attempt, on
+from tests.redis.support import TIMEOUT, Other, command, keeper_of, make_attempt, on, renewed
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
@@ -53,8 +53,7 @@ async def _wait(session: RedisSession, attempt: RedlockAttempt) -> object:
 
 
 async def _renew(session: RedisSession, attempt: RedlockAttempt) -> object:
-    (answer,) = await session._leases.renew([attempt], 60.0, TIMEOUT)
-    return _raised(answer)
+    return _raised(await renewed(session, attempt, 60.0, TIMEOUT))
 
 
 async def _release(session: RedisSession, attempt: RedlockAttempt) -> object:
@@ -64,7 +63,7 @@ async def _release(session: RedisSession, attempt: RedlockAttempt) -> object:
 
 async def _withdraw(session: RedisSession, attempt: RedlockAttempt) -> object:
     attempt.waiter = "0123456789abcdef"
-    (answer,) = await session._leases.withdraw([attempt], TIMEOUT)
+    (answer,) = await keeper_of(session).withdraw([attempt], TIMEOUT)
     return _raised(answer)
 
 
@@ -77,13 +76,13 @@ async def _inspect(session: RedisSession, attempt: RedlockAttempt) -> object:
 
 
 async def _join(session: RedisSession, attempt: RedlockAttempt) -> object:
-    args = (30_000, 86_400_000, attempt.owner, 1, 1, b"{}")
-    return await session._channel.run(scripts.JOIN, keys_of(_NAME).join, args, TIMEOUT)
+    call = grants.encode_join([grants.Joining(_NAME, attempt.owner, 1, 1, b"{}")], 30.0, 86_400_000)
+    return await session._channel.run(call, TIMEOUT)
 
 
 async def _raise(session: RedisSession, attempt: RedlockAttempt) -> object:
-    args = (attempt.owner, 2**52, 86_400_000)
-    return await session._channel.run(scripts.RAISE, keys_of(_NAME).raise_, args, TIMEOUT)
+    call = grants.encode_raise(_NAME, attempt.owner, 2**52, 86_400_000)
+    return await session._channel.run(call, TIMEOUT)
 
 
 def _raised(answer: object) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from holdfast._runtime import clock
 from holdfast.engines.base import Busy, Granted
-from holdfast.engines.redis import handshake, settings
+from holdfast.engines.redis.connections import handshake, settings
 from holdfast.engines.redis.engine import RedisEngine
 from holdfast.engines.redis.session import RedisSession
 from tests.redis.sentinel_support import COLOURS, StartRedis
@@ -17,7 +17,7 @@ from tests.servers.redis import RedisServer
 
 
 class Found:
-    """See :class:`holdfast.engines.redis.settings.Sought`: at ``server``, until it is set to another."""
+    """See :class:`holdfast.engines.redis.connections.settings.Sought`: at ``server``, until it is set to another."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server

@@ -9,13 +9,12 @@ import pytest
 
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
-from holdfast.engines.redis import requests
-from holdfast.engines.redis.channel import Argument, Script
-from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.scripts import JOIN, RAISE
+from holdfast.engines.redis.dialect import grants, replication
+from holdfast.engines.redis.dialect.keys import keys_of
+from holdfast.engines.redis.scripts import JOIN, RAISE, Script
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import TIMEOUT, Other, both_colours, in_colour, make_attempt
+from tests.redis.support import TIMEOUT, Other, both_colours, in_colour, keeper_of, make_attempt
 from tests.servers.redis import RedisServer
 
 
@@ -104,7 +103,7 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
         await token_of(session, attempt)
     released.unresolved = True
     assert await session.release(released, TIMEOUT) is Found.OURS
-    assert await session._leases.withdraw([withdrawn], TIMEOUT) == [Found.OURS]
+    assert await keeper_of(session).withdraw([withdrawn], TIMEOUT) == [Found.OURS]
     assert await session.release(plain, TIMEOUT) is Found.OURS
     for attempt in (released, withdrawn):
         assert isinstance(await session.acquire(attempt, TIMEOUT), Busy)
@@ -119,7 +118,7 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
 @both_colours
 async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job", ttl=100.0)
-    await session._leases.withdraw([attempt], TIMEOUT)
+    await keeper_of(session).withdraw([attempt], TIMEOUT)
     (tombstone,) = server.client().keys("holdfast_lock:*")
     assert 150_000 < server.client().pttl(tombstone) <= 200_000
 
@@ -200,15 +199,15 @@ def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(colour: str, redis
 @pytest.mark.parametrize("script", [JOIN, RAISE], ids=["join", "raise"])
 def test_a_server_among_several_removes_the_ttl_too(script: Script, last: int, redis_server: RedisServer) -> None:
     attempt, counter = make_attempt("job"), "redisson_lock_token:{job}"
-    client, keys = redis_server.client(), keys_of("job")
-    args: tuple[Argument, ...] = (attempt.owner, 2**51, 0)
+    client = redis_server.client()
+    call = grants.encode_raise("job", attempt.owner, 2**51, 0)
     if script is JOIN:
-        args = (30_000, 0, attempt.owner, 2**51, 1, b"{}")
+        call = grants.encode_join([grants.Joining("job", attempt.owner, 2**51, 1, b"{}")], 30.0, 0)
     else:
         client.hset("job", attempt.owner, 1)
     client.set(counter, last, ex=60)
     with Other(redis_server.url) as other:
-        run(other.session._channel.run(script, keys.join if script is JOIN else keys.raise_, args, TIMEOUT))
+        run(other.session._channel.run(call, TIMEOUT))
     assert client.ttl(counter) == -1
     assert int(client.get(counter) or 0) == max(last, 2**51)
 
@@ -220,7 +219,7 @@ async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -
     contender = session.contender(waits, TIMEOUT)
     await contender.wait(session._runtime.now() + 0.01)
     await token_of(session, over)
-    await session._leases.withdraw([over], TIMEOUT)
+    await keeper_of(session).withdraw([over], TIMEOUT)
     client = server.client()
     keys = client.keys("*")
     assert len(keys) >= 7
@@ -255,7 +254,7 @@ async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSessio
     server.client().set("job", "token-of-redis-py")
     assert await session.renew(attempt, 30.0, TIMEOUT) == Found.STOLEN
     assert await session.release(attempt, TIMEOUT) is Found.STOLEN
-    assert await session._leases.withdraw([attempt], TIMEOUT) == [Found.STOLEN]
+    assert await keeper_of(session).withdraw([attempt], TIMEOUT) == [Found.STOLEN]
     assert server.client().get("job") == b"token-of-redis-py"
 
 
@@ -267,7 +266,7 @@ async def test_a_foreign_value_in_place_of_the_queue_does_not_keep_the_lock(
     await token_of(session, attempt)
     attempt.waiter = "0123456789abcdef"
     server.client().set("holdfast_queue:{job}", "something else")
-    assert await session._leases.withdraw([attempt], TIMEOUT) == [Found.OURS]
+    assert await keeper_of(session).withdraw([attempt], TIMEOUT) == [Found.OURS]
     assert not server.client().exists("job")
 
 
@@ -316,7 +315,7 @@ async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
     first = await token_of(session, plain)
     second = await token_of(session, braced)
     assert second > first
-    assert await session._leases.renew([plain, braced], 30.0, TIMEOUT) == [Found.OURS, Found.OURS]
+    assert await keeper_of(session).renew([plain, braced], 30.0, TIMEOUT) == [Found.OURS, Found.OURS]
     assert [holder.owner for holder in (await session.inspect("x", TIMEOUT)).holders] == [plain.owner]
     assert {name async for name in session.names("", TIMEOUT)} == {"x", "{x}"}
     assert await session.release(braced, TIMEOUT) is Found.OURS
@@ -365,7 +364,7 @@ async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSessio
 async def test_a_grant_that_no_replica_acknowledged_is_taken_back(
     session: RedisSession, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "_LATE", 2.0)  # wait for replicas for a second: the rest is for the answer
+    monkeypatch.setattr(replication, "_LATE", 2.0)  # wait for replicas for a second: the rest is for the answer
     attempt = make_attempt("job", replicas=1)
     with pytest.raises(RequestFailed, match="0 of 1 replicas") as failed:
         await session.acquire(attempt, 3.0)

@@ -17,13 +17,13 @@ from holdfast._runtime import clock
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
-from holdfast.engines.redis import aio
 from holdfast.engines.redis.attempt import RedlockAttempt
+from holdfast.engines.redis.connections import aio
+from holdfast.engines.redis.connections.handshake import open_transport
+from holdfast.engines.redis.connections.settings import Server
 from holdfast.engines.redis.engine import connect
-from holdfast.engines.redis.handshake import open_transport
 from holdfast.engines.redis.session import RedisSession
-from holdfast.engines.redis.settings import Server
-from tests.redis.support import TIMEOUT, Other, make_attempt
+from tests.redis.support import TIMEOUT, Other, keeper_of, make_attempt, session_and_keeper
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.support.striker import SOURCE, Strike, Striker
@@ -54,11 +54,12 @@ def strike_everywhere(server: RedisServer, play: Play) -> int:
         for first in itertools.count():
             for then in AFTER:
                 striker = Striker(first, then)
-                session = connect(server.url, {}).session(BLOCKING)
+                session, keeper = session_and_keeper(connect(server.url, {}), BLOCKING)
                 try:
                     _struck(session, play, striker)
                 finally:
                     run(session.close())
+                    run(keeper.close())
                 if not striker.struck_at:
                     return first
     raise AssertionError("not reached")
@@ -76,6 +77,8 @@ def _struck(session: RedisSession, play: Play, striker: Striker) -> None:
     assert run(session.renew(theirs, 30.0, TIMEOUT)) == Found.STOLEN, where
     assert run(session.renew(nobodys, 30.0, TIMEOUT)) == Found.GONE, where
     assert run(session.renew(mine, 30.0, TIMEOUT)) == Found.OURS, where
+    found = run(keeper_of(session).renew([theirs, nobodys, mine], 30.0, TIMEOUT))
+    assert found == [Found.STOLEN, Found.GONE, Found.OURS], where
     assert isinstance(run(session.acquire(theirs, TIMEOUT)), Busy), where
     assert run(session.inspect("nobodys", TIMEOUT)).holders == (), where
     assert run(session.release(mine, TIMEOUT)) is Found.OURS, where
@@ -85,7 +88,17 @@ def test_struck_while_renewing(redis_server: RedisServer) -> None:
     def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
         assert run(session.renew(mine, 30.0, TIMEOUT)) == Found.OURS  # the connection is there
         with striker:
-            run(session._leases.renew([mine], 30.0, TIMEOUT))
+            run(session.renew(mine, 30.0, TIMEOUT))
+
+    assert strike_everywhere(redis_server, play) > 30
+
+
+def test_keeper_interrupted_while_renewing_reads_no_stale_reply(redis_server: RedisServer) -> None:
+    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
+        keeper = keeper_of(session)
+        assert run(keeper.renew([mine], 30.0, TIMEOUT)) == [Found.OURS]  # the connection is open
+        with striker:
+            run(keeper.renew([mine], 30.0, TIMEOUT))
 
     assert strike_everywhere(redis_server, play) > 30
 
@@ -152,7 +165,7 @@ def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, striker: St
 
     async def ask(attempt: RedlockAttempt, expected: Found) -> None:
         for _ in range(2):
-            assert await _answer(session._leases.renew([attempt], 30.0, SOON)) in ([expected], None)
+            assert await _answer(session.renew(attempt, 30.0, SOON)) in (expected, None)
 
     async def work(*attempts: RedlockAttempt) -> None:
         tasks = [loop.create_task(ask(each, Found.OURS if each is mine else Found.STOLEN)) for each in attempts]

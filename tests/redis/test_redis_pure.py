@@ -10,10 +10,11 @@ import redis
 import redis.asyncio
 
 from holdfast.engines.base import Claim, Holder, RequestFailed
-from holdfast.engines.redis import keys, metadata, replies, settings
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.dialect import keys, metadata, replies
+from holdfast.engines.redis.dialect.packing import pack
+from holdfast.engines.redis.dialect.requests import Arguments, Call, Closing
 from holdfast.engines.redis.engine import connect
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.requests import Arguments, Closing, call_by_digest
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused, InvalidName, UsageError
@@ -121,13 +122,13 @@ def test_a_request_from_packed_parts_is_the_request() -> None:
         for script, opening, closing in (
             (ACQUIRE, of.acquire, Closing.of(30000, 1, b'{"host": "h"}', 2592000000, 0, 0)),
             (ACQUIRE, of.acquire, Closing.around(Closing.of(30000, 1), b"{}" * 500, Closing.of(2592000000, 0, 0))),
-            (RELEASE, of.release, of.published("PUBLISH")),
+            (RELEASE, of.release, of.release_closing("PUBLISH")),
         ):
             for owner in ("", "owner:1", "o" * 127, "o" * 128, "ö" * 300):
                 args = Arguments(owner, closing)
                 plain = pack(("EVALSHA", script.sha, len(opening), *opening, *args))
-                assert call_by_digest(script, opening, args) == plain
-                assert call_by_digest(script, tuple(opening), tuple(args)) == plain
+                assert Call(script, opening, args).packed == plain
+                assert Call(script, tuple(opening), tuple(args)).packed == plain
                 assert [*args] == [owner, *closing]
                 assert len(args) == 1 + len(closing)
                 assert args[-1] == closing[-1]
@@ -138,10 +139,10 @@ def test_an_acquire_request_says_what_the_claim_says() -> None:
     sent: list[tuple[Any, ...]] = []
 
     class Recorder:
-        async def run(self, script: Any, keys: Any, args: Any, timeout: float) -> Any:
+        async def run(self, call: Call, timeout: float) -> Any:
             reader = hiredis.Reader()
-            reader.feed(call_by_digest(script, keys, args))
-            sent.append(tuple(reader.gets()[3 + len(keys) :]))
+            reader.feed(call.packed)
+            sent.append(tuple(reader.gets()[3 + len(call.keys) :]))
             return b"1"
 
     session = RedisSession(Recorder(), None, 60.0)  # type: ignore[arg-type]

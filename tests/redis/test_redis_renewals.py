@@ -13,10 +13,10 @@ import redis
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, BlockingWakeup, run
 from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
-from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.session import RedisSession
 from tests.redis.sentinel_support import StartRedis
-from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, command, connections, make_attempt
+from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, command, connections, keeper_of, make_attempt
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
@@ -34,7 +34,7 @@ async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, s
     client.delete("job-501")
     client.set("job-501", "another library's")
     client.config_resetstat()
-    found = await session._leases.renew(attempts, 60.0, TIMEOUT)
+    found = await keeper_of(session).renew(attempts, 60.0, TIMEOUT)
     scripts = client.info("commandstats")
     assert scripts["cmdstat_evalsha"]["calls"] == 5
     assert scripts["cmdstat_eval"]["calls"] == 1  # the first did not know the script
@@ -63,14 +63,14 @@ async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, 
     for each in (attempt, javas):
         await session.acquire(each, TIMEOUT)
     client.expire("redisson_lock_token:{job}", 100)
-    await session._leases.renew([attempt, javas], 30.0, TIMEOUT)
+    await keeper_of(session).renew([attempt, javas], 30.0, TIMEOUT)
     assert client.ttl("redisson_lock_token:{job}") > 29 * 86400
     assert client.ttl("redisson_lock_token:{javas}") == -1
 
 
 @both_colours
 async def test_no_claims_no_request(session: RedisSession, server: RedisServer) -> None:
-    assert await session._leases.renew([], 30.0, TIMEOUT) == []
+    assert await keeper_of(session).renew([], 30.0, TIMEOUT) == []
 
 
 @both_colours
@@ -81,11 +81,11 @@ async def test_a_refused_renewal_is_a_failure_for_each_claim(session: RedisSessi
         await session.acquire(attempt, TIMEOUT)
     command(server, "ACL", "SETUSER", "default", "-evalsha")
     try:
-        found = await session._leases.renew(attempts, 30.0, TIMEOUT)
+        found = await keeper_of(session).renew(attempts, 30.0, TIMEOUT)
     finally:
         command(server, "ACL", "SETUSER", "default", "+evalsha")
     assert [type(each) for each in found] == [RequestFailed] * 3
-    assert await session._leases.renew(attempts, 30.0, TIMEOUT) == [Found.OURS] * 3
+    assert await keeper_of(session).renew(attempts, 30.0, TIMEOUT) == [Found.OURS] * 3
 
 
 def test_a_server_that_is_away_fails_all_in_one_timeout(start_redis: Callable[..., RedisServer]) -> None:
@@ -94,7 +94,7 @@ def test_a_server_that_is_away_fails_all_in_one_timeout(start_redis: Callable[..
         attempts = [make_attempt(f"job-{number}") for number in range(1000)]
         server.pause()
         began = time.monotonic()
-        found = run(other.session._leases.renew(attempts, 30.0, 1.0))
+        found = run(other.keeper.renew(attempts, 30.0, 1.0))
         assert time.monotonic() - began < 1.0 + LATE, "not one after the other"
         server.resume()
     assert len(found) == 1000
@@ -151,8 +151,7 @@ def test_a_session_has_no_tracking_connection_and_keeps_nothing(redis_server: Re
         assert connections(redis_server, "front")() == 1
         assert client.info("stats")["tracking_total_keys"] == 0
         channel = other.session._channel
-        assert isinstance(channel, BlockingChannel)
-        assert channel.guard.news() == frozenset()
+        assert type(channel) is BlockingChannel, "which has no tracking connection"
 
 
 def test_a_renewal_reads_last(redis_server: RedisServer) -> None:

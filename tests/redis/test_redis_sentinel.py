@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.engines.base import Found, Granted, RequestFailed
-from holdfast.engines.redis import handshake
+from holdfast.engines.redis.connections import handshake
 from holdfast.engines.redis.sentinel import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.url import SentinelTarget
@@ -29,7 +29,7 @@ from tests.redis.sentinel_support import (
     hold_and_release,
     nobody_listens,
 )
-from tests.redis.support import TIMEOUT, make_attempt, on
+from tests.redis.support import TIMEOUT, make_attempt, on, renewed
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel
@@ -311,8 +311,8 @@ def test_a_demoted_master_is_left_with_the_same_claim(colour: str, start_sentine
             assert isinstance(await session.acquire(late, TIMEOUT), Granted)
             assert new.ask("EXISTS", "late") == 1
             answers = [
-                *await session._leases.renew([held], 40.0, TIMEOUT),
-                *await session._leases.renew([held], 40.0, TIMEOUT),
+                await renewed(session, held, 40.0, TIMEOUT),
+                await renewed(session, held, 40.0, TIMEOUT),
             ]
             assert answers[-1] is Found.OURS
             assert await session.release(held, TIMEOUT) is Found.OURS

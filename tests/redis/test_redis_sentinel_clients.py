@@ -15,7 +15,7 @@ import redis.sentinel
 
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted, RequestFailed
-from holdfast.engines.redis.handshake import open_transport
+from holdfast.engines.redis.connections.handshake import open_transport
 from holdfast.engines.redis.sentinel import SentinelEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.url import SentinelTarget

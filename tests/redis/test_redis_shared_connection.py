@@ -15,10 +15,10 @@ from typing import Any, Final
 import pytest
 
 from holdfast.engines.base import Granted, RequestFailed
-from holdfast.engines.redis import aio, handshake
-from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.settings import from_url
+from holdfast.engines.redis.connections import aio, handshake
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.settings import from_url
+from holdfast.engines.redis.dialect.packing import pack
 from tests.redis.support import LATE, TIMEOUT, in_colour, make_attempt
 from tests.servers.redis import RedisServer
 from tests.support.waiting import until
@@ -125,7 +125,7 @@ async def test_replies_that_are_always_late_do_not_pile_up(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is alive but so far behind that each reply comes when its caller has gone: start anew."""
-    monkeypatch.setattr("holdfast.engines.redis.pipe._LONGEST_LATENCY", HASTY)
+    monkeypatch.setattr("holdfast.engines.redis.connections.aio_pipe._LONGEST_LATENCY", HASTY)
     async with channel_to(redis_server.url) as channel:
         pipe = await channel.open(TIMEOUT)
         tasks: list[asyncio.Task[Any]] = []

@@ -14,7 +14,7 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import ALL_NAMES, Found, Granted
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import SOON, TIMEOUT, Later, Other, in_colour, make_attempt
+from tests.redis.support import SOON, TIMEOUT, Later, Other, in_colour, keeper_of, make_attempt
 from tests.servers.redis import RedisServer
 
 COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
@@ -49,7 +49,7 @@ def test_a_lock_over_tls(colour: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         attempt = make_attempt("job", description=b'{"thread": "' + b"x" * 3000 + b'"}')
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
-        assert await session._leases.renew([attempt] * 500, 40.0, TIMEOUT) == [Found.OURS] * 500
+        assert await keeper_of(session).renew([attempt] * 500, 40.0, TIMEOUT) == [Found.OURS] * 500
         assert len((await session.inspect("job", TIMEOUT)).holders) == 1
         assert await session.release(attempt, TIMEOUT) is Found.OURS
 

@@ -13,11 +13,22 @@ import pytest
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Busy, Granted, RequestFailed
-from holdfast.engines.redis.contender import RedisContender
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
-from holdfast.engines.redis.watch import Way
-from tests.redis.support import LATE, SOON, TIMEOUT, Later, Other, both_colours, command, in_colour, make_attempt
+from holdfast.engines.redis.waiting.contender import RedisContender
+from holdfast.engines.redis.waiting.watch import Way
+from tests.redis.support import (
+    LATE,
+    SOON,
+    TIMEOUT,
+    Later,
+    Other,
+    both_colours,
+    command,
+    in_colour,
+    keeper_of,
+    make_attempt,
+)
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
@@ -170,7 +181,7 @@ async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: R
         contender = session.contender(attempt, TIMEOUT)
         await contender.wait(clock.now() + 0.01)
         contender.abandon()
-        await session._leases.withdraw([attempt], TIMEOUT)
+        await keeper_of(session).withdraw([attempt], TIMEOUT)
         assert server.client().keys("holdfast_queue:*") == []
 
 

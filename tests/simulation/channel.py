@@ -7,15 +7,16 @@ from typing import Any
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
-from holdfast.engines.redis.replies import error as error_of_reply
-from holdfast.engines.redis.requests import Call, out_of_time
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import Answer, out_of_time
+from holdfast.engines.redis.dialect.replies import error as error_of_reply
+from holdfast.engines.redis.dialect.requests import Call, Publish
 from holdfast.errors import EngineRefused
 from tests.simulation.keyspace import ReplyError
 from tests.simulation.network import Network
 from tests.simulation.runtime import Signal, SimulatedRuntime
 from tests.simulation.server import Push
-from tests.simulation.wire import Flight, Wire, run
+from tests.simulation.wire import Flight, Wire, run, words_of
 
 
 class SimWatch:
@@ -86,24 +87,23 @@ class SimChannel:
         self.suspicion = Signal(runtime.process)  #: set while there are suspects
         self._suspects: set[str] | None = set()  # None: every name
 
-    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+    async def run(self, call: Call, timeout: float) -> Any:
         until = self._runtime.now() + timeout
         if self._shared is not None:
-            return await run(self._shared, script, keys, args, until)
+            return await run(self._shared, call, until)
         wire = self._idle.pop() if self._idle else Wire(self._runtime, self._network)
         try:
-            reply = await run(wire, script, keys, args, until)
+            reply = await run(wire, call, until)
         except BaseException:
             wire.drop()  # also when cancelled: an unread answer is on its way
             raise
         self._idle.append(wire)
         return reply
 
-    def post(self, script: Script, tail: Sequence[bytes]) -> Flight | None:
+    def post(self, call: Call) -> Flight | None:
         """Send a script call at once; None if that needs a connection first. To be followed by ``settle``."""
-        words = [b"EVALSHA", self._network.script(script).sha.encode(), *tail]
         wire = self._shared or (self._idle.pop() if self._idle else None)
-        return None if wire is None else wire.post(words)
+        return None if wire is None else wire.post(words_of(self._network, call))
 
     def settle(self, flight: Flight) -> None:
         """What was posted is answered, or will not be waited for any more: no answer may be taken for another's."""
@@ -128,27 +128,28 @@ class SimChannel:
         return SimWatch(self._runtime, self._network, tracking=self._tracking)
 
     async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
-        raise NotImplementedError("the model of Redis has no replicas")
+        assert not replicas, "the model of Redis has no replicas"
+        return await self.run(call, timeout), 0
 
     async def servers(self, timeout: float) -> Sequence[SimChannel]:
         return (self,)
 
-    async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
+    async def run_tracked(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
         answers: list[Answer] = []
         until = self._runtime.now() + timeout  # one bound for all, which are sent together on a real channel
         for call in calls:
             try:
-                answers.append(await self._run_guarded(call, until))
+                answers.append(await self._run_tracked(call, until))
             except (RequestFailed, EngineRefused) as failure:
                 answers.append(failure)
         return answers
 
-    async def _run_guarded(self, call: Call, until: float) -> Any:
+    async def _run_tracked(self, call: Call, until: float) -> Any:
         try:
             if call.plain:
                 reply = await self._look(call, until)
             else:
-                reply = await run(self._guard, call.script, call.keys, call.args, until, self._untracked)
+                reply = await run(self._guard, call, until, self._untracked)
                 if self._tracking and call.watched:
                     await self._guard.call(["EXISTS", *call.watched], until=until)
         except RequestFailed:
@@ -170,7 +171,7 @@ class SimChannel:
         answers: list[Answer] = []
         for call in calls:
             left = until - self._runtime.now()
-            answers += [out_of_time()] if left <= 0 else await self.run_guarded([call], 0, left)
+            answers += [out_of_time()] if left <= 0 else await self.run_tracked([call], 0, left)
         return answers
 
     def _guard_pushed(self, push: Push | None) -> None:

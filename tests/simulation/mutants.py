@@ -16,7 +16,7 @@ from holdfast._core.core import Core
 from holdfast._core.grant import Grant
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Attempt
-from holdfast.engines.redis.channel import Script
+from holdfast.engines.redis.scripts import Script
 from tests.simulation.channel import SimWatch
 from tests.simulation.register import Guard, Register
 from tests.simulation.stage import Stage

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from holdfast.engines.redis.channel import Script
+from holdfast.engines.redis.scripts import Script
 from tests.simulation.faults import Faults
 from tests.simulation.keyspace import ReplyError
 from tests.simulation.runtime import Process, Signal, Simulator

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis.channel import Script
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.dialect.requests import Call
+from holdfast.engines.redis.scripts import Script
 from holdfast.errors import EngineRefused
 from tests.simulation.channel import SimChannel
 from tests.simulation.faults import FaultPlan, Faults
@@ -69,9 +69,9 @@ def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Net]]:
 
 def test_a_script_unknown_to_the_server_is_loaded_and_run_once(make: Callable[..., Net]) -> None:
     net = make()
-    assert net.run(lambda: net.channel.run(INCR, ["n"], [], 1.0)) == 1
+    assert net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0)) == 1
     net.model.forget_scripts()
-    assert net.run(lambda: net.channel.run(INCR, ["n"], [], 1.0)) == 2
+    assert net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0)) == 2
 
 
 @pytest.mark.parametrize("fault, counted", [("lose_request", None), ("lose_reply", b"1"), ("repeat_late", b"2")])
@@ -79,11 +79,11 @@ def test_an_answer_that_does_not_come_is_unknown_after_the_time_out(
     make: Callable[..., Net], fault: str, counted: bytes | None
 ) -> None:
     net = make()
-    net.run(lambda: net.channel.run(LOOK, ["n"], [], 1.0))
+    net.run(lambda: net.channel.run(Call(LOOK, ["n"], []), 1.0))
     net.model._load(INCR.source.encode())
     net.faults.plan = FaultPlan(**{fault: 1.0})
     before = net.simulator.time
-    failed = net.run(lambda: net.channel.run(INCR, ["n"], [], 0.5))
+    failed = net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 0.5))
     assert isinstance(failed, RequestFailed)
     assert failed.may_have_happened
     assert net.simulator.time == pytest.approx(before + 0.5)
@@ -96,19 +96,19 @@ def test_an_answer_that_does_not_come_is_unknown_after_the_time_out(
 
 def test_a_repeated_request_runs_twice_and_is_answered_once(make: Callable[..., Net]) -> None:
     net = make()
-    net.run(lambda: net.channel.run(INCR, ["n"], [], 1.0))
+    net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0))
     net.faults.plan = FaultPlan(repeat=1.0)
-    assert net.run(lambda: net.channel.run(INCR, ["n"], [], 1.0)) == 2
+    assert net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0)) == 2
     assert net.counter() == b"3"
 
 
 def test_a_cut_fails_what_is_under_way(make: Callable[..., Net]) -> None:
     net = make()
-    net.run(lambda: net.channel.run(LOOK, ["n"], [], 1.0))
+    net.run(lambda: net.channel.run(Call(LOOK, ["n"], []), 1.0))
     net.faults.plan = FaultPlan(stall=1.0)
     began = net.simulator.time
     net.simulator.call_later(0.01, lambda: net.network.cut(net.process))
-    failed = net.run(lambda: net.channel.run(LOOK, ["n"], [], 60.0))
+    failed = net.run(lambda: net.channel.run(Call(LOOK, ["n"], []), 60.0))
     assert isinstance(failed, RequestFailed)
     assert failed.may_have_happened
     assert net.simulator.time == pytest.approx(began + 0.01)
@@ -117,7 +117,7 @@ def test_a_cut_fails_what_is_under_way(make: Callable[..., Net]) -> None:
 def test_a_server_that_is_down_has_not_done_it(make: Callable[..., Net]) -> None:
     net = make()
     net.network.restart_server(5.0)
-    failed = net.run(lambda: net.channel.run(INCR, ["n"], [], 1.0))
+    failed = net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0))
     assert isinstance(failed, RequestFailed)
     assert not failed.may_have_happened
 
@@ -125,7 +125,7 @@ def test_a_server_that_is_down_has_not_done_it(make: Callable[..., Net]) -> None
 def test_an_error_reply_is_what_the_engine_makes_of_it(make: Callable[..., Net]) -> None:
     net = make()
     net.run(lambda: net.channel.command(["HSET", "n", "f", "v"], 1.0))
-    refused = net.run(lambda: net.channel.run(INCR, ["n"], [], 1.0))
+    refused = net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0))
     assert isinstance(refused, EngineRefused)
 
 
@@ -166,7 +166,7 @@ def test_the_guard_hears_of_what_it_read_and_of_nothing_else() -> None:
     bell = net.runtime.wakeup()
 
     async def main() -> None:
-        await net.channel.run_guarded([Call(LOOK, ["mine"], [], ["mine"])], 0, 1.0)
+        await net.channel.run_tracked([Call(LOOK, ["mine"], [], ["mine"])], 0, 1.0)
         heard.extend([await net.channel.wait_for_hints(net.runtime.now() + 5.0, bell) for _ in range(3)])
 
     def change(key: bytes) -> None:
@@ -187,9 +187,9 @@ def test_the_guard_hears_of_what_it_read_and_of_nothing_else() -> None:
 
 def test_a_paused_process_finds_the_answer_that_came_meanwhile(make: Callable[..., Net]) -> None:
     net = make()
-    net.run(lambda: net.channel.run(INCR, ["n"], [], 1.0))
+    net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0))
     began = net.simulator.time
     net.simulator.call_later(0.00005, net.process.pause)
     net.simulator.call_later(50.0, net.process.resume)
-    assert net.run(lambda: net.channel.run(INCR, ["n"], [], 1.0)) == 2
+    assert net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0)) == 2
     assert net.simulator.time == began + 50.0

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import ALL_NAMES, RequestFailed
-from holdfast.engines.redis.channel import Script
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.dialect.requests import Call
+from holdfast.engines.redis.scripts import Script
 from holdfast.errors import EngineRefused
 from tests.simulation.channel import SimChannel
 from tests.simulation.faults import FaultPlan, Faults

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import hiredis
+
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Argument, Script
-from holdfast.engines.redis.replies import error as error_of_reply
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import error as error_of_reply
+from holdfast.engines.redis.dialect.requests import Call
 from tests.simulation.keyspace import ReplyError
 from tests.simulation.network import Link, Network, Request
 from tests.simulation.runtime import SimulatedRuntime
@@ -103,23 +106,23 @@ def is_unknown_script(error: ReplyError) -> bool:
     return str(error).startswith("NOSCRIPT")
 
 
-async def run(
-    wire: Wire,
-    script: Script,
-    keys: Sequence[str],
-    args: Sequence[Argument],
-    until: float,
-    before: Sequence[Sequence[Argument]] = (),
-) -> Any:
+def words_of(network: Network, call: Call, *, by_source: bool = False) -> list[bytes]:
+    """The words of a call as it was packed, but with the script that runs on this network."""
+    reader = hiredis.Reader()
+    reader.feed(call.packed)
+    _, _, *tail = reader.gets()
+    script = network.script(call.script)
+    return [b"EVAL", script.source.encode(), *tail] if by_source else [b"EVALSHA", script.sha.encode(), *tail]
+
+
+async def run(wire: Wire, call: Call, until: float, before: Sequence[Sequence[Argument]] = ()) -> Any:
     """Run a script by its digest, or by its text if the server does not know it. ``before``: commands right before."""
-    script = wire.network.script(script)
-    tail = [len(keys), *keys, *args]
     try:
         try:
-            return await wire.call(*before, ["EVALSHA", script.sha, *tail], until=until)
+            return await wire.call(*before, words_of(wire.network, call), until=until)
         except ReplyError as error:
             if not is_unknown_script(error):
                 raise
-        return await wire.call(*before, ["EVAL", script.source, *tail], until=until)
+        return await wire.call(*before, words_of(wire.network, call, by_source=True), until=until)
     except ReplyError as error:
         raise error_of_reply(str(error)) from error

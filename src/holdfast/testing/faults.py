@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from holdfast.engines.redis.channel import Script
+from holdfast.engines.redis.scripts import Script
 
 Words = tuple[bytes, ...]
 Predicate = Callable[[Words], bool]

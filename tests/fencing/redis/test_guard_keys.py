@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from holdfast.engines.redis import keys as lock_keys
+from holdfast.engines.redis.dialect import keys as lock_keys
 from holdfast.fencing.redis.keys import PREFIX, guard_key
 
 _names = st.text("{}:ab", min_size=1, max_size=12)

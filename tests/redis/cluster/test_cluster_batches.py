@@ -17,7 +17,7 @@ from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.cluster.keeper import ClusterKeeper
 from holdfast.engines.redis.cluster.session import ClusterSession
 from tests.redis.cluster.support import RUNTIMES, SLACK, engine_for, half_moved, move, names_at, on
-from tests.redis.support import TIMEOUT, calls, full, make_attempt
+from tests.redis.support import TIMEOUT, calls, full, keeper_of, make_attempt
 from tests.servers.cluster import RedisCluster
 from tests.support.waiting import eventually, renewed
 
@@ -52,7 +52,7 @@ def test_claims_on_all_servers_are_withdrawn(colour: str, cluster: RedisCluster)
         attempts = [make_attempt(f"job-{number}") for number in range(_MANY)]
         for attempt in attempts[1:]:
             await session.acquire(attempt, TIMEOUT)
-        assert await session._leases.withdraw(attempts, TIMEOUT) == [Found.GONE, *[Found.OURS] * (_MANY - 1)]
+        assert await keeper_of(session).withdraw(attempts, TIMEOUT) == [Found.GONE, *[Found.OURS] * (_MANY - 1)]
         for attempt in (attempts[0], attempts[-1]):
             tombstone = f"holdfast_lock:{{{attempt.claim.name}}}:gone:{attempt.owner}"
             assert cluster.master_of(attempt.claim.name).ask("EXISTS", tombstone) == 1
@@ -71,11 +71,11 @@ def test_withdrawals_follow_slots_that_have_moved(colour: str, cluster: RedisClu
         move(cluster, names[0])
         with half_moved(cluster, names[2]) as slot:
             slot.carry_all()
-            found = await session._leases.withdraw(attempts, TIMEOUT)
+            found = await keeper_of(session).withdraw(attempts, TIMEOUT)
             # Some of its keys were never there: such a script runs on neither server, until the slot has arrived.
             assert isinstance(found[2], RequestFailed | Found)
         assert [found[at] for at in (0, 1, 3, 4, 5)] == [Found.OURS] * 5
-        again = await session._leases.withdraw([attempts[2]], TIMEOUT)
+        again = await keeper_of(session).withdraw([attempts[2]], TIMEOUT)
         assert again[0] in (Found.OURS, Found.GONE)
 
     on(cluster.url, colour, body)

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import SLACK, errors, half_moved, keys
 from tests.redis.failover.company import COLOURS, Told, company

@@ -47,7 +47,7 @@ def leaves(cluster: RedisCluster, master: ClusterNode, colour: str, url: str, na
     async def body(session: ClusterSession) -> None:
         attempt = make_attempt(name)
         await session.acquire(attempt, TIMEOUT)
-        await session._leases.renew([attempt], 30.0, TIMEOUT)
+        await session.renew(attempt, 30.0, TIMEOUT)
         assert connections(master, "ours")() > 0
         hand_over(cluster, master)
         deadline = clock.now() + EARLY

@@ -11,7 +11,7 @@ from redis.crc import key_slot
 
 import holdfast
 from holdfast.engines.redis import engine as one_server
-from holdfast.engines.redis.keys import keys_of, prefixed
+from holdfast.engines.redis.dialect.keys import keys_of, prefixed
 from holdfast.errors import InvalidName
 from tests.redis.cluster.support import engine_for
 

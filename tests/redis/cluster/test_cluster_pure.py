@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.aio_fleet import AsyncioFleet
 from holdfast.engines.redis.cluster.channel import ClusterChannel
-from holdfast.engines.redis.cluster.silence import Silence
+from holdfast.engines.redis.cluster.keeper_channel import ClusterKeeperChannel
 from holdfast.engines.redis.cluster.slots import HOPS, Place, Table, parse, slot_of
-from holdfast.engines.redis.replies import Redirected, TryAgain
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.cluster.unresponsive import Unresponsive
+from holdfast.engines.redis.dialect.replies import Redirected, TryAgain
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.scripts import PING
 
 A, B, C = Place("a", 1), Place("b", 2), Place("c", 3)
@@ -90,7 +90,7 @@ class Node:
     async def command(self, args: Sequence[Any], timeout: float) -> Any:
         return [[0, 16383, [b"a", 1, b"id"]]]
 
-    async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> list[Any]:
+    async def run_tracked(self, calls: Sequence[Call], replicas: int, timeout: float) -> list[Any]:
         answers = []
         for _ in calls:
             try:
@@ -100,13 +100,22 @@ class Node:
         return answers
 
 
-def channel(**nodes: Node) -> tuple[ClusterChannel[Any], Table]:
+class Group:
+    """Asks one server after the other."""
+
+    async def ask_each(
+        self, requests: Sequence[tuple[Node, Sequence[Call]]], replicas: int, timeout: float
+    ) -> list[list[Any]]:
+        return [await node.run_tracked(calls, replicas, timeout) for node, calls in requests]
+
+
+def channel(**nodes: Node) -> tuple[ClusterKeeperChannel[Any], Table]:
     """A cluster of which ``a`` has all slots."""
     places = {"a": A, "b": B, "c": C}
     by_place = {places[name]: node for name, node in nodes.items()}
     table = Table([A])
-    fleet: Any = AsyncioFleet()
-    made: ClusterChannel[Any] = ClusterChannel(fleet, by_place.__getitem__, table, "PUBLISH")
+    group: Any = Group()
+    made: ClusterKeeperChannel[Any] = ClusterKeeperChannel(group, by_place.__getitem__, table, "PUBLISH")
     table.learn([(0, 16383, A)])
     table.publish = "PUBLISH"
     return made, table
@@ -117,7 +126,7 @@ def moved(place: Place, *, once: bool = False, key: str = "job") -> Redirected:
 
 
 async def ask(cluster: ClusterChannel[Any]) -> Any:
-    return await cluster.run(PING, ("job",), (), 1.0)
+    return await cluster.run(Call(PING, ("job",), ()), 1.0)
 
 
 async def test_hundreds_who_find_the_table_stale_do_not_each_walk_through_all_slots(
@@ -151,7 +160,7 @@ async def test_servers_that_point_at_each_other() -> None:
 
 async def test_renewals_at_servers_that_point_at_each_other() -> None:
     cluster, _ = channel(a=Node(moved(B)), b=Node(moved(A)))
-    (answer,) = await cluster.run_guarded([Call(PING, ("job",), ())], 0, 1.0)
+    (answer,) = await cluster.run_tracked([Call(PING, ("job",), ())], 0, 1.0)
     assert isinstance(answer, RequestFailed)
     assert str(answer) == f"the servers of the cluster do not agree who has slot {slot_of('job')}"
 
@@ -183,7 +192,7 @@ async def test_slots_that_fail_do_not_keep_the_others_from_being_renewed() -> No
     for failures in ([torn] * 200, [down] * 199):
         node = Node(*failures, [1])
         cluster, _ = channel(a=node)
-        answers = await cluster.run_guarded([Call(PING, (f"job-{n}",), ()) for n in range(500)], 0, 1.0)
+        answers = await cluster.run_tracked([Call(PING, (f"job-{n}",), ()) for n in range(500)], 0, 1.0)
         assert answers == [*failures, *[[1]] * (500 - len(failures))]
         assert node.calls == 500
 
@@ -191,33 +200,33 @@ async def test_slots_that_fail_do_not_keep_the_others_from_being_renewed() -> No
 async def test_a_server_that_fails_altogether_is_not_asked_for_the_rest() -> None:
     node = Node(RequestFailed("no reply in time", may_have_happened=True))
     cluster, table = channel(a=node)
-    answers = await cluster.run_guarded([Call(PING, (f"job-{n}",), ()) for n in range(500)], 0, 1.0)
+    answers = await cluster.run_tracked([Call(PING, (f"job-{n}",), ()) for n in range(500)], 0, 1.0)
     assert all(isinstance(answer, RequestFailed) for answer in answers)
     assert node.calls == 200
     assert table.stale
 
 
-# ---- who is left alone
+# ---- unresponsive servers
 
 
-def test_the_silent_are_left_alone_for_this_round_and_the_next() -> None:
-    silence, failure = Silence(), RequestFailed("no reply in time", may_have_happened=True)
-    silence.note(A, 0, failure)
+def test_an_unresponsive_server_is_skipped_in_this_round_and_the_next() -> None:
+    servers, failure = Unresponsive(), RequestFailed("no reply in time", may_have_happened=True)
+    servers.note(A, 0, failure)
     for _ in range(2):
-        again = silence.of(A, 0)
+        again = servers.expected_failure(A, 0)
         assert str(again) == str(failure)
         assert again is not None
         assert not again.may_have_happened, "this time nothing was sent"
-        assert silence.of(B, 0) is None
-        silence.begin_round()
-    assert silence.of(A, 0) is None
+        assert servers.expected_failure(B, 0) is None
+        servers.begin_round()
+    assert servers.expected_failure(A, 0) is None
 
 
-def test_missing_replicas_are_no_silence_of_the_server() -> None:
-    silence, failure = Silence(), RequestFailed("only 0 of 1 replicas", may_have_happened=True)
-    silence.note(A, 1, failure)
-    assert silence.of(A, 0) is None
-    assert silence.of(A, 1) is not None
-    silence.note(A, 0, failure)
-    silence.note(A, 2, failure)
-    assert silence.of(A, 0) is not None
+def test_missing_replicas_do_not_make_the_server_unresponsive() -> None:
+    servers, failure = Unresponsive(), RequestFailed("only 0 of 1 replicas", may_have_happened=True)
+    servers.note(A, 1, failure)
+    assert servers.expected_failure(A, 0) is None
+    assert servers.expected_failure(A, 1) is not None
+    servers.note(A, 0, failure)
+    servers.note(A, 2, failure)
+    assert servers.expected_failure(A, 0) is not None

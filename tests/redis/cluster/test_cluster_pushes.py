@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast._runtime import clock
-from holdfast.engines.redis.aio import AsyncioChannel
 from holdfast.engines.redis.cluster.session import ClusterSession
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.settings import from_url
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.settings import from_url
+from holdfast.engines.redis.dialect.packing import pack
 from tests.redis.cluster.support import RUNTIMES, elsewhere, errors, move, on, slot_of, user
 from tests.redis.cluster.test_cluster_waiting import NO_TRACKING, subscribers
 from tests.redis.support import TIMEOUT, make_attempt

@@ -12,11 +12,10 @@ import redis
 import holdfast
 from holdfast._runtime import clock
 from holdfast.engines.base import Found, Granted, RequestFailed
-from holdfast.engines.redis.channel import Script
 from holdfast.engines.redis.cluster.session import ClusterSession
-from holdfast.engines.redis.keys import keys_of, prefixed
-from holdfast.engines.redis.replies import TryAgain
-from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
+from holdfast.engines.redis.dialect.keys import keys_of, prefixed
+from holdfast.engines.redis.dialect.replies import TryAgain
+from holdfast.engines.redis.scripts import ACQUIRE, RELEASE, Script
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import RUNTIMES, SLACK, errors, half_moved, keys, move, on, slot_of
 from tests.redis.failover.company import COLOURS, company
@@ -222,14 +221,14 @@ def test_a_script_that_meets_a_key_which_has_left_is_tried_again(colour: str, cl
         await session.acquire(make_attempt("job"), TIMEOUT)
         line = [make_attempt("job", fair=True) for _ in range(2)]
         for attempt in line:
-            await session.contender(attempt, TIMEOUT)._stand_in_line()
+            await session.contender(attempt, TIMEOUT)._queue_up()
         first = line[0].waiter
         assert first is not None
         with half_moved(cluster, "job") as slot:
             slot.carry(keys_of("job").waiter(first))
             with pytest.raises(RequestFailed, match="non local key") as torn:
-                await session.contender(line[1], TIMEOUT)._stand_in_line()
+                await session.contender(line[1], TIMEOUT)._queue_up()
             assert isinstance(torn.value, TryAgain)
-        assert await session.contender(line[1], TIMEOUT)._stand_in_line() == first
+        assert await session.contender(line[1], TIMEOUT)._queue_up() == first
 
     on(cluster.url, colour, body)

@@ -15,7 +15,7 @@ from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.cluster.session import ClusterSession
 from tests.redis.cluster.support import RUNTIMES, SLACK, errors, frozen, keys, move, names_at, on, slot_of
 from tests.redis.failover.company import Company, company
-from tests.redis.support import TIMEOUT, make_attempt
+from tests.redis.support import TIMEOUT, keeper_of, make_attempt
 from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.support.waiting import renewed, until
 
@@ -41,15 +41,15 @@ def test_one_script_for_each_slot(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         for attempt in attempts:
             await session.acquire(attempt, TIMEOUT)
-        await session._leases.renew(attempts, 30.0, TIMEOUT)
+        await keeper_of(session).renew(attempts, 30.0, TIMEOUT)
         for node in cluster.masters():
             node.ask("CONFIG", "RESETSTAT")
-        assert await session._leases.renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 300
+        assert await keeper_of(session).renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 300
         slots = {slot_of(name) for name in names}
         for node in cluster.masters():
             assert scripts(node) == len([slot for slot in slots if cluster.master_of(slot) is node])
         cluster.master_of("{7}").ask("DEL", "{7}:0", "{7}:2")
-        found = dict(zip(names, await session._leases.renew(attempts, 90.0, TIMEOUT), strict=True))
+        found = dict(zip(names, await keeper_of(session).renew(attempts, 90.0, TIMEOUT), strict=True))
         assert {name for name in names if found[name] is not Found.OURS} == {"{7}:0", "{7}:2"}
 
     on(cluster.url, colour, body)
@@ -69,7 +69,7 @@ def test_slots_that_moved_since_are_followed(colour: str, cluster: RedisCluster)
         for slot in {slot_of(name) for name in names}:
             move(cluster, slot, target)
         before = errors(source, "MOVED")
-        assert await session._leases.renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 30
+        assert await keeper_of(session).renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 30
         assert errors(source, "MOVED") > before
         assert all(target.ask("PTTL", name) > 50_000 for name in names)
 
@@ -88,12 +88,12 @@ def test_a_slot_that_nobody_serves_costs_its_own_leases_only(colour: str, cluste
         source.cluster("DELSLOTS", slot_of(names[0]))
         try:
             for _ in range(2):  # before the table is asked for again, and after
-                found = await session._leases.renew(attempts, 60.0, TIMEOUT)
+                found = await keeper_of(session).renew(attempts, 60.0, TIMEOUT)
                 assert isinstance(found[0], RequestFailed)
                 assert list(found[1:]) == [Found.OURS, Found.OURS]
         finally:
             source.cluster("ADDSLOTS", slot_of(names[0]))
-        assert await session._leases.renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 3
+        assert await keeper_of(session).renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 3
 
     on(cluster.url, colour, body)
 
@@ -107,7 +107,7 @@ def test_a_cluster_that_is_silent_altogether_costs_one_time_out(cluster: RedisCl
         with frozen(cluster.nodes[0]), frozen(cluster.nodes[1]), frozen(cluster.nodes[2]):
             for _ in range(2):
                 began = clock.now()
-                found = await session._leases.renew(attempts, 30.0, 0.2)
+                found = await keeper_of(session).renew(attempts, 30.0, 0.2)
                 assert clock.now() - began < 3 * 0.2 + SLACK
                 assert all(isinstance(each, RequestFailed) for each in found)
 

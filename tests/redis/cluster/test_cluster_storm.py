@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis import aio, handshake
-from holdfast.engines.redis.settings import from_url
+from holdfast.engines.redis.connections import aio, handshake
+from holdfast.engines.redis.connections.settings import from_url
 from tests.redis.support import TIMEOUT
 from tests.servers.redis import RedisServer
 

@@ -13,8 +13,8 @@ import pytest
 from holdfast._runtime import clock
 from holdfast.engines.base import Granted
 from holdfast.engines.redis.cluster.session import ClusterSession
-from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.watch import Way
+from holdfast.engines.redis.dialect.keys import keys_of
+from holdfast.engines.redis.waiting.watch import Way
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import RUNTIMES, move, names_at, on, user
 from tests.redis.failover.company import COLOURS, company

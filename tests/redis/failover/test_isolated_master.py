@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.engines.base import Found, RequestFailed
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.dialect.leases import encode_renew
 from holdfast.engines.redis.session import RedisSession
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.failover.company import COLOURS, SLACK, Told, company
@@ -139,10 +139,10 @@ def test_a_replica_that_had_acknowledged_everything_does_not_count_for_later_ren
         eventually(lambda: is_even(pair.master))
         pair.links[0].black_hole()
         # There is nothing to extend, so without the flag nothing is written; and all that ever was is acknowledged.
-        call = without_flag(session._leases._renewal([attempt], 30.0, 1))
-        assert await session._channel.run_guarded([call], 1, TIMEOUT) == [[1]]
-        (answer,) = await session._leases.renew([attempt], 30.0, 0.5)
-        assert isinstance(answer, RequestFailed)
+        call = encode_renew([("job", attempt.owner)], 30.0, 0, always_write=False)
+        assert await session._channel.run_acknowledged(call, 1, TIMEOUT) == ([1], 1)
+        with pytest.raises(RequestFailed):
+            await session.renew(attempt, 30.0, 0.5)
 
     # Counters that expire are written with each renewal: without them a renewal may find nothing to write.
     in_colour(colour, pair.url, body, token_ttl=None)
@@ -152,9 +152,3 @@ def is_even(master: RedisServer) -> bool:
     """Whether the replica has acknowledged all that the master ever sent."""
     state = master.ask("INFO", "replication")
     return bool(state["slave0"]["offset"] == state["master_repl_offset"])
-
-
-def without_flag(call: Call) -> Call:
-    """The same renewal, which writes only where there is something to extend."""
-    ttl, token_ttl, _, *owners = call.args
-    return Call(call.script, call.keys, [ttl, token_ttl, 0, *owners], call.watched)

@@ -13,7 +13,7 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, RequestFailed
-from holdfast.engines.redis.requests import wait_for_replicas
+from holdfast.engines.redis.dialect.replication import wait_for_replicas
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
@@ -164,7 +164,7 @@ def test_in_one_batch_those_who_wait_for_nobody_come_first(dark: Replication) ->
         plain, careful = other.hold("plain"), other.hold("careful")
         careful.claim = careful.claim._replace(replicas=1)
         with ThreadPoolExecutor(1) as pool:
-            renewal = pool.submit(lambda: run(other.session._leases.renew([careful, plain], 60.0, PATIENT)))
+            renewal = pool.submit(lambda: run(other.keeper.renew([careful, plain], 60.0, PATIENT)))
             eventually(lambda: dark.master.ask("PTTL", "plain") > 30_000)
             assert not renewal.done()
             eventually(lambda: in_wait(dark.master))

@@ -16,7 +16,7 @@ from holdfast.engines.redis import scripts
 from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.redlock import connect
 from tests.redis.redlock.support import Proxies, has_tombstone
-from tests.redis.support import TIMEOUT, make_attempt, on
+from tests.redis.support import TIMEOUT, keeper_of, make_attempt, on
 from tests.servers.clock import Clock
 from tests.servers.masters import Masters
 
@@ -41,7 +41,7 @@ def test_a_batch_is_withdrawn_everywhere_with_an_answer_for_each(colour: str, fi
         others = [make_attempt(attempt.claim.name) for attempt in theirs]
         for attempt in (*mine, *others):
             assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
-        answers = await session._leases.withdraw([*mine, *theirs, *never], TIMEOUT)
+        answers = await keeper_of(session).withdraw([*mine, *theirs, *never], TIMEOUT)
         assert answers == [Found.OURS] * 20 + [Found.STOLEN] * 20 + [Found.GONE] * 20
         assert held(five_masters, [*mine, *never]) == 0
         assert held(five_masters, others) == 100
@@ -81,7 +81,7 @@ def test_a_batch_takes_no_longer_than_its_time_with_a_silent_server(start_master
     for server in masters.servers[1:]:
         assert server.ask("EXISTS", *(attempt.claim.name for attempt in attempts)) == 0
     masters.servers[0].resume()
-    keeper._leases._servers.health.spare_nobody()
+    keeper._leases._servers.health.skip_none()
     before = [server.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"] for server in masters.servers]
     assert Found.GONE in set(run(keeper.withdraw(attempts, timeout)))
     assert held(masters, attempts) == 0

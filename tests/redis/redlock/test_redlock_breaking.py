@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis import scripts
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
-from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingGroup
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
-from holdfast.engines.redis.requests import Call
 from tests.redis.redlock.support import PATIENT, Proxies, owners
 from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
@@ -26,7 +26,7 @@ def test_a_holder_who_renews_while_he_is_being_broken_does_not_come_back(
     breaker = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
     attempt = make_attempt("it", ttl=60)
 
-    class Halfway(BlockingFleet):
+    class Halfway(BlockingGroup):
         async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
             if call.script is not scripts.BREAK:
                 return await super().ask(channels, call, timeout)
@@ -34,7 +34,7 @@ def test_a_holder_who_renews_while_he_is_being_broken_does_not_come_back(
             assert await holder.renew(attempt, 60, PATIENT) == Found.OURS
             return broken + await super().ask(channels[2:], call, timeout)
 
-    breaker._servers.fleet = Halfway()  # type: ignore[attr-defined]
+    breaker._servers.group = Halfway()  # type: ignore[attr-defined]
     try:
         assert isinstance(run(holder.acquire(attempt, PATIENT)), Granted)
         for proxy in proxies[3:]:

@@ -18,11 +18,11 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis import settings
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingGroup
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
-from holdfast.engines.redis.requests import Call
 from holdfast.engines.redis.scripts import PING
 from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners
 from tests.redis.support import make_attempt
@@ -84,17 +84,17 @@ def test_a_name_that_cannot_be_looked_up_keeps_neither_callers_nor_the_watchdog(
 
 
 def test_attempts_to_connect_do_not_pile_up(five_masters: Masters, name_server: NameServer) -> None:
-    fleet = BlockingFleet()
+    group = BlockingGroup()
     channel = BlockingChannel(settings.from_url(f"redis://{NAME}:{five_masters.servers[0].port}", {}))
     name_server.fall_silent()
     for number in range(1, 25):
-        (answer,) = run(fleet.ask([channel], Call(PING, (), ()), 0.001))
+        (answer,) = run(group.ask([channel], Call(PING, (), ()), 0.001))
         assert isinstance(answer, RequestFailed)
         assert not answer.may_have_happened
         eventually(lambda number=number: len(name_server.waiting) == min(number, 16))  # type: ignore[misc]
     name_server.answer()
     eventually(lambda: not name_server.waiting)
-    eventually(lambda: not isinstance(run(fleet.ask([channel], Call(PING, (), ()), 0.5))[0], RequestFailed))
+    eventually(lambda: not isinstance(run(group.ask([channel], Call(PING, (), ()), 0.5))[0], RequestFailed))
     run(channel.close())
 
 

@@ -18,11 +18,11 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis import scripts
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
-from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingGroup
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
-from holdfast.engines.redis.requests import Call
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.redlock.support import PATIENT, Proxies, on, owners
 from tests.redis.redlock.worker import Grant
@@ -187,7 +187,7 @@ def test_who_went_to_another_line_is_not_waited_for_in_the_first(
         run(contender.wait(clock.now() + 2.0))
         assert [server.ask("LLEN", "holdfast_queue:{it}") for server in five_masters.servers] == [1, 1, 0, 0, 0]
         proxies[0].accept()
-        session._servers.health.spare_nobody()  # type: ignore[attr-defined]
+        session._servers.health.skip_none()  # type: ignore[attr-defined]
         assert run(others.release(holder, PATIENT)) is Found.OURS
         if granted:
             assert isinstance(run(session.acquire(waiter, PATIENT)), Granted)
@@ -206,13 +206,13 @@ def test_the_server_with_the_line_is_released_last(five_masters: Masters) -> Non
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, attempt, asked = engine.session(BLOCKING), make_attempt("it"), list[object]()
 
-    class Watched(BlockingFleet):
+    class Watched(BlockingGroup):
         async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
             if call.script is scripts.RELEASE:
                 asked.extend(channels)
             return await super().ask(channels, call, timeout)
 
-    session._servers.fleet = Watched()  # type: ignore[attr-defined]
+    session._servers.group = Watched()  # type: ignore[attr-defined]
     try:
         run(session.acquire(attempt, PATIENT))
         run(session.release(attempt, PATIENT))

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.engines.base import Found, Holder, LockState, RequestFailed, Waiter
-from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.metadata import Block
+from holdfast.engines.redis.dialect.metadata import Block
+from holdfast.engines.redis.dialect.operators import decode_ping
+from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.health import Health
 from holdfast.engines.redis.redlock.proposal import Proposal
@@ -166,7 +167,7 @@ def test_a_majority_is_always_asked_and_so_is_whoever_has_not_failed(count: int,
         assert sorted(trusted) == list(range(count))
         assert set(trusted[: len(healthy)]) == healthy
     assert health.worth_asking(now + 11) == list(range(count)), "nobody is given up for ever"
-    health.spare_nobody()
+    health.skip_none()
     assert health.worth_asking(now) == list(range(count))
 
 
@@ -200,8 +201,9 @@ def test_who_fails_again_and_again_is_left_alone_for_longer_up_to_a_second() -> 
 epochs = st.integers(1_700_000_000_000_000, 2_000_000_000_000_000)
 
 
-def as_time(micros: int) -> list[bytes]:
-    return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
+def as_read(micros: int) -> int:
+    """A server's time as it is read from the reply to a ping."""
+    return decode_ping([b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)])
 
 
 wrong_clocks = st.integers(-(10**15), 10**15)
@@ -226,7 +228,7 @@ def test_one_clock_that_is_wrong_does_not_move_the_estimate(
         own = max(0, epoch + wrong)
     proposal = Proposal(lambda: own / 1e6)
     assert proposal.at(now) is None
-    assert abs(proposal.learn([as_time(each) for each in times], now, now) - epoch) <= 51
+    assert abs(proposal.learn([as_read(each) for each in times], now, now) - epoch) <= 51
     estimate = proposal.at(now + 10.0)
     assert estimate is not None
     assert abs(estimate - (epoch + 10_000_000)) <= 52
@@ -239,13 +241,13 @@ def test_the_estimate_is_in_the_range_of_the_servers_whatever_the_clients_clock_
 ) -> None:
     times = [max(0, epoch + error) for error in errors]
     proposal = Proposal(lambda: max(0, epoch + wrong) / 1e6)
-    assert min(times) <= proposal.learn([as_time(each) for each in times], 0.0, 0.0) <= max(times)
+    assert min(times) <= proposal.learn([as_read(each) for each in times], 0.0, 0.0) <= max(times)
 
 
 @given(epochs, st.floats(0, 1e6), st.lists(st.floats(0, 59), min_size=2, max_size=9))
 def test_later_proposals_are_never_smaller(epoch: int, now: float, later: list[float]) -> None:
     proposal = Proposal()
-    proposal.learn([as_time(epoch)], now - 0.01, now)
+    proposal.learn([as_read(epoch)], now - 0.01, now)
     estimates = [proposal.at(now + seconds) for seconds in sorted(later)]
     assert None not in estimates
     assert estimates == sorted(each for each in estimates if each is not None)
@@ -255,9 +257,9 @@ def test_an_estimate_that_took_long_is_used_once_and_not_kept() -> None:
     """After a pause the answers tell what the time was: kept, they would make every token of the next minute too
     small, and after a restart without memory a smaller one could be given than before."""
     proposal, epoch = Proposal(), 1_800_000_000_000_000
-    assert proposal.learn([as_time(epoch)], 100.0, 110.0) == epoch
+    assert proposal.learn([as_read(epoch)], 100.0, 110.0) == epoch
     assert proposal.at(110.0) is None
-    assert proposal.learn([as_time(epoch + 10_000_000)], 110.0, 110.01) == epoch + 10_000_000
+    assert proposal.learn([as_read(epoch + 10_000_000)], 110.0, 110.01) == epoch + 10_000_000
     assert proposal.at(110.01) is not None
 
 

@@ -13,11 +13,11 @@ import holdfast
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found
 from holdfast.engines.redis import scripts
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
-from holdfast.engines.redis.channel import Answer
+from holdfast.engines.redis.connections.blocking_group import BlockingKeeperGroup
+from holdfast.engines.redis.connections.blocking_keeper import BlockingKeeperChannel
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
-from holdfast.engines.redis.requests import Call
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.faults import Rule
 from holdfast.testing.proxy import FaultProxy
@@ -158,16 +158,16 @@ def test_a_release_that_overtakes_a_joining_wins(five_masters: Masters) -> None:
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     keeper, caller = engine.keeper(BLOCKING), engine.session(BLOCKING)
 
-    class Overtaken(BlockingFleet):
+    class Overtaken(BlockingKeeperGroup):
         async def ask_each(
-            self, requests: Sequence[tuple[BlockingChannel, Sequence[Call]]], replicas: int, timeout: float
+            self, requests: Sequence[tuple[BlockingKeeperChannel, Sequence[Call]]], replicas: int, timeout: float
         ) -> list[Sequence[Answer]]:
             if requests[0][1][0].script is scripts.JOIN:
                 attempt.unresolved = False  # as it was when the releasing thread looked
                 assert await caller.release(attempt, PATIENT) is Found.OURS
             return await super().ask_each(requests, replicas, timeout)
 
-    keeper._leases._servers.fleet = Overtaken()
+    keeper._leases._servers.group = Overtaken()
     attempt = make_attempt("it", ttl=60)
     try:
         assert hasattr(run(caller.acquire(attempt, PATIENT)), "token")

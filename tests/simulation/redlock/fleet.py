@@ -8,28 +8,27 @@ from typing import Any, TypeVar
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.replies import error as error_of_reply
-from holdfast.engines.redis.requests import Call
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.replies import error as error_of_reply
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.errors import EngineRefused
 from tests.simulation.channel import SimChannel
 from tests.simulation.keyspace import ReplyError
 from tests.simulation.runtime import Process, Signal
-from tests.simulation.wire import Flight, encoded, is_unknown_script
+from tests.simulation.wire import Flight, is_unknown_script
 
 T = TypeVar("T")
 
 
 class SimFleet:
-    """See :class:`holdfast.engines.redis.fleet.Fleet`."""
+    """See :class:`holdfast.engines.redis.connections.group.KeeperGroup`."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     async def ask(self, channels: Sequence[SimChannel], call: Call, timeout: float) -> list[Answer]:
         until = self._process.now() + timeout
-        tail = encoded([len(call.keys), *call.keys, *call.args])
-        flights = {channel: flight for channel in channels if (flight := channel.post(call.script, tail)) is not None}
+        flights = {channel: flight for channel in channels if (flight := channel.post(call)) is not None}
         answers: dict[SimChannel, Answer] = {}
 
         async def run(channel: SimChannel) -> None:
@@ -53,7 +52,7 @@ class SimFleet:
         self, requests: Sequence[tuple[SimChannel, Sequence[Call]]], replicas: int, timeout: float
     ) -> list[Sequence[Answer]]:
         return await self._together(
-            [partial(channel.run_guarded, calls, replicas, timeout) for channel, calls in requests], "guarded"
+            [partial(channel.run_tracked, calls, replicas, timeout) for channel, calls in requests], "tracked"
         )
 
     async def wait_for_hints(self, channels: Sequence[SimChannel], until: float, wakeup: Wakeup) -> Suspects:
@@ -89,6 +88,6 @@ async def _answer(channel: SimChannel, flight: Flight, call: Call, timeout: floa
 
 async def _run(channel: SimChannel, call: Call, timeout: float) -> Answer:
     try:
-        return await channel.run(call.script, call.keys, call.args, timeout)
+        return await channel.run(call, timeout)
     except (RequestFailed, EngineRefused) as failure:
         return failure

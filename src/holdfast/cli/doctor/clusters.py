@@ -14,7 +14,7 @@ from holdfast.cli.doctor.line import Line, Refused
 from holdfast.cli.doctor.servers import name_of
 from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.connections.settings import Settings
 from holdfast.errors import EngineRefused
 
 

@@ -18,10 +18,10 @@ from holdfast.cli.doctor.facts import RIGHTS, Clock, Node, Part, Way
 from holdfast.cli.doctor.line import Line, Refused, pairs
 from holdfast.cli.doctor.rights import lacking, needs
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.settings import Settings
+from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.scripts import PING
-from holdfast.engines.redis.settings import Settings
 from holdfast.errors import EngineRefused
 
 #: Asked for one by one: servers before 7.0 take one name at a time. None of them is a secret.

@@ -11,7 +11,7 @@ from holdfast._config.options import ClientOptions
 
 #: What a node is for, as the URL or the discovery says; what it says of itself is ``Node.role``.
 Part = Literal["server", "master", "replica", "redlock"]
-#: How waiters are woken, as the engine itself finds out (holdfast.engines.redis.watch.Way).
+#: How waiters are woken, as the engine itself finds out (holdfast.engines.redis.waiting.watch.Way).
 Way = Literal["tracking", "channel", "polling"]
 #: Under this question in ``Node.withheld``: what the user lacks is not known.
 RIGHTS: Final = "ACL DRYRUN"

@@ -8,12 +8,11 @@ from typing import Any, Self
 
 from hiredis import ReplyError
 
-from holdfast.engines.redis import replies
-from holdfast.engines.redis.channel import Argument
-from holdfast.engines.redis.handshake import open_socket
-from holdfast.engines.redis.packing import pack
-from holdfast.engines.redis.settings import Settings
-from holdfast.engines.redis.wire import Wire
+from holdfast.engines.redis.connections.handshake import open_socket
+from holdfast.engines.redis.connections.settings import Settings
+from holdfast.engines.redis.connections.wire import Wire
+from holdfast.engines.redis.dialect import replies
+from holdfast.engines.redis.dialect.packing import Argument, pack
 
 
 class Refused(Exception):

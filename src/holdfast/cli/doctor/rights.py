@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from holdfast.cli.doctor.facts import Lack, Purpose
 from holdfast.cli.doctor.line import Line, Refused
-from holdfast.engines.redis.keys import keys_of, prefixed
+from holdfast.engines.redis.dialect.keys import keys_of, prefixed
 from holdfast.engines.redis.scripts import PING
 
 _TRIED_TTL_MS: Final = 1000

@@ -12,8 +12,8 @@ from holdfast.cli.doctor.line import Line, Refused, pairs
 from holdfast.cli.doctor.servers import name_of
 from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis import settings
-from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.settings import Settings
 from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import EngineRefused, UsageError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.cli.doctor.facts import host_port
-from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.connections.settings import Settings
 
 
 def name_of(server: Settings) -> str:

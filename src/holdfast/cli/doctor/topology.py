@@ -10,8 +10,8 @@ from holdfast.cli.doctor.examine import examine
 from holdfast.cli.doctor.facts import Facts, Part
 from holdfast.cli.doctor.servers import name_of
 from holdfast.cli.doctor.together import side_by_side
-from holdfast.engines.redis import settings
-from holdfast.engines.redis.settings import Settings
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.settings import Settings
 from holdfast.errors import UsageError
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from redis import exceptions
 
-from holdfast.engines.redis.replies import NotALock, WrongType
+from holdfast.engines.redis.dialect.replies import NotALock, WrongType
 from holdfast.errors import EngineRefused, EngineUnavailable, LockLost, NotHeld, OutcomeUnknown
 
 LockError = exceptions.LockError

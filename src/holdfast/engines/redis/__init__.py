@@ -1,1 +1,15 @@
-"""The Redis engine: one server now; Sentinel, Cluster and Redlock find their place beside it."""
+"""The Redis engine: locks on Redisson's wire format, on one server, behind Sentinel, in a cluster, or on a majority.
+
+Every operation is one Lua script, so each is one atomic step and one round trip. Read ``session.py`` first, then
+``scripts/acquire.lua``. From the port down to the wire:
+
+* ``engine.py``: one server: settings, guarantees, ``connect``.
+* ``session.py``: one server for a client's callers (acquire, release, inspect, …).
+* ``keeper.py``: one server for a client's watchdog (batches of renewals and withdrawals, hints about losses).
+* ``attempt.py``: what is remembered about a claim between requests.
+* ``waiting/``: the queue, and how waiters and the watchdog are notified.
+* ``sentinel/``, ``cluster/``, ``redlock/``: the other topologies; each says only what differs.
+* ``dialect/``: keys, and one encoder and decoder for each script. No I/O.
+* ``scripts/``: the Lua scripts.
+* ``connections/``: channels to a server (blocking, asyncio), opening them, groups of servers.
+"""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from holdfast.engines.base import Attempt, Claim
+from holdfast.engines.redis.dialect.leases import encode_release, tombstone_for
+from holdfast.engines.redis.dialect.requests import Call, Publish
 
 
 class RedisAttempt(Attempt):
@@ -48,3 +50,10 @@ class RedlockAttempt(RedisAttempt):
         super().__init__(claim)
         self.token: int | None = None  #: as granted, for a server that joins late; None when the release has begun
         self.freed: frozenset[tuple[str, int]] = frozenset()  #: (owner, server) that need not be asked again
+
+
+def withdrawal(attempt: RedisAttempt, owner: str, publish: Publish) -> Call:
+    """Remove what ``owner``, the attempt's present one or an earlier one, holds, and the attempt's place in the queue.
+    No late duplicate takes effect afterwards."""
+    claim = attempt.claim
+    return encode_release(claim.name, owner, publish, tombstone=tombstone_for(claim.ttl), waiter=attempt.waiter)

@@ -1,4 +1,4 @@
-"""The Redis engine on a single server: settings, guarantees, and a session for each runtime."""
+"""The Redis engine on a single server: settings, guarantees, sessions and keepers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any, Final
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
 from holdfast.engines.base import Guarantees, Kind
-from holdfast.engines.redis import keys, settings
-from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.blocking import BlockingChannel
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_keeper import BlockingKeeperChannel
+from holdfast.engines.redis.dialect import keys
 from holdfast.engines.redis.keeper import RedisKeeper
 from holdfast.engines.redis.session import RedisSession
 
@@ -38,7 +40,7 @@ _ACKNOWLEDGED: Final = "the ttl, after a failover: an old master without replica
 
 
 def failover_guarantees(replicas: int) -> Guarantees:
-    """Of servers with replicas that may take over."""
+    """The guarantees of servers with replicas that may take over."""
     return dataclasses.replace(
         _GUARANTEES,
         loss_bound=f"{_ACKNOWLEDGED if replicas else _ISOLATED}; until the push or the next renewal, a third of the "
@@ -67,12 +69,12 @@ class RedisEngine:
 
     def session(self, runtime: Runtime) -> RedisSession:
         blocking = isinstance(runtime, BlockingRuntime)
-        channel = BlockingChannel(self._server, self._channels) if blocking else AsyncioChannel(self._server)
+        channel = BlockingChannel(self._server) if blocking else AsyncioChannel(self._server)
         self._channels.add(channel)
         return RedisSession(channel, runtime, self._token_ttl)
 
     def keeper(self, runtime: Runtime) -> RedisKeeper:
-        channel = BlockingChannel(self._server, self._channels)
+        channel = BlockingKeeperChannel(self._server, self._channels)
         self._channels.add(channel)
         return RedisKeeper(channel, self._token_ttl)
 
@@ -91,5 +93,5 @@ def connect(target: Any, options: dict[str, Any]) -> RedisEngine:
     token_ttl, replicas = keywords.pop("token_ttl", TOKEN_TTL), keywords.pop("replicas", 0)
     server = settings.from_url(target, keywords) if isinstance(target, str) else settings.from_client(target)
     server = dataclasses.replace(server, master_only=True, remedy=_REPLICA)
-    # Who asks for replicas has some, so one of them may take over.
+    # A server whose replicas must acknowledge has some, so one of them may take over.
     return RedisEngine(server, token_ttl, failover_guarantees(replicas) if replicas else _GUARANTEES)

@@ -1,33 +1,25 @@
-"""The Redis engine at work: each operation is one script. Written once, on a channel and a runtime."""
+"""The Redis engine for a client's callers: each operation is one script. Written once, on a channel and a runtime."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import (
-    Busy,
-    Claim,
-    Found,
-    Granted,
-    LockState,
-    RequestFailed,
-)
-from holdfast.engines.redis import metadata
-from holdfast.engines.redis.attempt import RedisAttempt
-from holdfast.engines.redis.channel import Argument, Channel
-from holdfast.engines.redis.contender import RedisContender
-from holdfast.engines.redis.keeper import FOUND, Leases, milliseconds, tombstone_ms
-from holdfast.engines.redis.keys import keys_of, names_of, pattern
-from holdfast.engines.redis.replies import NotALock, WaitRefused, WrongType
-from holdfast.engines.redis.requests import Arguments, Call, Closing, unacknowledged
-from holdfast.engines.redis.scripts import ACQUIRE, BREAK, HELD, INSPECT, PING, RELEASE
+from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, RequestFailed
+from holdfast.engines.redis.attempt import RedisAttempt, withdrawal
+from holdfast.engines.redis.connections.channel import Channel, answer_of
+from holdfast.engines.redis.dialect import grants, leases, operators
+from holdfast.engines.redis.dialect.keys import names_of, pattern
+from holdfast.engines.redis.dialect.packing import counter_ttl
+from holdfast.engines.redis.dialect.replication import unacknowledged
+from holdfast.engines.redis.dialect.replies import NotALock, WaitRefused, WrongType
+from holdfast.engines.redis.waiting.contender import RedisContender
 from holdfast.errors import EngineRefused
 
 _SCAN_COUNT: Final = 500
-_CLOSINGS_CAP: Final = 256
+#: The time of a request whose deadline is over (s).
+_LEAST: Final = 0.001
 
 
 class RedisSession:
@@ -38,45 +30,42 @@ class RedisSession:
     def __init__(self, channel: Channel, runtime: Runtime, token_ttl: float | None) -> None:
         self._channel = channel
         self._runtime = runtime
-        self._leases = Leases(channel, token_ttl)
-        self._token_ttl = milliseconds(token_ttl)
-        self._closings: dict[tuple[float, int, bool, bytes], Closing] = {}
-        self._around_description: dict[tuple[float, int, bool], tuple[Closing, Closing]] = {}
+        self._counter_ttl = counter_ttl(token_ttl)
+        self._encode_acquire = grants.AcquireEncoder(self._counter_ttl).encode
 
     def attempt(self, claim: Claim) -> RedisAttempt:
         return RedisAttempt(claim)
 
     async def acquire(self, attempt: RedisAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim
-        keys = keys_of(claim.name)
-        settings = (claim.ttl, claim.tokens, claim.fair or claim.non_barging, claim.description)
-        closing = self._closings.get(settings)
-        if closing is None:
-            closing = self._close_request(claim)
-        names: Sequence[str] = keys.acquire
-        args: Sequence[Argument] = Arguments(attempt.owner, closing)
-        waiter = attempt.waiter
-        if waiter is not None:
-            names, args = (*names, keys.waiter(waiter)), (*args, waiter)
+        call = self._encode_acquire(
+            claim.name,
+            attempt.owner,
+            claim.ttl,
+            claim.tokens,
+            claim.description,
+            non_barging=claim.fair or claim.non_barging,
+            waiter=attempt.waiter,
+        )
         acknowledged = 0
         try:
             if claim.replicas:
-                call = Call(ACQUIRE, names, args)
                 reply, acknowledged = await self._channel.run_acknowledged(call, claim.replicas, timeout)
             else:
-                reply = await self._channel.run(ACQUIRE, names, args, timeout)
+                reply = await self._channel.run(call, timeout)
         except WrongType as error:
             raise await self._foreign(claim.name, error, timeout) from error
         except WaitRefused as refusal:
-            if refusal.reply.__class__ is not int:
-                await self._unreplicated(attempt, 0, timeout)  # granted: leave nothing behind
+            if isinstance(grants.decode_acquire(refusal.reply), Granted):
+                await self._unreplicated(attempt, 0, timeout)  # leave nothing behind
             raise
-        if reply.__class__ is int:
-            return Busy(reply / 1000.0 if reply >= 0 else None)
+        answer = grants.decode_acquire(reply)
+        if answer.__class__ is Busy:
+            return answer
         attempt.waiter = None  # the script has removed it
         if acknowledged < claim.replicas:
             raise await self._unreplicated(attempt, acknowledged, timeout)
-        return Granted(int(reply))
+        return answer
 
     async def _unreplicated(self, attempt: RedisAttempt, acknowledged: int, timeout: float) -> RequestFailed:
         """An under-replicated grant does not count: withdraw it, and let the caller try again."""
@@ -88,57 +77,63 @@ class RedisSession:
         attempt.reissue(lingers=lingers)
         return RequestFailed(str(unacknowledged(acknowledged, attempt.claim.replicas)), may_have_happened=lingers)
 
-    def _close_request(self, claim: Claim) -> Closing:
-        """The end of an acquire request: all that does not name the lock or the owner, packed once.
-
-        Each task of an event loop has a description of its own, often for one lock: what is around that is kept too.
-        """
-        in_turn = claim.fair or claim.non_barging
-        parts = self._around_description.get((claim.ttl, claim.tokens, in_turn))
-        if parts is None:
-            if len(self._around_description) >= _CLOSINGS_CAP:
-                self._around_description.clear()
-            parts = (
-                Closing.of(math.ceil(claim.ttl * 1000), claim.tokens),
-                Closing.of(self._token_ttl, 1 if in_turn else 0, 0),
-            )
-            self._around_description[claim.ttl, claim.tokens, in_turn] = parts
-        closing = Closing.around(parts[0], claim.description, parts[1])
-        if len(self._closings) >= _CLOSINGS_CAP:
-            self._closings.clear()
-        self._closings[claim.ttl, claim.tokens, in_turn, claim.description] = closing
-        return closing
+    async def _withdraw(self, attempt: RedisAttempt, timeout: float) -> None:
+        """Remove everything that the attempt may hold. Leftovers that cannot be removed now stay noted."""
+        deadline = self._runtime.now() + timeout
+        failure: RequestFailed | EngineRefused | None = None
+        for owner in (attempt.owner, *attempt.leftovers):
+            left = max(deadline - self._runtime.now(), _LEAST)
+            try:
+                await self._channel.run(withdrawal(attempt, owner, self._channel.publish), left)
+            except RequestFailed as error:
+                failure = error
+                continue
+            except EngineRefused as error:
+                if owner == attempt.owner:
+                    failure = error
+            attempt.leftovers = tuple(each for each in attempt.leftovers if each != owner)
+        if failure is not None:
+            raise failure
 
     def contender(self, attempt: RedisAttempt, timeout: float) -> RedisContender:
-        return RedisContender(self._channel, self._runtime, attempt, keys_of(attempt.claim.name), timeout)
+        return RedisContender(self._channel, self._runtime, attempt, timeout)
 
     async def release(self, attempt: RedisAttempt, timeout: float) -> Found:
-        keys, how = keys_of(attempt.claim.name), self._channel.publish
-        closing = Closing.of(keys.channel, how, tombstone_ms(attempt)) if attempt.unresolved else keys.published(how)
-        return FOUND[await self._channel.run(RELEASE, keys.release, Arguments(attempt.owner, closing), timeout)]
+        claim = attempt.claim
+        tombstone = leases.tombstone_for(claim.ttl) if attempt.unresolved else None
+        call = leases.encode_release(claim.name, attempt.owner, self._channel.publish, tombstone=tombstone)
+        return leases.decode_release(await self._channel.run(call, timeout))
 
     async def renew(self, attempt: RedisAttempt, ttl: float, timeout: float) -> Found:
-        (answer,) = await self._leases.renew([attempt], ttl, timeout)
+        answer = await self._renew(attempt, ttl, timeout)
         if isinstance(answer, RequestFailed):
             raise answer
         return answer
 
-    async def _withdraw(self, attempt: RedisAttempt, timeout: float) -> None:
-        (answer,) = await self._leases.withdraw([attempt], timeout)
-        if isinstance(answer, Exception):
-            raise answer
+    async def _renew(
+        self, attempt: RedisAttempt, ttl: float, timeout: float, *, lock_only: bool = False
+    ) -> Found | RequestFailed:
+        replicas = attempt.claim.replicas
+        call = leases.encode_renew(
+            [(attempt.claim.name, attempt.owner)],
+            ttl,
+            self._counter_ttl,
+            always_write=replicas > 0,
+            lock_only=lock_only,
+        )
+        (answer,) = leases.decode_renew(await answer_of(self._channel, call, replicas, timeout), 1)
+        return answer
 
     async def inspect(self, name: str, timeout: float) -> LockState:
-        keys = keys_of(name)
         try:
-            reply = await self._channel.run(INSPECT, keys.inspect, keys.inspected, timeout)
+            reply = await self._channel.run(operators.encode_inspect(name), timeout)
         except WrongType as error:
             raise await self._foreign(name, error, timeout) from error
-        return metadata.lock_state(name, reply)
+        return operators.decode_inspect(name, reply)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         """Names that are held through holdfast, found by their metadata. Java's plain locks have none and are not
-        found: nothing tells their hashes from other hashes. ``inspect`` sees them all the same."""
+        found: their hashes look like any other hash. ``inspect`` shows them nevertheless."""
         seen = set[str]()  # SCAN may return a key more than once
         for server in await self._channel.servers(timeout):
             async for name in scan(server, prefix, timeout):
@@ -150,27 +145,25 @@ class RedisSession:
     async def _is_held(self, name: str, timeout: float) -> bool:
         """Whether ``name`` is a lock. Metadata may outlive it, and is also that of ``x`` if it is that of ``{x}``."""
         try:
-            return bool(await self._channel.run(HELD, (name,), (), timeout))
+            return operators.decode_held(await self._channel.run(operators.encode_held(name), timeout))
         except WrongType:
             return False
 
     async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
-        keys, only = keys_of(name), "" if token is None else str(token)
-        args = (keys.channel, self._channel.publish, self._token_ttl, only, "")
+        call = operators.encode_break(name, self._channel.publish, self._counter_ttl, token=token)
         try:
-            held = await self._channel.run(BREAK, keys.raise_, args, timeout)
+            return operators.decode_break(await self._channel.run(call, timeout))
         except WrongType as error:
             raise await self._foreign(name, error, timeout) from error
-        return bool(held)
 
     async def ping(self, timeout: float) -> None:
-        await self._channel.run(PING, (), (), timeout)
+        await self._channel.run(operators.encode_ping(), timeout)
 
     async def close(self) -> None:
         await self._channel.close()
 
     async def _foreign(self, name: str, error: WrongType, timeout: float) -> EngineRefused:
-        """The sentence about a key of another type: a string is redis-py's lock, most often."""
+        """The error about a key of another type: most often it is a string, the lock of redis-py."""
         if isinstance(error, NotALock):
             return EngineRefused(f"{name!r} is not a lock: {error}", name=name)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast._config import names
-from holdfast.engines.redis.keys import hash_tag
+from holdfast.engines.redis.dialect.keys import hash_tag
 from holdfast.errors import InvalidName, UsageError
 
 PREFIX: Final = "holdfast_fence:"

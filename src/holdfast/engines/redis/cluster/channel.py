@@ -1,7 +1,7 @@
 """A cluster as one channel: each request goes to the server that has its slot, and follows it when it has moved.
 
 A redirected request did not run, so it is sent on as it is: the same claim, in the same call. Everything else that goes
-wrong (a server is away, the slot is half moved, no majority of masters) is a failure that the core tries again.
+wrong (a server is unreachable, the slot is half moved, no majority of masters) is a failure; the core tries again.
 """
 
 from __future__ import annotations
@@ -10,40 +10,34 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic
 
-from holdfast._runtime import clock
-from holdfast._runtime.base import Wakeup
-from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
-from holdfast.engines.redis.channel import Answer, Argument, Publish, Script, Watch
-from holdfast.engines.redis.cluster.moving import Moving
+from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.cluster.node import N, Node
-from holdfast.engines.redis.cluster.renewals import Renewal
-from holdfast.engines.redis.cluster.silence import Silence
 from holdfast.engines.redis.cluster.slots import HOPS, UNKNOWN, Place, Table, astray, parse, slot_of, unserved
 from holdfast.engines.redis.cluster.watch import ClusterWatch
-from holdfast.engines.redis.fleet import Fleet, KeeperFleet
-from holdfast.engines.redis.replies import Redirected, TryAgain
-from holdfast.engines.redis.requests import Call, Plain
+from holdfast.engines.redis.connections.channel import Watch
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import Redirected, TryAgain
+from holdfast.engines.redis.dialect.requests import Call, Plain, Publish
 from holdfast.errors import EngineRefused
 
-#: Of the candidates for the table, one in a black hole must leave time for another.
+#: Candidates that may be asked for the table within one time-out: one in a black hole must leave time for another.
 _ATTEMPTS: Final = 3
 _NO_CLUSTER: Final = "cluster support disabled"
 _REMEDY: Final = "this server is no node of a Redis Cluster; connect with redis://"
 
 
 class ClusterChannel(Generic[N]):
-    """See :class:`holdfast.engines.redis.channel.Channel`. Thread-safe where its nodes are."""
+    """See :class:`~holdfast.engines.redis.connections.channel.Channel`. Thread-safe where its nodes are.
 
-    def __init__(self, fleet: Fleet[N], open_node: Callable[[Place], N], table: Table, publish: Publish | None) -> None:
-        self._fleet = fleet
+    ``publish``: how to publish releases; None: as the servers can.
+    """
+
+    def __init__(self, open_node: Callable[[Place], N], table: Table, publish: Publish | None) -> None:
         self._open_node = open_node
         self._table = table
-        self._told = publish
+        self._configured_publish = publish
         self._nodes: dict[Place, N] = {}
-        self._moving = Moving()
-        self._pruned: object = None  # the table by which those that have left were closed
-        self._lost_track = False  # what one of them would have told, nobody does
-        self._silence: Silence | None = None  # a keeper's only: each wait for hints begins a round
+        self._pruned: object = None  # the table by which the channels of servers that have left were closed
         self._closed = False
 
     @property
@@ -52,22 +46,22 @@ class ClusterChannel(Generic[N]):
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument], timeout: float) -> Any:
+    async def run(self, call: Call, timeout: float) -> Any:
         table = self._table
         if not table.known:
             await self.refresh(timeout)  # has time of its own: thousands of first callers would use up theirs in it
         deadline = time.monotonic() + timeout
-        place = table.owners[slot_of(keys[0])]
-        if place is None or table.stale or self._silence is not None:
-            return (await self._follow(Call(script, keys, args), 0, deadline))[0]
+        place = table.owners[slot_of(call.keys[0])]
+        if place is None or table.stale:
+            return (await self._follow(call, 0, deadline))[0]
         try:
-            return await self.node(place).run(script, keys, args, timeout)
+            return await self.node(place).run(call, timeout)
         except Redirected as redirection:
             place, asking = self.redirect(redirection, place)
         except RequestFailed as failure:
             self.blame(place, failure)
             raise
-        return (await self._follow(Call(script, keys, args), 0, deadline, place, asking=asking))[0]
+        return (await self._follow(call, 0, deadline, place, asking=asking))[0]
 
     async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
         return await self._follow(call, replicas, time.monotonic() + timeout)
@@ -78,20 +72,17 @@ class ClusterChannel(Generic[N]):
     async def _follow(
         self, call: Call, replicas: int, deadline: float, place: Place | None = None, *, asking: bool = False
     ) -> tuple[Any, int]:
-        """Send ``call`` to where its slot is, on and on while servers say that it is elsewhere."""
+        """Send ``call`` to the server that has its slot, and on to another while it is redirected."""
         if place is None:
             place = await self.owner(call.keys[0], deadline - time.monotonic())
         for _ in range(HOPS):
-            began = time.monotonic()
-            left = max(deadline - began, 0.001)
-            if failure := self.silence(place, replicas):
-                raise failure
+            left = max(deadline - time.monotonic(), 0.001)
             try:
                 return await self.node(place).run_acknowledged(call, replicas, left, asking=asking)
             except Redirected as redirection:
                 place, asking = self.redirect(redirection, place)
             except RequestFailed as failure:
-                self.blame(place, failure, replicas, late=time.monotonic() - began >= left / 2)
+                self.blame(place, failure)
                 raise
         raise astray(slot_of(call.keys[0]))
 
@@ -102,39 +93,9 @@ class ClusterChannel(Generic[N]):
             self._table.moved(redirection.slot, place)
         return place, redirection.once
 
-    def blame(self, place: Place, failure: RequestFailed, replicas: int = 0, *, late: bool = False) -> None:
-        if isinstance(failure, TryAgain):
-            return  # the slot is half moved; its server is well
-        self._table.trouble_with(place)
-        if late and self._silence is not None:
-            self._silence.note(place, replicas, failure)
-
-    def silence(self, place: Place, replicas: int) -> RequestFailed | None:
-        return None if self._silence is None else self._silence.of(place, replicas)
-
-    # -- renewals --------------------------------------------------------------------------------------------------
-
-    async def run_guarded(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
-        if self._table.stale:
-            try:
-                await self.refresh(timeout)
-            except (RequestFailed, EngineRefused) as failure:
-                return [failure] * len(calls)
-        await self._close_those_that_left()
-        return await Renewal(self, self._fleet, calls, replicas, timeout).run()
-
-    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
-        deadline = time.monotonic() + timeout
-        if self._table.stale:
-            try:
-                await self.refresh(timeout)
-            except (RequestFailed, EngineRefused) as failure:
-                return [failure] * len(calls)
-        await self._close_those_that_left()
-        return await Renewal(self, self._fleet, calls, 0, timeout, deadline).run()
-
-    def untracked(self, keys: Sequence[str]) -> None:
-        self._moving.note(keys, clock.now())
+    def blame(self, place: Place, failure: RequestFailed) -> None:
+        if not isinstance(failure, TryAgain):  # else the slot is half moved; its server is well
+            self._table.trouble_with(place)
 
     # -- servers ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +103,7 @@ class ClusterChannel(Generic[N]):
         return ClusterWatch(self)
 
     def watch_at(self, place: Place) -> Watch:
-        """A watch at one server, which must listen as others publish."""
+        """A watch at one server. It must subscribe in the way in which releases are published."""
         node = self.node(place)
         node.publish = self.publish
         return node.watch()
@@ -168,20 +129,21 @@ class ClusterChannel(Generic[N]):
     def node(self, place: Place) -> N:
         node = self._nodes.get(place)
         if node is None:
-            # One for all threads: a second one's connections would be nobody's.
+            # One for all threads: the connections of a second one would never be closed.
             node = self._nodes.setdefault(place, self._open_node(place))
         if self._closed:
             raise RequestFailed("this session is closed", may_have_happened=False)
         return node
 
     async def refresh(self, timeout: float) -> None:
-        """Ask for the table, unless somebody did just now. Whoever answers is believed: what is wrong will redirect.
+        """Ask for the table, unless another caller did just now. Any server's answer is used: where it is wrong, the
+        servers redirect.
 
-        Raises RequestFailed or EngineRefused only as long as no table was ever had: a server that does not answer, or
+        Raises RequestFailed or EngineRefused only as long as no table is known: a server that does not answer, or
         refuses, must not cost the locks on the others.
         """
         table = self._table
-        if not table.may_refresh() and table.known:  # cheap: while a server is away, hundreds come by here
+        if not table.may_refresh() and table.known:  # cheap: while a server is unreachable, every caller comes here
             await self._close_those_that_left()
             return
         deadline = time.monotonic() + timeout
@@ -198,7 +160,7 @@ class ClusterChannel(Generic[N]):
                 failure = failure or error
                 table.trouble_with(place)
             except EngineRefused as error:
-                failure = _with_remedy(error)  # rather than that another one is away: this can be mended
+                failure = _with_remedy(error)  # rather than an unreachable server: this can be mended
         if not table.known:
             raise failure or RequestFailed("no server of the cluster is known", may_have_happened=False)
 
@@ -207,16 +169,16 @@ class ClusterChannel(Generic[N]):
         was_known = table.known
         found = parse(await node.command(("CLUSTER", "SLOTS"), timeout), place)
         if not found:
-            # Fresh, or reset after it has left: it must not make us forget the others.
+            # A new server, or one that was reset after it left the cluster: it must not replace the table.
             raise RequestFailed(f"{place.host}:{place.port} knows of no slots", may_have_happened=False)
         if table.publish is None:
-            table.publish = self._told or await _how_to_publish(node, timeout)
+            table.publish = self._configured_publish or await _how_to_publish(node, timeout)
         if was_known or not table.known:  # else one of thousands of first callers was faster
             table.learn(found)
 
     async def _close_those_that_left(self) -> None:
-        """Close the channels to servers that are in the table no more. Who is on his way there fails, and tries again;
-        what was tracked there is looked for at once where it is now."""
+        """Close the channels to servers that are not in the table any more. Requests to them fail, and are tried again;
+        what was tracked there is looked for immediately at the server that has it now."""
         owners = self._table.owners
         if owners is self._pruned:
             return
@@ -224,8 +186,11 @@ class ClusterChannel(Generic[N]):
         staying = {*self._table.candidates()}
         for place, node in list(self._nodes.items()):
             if place not in staying and node.at_rest and self._nodes.pop(place, None) is not None:
-                self._lost_track = True
+                self._forget(node)
                 await node.close()
+
+    def _forget(self, node: N) -> None:
+        """A server has left, and its channel is being closed."""
 
     async def close(self) -> None:
         self._closed = True
@@ -234,7 +199,7 @@ class ClusterChannel(Generic[N]):
 
 
 async def _how_to_publish(node: Node, timeout: float) -> Publish:
-    """As Redisson chooses: sharded where the server knows of it."""
+    """As Redisson chooses: sharded where the server supports it."""
     try:
         await node.command(("PUBSUB", "SHARDNUMSUB"), timeout)
     except EngineRefused:
@@ -248,24 +213,3 @@ def _with_remedy(refusal: EngineRefused) -> EngineRefused:
     explained = EngineRefused(f"{refusal} ({_REMEDY})")
     explained.__cause__ = refusal
     return explained
-
-
-class ClusterKeeperChannel(ClusterChannel[N]):
-    """See :class:`holdfast.engines.redis.channel.KeeperChannel`."""
-
-    def __init__(
-        self, fleet: KeeperFleet[N], open_node: Callable[[Place], N], table: Table, publish: Publish | None
-    ) -> None:
-        super().__init__(fleet, open_node, table, publish)
-        self._keeper_fleet = fleet
-
-    async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
-        self._silence = self._silence or Silence()
-        self._silence.begin_round()
-        if self._lost_track:
-            self._lost_track = False
-            return ALL_NAMES
-        nodes = list(self._nodes.values())
-        suspects = await self._keeper_fleet.wait_for_hints(nodes, min(until, self._moving.due), wakeup)
-        moving = self._moving.take(clock.now())
-        return suspects if suspects == ALL_NAMES else {*suspects, *moving}

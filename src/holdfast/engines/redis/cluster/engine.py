@@ -1,4 +1,4 @@
-"""The engine of ``redis+cluster://``: settings, guarantees, and a session for each runtime."""
+"""The engine of ``redis+cluster://``: settings, guarantees, sessions and keepers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ import redis.connection as blocking_connections
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
 from holdfast.engines.base import Guarantees, Kind
-from holdfast.engines.redis import keys, settings
-from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.aio_fleet import AsyncioFleet
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
-from holdfast.engines.redis.channel import Publish
-from holdfast.engines.redis.cluster.channel import ClusterChannel, ClusterKeeperChannel
+from holdfast.engines.redis.cluster.channel import ClusterChannel
 from holdfast.engines.redis.cluster.keeper import ClusterKeeper
+from holdfast.engines.redis.cluster.keeper_channel import ClusterKeeperChannel
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.redis.cluster.slots import Place, Table
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingKeeperGroup
+from holdfast.engines.redis.connections.blocking_keeper import BlockingKeeperChannel
+from holdfast.engines.redis.dialect import keys
+from holdfast.engines.redis.dialect.requests import Publish
 from holdfast.engines.redis.engine import TOKEN_TTL, failover_guarantees
 
 _PUBLISH: Final[dict[str, Publish | None]] = {"auto": None, "on": "SPUBLISH", "off": "PUBLISH", "both": "BOTH"}
@@ -57,17 +59,22 @@ class ClusterEngine:
     def session(self, runtime: Runtime) -> ClusterSession:
         channel: ClusterChannel[BlockingChannel] | ClusterChannel[AsyncioChannel]
         if isinstance(runtime, BlockingRuntime):
-            channel = ClusterChannel(BlockingFleet(), self._open_blocking, self._table, self._publish)
+            channel = ClusterChannel(self._open_blocking, self._table, self._publish)
         else:
-            channel = ClusterChannel(AsyncioFleet(), self._open_asyncio, self._table, self._publish)
+            channel = ClusterChannel(self._open_asyncio, self._table, self._publish)
         return ClusterSession(channel, runtime, self._token_ttl)
 
     def keeper(self, runtime: Runtime) -> ClusterKeeper:
-        channel = ClusterKeeperChannel(BlockingFleet(), self._open_blocking, self._table, self._publish)
+        channel = ClusterKeeperChannel(BlockingKeeperGroup(), self._open_keeper, self._table, self._publish)
         return ClusterKeeper(channel, self._token_ttl)
 
     def _open_blocking(self, place: Place) -> BlockingChannel:
-        channel = BlockingChannel(self._seeds[0].at(*place), self._channels)
+        channel = BlockingChannel(self._seeds[0].at(*place))
+        self._channels.add(channel)
+        return channel
+
+    def _open_keeper(self, place: Place) -> BlockingKeeperChannel:
+        channel = BlockingKeeperChannel(self._seeds[0].at(*place), self._channels)
         self._channels.add(channel)
         return channel
 
@@ -88,8 +95,8 @@ class ClusterEngine:
 
 
 def connect(target: Any, options: dict[str, Any]) -> ClusterEngine:
-    """The engine for the URLs of some of a cluster's servers, or for a ``RedisCluster`` of redis-py, of either colour,
-    whose own connections are left alone. Does no I/O."""
+    """The engine for the URLs of some of a cluster's servers, or for a ``RedisCluster`` of redis-py, sync or async,
+    whose own connections are not touched. Does no I/O."""
     keywords = dict(options)
     token_ttl, replicas = keywords.pop("token_ttl", TOKEN_TTL), keywords.pop("replicas", 0)
     publish = _PUBLISH[keywords.pop("sharded_pubsub", "auto")]
@@ -101,7 +108,7 @@ def connect(target: Any, options: dict[str, Any]) -> ClusterEngine:
 
 
 def _from_client(client: Any) -> list[settings.Settings]:
-    """What a RedisCluster was told. Its own function to greet new connections is left out: it asks for stale reads."""
+    """The settings of a RedisCluster, without its own function for new connections: that asks for stale reads."""
     found = {**client.nodes_manager.connection_kwargs}
     found["redis_connect_func"] = getattr(client, "user_on_connect_func", None)
     kind = found.pop("connection_class", None)

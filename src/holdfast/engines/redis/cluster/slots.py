@@ -10,14 +10,14 @@ from typing import Any, Final, NamedTuple
 from redis.crc import key_slot
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Publish
+from holdfast.engines.redis.dialect.requests import Publish
 
 SLOTS: Final = 16384
-#: A slot that is on the move may redirect twice; more is a cluster that does not agree with itself.
+#: A slot that is being moved may redirect twice; with more, the servers of the cluster do not agree.
 HOPS: Final = 5
-#: Hosts that are none: the server that named them does not know, or keeps it to itself.
+#: In place of a host: the server that answered does not know it, or does not announce it.
 UNKNOWN: Final = ("", "?")
-#: Ask for the table no more often: while a server is away, every request finds it wrong.
+#: Ask for the table no more often (s): while a server is unreachable, every request finds it wrong.
 _REFRESH_EVERY: Final = 0.1
 
 
@@ -35,7 +35,7 @@ def slot_of(key: str) -> int:
 
 
 class Table:
-    """The slots as the cluster last told them. Shared by all sessions of one engine: what one learns, all know.
+    """The slots as the cluster last reported them. Shared by all sessions of one engine: what one learns, all know.
 
     Thread-safe: entries and lists are replaced as a whole. A wrong entry costs a redirection, never a wrong answer.
     """
@@ -43,7 +43,7 @@ class Table:
     def __init__(self, seeds: Sequence[Place]) -> None:
         self.owners: list[Place | None] = [None] * SLOTS
         self.stale = True  #: something did not fit: ask again
-        self.known = False  #: it was told at least once
+        self.known = False  #: it was reported at least once
         self.publish: Publish | None = None  #: None: not known yet
         self._seeds = seeds
         self._asked = float("-inf")
@@ -52,16 +52,16 @@ class Table:
     def places(self) -> list[Place]:
         """All servers with slots."""
         if not self.known:
-            return []  # at once: thousands of first callers ask
+            return []  # cheap: thousands of first callers ask
         return list(dict.fromkeys(place for place in self.owners if place is not None))
 
     def candidates(self) -> list[Place]:
-        """Whom to ask for the table: those without recent trouble first."""
+        """The servers to ask for the table: those without recent trouble first."""
         known = dict.fromkeys([*self.places(), *self._seeds])
         return sorted(known, key=lambda place: self._troubled.get(place, 0.0))
 
     def may_refresh(self) -> bool:
-        """Whether it is time to ask; if so, others need not."""
+        """Whether it is time to ask; if so, other callers need not."""
         now = time.monotonic()
         if now < self._asked + _REFRESH_EVERY:
             return False
@@ -90,8 +90,8 @@ def parse(reply: Sequence[Any], asked: Place) -> list[tuple[int, int, Place]]:
 
 
 def _place(master: Sequence[Any], asked: Place) -> Place:
-    """A server that keeps its address to itself is where it was asked; one that should have a host name and has none
-    tells its address beside it."""
+    """A server that does not announce its address is where it was asked; one that should have a host name and has none
+    reports its address beside it."""
     host, port = (master[0] or b"").decode(), int(master[1])
     if host in UNKNOWN:
         beside = master[3] if host and len(master) > 3 and isinstance(master[3], dict) else {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.engines.base import RequestFailed
-from holdfast.engines.redis.channel import Watch
 from holdfast.engines.redis.cluster.node import Node, Nodes
 from holdfast.engines.redis.cluster.slots import Place
-from holdfast.engines.redis.replies import Redirected
+from holdfast.engines.redis.connections.channel import Watch
+from holdfast.engines.redis.dialect.replies import Redirected
 
 
 class Cluster(Nodes[Node], Protocol):
@@ -19,8 +19,10 @@ class Cluster(Nodes[Node], Protocol):
 
 
 class ClusterWatch:
-    """See :class:`holdfast.engines.redis.channel.Watch`. Moving a slot deletes its keys, which wakes: so a waiter looks
-    again, and then watches where the slot is now."""
+    """See :class:`~holdfast.engines.redis.connections.channel.Watch`.
+
+    Moving a slot deletes its keys, which wakes the waiter. It looks again, and then watches where the slot is now.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -32,7 +34,7 @@ class ClusterWatch:
         try:
             return await self._at(place).arm(key, channel, timeout)
         except Redirected as redirection:
-            # Learnt, if it is for good; the caller comes back soon.
+            # Noted, if it is permanent; the caller comes back soon.
             self._cluster.redirect(redirection, place)
             raise RequestFailed(str(redirection), may_have_happened=False) from redirection
         except RequestFailed as failure:

@@ -1,7 +1,7 @@
-"""Waiting for a lock on several servers: in line on one of them, so that a release wakes one process and not all.
+"""Waiting for a lock on several servers: in the queue of one of them, so that a release wakes one process and not all.
 
-The line is a courtesy. Who holds is decided by the majority alone; if the server with the line is lost, waiters stand
-in line at the next one, and those who still stand at the old one compete with them for a while.
+The queue only saves requests: the majority alone decides which attempt holds. If the server with the queue is lost,
+waiters queue at the next one, and those that are still queued at the old one compete with them for a while.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from typing import Any, Final
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.attempt import RedlockAttempt
-from holdfast.engines.redis.contender import RedisContender
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.dialect.waiters import encode_leave
 from holdfast.engines.redis.redlock.servers import Servers
-from holdfast.engines.redis.requests import Call
-from holdfast.engines.redis.scripts import LEAVE
+from holdfast.engines.redis.waiting.contender import RedisContender
 from holdfast.errors import EngineRefused
 
-#: A wait that was over sooner than this was none: the lock is free at the server with the line, but not at others.
-#: Several who try at once can split the votes for ever, unless they come back at different times.
+#: A wait that ended sooner than this (s) was useless: the lock is free at the server with the queue, but not at others.
+#: Attempts that run at the same time can split the votes again and again, unless they come back at different times.
 _NO_WAIT: Final = 0.002
 _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.1
@@ -36,21 +34,21 @@ class RedlockContender:
         self.timeout = timeout
         self._server: int | None = None
         self._visited: set[int] = set()
-        self._line: RedisContender | None = None
+        self._contender: RedisContender | None = None  # in the queue of that server
         self._refused: dict[int, EngineRefused] = {}
-        self._in_vain = 0
+        self._useless = 0  # waits in a row
 
     async def wait(self, until: float) -> None:
         began = self._runtime.now()
-        await self._in_line(until)
+        await self._wait_in_queue(until)
         now = self._runtime.now()
-        self._in_vain = self._in_vain + 1 if now - began < _NO_WAIT else 0
-        if self._in_vain:
-            longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._in_vain, 10))
+        self._useless = self._useless + 1 if now - began < _NO_WAIT else 0
+        if self._useless:
+            longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._useless, 10))
             await self._runtime.sleep_until(min(until, now + random.uniform(0, longest)))
 
-    async def _in_line(self, until: float) -> None:
-        """Wait at the most trusted server that lets us stand in line; if none does in time, raise what one said."""
+    async def _wait_in_queue(self, until: float) -> None:
+        """Wait at the most trusted server that accepts this waiter; if none does in time, raise one's failure."""
         failure: RequestFailed | EngineRefused | None = None
         for server in self._servers.health.by_trust():
             if server in self._refused:
@@ -60,46 +58,39 @@ class RedlockContender:
             try:
                 await self._at(server).wait(until)
                 return
-            except EngineRefused as refusal:  # its own affair: the others may well be enough for a majority
+            except EngineRefused as refusal:  # of this server alone: the others may be enough for a majority
                 failure = self._refused[server] = refusal
             except RequestFailed as error:
                 failure = error
-                # Most of the time may have been a good wait; what failed is one request.
+                # Most of the time may have been a useful wait; what failed is one request.
                 self._servers.failed(server, error, max(began, self._runtime.now() - self.timeout))
                 if self._runtime.now() >= until:
-                    break  # the next one may take as long, and the caller's time is up
+                    break  # the next server may take as long, and the caller's time is up
         assert failure is not None
         raise failure
 
     def _at(self, server: int) -> RedisContender:
-        """The line at ``server``, newly joined if it is another one than before.
+        """The contender in the queue at ``server``; a new one if that is another server than before.
 
-        Under the same id, if it is new there: so a grant removes it from all lines. Left at the server that has failed,
-        it would be taken for one who waits, and polite claims would let it go first until its ttl.
+        Under the same id, if it is new there: so a grant removes it from all queues. If it stayed at the server that
+        has failed, it would count as waiting there, and non-barging claims would yield to it until its ttl ends.
         """
-        if self._line is None or self._server != server:
+        if self._contender is None or self._server != server:
             self.abandon()
             if server in self._visited:
-                self._attempt.waiter = None  # an id never joins a line twice
+                self._attempt.waiter = None  # an id never joins a queue twice
             self._server = server
             self._visited.add(server)
-            self._line = RedisContender(
-                self._servers.channels[server],
-                self._runtime,
-                self._attempt,
-                keys_of(self._attempt.claim.name),
-                self.timeout,
-            )
-        self._line.timeout = self.timeout
-        return self._line
+            self._contender = RedisContender(self._servers.channels[server], self._runtime, self._attempt, self.timeout)
+        self._contender.timeout = self.timeout
+        return self._contender
 
     async def leave(self) -> bool:
         self.abandon()
         waiter = self._attempt.waiter
         if waiter is None:
             return True
-        keys = keys_of(self._attempt.claim.name)
-        call = Call(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,))
+        call = encode_leave(self._attempt.claim.name, waiter)
         answers = await self._servers.ask_some(sorted(self._visited), call, self.timeout)
         if any(isinstance(answer, Exception) for answer in answers):
             return False
@@ -107,6 +98,6 @@ class RedlockContender:
         return True
 
     def abandon(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.abandon()
+        contender, self._contender = self._contender, None
+        if contender is not None:
+            contender.abandon()

@@ -1,4 +1,4 @@
-"""The Redlock engine: settings of N servers, guarantees, and a session for each runtime."""
+"""The Redlock engine: settings of N servers, guarantees, sessions and keepers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any, Final
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
 from holdfast.engines.base import Guarantees, Kind, Session
-from holdfast.engines.redis import keys, settings
-from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.aio_fleet import AsyncioFleet
 from holdfast.engines.redis.attempt import RedlockAttempt
-from holdfast.engines.redis.blocking import BlockingChannel
-from holdfast.engines.redis.blocking_fleet import BlockingFleet
+from holdfast.engines.redis.connections import settings
+from holdfast.engines.redis.connections.aio import AsyncioChannel
+from holdfast.engines.redis.connections.aio_group import AsyncioGroup
+from holdfast.engines.redis.connections.blocking import BlockingChannel
+from holdfast.engines.redis.connections.blocking_group import BlockingGroup, BlockingKeeperGroup
+from holdfast.engines.redis.connections.blocking_keeper import BlockingKeeperChannel
+from holdfast.engines.redis.dialect import keys
 from holdfast.engines.redis.engine import TOKEN_TTL
 from holdfast.engines.redis.redlock.keeper import RedlockKeeper
 from holdfast.engines.redis.redlock.session import RedlockSession
@@ -57,18 +59,18 @@ class RedlockEngine:
     def session(self, runtime: Runtime) -> Session[RedlockAttempt]:
         labels = [server.address for server in self._servers]
         if isinstance(runtime, BlockingRuntime):
-            blocking = [BlockingChannel(server, self._channels) for server in self._servers]
+            blocking = [BlockingChannel(server) for server in self._servers]
             self._channels.update(blocking)
-            return RedlockSession(BlockingFleet(), blocking, labels, runtime, self._token_ttl)
+            return RedlockSession(BlockingGroup(), blocking, labels, runtime, self._token_ttl)
         awaited = [AsyncioChannel(server) for server in self._servers]
         self._channels.update(awaited)
-        return RedlockSession(AsyncioFleet(), awaited, labels, runtime, self._token_ttl)
+        return RedlockSession(AsyncioGroup(), awaited, labels, runtime, self._token_ttl)
 
-    def keeper(self, runtime: Runtime) -> RedlockKeeper[BlockingChannel]:
+    def keeper(self, runtime: Runtime) -> RedlockKeeper[BlockingKeeperChannel]:
         labels = [server.address for server in self._servers]
-        channels = [BlockingChannel(server, self._channels) for server in self._servers]
+        channels = [BlockingKeeperChannel(server, self._channels) for server in self._servers]
         self._channels.update(channels)
-        return RedlockKeeper(BlockingFleet(), channels, labels, runtime, self._token_ttl)
+        return RedlockKeeper(BlockingKeeperGroup(), channels, labels, runtime, self._token_ttl)
 
     def after_fork_in_child(self) -> None:
         channels, self._channels = list(self._channels), weakref.WeakSet()
@@ -92,6 +94,6 @@ def connect(target: Sequence[str], options: dict[str, Any]) -> RedlockEngine:
             RuntimeWarning,
             stacklevel=5,
         )
-    # A replica has what its master has: counted, one server would have two votes.
+    # A replica has what its master has. If it were counted, one server would have two votes.
     servers = [dataclasses.replace(settings.from_url(url, keywords), master_only=True) for url in target]
     return RedlockEngine(servers, token_ttl)

@@ -1,8 +1,8 @@
 """Which servers are worth asking. Pure.
 
 A server that does not answer costs its time-out, and the others have answered long before. So after a failure it is
-left alone for a while: longer each time, and the longer the more time the failure has cost. Never at the price of a
-majority: if too few were left, all are asked.
+skipped for a while: longer each time, and the longer the more time the failure has cost. Never below a majority: if too
+few were left, all are asked.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from holdfast.engines.redis.redlock.quorum import majority
 
 _FIRST: Final = 0.05
 _LONGEST: Final = 1.0
-#: A failure that has cost some time is not risked again for this many times as long: so one silent server slows a busy
-#: client down by a tenth, no matter for how long it is silent.
+#: A server whose failure has cost some time is skipped for this many times as long: so one unresponsive server slows a
+#: busy client down by a tenth, however long it does not answer.
 _COST: Final = 10.0
 _LONGEST_BY_COST: Final = 10.0
 
@@ -26,7 +26,7 @@ class Health:
         self._quorum = majority(servers)
         self._failures = [0] * servers
         self._again_at = [0.0] * servers
-        self.ailing = False  #: the usual case is that nothing is wrong, and it must cost nothing
+        self.ailing = False  #: False is the usual case, and must cost nothing
 
     def worth_asking(self, now: float) -> list[int]:
         """The servers to ask at ``now``, in their order."""
@@ -52,6 +52,6 @@ class Health:
         self._again_at[server] = now + max(pause, min(_LONGEST_BY_COST, _COST * cost))
         self.ailing = True
 
-    def spare_nobody(self) -> None:
-        """There was no majority without those that were left alone: next time, ask them too."""
+    def skip_none(self) -> None:
+        """There was no majority without the skipped servers: next time, ask them too."""
         self._again_at = [0.0] * len(self._again_at)

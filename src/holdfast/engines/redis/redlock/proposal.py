@@ -1,13 +1,13 @@
 """The client's estimate of the servers' time, which each acquire proposes as its fencing token. No I/O.
 
-All servers are given the same proposal, so their counters stay together and a second phase is rarely needed; and what
-comes after the loss of a counter is still larger than what came before, as long as the servers' clocks roughly agree.
+All servers are given the same proposal, so their counters stay together and a second phase is rarely needed; and a
+token after the loss of a counter is still larger than those before, as long as the servers' clocks roughly agree.
 
-The client's own clock is one voice beside the servers', and the lower median of all is taken. So one clock that is far
-off does not move the proposal, be it a server's or the client's, also when some servers do not answer: of two servers,
-one a year ahead, the median alone would be a year ahead, and every token for a year smaller after a counter was lost.
-From two answers on, the proposal is never outside the range of the servers' clocks. A proposal that is too low is safe:
-each counter becomes max(last + 1, P), and the token is the largest that was granted.
+The client's own clock counts like one of the servers', and the lower median of all is taken. So one clock that is far
+off, a server's or the client's, does not move the proposal, also when some servers do not answer: of two servers, one a
+year ahead, the median alone would be a year ahead, and for a year every token smaller after the loss of a counter. From
+two answers on, the proposal is never outside the range of the servers' clocks. A proposal that is too low is safe: each
+counter becomes max(last + 1, P), and the token is the largest that was granted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SOON: Final = 0.05
 
 
 class Proposal:
-    """Microseconds of server time, told by a local clock. ``time_of_day``: the client's own, in seconds."""
+    """Microseconds of server time, by a local clock. ``time_of_day``: the client's own, in seconds."""
 
     def __init__(self, time_of_day: Callable[[], float] = time.time) -> None:
         self._time_of_day = time_of_day
@@ -38,15 +38,14 @@ class Proposal:
         """The estimate for ``now`` by the last answers, however long they took."""
         return self._offset + int(now * 1e6)
 
-    def learn(self, times: Sequence[Sequence[bytes]], asked: float, now: float) -> int:
-        """From answers to TIME (seconds, microseconds) to a question of the moment ``asked``, which are there ``now``.
+    def learn(self, times: Sequence[int], asked: float, now: float) -> int:
+        """From the servers' times (microseconds), which were asked for at ``asked`` and have arrived at ``now``.
 
-        Kept only if they came soon: after a pause they tell what the time was, and for a minute every token would be
-        as much too small.
+        Kept only if they came soon: after a pause they are too old, and for a minute every token would be as much too
+        small.
         """
-        heard = [int(seconds) * 1_000_000 + int(micros) for seconds, micros in times]
-        voices = [*heard, int(self._time_of_day() * 1e6)] if len(heard) > 1 else heard
-        self._offset = int(statistics.median_low(voices)) - int(now * 1e6)
+        clocks = [*times, int(self._time_of_day() * 1e6)] if len(times) > 1 else times
+        self._offset = int(statistics.median_low(clocks)) - int(now * 1e6)
         if now - asked <= _SOON:
             self._until = now + _GOOD_FOR
         return self.last(now)

@@ -1,6 +1,6 @@
-"""What the answers of several servers amount to. Pure: no clock, no I/O.
+"""What the answers of several servers mean together. Pure: no clock, no I/O.
 
-``answers`` has one entry for each server, in the servers' order: what it said, or the exception in its place.
+``answers`` has one entry for each server, in the servers' order: its answer, or the exception in its place.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.engines.base import Found, Holder, LockState, RequestFailed, is_of_grant
-from holdfast.engines.redis.channel import Answer
-from holdfast.engines.redis.metadata import Block
+from holdfast.engines.base import Found, Granted, Holder, LockState, RequestFailed, is_of_grant
+from holdfast.engines.redis.dialect.grants import decode_acquire
+from holdfast.engines.redis.dialect.metadata import Block
+from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.errors import EngineRefused
 
 
@@ -52,21 +53,21 @@ def tally(answers: Sequence[Answer]) -> Tally:
     failed: dict[int, RequestFailed | EngineRefused] = {}
     unresolved = set[int]()
     for server, answer in enumerate(answers):
-        if isinstance(answer, bytes):
-            granted[server] = int(answer)
-        elif isinstance(answer, int):
-            busy[server] = answer / 1000.0 if answer >= 0 else None
-        else:
+        if isinstance(answer, RequestFailed | EngineRefused):
             failed[server] = answer
             if isinstance(answer, RequestFailed) and answer.may_have_happened:
                 unresolved.add(server)
+        elif isinstance(outcome := decode_acquire(answer), Granted):
+            granted[server] = outcome.token
+        else:
+            busy[server] = outcome.remaining
     return Tally(granted, busy, failed, frozenset(unresolved))
 
 
 def found(answers: Sequence[Found | Exception], quorum: int) -> Found | None:
-    """What a majority found of a claim; None: too few answered to tell.
+    """What a majority found of a claim; None: too few answered to decide.
 
-    Ours: a majority says so. Not ours any more: so many say so that no majority is left.
+    Ours: for a majority it is. Not ours any more: for so many it is not that no majority is left.
     """
     if answers.count(Found.OURS) >= quorum:
         return Found.OURS
@@ -80,25 +81,25 @@ def owner_of(token: int, views: Sequence[Mapping[str, Block | None]], servers: i
     """The owner that holds the lock with ``token``, or may hold it, by the views of those of ``servers`` that answered.
 
     An owner's token is the largest that any server knows of it: the second phase of an acquire may not have reached all
-    of them. One that too few servers know, even if all that are silent knew it too, made an attempt and holds nothing:
-    two attempts may have been given the same number by different servers.
+    of them. An owner that too few servers know, even if all that did not answer know it too, made an attempt and holds
+    nothing: two attempts may have been given the same number by different servers.
     """
     seen: dict[str, list[Block]] = {}
     for view in views:
         for owner, block in view.items():
             seen.setdefault(owner, []).append(block or Block(-1, 0))
-    silent = servers - len(views)
+    unanswered = servers - len(views)
     having = [
         owner
         for owner, blocks in seen.items()
-        if is_of_grant(token, *max(blocks)) and len(blocks) + silent >= majority(servers)
+        if is_of_grant(token, *max(blocks)) and len(blocks) + unanswered >= majority(servers)
     ]
     return max(having, key=lambda owner: len(seen[owner]), default=None)
 
 
 def merged(name: str, states: Sequence[LockState], quorum: int) -> LockState:
-    """One view of a lock, from those servers that answered: who has a majority holds it; a smaller part is only an
-    attempt. It ends when so many servers have forgotten it that no majority is left.
+    """One view of a lock, from those servers that answered: an owner with a majority holds it; a smaller part is only
+    an attempt. It ends when it has expired at so many servers that no majority is left.
 
     Waiters queue at one server, all at the same one unless it has failed meanwhile: the longest queue is shown.
     """
@@ -106,7 +107,7 @@ def merged(name: str, states: Sequence[LockState], quorum: int) -> LockState:
     for owner in dict.fromkeys(holder.owner for state in states for holder in state.holders):
         seen = [holder for state in states for holder in state.holders if holder.owner == owner]
         if len(seen) >= quorum:
-            # A server that joined later knows a later beginning.
+            # A server that joined later has a later beginning.
             best = max(seen, key=lambda holder: (holder.token or 0, -(holder.since or 0.0)))
             holders[owner] = dataclasses.replace(best, until=_nth_longest([holder.until for holder in seen], quorum))
     held = [state.remaining for state in states if any(holder.owner in holders for holder in state.holders)]

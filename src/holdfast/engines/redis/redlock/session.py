@@ -1,60 +1,36 @@
-"""Redlock at work: each operation is one script on all servers, and what a majority says counts.
+"""Redlock for a client's callers: each operation is one script on all servers, and the majority's answer counts.
 
-Written once, on a fleet and a runtime. What a script does on one server is as ever; what is new is here: the tally, the
-second phase that gives all servers the same token (rule 7), and taking back what did not become a majority.
+Written once, on a server group and a runtime. On each server a script does the same as without Redlock. This file
+adds the tally, the second phase that gives all servers the same token (rule 7), and the withdrawal of a minority's grants.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from holdfast._runtime.base import Event, Runtime
-from holdfast.engines.base import (
-    Busy,
-    Claim,
-    Found,
-    Granted,
-    LockState,
-    RequestFailed,
-)
-from holdfast.engines.redis import metadata
+from holdfast._runtime.base import Runtime
+from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, RequestFailed
 from holdfast.engines.redis.attempt import RedlockAttempt
-from holdfast.engines.redis.channel import Answer, Argument, Channel
-from holdfast.engines.redis.fleet import Fleet
-from holdfast.engines.redis.keeper import milliseconds
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.connections.channel import Channel
+from holdfast.engines.redis.connections.group import ServerGroup
+from holdfast.engines.redis.dialect import grants, operators, waiters
+from holdfast.engines.redis.dialect.leases import SHORTEST_TOMBSTONE
+from holdfast.engines.redis.dialect.packing import counter_ttl
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import quorum
+from holdfast.engines.redis.redlock.clocks import ServerClocks
 from holdfast.engines.redis.redlock.contender import RedlockContender
-from holdfast.engines.redis.redlock.keeper import RedlockLeases, as_found, note_freed, release_call, step_of
+from holdfast.engines.redis.redlock.leases import RedlockLeases, as_found, note_freed, release_call, step_of
 from holdfast.engines.redis.redlock.proposal import Proposal
 from holdfast.engines.redis.redlock.quorum import Tally
-from holdfast.engines.redis.redlock.servers import LeftAlone, Servers, failures
-from holdfast.engines.redis.requests import Arguments, Call, Closing
-from holdfast.engines.redis.scripts import ACQUIRE, BREAK, INSPECT, LEAVE, PING, RAISE
+from holdfast.engines.redis.redlock.servers import Servers, Skipped, failures
 from holdfast.engines.redis.session import scan
 from holdfast.errors import EngineRefused
 
 C = TypeVar("C", bound=Channel)
-#: How often the servers are asked for their time, if the answers come too late to be kept.
-_CLOCK_READINGS: Final = 3
-#: Tombstone TTL after ``break_`` in ms: the holder's ttl is unknown here.
-_SHORTEST_TOMBSTONE: Final = 60_000
-#: What the acquire script answers if the lock is free, but not for one who must not overtake.
-_NOT_YOUR_TURN: Final = -2
-
-
-class _Reading:
-    """The servers are being asked for their time, for all callers that need it meanwhile."""
-
-    __slots__ = ("failure", "over", "succeeded")
-
-    def __init__(self, over: Event) -> None:
-        self.over = over
-        self.succeeded = False
-        self.failure: RequestFailed | EngineRefused | None = None
 
 
 class RedlockSession(Generic[C]):
@@ -65,20 +41,20 @@ class RedlockSession(Generic[C]):
 
     def __init__(
         self,
-        fleet: Fleet[C],
+        group: ServerGroup[C],
         channels: Sequence[C],
         labels: Sequence[str],
         runtime: Runtime,
         token_ttl: float | None,
         time_of_day: Callable[[], float] = time.time,
     ) -> None:
-        self._servers = Servers(fleet, channels, labels, runtime)
-        self._leases = RedlockLeases(self._servers, token_ttl)
+        self._servers = Servers(group, channels, labels, runtime)
         self._quorum = self._servers.quorum
         self._runtime = runtime
-        self._token_ttl = milliseconds(token_ttl)
-        self._proposal = Proposal(time_of_day)
-        self._reading: _Reading | None = None
+        self._counter_ttl = counter_ttl(token_ttl)
+        self._leases = RedlockLeases(self._servers, self._counter_ttl)
+        self._encode_acquire = grants.AcquireEncoder(self._counter_ttl).encode
+        self._clocks = ServerClocks(self._servers, runtime, Proposal(time_of_day))
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
@@ -88,7 +64,7 @@ class RedlockSession(Generic[C]):
     async def acquire(self, attempt: RedlockAttempt, timeout: float) -> Granted | Busy:
         step = step_of(timeout)
         await self._clear_leftovers(attempt, step)
-        answers = await self._vote(attempt, await self._propose(step), step)
+        answers = await self._vote(attempt, await self._clocks.propose(step), step)
         if answers is None:
             return Busy()
         votes = quorum.tally(answers)
@@ -96,7 +72,7 @@ class RedlockSession(Generic[C]):
         if enough and await self._agree(attempt, votes, step):
             attempt.token = votes.token
             attempt.unresolved |= bool(votes.unresolved)
-            await self._leave_line(attempt, votes, step)
+            await self._leave_queues(attempt, votes, step)
             return Granted(votes.token)
         await self._take_back(attempt, votes, step)
         if enough or len(votes.granted) + len(votes.busy) < self._quorum:
@@ -104,72 +80,36 @@ class RedlockSession(Generic[C]):
         return Busy(votes.remaining(self._quorum))
 
     async def _vote(self, attempt: RedlockAttempt, proposal: int, timeout: float) -> list[Answer] | None:
-        """Phase 1: what each server says to ``attempt``; None: others are in line before it, whom it must not overtake.
+        """Phase 1: what each server answers; None: waiters are before this attempt, which must not barge.
 
-        Not to overtake is to ask the server with the line first. Only that one: those who cannot reach it stand in
-        another line, and if each let the other go first, nobody would go. And before the others: a claim that takes
-        four servers while somebody else is given the one with the line has overtaken him.
+        A non-barging attempt asks the server with the queue first. Only that one: waiters that cannot reach it are in
+        another queue, and if each queue yielded to the other, no waiter would acquire. And before the others: an
+        attempt that takes four servers while a waiter is granted the one with the queue has overtaken that waiter.
         """
         call = self._acquire_call(attempt, proposal)
         if not attempt.claim.non_barging:
             return await self._servers.ask(call, timeout)
-        line = self._servers.health.by_trust()[0]
-        (first,) = await self._servers.ask_some([line], self._acquire_call(attempt, proposal, in_turn=True), timeout)
-        return None if first == _NOT_YOUR_TURN else await self._servers.ask_after(line, first, call, timeout)
+        queue = self._servers.health.by_trust()[0]
+        (first,) = await self._servers.ask_some(
+            [queue], self._acquire_call(attempt, proposal, non_barging=True), timeout
+        )
+        return None if grants.is_not_its_turn(first) else await self._servers.ask_after(queue, first, call, timeout)
 
-    def _acquire_call(self, attempt: RedlockAttempt, proposal: int, *, in_turn: bool = False) -> Call:
-        keys, ttl = keys_of(attempt.claim.name), math.ceil(attempt.claim.ttl * 1000)
-        names: Sequence[str] = keys.acquire
-        tokens, description = attempt.claim.tokens, attempt.claim.description
-        closing = Closing.of(ttl, tokens, description, self._token_ttl, int(in_turn), proposal)
-        args: Sequence[Argument] = Arguments(attempt.owner, closing)
-        if attempt.waiter is not None:
-            names, args = (*names, keys.waiter(attempt.waiter)), (*args, attempt.waiter)
-        return Call(ACQUIRE, names, args)
-
-    async def _propose(self, timeout: float) -> int:
-        now = self._runtime.now
-        until = now() + _CLOCK_READINGS * timeout
-        while True:
-            known = self._proposal.at(now())
-            if known is not None:
-                return known
-            reading = self._reading
-            if reading is None or now() >= until:
-                return await self._read_clocks(timeout)
-            # Thousands of first callers share one reading: else each would ask all servers.
-            await reading.over.wait(until)
-            if reading.failure is not None:
-                raise _again(reading.failure)
-            if reading.succeeded:
-                return self._proposal.last(now())
-
-    async def _read_clocks(self, timeout: float) -> int:
-        reading = self._reading = _Reading(self._runtime.event())
-        try:
-            proposal = await self._ask_for_time(timeout)
-            reading.succeeded = True
-            return proposal
-        except (RequestFailed, EngineRefused) as failure:
-            reading.failure = failure
-            raise
-        finally:
-            if self._reading is reading:
-                self._reading = None
-            reading.over.set()
-
-    async def _ask_for_time(self, timeout: float) -> int:
-        readings = 0
-        while True:
-            asked = self._runtime.now()
-            times = await self._servers.majority_of(Call(PING, (), ()), timeout)
-            now, readings = self._runtime.now(), readings + 1
-            proposal = self._proposal.learn(times, asked, now)
-            if readings == _CLOCK_READINGS or self._proposal.at(now) is not None:
-                return proposal
+    def _acquire_call(self, attempt: RedlockAttempt, proposal: int, *, non_barging: bool = False) -> Call:
+        claim = attempt.claim
+        return self._encode_acquire(
+            claim.name,
+            attempt.owner,
+            claim.ttl,
+            claim.tokens,
+            claim.description,
+            non_barging=non_barging,
+            waiter=attempt.waiter,
+            proposal=proposal,
+        )
 
     async def _agree(self, attempt: RedlockAttempt, votes: Tally, timeout: float) -> bool:
-        """Phase 2: raise the counters that are below the largest token to it. Whether a majority is there.
+        """Phase 2: raise the counters that are below the largest token to it. Whether a majority has it then.
 
         Without it, this grant's token could be known to fewer than a majority of counters, and a later grant from the
         others could be given a smaller one.
@@ -177,32 +117,30 @@ class RedlockSession(Generic[C]):
         low = votes.below_token()
         if not low:
             return True
-        call = Call(RAISE, keys_of(attempt.claim.name).raise_, (attempt.owner, votes.token, self._token_ttl))
-        raised = [answer for answer in await self._servers.ask_some(low, call, timeout) if answer == 1]
+        call = grants.encode_raise(attempt.claim.name, attempt.owner, votes.token, self._counter_ttl)
+        raised = [answer for answer in await self._servers.ask_some(low, call, timeout) if grants.decode_raise(answer)]
         return len(votes.granted) - len(low) + len(raised) >= self._quorum
 
-    async def _leave_line(self, attempt: RedlockAttempt, votes: Tally, timeout: float) -> None:
-        """Servers that granted have removed the waiter. One that did not, and has it in line, would let others wait for
-        one who does not wait any more."""
+    async def _leave_queues(self, attempt: RedlockAttempt, votes: Tally, timeout: float) -> None:
+        """Servers that granted have removed the waiter. At a server that did not, it may still be in the queue: other
+        waiters would wait for it there although it does not wait any more."""
         waiter, attempt.waiter = attempt.waiter, None
         if waiter is not None and votes.busy:
-            keys = keys_of(attempt.claim.name)
-            await self._servers.ask_some(
-                sorted(votes.busy), Call(LEAVE, (keys.queue, keys.waiter(waiter)), (waiter,)), timeout
-            )
+            call = waiters.encode_leave(attempt.claim.name, waiter)
+            await self._servers.ask_some(sorted(votes.busy), call, timeout)
 
     async def _take_back(self, attempt: RedlockAttempt, votes: Tally, timeout: float) -> None:
         """No majority: leave nothing behind, also where the answer was lost; then go on under a new owner."""
         servers = sorted(votes.granted.keys() | votes.unresolved, reverse=True)
         if servers:
-            # A tombstone where the request may still be on its way; where all have answered, it would only be litter.
+            # A tombstone where the request may still be on its way; where all have answered, it is not needed.
             answers = await self._servers.ask_some(
                 servers, release_call(attempt, tombstone=bool(votes.unresolved)), timeout
             )
             attempt.reissue(lingers=any(isinstance(answer, RequestFailed) for answer in answers))
 
     async def _clear_leftovers(self, attempt: RedlockAttempt, timeout: float, *, everywhere: bool = False) -> None:
-        """Try once more to withdraw what could not be taken back: left there, it would stand in our own way."""
+        """Try once more to withdraw what could not be taken back: it would make this attempt's own acquire busy."""
         for owner in attempt.leftovers:
             try:
                 await self._leases.withdraw_owner(attempt, owner, timeout, everywhere=everywhere)
@@ -216,21 +154,28 @@ class RedlockSession(Generic[C]):
 
     async def release(self, attempt: RedlockAttempt, timeout: float) -> Found:
         attempt.token = None
-        doubtful, step = attempt.unresolved, step_of(timeout)
-        answers = await self._servers.let_go(release_call(attempt, tombstone=doubtful), step, everywhere=doubtful)
+        unresolved, step = attempt.unresolved, step_of(timeout)
+        call = release_call(attempt, tombstone=unresolved)
+        answers = await self._servers.release(call, step, everywhere=unresolved)
         found = quorum.found([as_found(answer) for answer in answers], self._quorum)
         if found is None:
             raise self._servers.too_few(failures(answers), may_have_happened=True, name=attempt.claim.name)
         await self._clear_leftovers(attempt, step, everywhere=True)
-        if [answer for answer in answers if isinstance(answer, RequestFailed) and not isinstance(answer, LeftAlone)]:
-            # Free for a majority, but not there: whoever waits in line at that server would not be woken until the ttl.
-            # So it is tried again in the background. Not for one that was left alone: that may last for hours.
+        if [answer for answer in answers if isinstance(answer, RequestFailed) and not isinstance(answer, Skipped)]:
+            # A majority is free, but this server is not: a waiter in its queue would not be woken before the ttl ends.
+            # So the release is tried again in the background. Not at a skipped server: that may last for hours.
             note_freed(attempt, attempt.owner, answers)
             attempt.leftovers += (attempt.owner,)
         return found
 
     async def renew(self, attempt: RedlockAttempt, ttl: float, timeout: float) -> Found:
-        (answer,) = await self._leases.renew([attempt], ttl, timeout)
+        step = timeout / 2
+        replies = await self._servers.ask(self._leases.renewal([attempt], ttl), step)
+        (answer,), absent = self._leases.renewed([attempt], ttl, replies)
+        if absent:
+            if call := self._leases.joining([attempt], ttl):
+                await self._servers.ask_some(list(absent), call, step)
+            await self._leases.undo_late_joins(absent, step)
         if isinstance(answer, RequestFailed):
             raise answer
         return answer
@@ -239,10 +184,10 @@ class RedlockSession(Generic[C]):
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         replies = await self._look(name, timeout)
-        return quorum.merged(name, [metadata.lock_state(name, reply) for reply in replies], self._quorum)
+        return quorum.merged(name, [operators.decode_inspect(name, reply) for reply in replies], self._quorum)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
-        """As on one server, over all that answer. ``inspect`` tells who has a majority."""
+        """As on one server, over all that answer. ``inspect`` shows which owner has a majority."""
         seen = set[str]()
         failed: dict[int, Exception] = {}
         chosen = self._servers.worth_asking()
@@ -262,35 +207,25 @@ class RedlockSession(Generic[C]):
             raise self._servers.too_few(failed, may_have_happened=False)
 
     async def _look(self, name: str, timeout: float) -> Sequence[Any]:
-        keys = keys_of(name)
-        return await self._servers.majority_of(Call(INSPECT, keys.inspect, keys.inspected), timeout, name=name)
+        return await self._servers.majority_of(operators.encode_inspect(name), timeout, name=name)
 
     async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
         """With a token in two steps: find the owner that has it, then break that owner, on every server. An owner is
-        never used again, so no later holder is hit, however long the second step takes."""
-        keys, owner = keys_of(name), ""
+        never used again, so no later holder is broken, however long the second step takes."""
+        owner = None
         if token is not None:
-            views = [metadata.blocks(reply) for reply in await self._look(name, timeout)]
-            owner = quorum.owner_of(token, views, len(self._servers.channels)) or ""
+            views = [operators.decode_inspect_blocks(reply) for reply in await self._look(name, timeout)]
+            owner = quorum.owner_of(token, views, len(self._servers.channels))
             if not owner:
                 return False
-        call = Call(BREAK, keys.join, (keys.channel, "PUBLISH", self._token_ttl, "", owner, _SHORTEST_TOMBSTONE))
-        return 1 in await self._servers.majority_of(call, timeout, name=name, changes=True)
+        # The shortest tombstone: the ttl of the holder is unknown here. The script extends it to twice what is left.
+        call = operators.encode_break(name, "PUBLISH", self._counter_ttl, owner=owner, tombstone=SHORTEST_TOMBSTONE)
+        replies = await self._servers.majority_of(call, timeout, name=name, changes=True)
+        return any(operators.decode_break(reply) for reply in replies)
 
     async def ping(self, timeout: float) -> None:
-        await self._servers.majority_of(Call(PING, (), ()), timeout)
+        await self._servers.majority_of(operators.encode_ping(), timeout)
 
     async def close(self) -> None:
         for channel in self._servers.channels:
             await channel.close()
-
-
-def _again(failure: RequestFailed | EngineRefused) -> RequestFailed | EngineRefused:
-    """For another caller: a traceback grows with each that raises the same one."""
-    if isinstance(failure, RequestFailed):
-        again = RequestFailed(str(failure), may_have_happened=failure.may_have_happened, errors=failure.errors)
-        again.__cause__ = failure.__cause__
-        return again
-    refused = EngineRefused(str(failure), name=failure.name)
-    refused.__cause__ = failure.__cause__
-    return refused

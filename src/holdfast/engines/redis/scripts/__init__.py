@@ -1,14 +1,35 @@
-"""The Lua scripts: each is one atomic step of the engine, and says in its head what a repeat of it does."""
+"""The Lua scripts: each is one atomic step of the engine. Read ``acquire.lua`` first.
+
+Each file begins with its KEYS, ARGV, reply, and what a repeat does. Its encoder and decoder are in ``dialect/``. Files
+that only define a function (``holds``, ``owners``, ``publish``, ``raise_to``, ``take``, ``token``) are put before the
+scripts that use it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from importlib import resources
 from typing import Final
 
-from holdfast.engines.redis.channel import Script
+
+class Script:
+    """One of the shipped Lua files. Only its digest is sent, unless a server answers that it does not know it."""
+
+    __slots__ = ("name", "sha", "source")
+
+    def __init__(self, name: str, source: str) -> None:
+        self.name = name
+        self.source = source
+        self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+    @classmethod
+    def load(cls, name: str) -> Script:
+        """The script ``<name>.lua`` of this package."""
+        return cls(name, resources.files(__package__).joinpath(f"{name}.lua").read_text("utf-8"))
 
 
 def _together(*names: str) -> Script:
-    """A script with what it is built on put before it; named after the last."""
+    """A script with the functions that it uses put before it; named after the last."""
     return Script(names[-1], "".join(Script.load(name).source for name in names))
 
 

@@ -8,7 +8,7 @@
 --          free, but not for this claim).
 --
 -- Idempotent per claim: a repeat that finds its own field extends the lease, never shortens it, and is given the token
--- that was stored for this very grant. A late duplicate of a claim that was released or withdrawn meets its tombstone.
+-- that was stored for this grant. A late duplicate of a claim that was released or withdrawn finds its tombstone.
 -- Keys made here (tombstone, waiters) begin with one of KEYS and have its hash tag, so they are in its slot.
 local call, lock, owner, ttl = redis.call, KEYS[1], ARGV[1], ARGV[2]
 local tombstone = KEYS[5] .. ':gone:' .. owner
@@ -34,10 +34,10 @@ if call('EXISTS', lock, tombstone) ~= 0 then
         call('PEXPIRE', KEYS[3], ttl)
         return token
     end
-    -- Ours, but its metadata is gone. No reply can have told the token, so a new one is as good.
+    -- Ours, but its metadata is gone. No reply can have carried the token, so a new one is as good.
 elseif ARGV[6] == '1' then
     local turn = false
-    -- Bounded: a long line of dead waiters is cleared over several calls.
+    -- Bounded: a long queue of dead waiters is cleared over several calls.
     for _ = 1, 100 do
         local head = call('LINDEX', KEYS[4], 0)
         turn = not head or head == ARGV[8]

@@ -5,10 +5,10 @@
 --          [6 shortest ttl of a tombstone, ms]
 -- Returns  1 if it was held and is broken, else 0.
 --
--- The counter is raised, so that a guard which learns the new number refuses the old holder. With a token, only a lock
--- whose one holder has it in its block is broken; with an owner, only one that it holds alone: then a repeat does no
--- harm. Without either it is not idempotent: a repeat breaks whatever lock it finds. What is not a lock is refused
--- before anything is written.
+-- Idempotent with a token or an owner: with a token, only a lock whose one holder has it in its block is broken; with an
+-- owner, only a lock that it holds alone. Without either a repeat breaks whatever lock it finds. A hash that is not a
+-- lock is refused before anything is written. The counter is raised, so that a fence which learns the new number refuses
+-- the old holder.
 local holders, problem = owners(KEYS[1])
 if not holders then return problem end
 if #holders == 0 then return 0 end
@@ -23,8 +23,8 @@ local token
 token, problem = raise_counter(KEYS[2], 1, ARGV[3], '0')
 if not token then return problem end
 if KEYS[4] then
-    -- One of several servers: a renewal that others have just confirmed, who are not broken yet, would let the holder
-    -- join here again.
+    -- One of several servers: others, at which the lock is not broken yet, may just have confirmed a renewal. The holder
+    -- would then join here again.
     local ttl = math.max(2 * redis.call('PTTL', KEYS[1]), tonumber(ARGV[6]))
     for i = 1, #holders, 2 do
         redis.call('SET', KEYS[4] .. ':gone:' .. holders[i], '1', 'PX', string.format('%.0f', ttl))

@@ -1,14 +1,14 @@
--- Stand in line, and learn whom to watch.
+-- Join the queue, or look at it: which waiter or key to watch.
 --
 -- KEYS     1 queue  2 key of this waiter
 -- ARGV     1 waiter  2 ttl of a waiter's key, ms  3 ttl of the queue, ms  4 '1': join, else only look
---          5 how many at the front watch the lock itself  6 owner and description of its claim, for inspect
--- Returns  -1: no longer in line (the waiter's key ran out): join again under a new id. 0: watch the lock.
---          Text: watch this waiter, the live one in front (or one just dropped: its key is gone, so ask again).
+--          5 how many at the head watch the lock itself  6 owner and description of its claim, for inspect
+-- Returns  -1: no longer queued (the waiter's key expired): join again under a new id. 0: watch the lock.
+--          Text: watch this waiter, the live predecessor (or one just dropped: its key is gone, so ask again).
 --
--- Idempotent: a repeated join finds the waiter's key. A waiter is alive while its key is; the dead in front are dropped,
+-- Idempotent: a repeated join finds the waiter's key. A waiter is alive while its key is; dead predecessors are dropped,
 -- some at a time. An id never joins twice: a waiter must not end up watching one that re-queued behind it.
--- The key is refreshed rarely: each refresh is a write, and wakes whoever watches it.
+-- The key is refreshed rarely: each refresh is a write, and wakes the waiter that watches it.
 local queue, me = KEYS[1], ARGV[1]
 
 -- The ttl is set before, too: a refusal (an ACL without PEXPIRE) must not leave a queue without one.
@@ -36,7 +36,7 @@ end
 
 local place = redis.call('LPOS', queue, me)
 if not place then
-    -- The queue was deleted under its waiters: they all stand at its end again.
+    -- The queue was deleted while they waited: each joins at its end again.
     place = append() - 1
 end
 local front, ahead = tonumber(ARGV[5])

@@ -1,11 +1,11 @@
--- Have this server join in leases that a majority of the others has just confirmed: it was away when they were granted,
--- or has lost its memory. Without this, restarting one server after the other would end every long lease.
+-- Have this server join in leases that a majority of the others has just confirmed: it was unreachable when they were
+-- granted, or has lost its data. Without this, restarting one server after the other would end every long lease.
 --
 -- KEYS     for each claim: lock, fencing counter, holder's metadata, what tombstones begin with
 -- ARGV     1 ttl ms  2 ttl of the counters, ms (0: none)  3… for each claim: owner, token, tokens, description
--- Returns  for each claim: 1 it holds the lock here now; 0 somebody else does, or the claim was withdrawn.
+-- Returns  for each claim: 1 it holds the lock here now; 0 another owner does, or the claim was withdrawn.
 --
--- Idempotent. Never takes a lock from anybody, never brings back a claim that was released: that left a tombstone.
+-- Idempotent. Never takes a lock from its holder, never brings back a claim that was released: that left a tombstone.
 local call, joined = redis.call, {}
 local time = call('TIME')
 local since = time[1] .. '.' .. string.sub('00000' .. time[2], -6)

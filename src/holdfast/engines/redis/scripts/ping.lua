@@ -2,4 +2,6 @@
 --
 -- KEYS, ARGV  none
 -- Returns     the server's time: seconds, microseconds.
+--
+-- Idempotent: writes nothing.
 return redis.call('TIME')

@@ -4,7 +4,7 @@
 -- ARGV     1 owner  2 token  3 ttl of the counter, ms (0: none)
 -- Returns  1 if this claim still holds the lock here, and the counter is at least the token; 0 if it does not.
 --
--- Idempotent. Sets no ttl of a lease but keeps those that are there, so no lease is moved by it.
+-- Idempotent. Keeps the ttls that are there, so it neither extends nor shortens a lease.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 raise_to(KEYS[2], ARGV[2], ARGV[3])
 local metadata = redis.call('GET', KEYS[3])

@@ -2,11 +2,11 @@
 --
 -- KEYS     for each claim: lock, holder's metadata, fencing counter
 -- ARGV     1 ttl ms  2 ttl of the counters, ms (0: leave them)  3 '1': write in any case  4… owner of each claim
--- Returns  for each claim: 1 extended; 0 nobody holds the lock; -1 another owner does, or the key is of another type.
+-- Returns  for each claim: 1 extended; 0 the lock is free; -1 another owner holds it, or the key is of another type.
 --
--- "In any case": replicas acknowledge writes. Were there none, they would be asked about an older one, which a replica
--- that is cut off since may well have acknowledged.
--- Idempotent. Never shortens, never creates: a claim that is not there is told so, and nothing is written for it.
+-- "In any case": replicas acknowledge writes. Without a write here, WAIT would ask about an older one, which a replica
+-- that is cut off since may have acknowledged.
+-- Idempotent. Never shortens, never creates: for a claim that does not hold its lock nothing is written.
 local ttl, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 local found = {}
 for i = 1, #ARGV - 3 do

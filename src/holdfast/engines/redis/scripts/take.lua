@@ -1,7 +1,7 @@
 -- Put before the scripts that give a lock to a claim.
 --
 -- take(lock, owner, ttl, metadata, about) writes the lock and its metadata, or neither: returns nil, or an error reply.
--- A refusal between two commands (an ACL without PEXPIRE) would leave a lock without a TTL, which nothing ever frees. So
+-- A refusal between two commands (an ACL without PEXPIRE) would leave a lock without a TTL, which never expires. So
 -- what was written is removed; by SET, which has just written the counter, if DEL is refused too.
 local function take(lock, owner, ttl, metadata, about)
     local pcall = redis.pcall

@@ -3,8 +3,8 @@
 -- raise_counter(key, tokens, keep, proposal) reserves a block of tokens. Returns its last as text, and the server's time
 -- as text; or nil and an error reply, before anything was written.
 -- counter := max(last + 1, server TIME in microseconds) + tokens - 1; with a proposal (not '0') that in place of the
--- time: where several servers number one lock, all must be given the same. The time lets the counter survive its own loss
--- (FLUSHALL, DEL, expiry, a restart without disk): what comes after is still larger than what came before.
+-- time: where several servers number one lock, all must be given the same. Because of the time, a token after the loss
+-- of the counter (FLUSHALL, DEL, expiry, a restart without disk) is still larger than all before.
 -- keep: ttl in ms, as text; '0' for none. Then the ttl that an earlier setting left is removed: the counter would expire
 -- while in use, and Java's INCR would start again at 1. For the same reason a counter without a ttl, which is Java's,
 -- never gets one.
@@ -30,8 +30,8 @@ local function raise_counter(key, tokens, keep, proposal)
         call('SET', key, token, 'PX', keep)
     else
         call('SET', key, token, 'KEEPTTL')
-        -- The counter says when it was last raised: so the first grant in each thirtieth of its ttl refreshes that, and
-        -- the others need not look.
+        -- The counter's value is the time of its last grant: so the first grant in each thirtieth of its ttl refreshes
+        -- the ttl, and the others need not look.
         local part = keep * 1000 / 30
         if math.floor(last / part) ~= math.floor(now / part) then
             local left = call('PTTL', key)

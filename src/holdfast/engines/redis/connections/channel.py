@@ -1,0 +1,95 @@
+"""The channel port: how the Redis engine talks to a server. Everything above it is one code for all runtimes.
+
+A :class:`Channel` serves a client's callers, a :class:`KeeperChannel` its watchdog. Three kinds exist: blocking (a
+small pool of connections), asyncio (one multiplexed connection with automatic pipelining; for callers only, because
+the watchdog is a thread) and simulated (``tests.simulation``). A channel never repeats a request by itself, with one
+exception that is safe: a script unknown to the server (NOSCRIPT: it did not run) is loaded and called again.
+
+Replies are as RESP gives them: bytes, int, list, None. An error reply raises what
+:func:`holdfast.engines.redis.dialect.replies.error` makes of it; a request without a usable reply raises
+:class:`~holdfast.engines.base.RequestFailed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from holdfast._runtime.base import Wakeup
+from holdfast.engines.base import RequestFailed, Suspects
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replication import unacknowledged
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import Call, Publish
+from holdfast.errors import EngineRefused
+
+
+class Watch(Protocol):
+    """How one waiter is woken: by client tracking or, where the server cannot, by Redisson's channel."""
+
+    async def arm(self, key: str, channel: str, timeout: float) -> int:
+        """Ask to be woken when ``key`` changes (or, fallback, when something is published on ``channel``), and *then*
+        look: PTTL of ``key`` in ms (-2: there is no such key, -1: it has no TTL)."""
+
+    async def pushed(self, until: float) -> bool:
+        """Sleep until the armed key was pushed, at most until ``until``. A lost connection counts as a push."""
+
+    def close(self) -> None:
+        """Stop watching. No I/O that could block or fail."""
+
+
+class Channel(Protocol):
+    """A server, as seen from one runtime; or a cluster, which finds the right server for a key by itself."""
+
+    @property
+    def publish(self) -> Publish:
+        """How a release is published to waiters that subscribe."""
+
+    async def run(self, call: Call, timeout: float) -> Any:
+        """Run a script; ``timeout`` bounds connecting, sending and the reply together."""
+
+    async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
+        """As ``run``, and how many replicas have acknowledged it: waits until ``replicas`` have, on the connection that
+        ran the script. That connection serves no other caller meanwhile."""
+
+    async def command(self, args: Sequence[Argument], timeout: float) -> Any:
+        """Run one plain command, whose key (if it has one) is its second word."""
+
+    async def servers(self, timeout: float) -> Sequence[Channel]:
+        """The servers that this channel leads to: those with keys of their own."""
+
+    def watch(self) -> Watch:
+        """A new watch for one waiter. No I/O before the first ``arm``."""
+
+    async def close(self) -> None: ...
+
+
+class KeeperChannel(Channel, Protocol):
+    """A channel for the watchdog, with a tracking connection of its own from the first ``wait_for_hints`` on."""
+
+    async def run_tracked(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
+        """Run several scripts; where fewer than ``replicas`` acknowledge, all have failed. The tracking connection
+        afterwards tracks the keys that each call names (but not for changes that it makes itself)."""
+
+    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
+        """Run many small calls in few round trips; ``timeout`` bounds all of them together. The tracking connection
+        then tracks what plain commands name."""
+
+    async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
+        """Sleep until ``until``, ``wakeup``, or a push for keys that are tracked: those keys, or ALL_NAMES if the
+        connection was lost or everything was flushed. Keys are returned as the server names them."""
+
+
+class Acknowledges(Protocol):
+    """The part of a channel that ``answer_of`` needs."""
+
+    async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]: ...
+
+
+async def answer_of(channel: Acknowledges, call: Call, replicas: int, timeout: float) -> Answer:
+    """Run one call; its reply, or the failure. It has failed if fewer than ``replicas`` acknowledged it."""
+    try:
+        reply, acknowledged = await channel.run_acknowledged(call, replicas, timeout)
+    except (RequestFailed, EngineRefused) as failure:
+        return failure
+    return reply if acknowledged >= replicas else unacknowledged(acknowledged, replicas)

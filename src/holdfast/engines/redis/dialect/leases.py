@@ -1,0 +1,90 @@
+"""``renew.lua`` and ``release.lua``, and the look at what a claim holds: how a lease goes on and ends. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast.engines.base import Found, RequestFailed
+from holdfast.engines.redis.dialect.keys import keys_of
+from holdfast.engines.redis.dialect.packing import Argument, milliseconds
+from holdfast.engines.redis.dialect.replies import Answer, WrongType
+from holdfast.engines.redis.dialect.requests import Arguments, Call, Closing, Plain, Publish
+from holdfast.engines.redis.scripts import RELEASE, RENEW
+from holdfast.errors import EngineRefused
+
+#: Leases renewed by one script: a longer one would block the server's other clients for too long.
+MOST_RENEWED: Final = 200
+#: A tombstone outlives any duplicate of its claim, and the claim's own lease (s).
+SHORTEST_TOMBSTONE: Final = 60.0
+#: The reply of release.lua where the lock is free.
+FREE: Final = 0
+
+_FOUND: Final = {1: Found.OURS, FREE: Found.GONE, -1: Found.STOLEN}
+
+
+def encode_renew(
+    leases: Sequence[tuple[str, str]],
+    ttl: float,
+    counter_ttl: int,
+    *,
+    always_write: bool = False,
+    lock_only: bool = False,
+) -> Call:
+    """Extend ``leases`` (name, owner) to at least ``ttl``. ``counter_ttl``: of their fencing counters, in ms; 0: do not
+    touch it. ``always_write``: also where there is nothing to extend, for replicas to acknowledge. ``lock_only``: name
+    no key but the locks; the holders' metadata and the counters have to wait for the next renewal."""
+    keys = [key for name, _ in leases for key in ((name,) * 3 if lock_only else keys_of(name).renew)]
+    args: list[Argument] = [milliseconds(ttl), 0 if lock_only else counter_ttl, 1 if always_write else 0]
+    args += [owner for _, owner in leases]
+    return Call(RENEW, keys, args, watched=[name for name, _ in leases])
+
+
+def decode_renew(reply: Answer, count: int) -> Sequence[Found | RequestFailed]:
+    """One answer for each of ``count`` leases."""
+    if isinstance(reply, EngineRefused):
+        # Tried again until the lease runs out: an ACL can be mended, a lost lease cannot.
+        refusal, reply = reply, RequestFailed(str(reply), may_have_happened=False)
+        reply.__cause__ = refusal
+    if isinstance(reply, RequestFailed):
+        return [reply] * count
+    return [_FOUND[found] for found in reply]
+
+
+def encode_release(
+    name: str, owner: str, publish: Publish, *, tombstone: float | None = None, waiter: str | None = None
+) -> Call:
+    """Remove what ``owner`` holds. ``tombstone``: seconds for which no duplicate of its requests may take effect; None:
+    none is on its way. ``waiter``: its entry in the queue, to be removed too."""
+    keys = keys_of(name)
+    if tombstone is None:
+        closing = keys.release_closing(publish)
+    else:
+        closing = Closing.of(keys.channel, publish, milliseconds(tombstone))
+    if waiter is None:
+        return Call(RELEASE, keys.release, Arguments(owner, closing))
+    return Call(RELEASE, (*keys.release, keys.queue, keys.waiter(waiter)), (owner, *closing, waiter))
+
+
+def decode_release(reply: Any) -> Found:
+    return _FOUND[reply]
+
+
+def tombstone_for(ttl: float) -> float:
+    """How long the tombstone of a claim with this ttl must last, in seconds."""
+    return max(2 * ttl, SHORTEST_TOMBSTONE)
+
+
+def encode_look(name: str, owner: str) -> Call:
+    """Whether ``owner`` holds the lock: one plain command, which the tracking connection then tracks."""
+    return Plain("HEXISTS", name, owner)
+
+
+def decode_look(reply: Answer) -> Found | RequestFailed:
+    """GONE may also be STOLEN: the command does not tell them apart. A key of another type has replaced the lock."""
+    if isinstance(reply, WrongType):
+        return Found.STOLEN
+    if isinstance(reply, Exception):
+        (failure,) = decode_renew(reply, 1)
+        return failure
+    return Found.OURS if reply else Found.GONE

@@ -1,0 +1,101 @@
+"""How a waiting thread is woken: on a connection that it has to itself while it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from hiredis import PushNotification
+
+from holdfast._runtime import clock
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.connections.wire import Wire
+from holdfast.engines.redis.dialect import pushes
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.waiting.watch import BaseWatch
+
+if TYPE_CHECKING:
+    from holdfast.engines.redis.connections.blocking import BlockingChannel
+
+#: Waits are cut into slices (s): a sleep does not notice that the machine was suspended, the lease clock does.
+_SLICE: Final = 1.0
+
+
+class BlockingWatch(BaseWatch[Wire]):
+    """Has a connection of the pool to itself, from the first ``arm`` until ``close``."""
+
+    def __init__(self, channel: BlockingChannel) -> None:
+        super().__init__(channel)
+        self._channel = channel
+        self._wire: Wire | None = None
+        self._subject = b""
+        self._notified = False
+        self._subscribed = False
+
+    def close(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is None:
+            return
+        wire.mute()
+        if wire.subscribed or wire.is_dead():
+            wire.close()  # to unsubscribe would be to wait for a reply; a dead connection would fail its next user
+        else:
+            self._channel.give_back(wire)
+
+    async def _connection(self, timeout: float) -> Wire:
+        wire = self._wire
+        if wire is not None and (wire.owed or not self._channel.leads_there(wire)):
+            # It leads to another server than the one that is asked to acquire. There the lock may stay free.
+            self._drop(wire)
+            wire = None
+        if wire is None:
+            wire = self._wire = self._channel.take(timeout)
+            self._subscribed, wire.on_push = False, self._on_push
+        return wire
+
+    def _expect(self, connection: Wire, key: bytes) -> None:
+        self._subject, self._notified = key, False
+
+    def _subscribe(self, connection: Wire, channel: bytes) -> bool:
+        self._subject, self._notified = channel, False
+        new, self._subscribed = not self._subscribed, True
+        connection.subscribed = True
+        return new
+
+    def _on_push(self, push: PushNotification) -> None:
+        subjects = pushes.subjects(push)
+        if subjects is None or self._subject in subjects:
+            self._notified = True
+            if push[0] == pushes.UNSUBSCRIBED:
+                self._subscribed = False  # by the server: the slot has moved, and may come back
+
+    def _is_lost(self, connection: Wire) -> bool:
+        return self._wire is not connection
+
+    async def _ask(self, connection: Wire, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
+        try:
+            return connection.ask(commands, timeout)
+        except BaseException:
+            self._drop(connection)
+            raise
+
+    async def _wait_for_push(self, until: float) -> bool:
+        while not self._notified:
+            wire = self._wire
+            left = min(until - clock.now(), _SLICE)
+            if wire is None:
+                return True
+            if left <= 0:
+                return False
+            try:
+                wire.listen(left)
+            except RequestFailed:
+                self._drop(wire)
+            except BaseException:
+                self._drop(wire)
+                raise
+        return True
+
+    def _drop(self, wire: Wire) -> None:
+        self._wire = None
+        self._channel.discard(wire)

@@ -1,0 +1,88 @@
+"""Waiting in the engine's queue: watch the predecessor, so that a release wakes one process and not all."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from typing import Final
+
+from holdfast._runtime.base import Runtime
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.attempt import RedisAttempt
+from holdfast.engines.redis.connections.channel import Channel
+from holdfast.engines.redis.dialect import metadata, waiters
+from holdfast.engines.redis.dialect.keys import keys_of
+from holdfast.errors import EngineRefused
+
+#: Look again after this long at most (s), jittered: wake-ups may be lost (expiry is pushed late or never; failover).
+_LOOK_AGAIN: Final = 1.0
+_GONE: Final = -2  # PTTL of a key that is not there
+
+
+class RedisContender:
+    """One attempt in the queue. The first two waiters watch the lock itself; every other one its predecessor.
+
+    The second watches the lock too because the first may have died without notice. Not so where only the first may
+    acquire: there the second would be woken uselessly, and would ask again and again until the first has acquired.
+    """
+
+    def __init__(self, channel: Channel, runtime: Runtime, attempt: RedisAttempt, timeout: float) -> None:
+        self._channel = channel
+        self._runtime = runtime
+        self._attempt = attempt
+        self._keys = keys_of(attempt.claim.name)
+        self.timeout = timeout
+        self._front = 1 if attempt.claim.fair or attempt.claim.non_barging else 2
+        self._has_joined = False  # this queue, under any id
+        self._watch = channel.watch()
+
+    async def wait(self, until: float) -> None:
+        keys, watch, now = self._keys, self._watch, self._runtime.now
+        while True:
+            ahead = await self._queue_up()
+            key = keys.name if ahead is None else keys.waiter(ahead)
+            left = await watch.arm(key, keys.channel, self.timeout)
+            if left != _GONE:
+                wake = now() + _LOOK_AGAIN * random.uniform(0.5, 1.0)
+                if left >= 0:
+                    wake = min(wake, now() + (left + 1) / 1000.0)
+                if not await watch.pushed(min(until, wake)):
+                    return
+            if ahead is None or now() >= until:
+                return
+            # The predecessor has left, or its key was refreshed: find out which waiter is the predecessor now.
+
+    async def leave(self) -> bool:
+        waiter = self._attempt.waiter
+        self._watch.close()
+        if waiter is None:
+            return True  # granted: the acquire script has removed it
+        try:
+            await self._channel.run(waiters.encode_leave(self._keys.name, waiter), self.timeout)
+        except (RequestFailed, EngineRefused):
+            return False
+        self._attempt.waiter = None
+        return True
+
+    def abandon(self) -> None:
+        self._watch.close()
+
+    async def _queue_up(self) -> str | None:
+        """The live predecessor to watch, or None: watch the lock."""
+        attempt = self._attempt
+        position = None
+        had_joined, self._has_joined = self._has_joined, True
+        if attempt.waiter is not None:
+            # An id that is older than this contender belongs to the queue at another server: it is new here.
+            position = await self._position(attempt.waiter, join=not had_joined)
+        if position is None or not position.queued:
+            # A new id for every joining: under the old one the waiter behind would watch one that re-queued behind it.
+            attempt.waiter = secrets.token_hex(8)
+            position = await self._position(attempt.waiter, join=True)
+        return position.ahead
+
+    async def _position(self, waiter: str, *, join: bool) -> waiters.Position:
+        attempt = self._attempt
+        about = metadata.waiter_about(attempt.owner, attempt.claim.description) if join else None
+        call = waiters.encode_enqueue(self._keys.name, waiter, front=self._front, about=about)
+        return waiters.decode_enqueue(await self._channel.run(call, self.timeout))

@@ -1,0 +1,168 @@
+"""How a waiter is woken: by client tracking; where the server cannot, by Redisson's channel; at worst by polling.
+
+Decided once per server, by trying: some servers accept CLIENT TRACKING and push nothing, an ACL may refuse any of it.
+Written once for sync and async, which differ in how a connection is obtained and how its pushes are received.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import random
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import hiredis
+
+from holdfast._runtime import clock
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.redis.dialect import replies
+from holdfast.engines.redis.dialect.keys import prefixed
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.requests import Publish
+
+_TRACK: Final = ("CLIENT", "TRACKING", "ON", "OPTIN")
+_CACHE: Final = ("CLIENT", "CACHING", "YES")
+_PROBE_TTL_MS: Final = 5000
+#: How often to look where no push wakes a waiter (s): some 30 small requests a second for each waiting process.
+_LOOK_EVERY: Final = 0.04
+
+
+class Way(enum.Enum):
+    """How waiters of one server are woken, best first."""
+
+    TRACKING = "tracking"
+    CHANNEL = "channel"
+    POLLING = "polling"
+
+
+SUBSCRIPTIONS: Final[Mapping[Publish, Sequence[str]]] = {
+    "PUBLISH": ("SUBSCRIBE",),
+    "SPUBLISH": ("SSUBSCRIBE",),
+    "BOTH": ("SUBSCRIBE", "SSUBSCRIBE"),
+}
+
+
+class Connection(Protocol):
+    """A connection that receives pushes."""
+
+    tracking: bool
+
+
+class Host(Protocol):
+    """The channel that a watch belongs to."""
+
+    way: Way | None
+    publish: Publish
+
+    async def command(self, args: Sequence[Argument], timeout: float) -> Any: ...
+
+    async def pause(self, seconds: float) -> None: ...
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class BaseWatch(abc.ABC, Generic[C]):
+    """A :class:`~holdfast.engines.redis.connections.channel.Watch`, but for the connection."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._timeout = 0.0
+        self._polled: str | None = None  # the key to look at, where no push wakes the waiter
+
+    # -- what sync and async add -----------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def _connection(self, timeout: float) -> C:
+        """The connection that this watch listens on."""
+
+    @abc.abstractmethod
+    def _expect(self, connection: C, key: bytes) -> None:
+        """From now on, wait for a push about ``key``."""
+
+    @abc.abstractmethod
+    def _subscribe(self, connection: C, channel: bytes) -> bool:
+        """As _expect, for a channel; whether a SUBSCRIBE must be sent for it."""
+
+    @abc.abstractmethod
+    async def _ask(self, connection: C, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
+        """Send ``commands`` adjacent on ``connection``; all replies."""
+
+    @abc.abstractmethod
+    async def _wait_for_push(self, until: float) -> bool:
+        """Sleep until the push has come or the connection was lost: True; at ``until``: False."""
+
+    @abc.abstractmethod
+    def _is_lost(self, connection: C) -> bool: ...
+
+    # -- the port --------------------------------------------------------------------------------------------------
+
+    async def arm(self, key: str, channel: str, timeout: float) -> int:
+        host, self._timeout, self._polled = self._host, timeout, None
+        if host.way is None:
+            host.way = await self._probe(key, timeout)
+        if host.way is Way.TRACKING:
+            connection = await self._connection(timeout)
+            self._expect(connection, key.encode())
+            # CACHING and PTTL must be neighbours: CACHING applies to the next command only.
+            commands = [_CACHE, ("PTTL", key)] if connection.tracking else [_TRACK, _CACHE, ("PTTL", key)]
+            answer = _last(await self._ask(connection, commands, timeout))
+            if answer is not None:
+                connection.tracking = True
+                return answer
+            host.way = Way.CHANNEL  # the ACL has changed since it was tried
+        if host.way is Way.CHANNEL:
+            connection = await self._connection(timeout)
+            new = self._subscribe(connection, channel.encode())
+            subscribe = [(word, channel) for word in SUBSCRIPTIONS[host.publish]] if new else []
+            commands = [*subscribe, ("PTTL", key)]
+            answer = _last(await self._ask(connection, commands, timeout))
+            if answer is not None:
+                return answer
+            host.way = Way.POLLING
+        self._polled = key
+        return await self._look()
+
+    async def pushed(self, until: float) -> bool:
+        if self._polled is None:
+            return await self._wait_for_push(until)
+        while (left := until - clock.now()) > 0:
+            await self._host.pause(min(left, _LOOK_EVERY * random.uniform(0.5, 1.0)))
+            try:
+                if await self._look() == -2:
+                    return True
+            except RequestFailed:
+                return True
+        return False
+
+    async def _look(self) -> int:
+        return int(await self._host.command(("PTTL", self._polled or ""), self._timeout))
+
+    async def _probe(self, key: str, timeout: float) -> Way:
+        """Track a key of our own in the slot of ``key``, delete it, and expect a push about it."""
+        connection = await self._connection(timeout)
+        probe = f"{prefixed('holdfast_probe', key)}:{secrets.token_hex(8)}"
+        self._expect(connection, probe.encode())
+        commands = (_TRACK, ("SET", probe, "1", "PX", _PROBE_TTL_MS), _CACHE, ("PTTL", probe), ("DEL", probe))
+        if _last(await self._ask(connection, commands, timeout)) is None:
+            return Way.CHANNEL
+        connection.tracking = True
+        pushed = await self._wait_for_push(clock.now() + timeout)
+        if self._is_lost(connection):
+            raise RequestFailed("the connection was lost while trying client tracking", may_have_happened=False)
+        return Way.TRACKING if pushed else Way.CHANNEL
+
+
+def _last(answers: Sequence[Any]) -> int | None:
+    """The last answer, a number; None if a command before it was refused."""
+    for answer in answers[:-1]:
+        if answer.__class__ is hiredis.ReplyError:
+            error = replies.error(str(answer))
+            if isinstance(error, RequestFailed | replies.Redirected):
+                raise error
+            return None
+    if answers[-1].__class__ is hiredis.ReplyError:
+        raise replies.error(str(answers[-1]))
+    return int(answers[-1])
