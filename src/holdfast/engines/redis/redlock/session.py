@@ -1,7 +1,8 @@
 """Redlock for a client's callers: each operation is one script on all servers, and the majority's answer counts.
 
 Written once, on a server group and a runtime. On each server a script does the same as without Redlock. This file
-adds the tally, the second phase that gives all servers the same token (rule 7), and the withdrawal of a minority's grants.
+adds the tally, the second phase that gives all servers the same token (rule 7), and the withdrawal of grants by a
+minority.
 """
 
 from __future__ import annotations
