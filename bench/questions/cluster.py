@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import holdfast
-from bench.contestants import TTL
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import TTL
 from bench.placement import one_core
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer

@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from bench.contestants import FILELOCK, HOLDFAST, REDIS_PY
-from bench.crew import Crew
-from bench.hammer import hammer
+from bench.contention import hammer
 from bench.harness import Answer, Scale, interleave
+from bench.mutexes import FILELOCK, HOLDFAST, REDIS_PY
+from bench.workers import Crew
 from tests.servers.redis import RedisServer
 
 TITLE: Final = "Fairness: 8 threads in one process, 1 thread in another"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from bench.commands import CommandCounter
-from bench.contestants import HOLDFAST, HOLDFAST_FAIR, REDIS_PY
-from bench.crew import Crew
-from bench.hammer import hammer
+from bench.contention import hammer
 from bench.harness import Answer, Figure, Scale, interleave
+from bench.mutexes import HOLDFAST, HOLDFAST_FAIR, REDIS_PY
+from bench.workers import Crew
 from tests.servers.redis import RedisServer
 
 TITLE: Final = "Redis: contended hand-over between processes"

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import redis
 
-from bench import crew as crews
+from bench import workers as crews
 from bench.commands import CommandCounter
-from bench.contestants import HOLDFAST, REDIS_PY, REDIS_PY_EAGER, mutexes
-from bench.crew import Crew
 from bench.harness import Answer, Scale, interleave, percentile
+from bench.mutexes import HOLDFAST, REDIS_PY, REDIS_PY_EAGER, mutexes
+from bench.workers import Crew
 from tests.servers.redis import RedisServer
 
 TITLE: Final = "Redis: hand-over latency, one waiter"

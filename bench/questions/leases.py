@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 import redis
 
 import holdfast
-from bench import crew as crews
-from bench.contestants import HOLDFAST
-from bench.crew import Crew
+from bench import workers as crews
 from bench.harness import Answer, Figure, Scale
+from bench.mutexes import HOLDFAST
+from bench.workers import Crew
 from tests.servers.redis import RedisServer
 
 TITLE: Final = "Redis: 10,000 held leases, renewed by one client"

@@ -9,8 +9,8 @@ from typing import Final
 
 import holdfast
 import holdfast.aio
-from bench.contestants import TTL
 from bench.harness import MICROSECONDS, Answer, Scale, interleave, race
+from bench.mutexes import TTL
 from bench.placement import one_core
 
 TITLE: Final = "memory: the core's own overhead"

@@ -8,8 +8,8 @@ import redis
 from pottery import Redlock
 
 import holdfast
-from bench.contestants import TTL
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import TTL
 from tests.servers.masters import Masters
 
 TITLE: Final = "Redlock on five masters, sync: uncontended acquire + release"

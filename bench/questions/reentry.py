@@ -9,9 +9,9 @@ import redis
 
 import holdfast
 from bench.commands import CommandCounter
-from bench.contestants import HOLDFAST, TTL
 from bench.floor import BareSocket
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import HOLDFAST, TTL
 from bench.placement import redis_beside
 
 TITLE: Final = "Redis, sync: re-entrant acquire + release"

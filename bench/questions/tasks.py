@@ -11,9 +11,9 @@ import redis
 import redis.asyncio
 
 import holdfast.aio
-from bench.contestants import HOLDFAST, TTL
 from bench.floor import BarePipe, packed_pair
 from bench.harness import Answer, Scale, interleave
+from bench.mutexes import HOLDFAST, TTL
 from bench.placement import redis_apart
 from tests.servers.redis import RedisServer
 

@@ -7,9 +7,9 @@ from typing import Final
 import redis
 
 import holdfast
-from bench.contestants import HOLDFAST, REDIS_PY, TTL
 from bench.floor import BareSocket, prepacked
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import HOLDFAST, REDIS_PY, TTL
 from bench.placement import redis_beside
 
 TITLE: Final = "Redis, sync: uncontended acquire + release"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import holdfast
-from bench.contestants import HOLDFAST, KAZOO, TTL, mutexes
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import HOLDFAST, KAZOO, TTL, mutexes
 from tests.servers.zookeeper import ZooKeeperServer
 
 TITLE: Final = "ZooKeeper, sync: uncontended acquire + release"

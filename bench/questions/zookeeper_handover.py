@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from bench.contestants import HOLDFAST, KAZOO
-from bench.crew import Crew
-from bench.hammer import hammer
+from bench.contention import hammer
 from bench.harness import Answer, Figure, Scale, interleave
+from bench.mutexes import HOLDFAST, KAZOO
+from bench.workers import Crew
 from tests.servers.zookeeper import Operations, ZooKeeperServer
 
 TITLE: Final = "ZooKeeper: contended hand-over between processes"

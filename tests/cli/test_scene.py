@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.demo.scene import Outcome, Race, Span
+from holdfast.cli.demo.results import Outcome, Race, Span
 
 
 def race(*spans: Span, found: int = 0) -> Race:

@@ -15,9 +15,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """0 if everything went as promised; 1 if not, or if a process of the demo failed."""
     # Not needed for "holdfast --help".
-    from holdfast.cli.demo.crew import WorkerFailed
-    from holdfast.cli.demo.play import play
+    from holdfast.cli.demo.scenario import play
     from holdfast.cli.demo.view import choose
+    from holdfast.cli.demo.workers import WorkerFailed
 
     try:
         outcome = play(choose(quiet=arguments.json))

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.demo.scene import Freeze, Mood, Outcome, Race
+from holdfast.cli.demo.results import Freeze, Mood, Outcome, Race
 from holdfast.cli.picture import Picture
 
 _NARROWEST_SCORE: Final = 8

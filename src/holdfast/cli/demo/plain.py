@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from holdfast.cli.demo.scene import Freeze, Outcome, Race
+from holdfast.cli.demo.results import Freeze, Outcome, Race
 from holdfast.cli.output import write_result
 
 

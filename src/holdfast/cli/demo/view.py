@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, Self
 
-from holdfast.cli.demo.scene import Freeze, Outcome, Race
+from holdfast.cli.demo.results import Freeze, Outcome, Race
 from holdfast.cli.terminal import takes_a_picture
 
 

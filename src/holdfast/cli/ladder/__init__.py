@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_error("--explain needs --rung N", command=_NAME)
         return USAGE
     # Not needed for "holdfast --help".
-    from holdfast.cli.ladder.crew import LadderFailed
     from holdfast.cli.ladder.explain import explained
+    from holdfast.cli.ladder.processes import LadderFailed
     from holdfast.cli.ladder.report import encode
     from holdfast.cli.ladder.show import show
 

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from holdfast.cli.ladder.crew import PATIENCE, Misplaced, Worker
-from holdfast.cli.ladder.stage import LONG, Stage
+from holdfast.cli.ladder.experiment import LONG, Stage
+from holdfast.cli.ladder.processes import PATIENCE, Misplaced, Worker
 from holdfast.cli.ladder.verdicts import Outcome
 from holdfast.testing.proxy import FaultProxy
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.cli.ladder.crew import PATIENCE, Crew, LadderFailed
+from holdfast.cli.ladder.processes import PATIENCE, Crew, LadderFailed
 
 _HOST: Final = "127.0.0.1"
 _POLL: Final = 0.005

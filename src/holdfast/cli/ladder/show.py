@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.ladder.play import Ladder
+from holdfast.cli.ladder.runner import Ladder
 from holdfast.cli.ladder.verdicts import FAULTS, RUNGS, Cell
 from holdfast.cli.ladder.view import choose
 

@@ -62,7 +62,7 @@ class Helper:
 
 @contextlib.asynccontextmanager
 async def helper(world: World, **keywords: Any) -> AsyncIterator[Helper]:
-    """A helper process that uses the API (sync or async) of ``world``, with a client opened with ``keywords``; gone at the end."""
+    """A helper process with a client of the same API (sync or async), opened with ``keywords``; ended with the block."""
     process = await start("child", world, keywords)
     try:
         yield Helper(process, world.paced(_ANSWERS_WITHIN))

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Self
 
-from holdfast.cli.ladder.crew import Crew, LadderFailed, Worker
+from holdfast.cli.ladder.processes import Crew, LadderFailed, Worker
 from holdfast.cli.ladder.register import Register
 from holdfast.cli.ladder.servers import Redis
 from holdfast.cli.ladder.verdicts import Event, Outcome, Rung

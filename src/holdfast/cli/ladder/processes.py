@@ -22,7 +22,7 @@ from holdfast.cli.ladder.worker import Task
 #: For a step that should take milliseconds. Reaching it is a failure of the ladder, not a result.
 PATIENCE: Final = 20.0
 _LARGEST: Final = 1 << 16
-_NURSERY: Final = "holdfast.cli.ladder.nursery"
+_NURSERY: Final = "holdfast.cli.ladder.spawner"
 
 
 class LadderFailed(Exception):

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bench import crew
-from bench.contestants import Mutex, mutexes
+from bench.mutexes import Mutex, mutexes
+from bench.workers import ready
 
 # A wait that is still going on when the time is up is followed this much longer, so that it shows.
 _GRACE: Final = 2.0
@@ -29,7 +29,7 @@ def hammer(kind: str, where: str, name: str, threads: int, seconds: float) -> Ta
         if not warm.acquire(60.0):
             raise RuntimeError(f"{kind} did not get its first lock")
         warm.release()
-        crew.ready()
+        ready()
         end = time.monotonic() + seconds
         tallies: list[Tally] = []
         if threads == 1:

@@ -12,9 +12,9 @@ from typing import Final, Self
 from urllib.parse import quote
 
 from holdfast.cli.ladder import faults
-from holdfast.cli.ladder.crew import Crew, LadderFailed, Misplaced
+from holdfast.cli.ladder.experiment import Stage
+from holdfast.cli.ladder.processes import Crew, LadderFailed, Misplaced
 from holdfast.cli.ladder.servers import Redis, ZooKeeper, missing_redis, missing_zookeeper
-from holdfast.cli.ladder.stage import Stage
 from holdfast.cli.ladder.verdicts import Cell, Fault, Outcome, Rung, expected, place_of
 
 _MASTERS: Final = 3

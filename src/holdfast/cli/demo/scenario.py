@@ -10,10 +10,10 @@ from typing import Final
 from urllib.parse import quote
 
 from holdfast.cli.demo import counter
-from holdfast.cli.demo.crew import Crew, Worker, WorkerFailed
-from holdfast.cli.demo.scene import Freeze, Line, Mood, Outcome, Race, Span
+from holdfast.cli.demo.results import Freeze, Line, Mood, Outcome, Race, Span
 from holdfast.cli.demo.view import View
 from holdfast.cli.demo.worker import TTL
+from holdfast.cli.demo.workers import Crew, Worker, WorkerFailed
 
 _NAMES: Final = "ABCD"
 _TIMES: Final = 75
