@@ -26,7 +26,7 @@ def ask(scale: Scale) -> Answer:
         holdfast.connect(cluster.url, ttl=TTL) as clustered,
     ):
         for master in cluster.masters():
-            cluster.replica_of(master).stop()  # replication is not what is asked about
+            cluster.replica_of(master).stop()  # the question is not about replication
         one, ours = single.lock("ours"), clustered.lock("ours")
         figures = race(
             {_ONE: lambda: one.acquire().release(), _CLUSTER: lambda: ours.acquire().release()},

@@ -33,12 +33,12 @@ def ask(scale: Scale) -> Answer:
             theirs.acquire()
             theirs.release()
 
-        contestants = {
+        candidates = {
             _ONE: lambda: one.acquire().release(),
             _FIVE: lambda: ours.acquire().release(),
             _POTTERY: pottery,
         }
-        figures = race(contestants, rounds=scale(21, 3), pairs=scale(100, 10))
+        figures = race(candidates, rounds=scale(21, 3), pairs=scale(100, 10))
         for client in clients:
             client.close()
     answer = Answer(

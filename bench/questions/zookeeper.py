@@ -1,4 +1,4 @@
-"""One caller, one name, nobody else: a lock on ZooKeeper beside the driver's own."""
+"""One caller, one name, no contention: a lock on ZooKeeper beside the driver's own."""
 
 from __future__ import annotations
 

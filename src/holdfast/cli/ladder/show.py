@@ -1,4 +1,4 @@
-"""Run the cells that were asked for, and show them as they are done."""
+"""Run the selected cells, and show each when it is done."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Helper:
 
 @contextlib.asynccontextmanager
 async def helper(world: World, **keywords: Any) -> AsyncIterator[Helper]:
-    """A helper process with a client of the same API (sync or async), opened with ``keywords``; ended with the block."""
+    """A helper process with a client of the same API, opened with ``keywords``. It is killed when the block ends."""
     process = await start("child", world, keywords)
     try:
         yield Helper(process, world.paced(_ANSWERS_WITHIN))
