@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 import holdfast.testing.conformance
-from holdfast.testing.conformance import Source, Stage, World, case
+from holdfast.testing.conformance import Fixtures, Source, World, case
 
 _HOME: Final = Path(holdfast.testing.conformance.__path__[0])
 _WRITTEN: Final = [_HOME / "scenarios.py", *sorted((_HOME / "cases").glob("*.py"))]
@@ -22,7 +22,7 @@ _TIMES: Final = frozenset({"ttl", "timeout", "max_hold"})
 _SHORT: Final = 5.0
 
 
-class TestAtItsPace(Stage):
+class TestAtItsPace(Fixtures):
     pace = 2.5
 
     @pytest.fixture

@@ -45,7 +45,7 @@ RUNGS: Final[Sequence[Rung]] = (
         "own value",
         "rung4_own_value",
         "check-then-delete",
-        "GET and DEL are two commands: between them the lock may change hands, and is deleted all the same.",
+        "GET and DEL are two commands: between them the lock may change hands, and is deleted anyway.",
     ),
     Rung(
         5,

@@ -1,4 +1,4 @@
-"""The world of one conformance test: its clients, its actors, its names; and what must be true when it ends."""
+"""The world of one conformance test: its clients, actors and lock names; and the checks at its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.testing.conformance.opening import Api, Source
 
 T = TypeVar("T")
 
-#: How long things may take that happen "at once": generous, since the machine may be busy with something else.
+#: How long something may take that should happen immediately: long, since the machine may be busy.
 _SOON: Final = 3.0
 _POLL: Final = 0.004
 
@@ -68,7 +68,7 @@ class World:
         return lease
 
     def chain(self, *calls: Call) -> Call:
-        """One call for an actor: these one after another, with nothing in between; the last one's result."""
+        """One call for an actor: runs these calls one after another, and returns the last result."""
 
         def run() -> Any:
             return [call() for call in calls][-1]
@@ -84,13 +84,13 @@ class World:
 
     @property
     def lasting(self) -> float:
-        """A ttl for what must not be lost, also on a machine that stands still for a second."""
+        """A ttl for leases that must not be lost, even after a scheduler stall of a second."""
         return self.source.lasting
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def do(self, call: Call) -> Any:
-        """Run a call for which it does not matter who makes it."""
+        """Run a call for which the caller does not matter."""
         if self._main is None:
             self._main = self.actor()
         return await self._main.do(call)
@@ -100,7 +100,7 @@ class World:
         return state
 
     async def list_locks(self, client: Any, prefix: str | None = None) -> list[LockState]:
-        """All that ``client.locks`` finds, under this world's prefix unless told."""
+        """All that ``client.locks`` finds under ``prefix``, by default this world's."""
         wanted = self.prefix if prefix is None else prefix
 
         async def collect() -> list[LockState]:
@@ -111,7 +111,7 @@ class World:
         return found
 
     async def is_free(self, name: str) -> bool:
-        """Whether a stranger, with a client of its own, gets the lock in one try."""
+        """Whether another client gets the lock in one try."""
         if self._stranger is None:
             self._stranger = self.connect()
         lease = await self.do(self._stranger.lock(name).try_acquire)
@@ -192,7 +192,7 @@ def by_session(lease: Any) -> bool:
 
 
 def ends(lease: Any) -> float:
-    """When ``lease`` ends if nothing is heard of it any more; a little too early if this caller is held up."""
+    """When ``lease`` expires if it is not renewed; a little too early if this caller is delayed."""
     now = clock.now()
     return now + float(lease.remaining)
 

@@ -40,15 +40,15 @@ class CancellingCases:
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
-        async def nobody_waits() -> bool:
+        async def no_waiter() -> bool:
             return (await world.inspect(client, world.name())).waiters == 0
 
         assert lease.held
         if client._engine.strict_order:
-            await world.until(nobody_waits)  # it leaves the line in the background: until then, others are behind it
+            await world.until(no_waiter)  # it leaves the queue in the background: until then, others wait behind it
         await lease.release()
         assert await world.is_free(world.name())
-        await world.until(nobody_waits)
+        await world.until(no_waiter)
 
     @case
     async def test_cancelled_at_every_step_of_a_free_acquire(self, async_world: World) -> None:
@@ -126,7 +126,7 @@ class CancellingCases:
     async def test_a_loop_that_is_closed_in_the_middle_of_an_acquire_leaves_nothing(
         self, async_world: World, busy: bool
     ) -> None:
-        """Withdrawing must not depend on the loop: here it is gone before the acquire has ended, and nobody cancels."""
+        """Withdrawing must not depend on the loop: it is closed before the acquire has ended, without cancelling it."""
         with connections_lost_with_their_loop():
             await self._close_the_loop(async_world, busy)
 

@@ -1,4 +1,4 @@
-"""How long a hold lives: as long as one of its handles is referenced, whatever became of who acquired it."""
+"""How long a hold lives: while one of its leases is referenced, even if the caller that acquired it has ended."""
 
 # ruff: noqa: PT031  # a handle is not garbage at the ``del``, but when the last frame that saw it has gone
 

@@ -1,4 +1,4 @@
-"""Loss is told: by looking, by waiting, by a callback, on the way out."""
+"""How a loss is reported: by ``held``, by ``lost.wait``, by a callback, and at the end of the block."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class LosingCases:
             await actor.do(lease.release)
         other = await expiring(world, actor)
         await actor.do(lambda: other.lost.wait(world.soon))
-        other.on_lost(later.append)  # lost already: at once; and by then everything before it has been called
+        other.on_lost(later.append)  # lost already: called immediately, after all earlier callbacks
         await world.until(lambda: later == [other])
         assert [told for told, _ in calls] == [lease, lease]
         threads = {thread.name for _, thread in calls}

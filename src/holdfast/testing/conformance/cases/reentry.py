@@ -1,4 +1,4 @@
-"""Re-entry: handles of one thread or task on one name share one hold, and nobody else does."""
+"""Re-entry: leases of one thread or task on one name share one hold; those of other callers do not."""
 
 from __future__ import annotations
 
