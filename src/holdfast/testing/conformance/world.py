@@ -120,8 +120,7 @@ class World:
         return lease is not None
 
     async def until(self, condition: Callable[[], Any], within: float | None = None) -> None:
-        """Wait for something that no event tells of: look until ``condition()`` is true, fail after ``within``, or if
-        that is not said, if it is not ``soon``."""
+        """Poll until ``condition()`` is true. The test fails after ``within`` seconds, by default ``soon``."""
         limit = self.soon if within is None else within
         deadline = clock.now() + limit
         while not await settled(condition()):
@@ -129,7 +128,7 @@ class World:
             await asyncio.sleep(_POLL)
 
     async def until_renewed(self, lease: Any) -> None:
-        """Wait until the engine has confirmed ``lease`` anew, so that it ends later than it would have."""
+        """Wait until the engine has confirmed a renewal of ``lease``."""
         before = ends(lease)
         await self.until(lambda: not lease.held or ends(lease) > before + 0.1 * lease.ttl)
         assert lease.held, f"lost: {lease.lost_reason}"
@@ -146,15 +145,15 @@ class World:
         await self.until(known)
 
     async def until_queued(self, client: Any, name: str, waiters: int = 1, elsewhere: int = 0) -> None:
-        """Wait until ``waiters`` callers queue for ``name`` behind another one of ``client``: inside this process; on
-        an engine where nobody does, at the engine, after the ``elsewhere`` who wait there already."""
+        """Wait until ``waiters`` callers of ``client`` queue for ``name``: in this process, or, if the engine keeps
+        strict order, at the engine, behind ``elsewhere`` waiters of other clients."""
         if client._engine.strict_order:
             await self.until_waiting(client, name, waiters + elsewhere)
         else:
             await self.until(lambda: client._opened is not None and client._opened.queue.waiting(name) >= waiters)
 
     async def count_requests(self, client: Any) -> Counter[str]:
-        """From now on, what ``client``'s callers ask of the engine (not its watchdog), by method."""
+        """Count the engine calls of ``client``'s callers (not of its watchdog) from now on, by method."""
         await self.do(client.ping)
         session = _CountedSession(client._opened.session)
         client._opened.session = session
@@ -163,7 +162,7 @@ class World:
     # -- ending ----------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all clients and end all actors; then nothing of this world may be left, here or in the engine."""
+        """Close all clients and end all actors. Then no lock and no watchdog of this world may be left."""
         for client in self._clients:
             await (asyncio.to_thread(client.close) if self.api == "sync" else client.close())
         for actor in self._actors:
@@ -218,7 +217,7 @@ def _watchdogs() -> set[threading.Thread]:
 
 @contextlib.asynccontextmanager
 async def open_world(source: Source, api: Api) -> AsyncIterator[World]:
-    """A world that is cleaned up whatever happens, and examined only if the test went well: its failure goes first."""
+    """A world that is always cleaned up, and checked for leftovers only if the test succeeded."""
     world = World(source, api)
     try:
         yield world

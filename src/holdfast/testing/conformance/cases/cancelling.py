@@ -1,4 +1,4 @@
-"""Cancelling an async acquire or release, at any moment: nothing stays behind."""
+"""Cancelling an async acquire or release, at any moment: no lock and no waiter is left behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.testing.conformance.writing import case
 
 
 async def cancel_after(steps: int, task: asyncio.Task[Any]) -> Any:
-    """Cancel ``task`` when the loop has gone round ``steps`` times; what it returned if it was too late, else None."""
+    """Cancel ``task`` after ``steps`` iterations of the loop. Returns its result if it had ended before, else None."""
     for _ in range(steps):
         await asyncio.sleep(0)
     task.cancel()
@@ -66,7 +66,7 @@ class CancellingCases:
 
     @case
     async def test_cancelled_around_the_moment_of_the_grant(self, async_world: World) -> None:
-        """The waiter is cancelled so many steps after, or before, the lock is given to it."""
+        """The waiter is cancelled a number of steps before or after the lock is granted to it."""
         world, client, other = async_world, async_world.connect(), async_world.connect()
         for steps in range(-3, 9):
             for rival in (client, other):

@@ -57,7 +57,7 @@ class DyingCases:
         world = sync_world
         client, other = world.connect(), world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
-        # Where each has a place of its own in the engine's queue, a dead one keeps it for a ttl; elsewhere less.
+        # If each waiter has a place in the engine's queue, a dead one keeps it for a ttl; on other engines for less.
         short = {"ttl": world.paced(0.5)} if client._engine.strict_order else {}
         async with helper(world, **short) as child:
             await child.ask("reach")

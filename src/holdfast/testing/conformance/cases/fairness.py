@@ -61,7 +61,7 @@ class FairnessCases:
 
 
 class HandOverCases:
-    """Inside one process a hold may be handed on without asking the engine (RULES 5)."""
+    """Inside one process a hold may be handed over without a request."""
 
     @case
     async def test_eight_callers_of_one_client_exclude_each_other_with_growing_tokens(self, world: World) -> None:
@@ -117,8 +117,8 @@ class HandOverCases:
         # Connected before: otherwise the eight callers would have the lock to themselves until then.
         await actors[8].within(rival.lock(world.name()), lambda lease: None)
         await asyncio.gather(be_alone(), *map(acquire_repeatedly, actors[:8]))
-        # The share is what is promised. A single wait also counts the grants before the lone one was in line at all,
-        # and on a busy machine that is the scheduler's doing.
+        # Only the share is promised. A single wait may be long on a busy machine: it includes the time until the
+        # scheduler lets the single caller join the queue.
         assert sum(passed_by) <= 31 * len(passed_by), f"less than one grant in 32 for the lone one: {passed_by}"
 
     @case
@@ -135,5 +135,5 @@ class HandOverCases:
             await asyncio.gather(elsewhere, here)
         if client.guarantees.fair:
             assert order == ["elsewhere", "here"] * 3
-        else:  # a place in line is a courtesy there
+        else:  # without strict order, newcomers may overtake
             assert sorted(order) == ["elsewhere"] * 3 + ["here"] * 3

@@ -1,4 +1,4 @@
-"""The lease: renewed while held, or not; and what ends it."""
+"""Renewal: leases that are renewed while held, leases that are not, and how each ends."""
 
 from __future__ import annotations
 
