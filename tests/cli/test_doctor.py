@@ -19,7 +19,7 @@ import pytest
 
 import holdfast
 from holdfast.cli.doctor import examine
-from holdfast.cli.doctor.line import Line, Refused
+from holdfast.cli.doctor.connection import Connection, Refused
 from holdfast.cli.doctor.rights import needs
 from tests.cli.doctor import Doctor
 from tests.servers.clock import Clock
@@ -107,7 +107,7 @@ def test_a_clock_is_read_in_the_middle_of_the_quickest_round_trip(monkeypatch: p
     even, uneven = (0.1, 0.1), (0.9, 0.1)
     slow = SlowTime(uneven, uneven, even, uneven, uneven)
     monkeypatch.setattr(examine, "time", slow)
-    assert examine._clock(cast(Line, slow)) == pytest.approx((5.0, 0.1))
+    assert examine._clock(cast(Connection, slow)) == pytest.approx((5.0, 0.1))
 
 
 def test_a_unix_socket(start_redis: StartRedis, doctor: Doctor) -> None:

@@ -19,7 +19,7 @@ WELL = Server(
     session=30.0,
     answer_seconds=0.001,
 )
-ALL_WELL = Ensemble(ClientOptions(), 2.0, "/locks", False, (WELL,) * 3, voters=3, rehearsed=True)
+ALL_WELL = Ensemble(ClientOptions(), 2.0, "/locks", False, (WELL,) * 3, voters=3, tried=True)
 
 
 def complaints(facts: Ensemble) -> dict[str, str]:

@@ -7,13 +7,13 @@ import uuid
 import pytest
 
 import holdfast
-from holdfast.testing.conformance import Source, Stage
+from holdfast.testing.conformance import Fixtures, Source
 from holdfast.testing.conformance.cases.exclusion import ExclusionCases
 from holdfast.testing.conformance.cases.fairness import FairnessCases, HandOverCases
 from holdfast.testing.conformance.cases.reentry import ReentryCases
 
 
-class TestPlainEngine(Stage, ExclusionCases, ReentryCases, HandOverCases, FairnessCases):
+class TestPlainEngine(Fixtures, ExclusionCases, ReentryCases, HandOverCases, FairnessCases):
     engine = "tests.conformance.plain_engine:make_engine"
 
     @pytest.fixture

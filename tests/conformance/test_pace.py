@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 import holdfast.testing.conformance
-from holdfast.testing.conformance import Source, Stage, World, case
+from holdfast.testing.conformance import Fixtures, Source, World, case
 
 _HOME: Final = Path(holdfast.testing.conformance.__path__[0])
 _WRITTEN: Final = [_HOME / "scenarios.py", *sorted((_HOME / "cases").glob("*.py"))]
@@ -22,7 +22,7 @@ _TIMES: Final = frozenset({"ttl", "timeout", "max_hold"})
 _SHORT: Final = 5.0
 
 
-class TestAtItsPace(Stage):
+class TestAtItsPace(Fixtures):
     pace = 2.5
 
     @pytest.fixture
@@ -32,7 +32,7 @@ class TestAtItsPace(Stage):
     @case
     async def test_times_are_multiplied_by_it(self, world: World) -> None:
         assert world.paced(0.15) == 0.375
-        assert world.soon == 2.5 * World(Source("memory:"), world.colour).soon
+        assert world.soon == 2.5 * World(Source("memory:"), world.api).soon
         lock = world.connect().lock(world.name(), ttl=world.paced(0.15), renew=False)
         lease = world.keep(await world.do(lock.acquire))
         assert lease.ttl == 0.375

@@ -37,7 +37,7 @@ class Interleavings(RuleBasedStateMachine):
     def check(self, token: int, owner: str) -> None:
         self.admitted(Bearer(token, owner), lambda: self.fence.check("r", token, owner))
 
-    def admitted(self, comer: Bearer, enter: object) -> bool:
+    def admitted(self, incoming: Bearer, enter: object) -> bool:
         assert callable(enter)
         try:
             enter()
@@ -46,12 +46,12 @@ class Interleavings(RuleBasedStateMachine):
             return False
         except StaleToken:
             assert self.newest is not None
-            assert comer.token <= self.newest.token
-            assert comer != self.newest
+            assert incoming.token <= self.newest.token
+            assert incoming != self.newest
             return False
         assert self.inside is None
-        assert self.newest is None or comer.token > self.newest.token or comer == self.newest
-        self.newest = comer
+        assert self.newest is None or incoming.token > self.newest.token or incoming == self.newest
+        self.newest = incoming
         return True
 
     @precondition(lambda self: self.inside is not None)

@@ -24,18 +24,22 @@ class FakeLease:
 @given(st.lists(bearers, max_size=30))
 def test_let_through_if_newer_or_the_very_same_and_refused_otherwise(comers: list[Bearer]) -> None:
     seen: Bearer | None = None
-    for comer in comers:
-        if seen is None or comer.token > seen.token or comer == seen:
-            assert admit("r", seen, comer) is (comer != seen)
-            seen = comer
+    for incoming in comers:
+        if seen is None or incoming.token > seen.token or incoming == seen:
+            assert admit("r", seen, incoming) is (incoming != seen)
+            seen = incoming
         else:
             with pytest.raises(StaleToken) as refused:
-                admit("r", seen, comer)
-            assert (refused.value.resource, refused.value.token, refused.value.seen) == ("r", comer.token, seen.token)
+                admit("r", seen, incoming)
+            assert (refused.value.resource, refused.value.token, refused.value.seen) == (
+                "r",
+                incoming.token,
+                seen.token,
+            )
 
 
 @pytest.mark.parametrize(
-    "seen, comer",
+    "seen, incoming",
     [
         (Bearer(7, "a"), Bearer(7, "b")),  # diverged servers gave one number to two owners
         (Bearer(7, "a"), Bearer(7, None)),
@@ -43,9 +47,9 @@ def test_let_through_if_newer_or_the_very_same_and_refused_otherwise(comers: lis
         (Bearer(7, "a"), Bearer(6, "a")),
     ],
 )
-def test_refused(seen: Bearer, comer: Bearer) -> None:
+def test_refused(seen: Bearer, incoming: Bearer) -> None:
     with pytest.raises(StaleToken):
-        admit("r", seen, comer)
+        admit("r", seen, incoming)
 
 
 def test_equal_tokens_of_one_owner_pass_and_need_not_be_stored_again() -> None:

@@ -123,7 +123,7 @@ class _Session(Passage):
         request, rule = self._proxy.match(op, body)
         sliced = rule is not None and rule.fault.kind == "slice"
         if rule is not None and rule.fault.side == "request":
-            rule.strike(request)
+            rule.fire(request)
             match rule.fault.kind:
                 case "drop_request_and_reset":
                     return self.reset()
@@ -160,7 +160,7 @@ class _Session(Passage):
                     self.reset()
                 case "black_hole":
                     self.silent = True
-            rule.strike(request)
+            rule.fire(request)
             if rule.fault.kind == "delay":
                 await rule.held()
         await self._send(payload, sink, sliced=rule is not None and rule.fault.kind == "slice")

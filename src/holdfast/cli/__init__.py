@@ -1,10 +1,13 @@
 """The command ``holdfast``.
 
-Read ``main`` first: one subcommand, one exit code, one line for an error. Then ``command``: the table of subcommands,
-each a module or folder with ``configure`` and ``run``.
+Read ``main.py`` first: it runs one subcommand, and makes one line and an exit code of an error. Then ``command.py``:
+the table of subcommands. Each is a module or folder with ``configure`` and ``run``.
 
-* ``parser``, ``exit_codes``, ``stopping``, ``logs``: what all subcommands share on their way in and out;
-* ``output``: the only place that writes to stdout and stderr, and makes names visible; ``quoting``, ``masking``;
-* ``connecting``: ``--url``, ``--profile``, ``--namespace``; ``lock_state``: locks and holders as lines and as JSON;
-* ``ls``, ``show``, ``breaking``, ``config``, ``completion/``, ``doctor/``, ``demo/``: the subcommands.
+* ``parser.py``: the command line; ``exit_codes.py``: exit codes; ``stopping.py``: SIGINT, SIGTERM and SIGHUP;
+  ``logs.py``: the library's log on stderr
+* ``output.py``: writes to stdout and stderr, and escapes control characters; ``quoting.py``: words for a shell;
+  ``masking.py``: hides secrets; ``terminal.py``, ``picture.py``: live output on a terminal
+* ``connecting.py``: ``--url``, ``--profile``, ``--namespace``; ``lock_state.py``: locks as text and as JSON
+* ``run/``, ``ls.py``, ``show.py``, ``breaking.py``, ``config.py``, ``doctor/``, ``demo/``, ``ladder/``,
+  ``completion/``: the subcommands
 """

@@ -1,4 +1,4 @@
-"""``holdfast break NAME --token T``: take a lock from its holder, if that still is the one with this token."""
+"""``holdfast break NAME --token T``: take a lock from its holder, if the holder still has this token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Break the lock of the holder with the token, or of the one that was shown and confirmed."""
+    """Break the lock if its holder has the given token, or after it was shown and confirmed."""
     from holdfast.cli.lock_state import token_of
 
     with connecting.connect(arguments) as client:
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _break(client: Client, name: str, token: int | None) -> bool:
-    """Between the look and this, the lock may have got another holder: the engine compares the token."""
+    """The engine compares the token: the lock may have got another holder since it was inspected."""
     return client.break_(name, token=token)
 
 
@@ -71,7 +71,7 @@ def _not_broken(state: LockState) -> int:
         write_error(f"lock {state.name!r} is not held", command=_COMMAND)
         return FAILED
     write_error(
-        f"lock {state.name!r} was not broken: its holder now is {person(state.holders[0])} with token "
+        f"lock {state.name!r} was not broken: it is now held by {person(state.holders[0])} with token "
         f"{token_of(state)}",
         command=_COMMAND,
     )
@@ -83,14 +83,14 @@ def _on_terminal() -> bool:
 
 
 def _refuse(arguments: argparse.Namespace, token: int | None) -> int:
-    """There is no terminal to ask on: name the command that needs no question."""
+    """There is no terminal to ask on: print the command that needs no confirmation."""
     if token is None:
-        sentence = "its holder has no token (another library's lock): run it on a terminal, which asks"
+        sentence = "its holder has no token (another library's lock): run this on a terminal, to confirm"
     else:
         options = [("--profile", arguments.profile), ("--namespace", arguments.namespace)]
         given = [word for option, value in options if value is not None for word in (option, value)]
         command = shell_words(["holdfast", "break", *given, "--token", str(token), "--", arguments.name])
-        # The URL may hold a password: it is not repeated.
+        # The URL is not repeated: it may contain a password.
         same = ", with the same --url," if arguments.url is not None else ""
         sentence = f"to take it from the present holder, run{same} {command}"
     write_error(f"there is no terminal to ask on; {sentence}", command=_COMMAND)
@@ -102,11 +102,11 @@ def _confirmed(state: LockState, token: int | None) -> bool:
 
     write_notice("\n".join(as_lines(state, time.time())))
     if token is None:
-        write_notice("Its holder has no token: if the lock gets another holder meanwhile, that one is broken.")
+        write_notice("Its holder has no token: if the lock gets another holder meanwhile, that one loses it.")
     write_notice("Its holder is not stopped. Type yes to break the lock:")
     try:
         return sys.stdin.readline().strip().lower() == "yes"
-    except UnicodeDecodeError:  # typed in another encoding than that of the locale
+    except UnicodeDecodeError:  # the terminal's encoding is not that of the locale
         return False
 
 

@@ -1,7 +1,7 @@
-"""What a subcommand is, and which there are. A new one is one module, and one row here.
+"""The table of subcommands. A new subcommand is one module, and one row here.
 
-Rows have the summaries, so that ``holdfast --help`` imports none of the modules, and ``holdfast run`` only its own.
-Shell completions are made from all of them: ``python -m holdfast.cli.completion.generate`` after each change.
+The summaries are in the rows, so that ``holdfast --help`` imports none of the modules, and ``holdfast run`` only its
+own. Shell completions are generated: run ``python -m holdfast.cli.completion.generate`` after each change.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class Command(Protocol):
         """Add the subcommand's arguments. ``--debug`` is added for all."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do it, and return the exit code. Results go to stdout, everything else to stderr (see ``output``).
+        """Run the subcommand, and return the exit code. Results go to stdout, everything else to stderr (``output``).
 
-        Any error may pass: ``main`` makes one line and the exit code of it. SIGINT, SIGTERM and SIGHUP arrive as an
-        exception.
+        It may raise any error: ``main`` turns it into one line and an exit code. SIGINT, SIGTERM and SIGHUP raise
+        SystemExit.
         """
 
 
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
     module: str
     summary: str
-    #: It reports by itself, on stderr: it needs no stdout, and the library's log only with --debug.
+    #: It reports on stderr itself: it needs no stdout, and shows the library's log only with --debug.
     reports: bool = False
 
     def load(self) -> Command:
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 _COMMANDS: Final[Mapping[str, Row]] = {
-    "break": Row("holdfast.cli.breaking", "take a lock from its holder, if that still is the one with this token"),
+    "break": Row("holdfast.cli.breaking", "take a lock from its holder, if the holder still has this token"),
     "completion": Row("holdfast.cli.completion", "print the completion for bash, zsh or fish"),
     "config": Row("holdfast.cli.config", "print every setting and its origin, secrets masked; connects to nothing"),
     "demo": Row(
@@ -52,7 +52,7 @@ _COMMANDS: Final[Mapping[str, Row]] = {
     ),
     "ladder": Row(
         "holdfast.cli.ladder",
-        "watch nine kinds of locks meet the faults that break them: real processes, servers of its own (30 s)",
+        "run nine kinds of locks against the faults that break them, with real processes and servers (30 s)",
     ),
     "ls": Row("holdfast.cli.ls", "list the locks that are held, and their holders"),
     "run": Row("holdfast.cli.run", "run a command while a lock is held", reports=True),

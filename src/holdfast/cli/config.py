@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Setting(NamedTuple):
-    """One value fit to be shown, and where it was set."""
+    """One value, without secrets, and where it was set."""
 
     name: str
     value: Any
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0, or SettingsError where ``connect()`` would refuse; if for want of a driver, after the settings are printed."""
+    """0, or SettingsError where ``connect()`` would raise; for a missing driver, after printing the settings."""
     target, default = connecting.find_target(arguments)
     settings = list(_settings(arguments, target, default))
     engine, missing = _engine(target)
@@ -86,7 +86,7 @@ def _of_url(url: str | None, origins: Mapping[str, str]) -> Iterator[Setting]:
 
 
 def _kept_secret(origins: Mapping[str, str]) -> bool:
-    """Whether the URL is in a file of its own, which is how secrets are mounted."""
+    """Whether the URL was read from a file of its own, as mounted secrets are."""
     return "url_file" in origins.get("url", "").lower()  # url_file = "…", or HOLDFAST_URL_FILE
 
 
@@ -136,7 +136,7 @@ def _as_data(settings: list[Setting], target: Target, engine: Engine | None) -> 
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON has it; what TOML has beyond that (dates, lists of anything, inf) as text."""
+    """``value`` for JSON; values that only TOML has (dates, inf), and lists, as text."""
     known = value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
     return value if known else str(value)
 

@@ -1,4 +1,4 @@
-"""What every command that connects has in common: which engine, by which settings."""
+"""What all commands that connect share: the options that select the engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def connect(arguments: argparse.Namespace) -> Client:
-    """A client for what the command line says, else for the configured default. Does no I/O.
+    """A client for the options of the command line, else for the configured default. Does no I/O.
 
     Raises SettingsError for a wrong URL or setting, and for a driver that is not installed.
     """
@@ -35,7 +35,7 @@ def connect(arguments: argparse.Namespace) -> Client:
 
 
 def find_target(arguments: argparse.Namespace) -> tuple[Target, Default | None]:
-    """What ``connect`` would connect to, without the driver; and the default, if it is that."""
+    """What ``connect`` would connect to, found without the driver; and the default, if that is used."""
     from holdfast._config.settings import resolve_target
 
     try:

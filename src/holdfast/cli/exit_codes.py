@@ -1,4 +1,4 @@
-"""The exit codes of the command, those of sysexits.h where it has one, and which error ends with which."""
+"""The exit codes of the command, from sysexits.h where it has one, and the exit code of each error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 64  # EX_USAGE: arguments, names
 UNAVAILABLE: Final = 69  # EX_UNAVAILABLE: the engine cannot be reached, or the outcome is unknown
-SOFTWARE: Final = 70  # EX_SOFTWARE: an error that nothing expected
+SOFTWARE: Final = 70  # EX_SOFTWARE: an unexpected error
 BUSY: Final = 75  # EX_TEMPFAIL, as lockf(1) and lckdo(1) have it
 REFUSED: Final = 77  # EX_NOPERM: the engine refused
 SETTINGS: Final = 78  # EX_CONFIG: a URL, the environment, the settings file
@@ -30,7 +30,7 @@ SIGNALLED: Final = 128  # plus the signal's number, as a shell has it
 
 
 class SettingsError(UsageError):
-    """Raised when a URL, the environment or the settings file is wrong, and not the command line itself."""
+    """Raised when a URL, the environment or the settings file is wrong (not the command line itself)."""
 
 
 _CODES: Final[tuple[tuple[type[LockError], int], ...]] = (
@@ -46,5 +46,5 @@ _CODES: Final[tuple[tuple[type[LockError], int], ...]] = (
 
 
 def code_for(error: LockError) -> int:
-    """The exit code of a command that ended with ``error``. Of a wrong URL or setting it is that of SettingsError."""
+    """The exit code of a command that ended with ``error``."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)

@@ -1,7 +1,6 @@
-"""A lock, its holders and its waiters: as data for JSON, and as lines for people. Pure but for the clock it is given.
+"""A lock, its holders and its waiters: as data for JSON, and as lines for people. Pure: the time is an argument.
 
-Ages are by this host's clock, and what an engine knows of a holder is from another's: information, never a basis for
-exclusion.
+Ages mix this host's clock with the holder's: they are for people, and nothing may depend on them.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def as_row(state: LockState, now: float) -> tuple[str, ...]:
 
 
 def person(one: Holder | Waiter, *, labelled: bool = True) -> str:
-    """A holder or waiter in a few words: program@host pid [label]; of another library's, the owner."""
+    """A holder or waiter in a few words: program@host pid [label]; for another library's, the owner."""
     if one.host is None and one.pid is None and one.program is None:
         return visible(one.owner)
     label = f" [{one.label}]" if labelled and one.label is not None else ""

@@ -1,4 +1,4 @@
-"""What the library logs while a command runs, as lines on stderr."""
+"""Writes the library's log to stderr while a command runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from holdfast.cli.output import write_error, write_notice
 
 
 class _Lines(logging.Handler):
-    """One line for each record; its traceback too, where that was asked for."""
+    """One line for each record; with ``debug`` its traceback, too."""
 
     def __init__(self, *, debug: bool) -> None:
         super().__init__(logging.DEBUG if debug else logging.WARNING)
         self._tracebacks = debug
-        if not debug:  # holdfast break prints by itself what it has done
+        if not debug:  # holdfast break prints its result itself
             self.addFilter(lambda record: record.name != "holdfast.operator")
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -33,9 +33,9 @@ _SILENT: Final = logging.NullHandler()
 
 @contextmanager
 def logging_to_stderr(*, debug: bool, quiet: bool = False) -> Iterator[None]:
-    """Have warnings (unless ``quiet``), or with ``debug`` everything, written as the command's own lines.
+    """Write warnings (unless ``quiet``), or with ``debug`` all records, as lines of the command.
 
-    Without it, Python's last resort would write them raw, and names with them.
+    Otherwise Python's handler of last resort would write them without escaping the names in them.
     """
     logger = logging.getLogger("holdfast")
     handler = logging.NullHandler() if quiet and not debug else _Lines(debug=debug)
@@ -47,6 +47,6 @@ def logging_to_stderr(*, debug: bool, quiet: bool = False) -> Iterator[None]:
         yield
     finally:
         if quiet:
-            logger.addHandler(_SILENT)  # what background threads log from here on would be written by the last resort
+            logger.addHandler(_SILENT)  # for background threads: else the handler of last resort would write
         logger.removeHandler(handler)
         logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""``holdfast ls``: the locks that are held, one line each, as they are found."""
+"""``holdfast ls``: the locks that are held, one line each, printed as they are found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     any_held = False
     with connecting.connect(arguments) as client:
-        engine = repr(client._engine)  # which one was asked is the first question where nothing is found
+        engine = repr(client._engine)  # shown if nothing is found: it may be the wrong engine
         for state in client.locks(arguments.prefix):
             if arguments.json:
                 write_json(lock_state.as_data(state))

@@ -19,7 +19,7 @@ _INTERRUPTED: Final = SIGNALLED + signal.SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand. Errors are one line on stderr; the exit code says the rest."""
+    """Run one subcommand. An error is one line on stderr, and the exit code tells which kind it was."""
     argv = sys.argv[1:] if argv is None else argv
     rows = commands()
     if sys.stdout is None and not any(rows[name].reports for name in chosen(argv, rows)):
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     with unwinding() as received:
         code = _run(argv)
-    # Cleaning up may have failed in its turn: after SIGHUP the terminal is gone.
+    # The signal's exit code, even if the clean-up failed: after SIGHUP there is no terminal.
     return SIGNALLED + received[0] if received else code
 
 
@@ -51,7 +51,7 @@ def _run(argv: Sequence[str]) -> int:
     except OutputLost as lost:
         _report_lost(lost)
         return FAILED
-    except BrokenPipeError:  # as OutputLost, of a command that writes in its own way
+    except BrokenPipeError:  # as OutputLost, from a command that writes to stdout directly
         discard(sys.stdout)
         return FAILED
     except Exception as error:
@@ -83,7 +83,7 @@ def _report_lost(lost: OutputLost) -> None:
     discard(sys.stdout)
     cause = lost.__cause__
     assert isinstance(cause, OSError)
-    if not isinstance(cause, BrokenPipeError):  # that a reader has read enough (| head) is in order
+    if not isinstance(cause, BrokenPipeError):  # a reader that closes its pipe early (| head) is no error
         write_error(f"cannot write to stdout: {cause.strerror}")
 
 

@@ -1,4 +1,4 @@
-"""Settings fit for people to see: URLs and options without their secrets. Pure."""
+"""Hides secrets in URLs and options before they are shown. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.engines import registry
 from holdfast.engines.redis.options import SECRET
 
 MASK: Final = "***"
-#: Of ZooKeeper's, these hold credentials under other names.
+#: ZooKeeper's options for credentials have other names.
 _CREDENTIALS: Final = SECRET | {"auth_data", "sasl_options"}
 
 
@@ -24,10 +24,10 @@ def masked_url(url: str) -> str:
     """A valid ``url`` with the password of its user info, and secret parameters, replaced by a mask."""
     parts = cut(url)
     if "@" in parts.path or "@" in parts.query:
-        return targets.redact(url)  # an unescaped '/' or '?' in a password moves the borders of the parts
+        return targets.redact(url)  # an unescaped '/' or '?' in a password shifts the parts
     user_info, at, hosts = parts.netloc.rpartition("@")
     user, colon, _ = user_info.partition(":")
-    # Without a colon it is a user's name, or a token that stands in its place.
+    # Without a colon it may be a user name, or a token in its place: hide it.
     shown = f"{user}:{MASK}@" if colon else f"{MASK}@" if at else ""
     slashes = "//" if parts.netloc or url[len(parts.scheme) + 1 :].startswith("//") else ""
     known = parts.scheme in registry.SCHEMES  # which options of another distribution's engine are secrets is not known
@@ -36,7 +36,7 @@ def masked_url(url: str) -> str:
 
 
 def masked_secret_url(url: str) -> str:
-    """As ``masked_url``, of a URL that is kept as a secret: neither its user's name nor its parameters are shown."""
+    """As ``masked_url``, for a URL that is itself a secret: the user name and the parameters are hidden, too."""
     scheme, separator, rest = targets.redact(url).partition("://")
     return f"{scheme}://{MASK}@{rest}" if separator and "@" in url else scheme + separator + rest
 

@@ -1,7 +1,7 @@
-"""Writing to stdout and stderr, either of which may be closed, full, or a pipe without a reader.
+"""Writes to stdout and stderr, either of which may be closed, full, or a pipe without a reader.
 
-Names of locks, hosts and programs are others' data. What is written here reaches a terminal with every character that
-could move its cursor, or reorder its text, replaced by a visible escape.
+Names of locks, hosts and programs come from other parties. Every character in them that could move a terminal's cursor
+or reorder its text is replaced by a visible escape.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, TextIO
 
 
 class OutputLost(Exception):
-    """Raised when stdout does not take the result. ``__cause__`` is the OSError that says why."""
+    """Raised when the result cannot be written to stdout. ``__cause__`` is the OSError."""
 
 
 def visible(text: str) -> str:
     r"""``text`` on one line, with control and format characters as escapes: ``\n``, ``\x1b``, ``\u202e``.
 
-    Backslashes are kept, so that it may be applied twice. It is for people: JSON tells names apart exactly.
+    Backslashes are kept, so that it may be applied twice. The result is for people and may be ambiguous; JSON is exact.
     """
     if text.isprintable():
         return text
@@ -30,9 +30,9 @@ def _escape(character: str) -> str:
 
 
 def write_result(text: str, *, styled: bool = False) -> None:
-    """Write a result to stdout, at once. Newlines in ``text`` are kept.
+    """Write a result to stdout, and flush. Newlines in ``text`` are kept.
 
-    ``styled``: its tabs and escape sequences are the caller's own, and the caller has made names visible.
+    ``styled``: tabs and escape sequences are kept, too; the caller has escaped names.
     """
     shown = text if styled else "\n".join(visible(line) for line in text.split("\n"))
     try:
@@ -42,15 +42,15 @@ def write_result(text: str, *, styled: bool = False) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Write one JSON document to stdout, on one line of ASCII, at once."""
+    """Write one JSON document to stdout, on one line of ASCII, and flush."""
     import json
 
-    # DEL is ASCII, so json leaves it as it is, and a terminal may act on it.
+    # json does not escape DEL, which is ASCII, and a terminal may act on it.
     write_result(json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f"), styled=True)
 
 
 def flush() -> None:
-    """Write what others, such as argparse, have left in the buffer of stdout."""
+    """Write what other code, such as argparse, has left in the buffer of stdout."""
     if sys.stdout is None:
         return
     try:
@@ -60,12 +60,12 @@ def flush() -> None:
 
 
 def write_error(text: str, *, command: str = "holdfast") -> None:
-    """Write one line to stderr, if that is possible: the exit code reports the failure too."""
+    """Write one line to stderr, if possible. The exit code reports the failure, too."""
     write_notice(f"{command}: {visible(text)}")
 
 
 def write_notice(text: str) -> None:
-    """Write lines to stderr, if that is possible. Newlines in ``text`` are kept."""
+    """Write lines to stderr, if possible. Newlines in ``text`` are kept."""
     if sys.stderr is None:
         return  # print() would write to stdout instead
     shown = "\n".join(visible(line) for line in text.split("\n"))
@@ -76,13 +76,13 @@ def write_notice(text: str) -> None:
 
 
 def _encodable(text: str, stream: TextIO) -> str:
-    """``text`` with escapes for what the stream's encoding lacks: names are in any letters, and locales may be "C"."""
+    """``text`` with escapes for characters that the stream's encoding lacks, as in the locale "C"."""
     encoding = stream.encoding or "ascii"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def discard(stream: TextIO) -> None:
-    """Drop what ``stream`` still buffers. Python would write it at exit, fail, and replace the exit code by 120."""
+    """Drop what ``stream`` still buffers. Otherwise Python would fail to write it at exit, and exit with code 120."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

@@ -1,4 +1,4 @@
-"""The parser of the command line: argparse, with our exit code, and with subcommands that are imported when needed."""
+"""The command-line parser: argparse with exit code 64 for errors, and with subcommands that are imported on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.cli.output import write_error, write_notice
 
 
 class Parser(argparse.ArgumentParser):
-    """Ends with EX_USAGE for wrong arguments, and repeats none of their characters that a terminal would act on."""
+    """Exits with EX_USAGE for wrong arguments, and escapes control characters in error messages."""
 
     def error(self, message: str) -> NoReturn:
         write_notice(self.format_usage().rstrip("\n"))
@@ -22,8 +22,8 @@ class Parser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
     def refuse(self, words: Sequence[str]) -> NoReturn:
-        """``error`` for arguments that were left over, with the nearest option."""
-        import difflib  # a command that is run as it should be does not need it
+        """``error`` for unrecognized arguments, with the nearest option."""
+        import difflib  # imported here: needed for errors only
 
         known = [option for option in self._option_string_actions if option.startswith("--")]
         found = [option for word in words if word.startswith("--") for option in difflib.get_close_matches(word, known)]
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(parser: Parser, argv: Sequence[str], namespace: argparse.Namespace) -> None:
-    """Fill ``namespace``. What a subcommand does not know is reported by its own parser, with its own usage."""
+    """Fill ``namespace``. Unrecognized arguments are reported by the subcommand's own parser, with its usage."""
     first = argv[0] if argv else ""
     if first.startswith("--") and not any(option.startswith(first) for option in parser._option_string_actions):
         parser.error(f"unrecognized arguments: {first}; options of a command follow its name")
@@ -42,12 +42,12 @@ def parse(parser: Parser, argv: Sequence[str], namespace: argparse.Namespace) ->
 
 
 def chosen(argv: Sequence[str], known: Collection[str]) -> set[str]:
-    """The subcommand that ``argv`` names, if it does. Options before it take no value."""
+    """The subcommand that ``argv`` names, if any. Options before it take no value."""
     return set([word for word in argv if not word.startswith("-")][:1]).intersection(known)
 
 
 def make_parser(rows: Mapping[str, Row], wanted: Collection[str]) -> Parser:
-    """The whole parser, in which only the ``wanted`` subcommands are imported and know their arguments."""
+    """The parser of all subcommands. Only the ``wanted`` ones are imported and have arguments."""
     parser = Parser(prog="holdfast", description="Distributed locks that tell you when you lose them.")
     parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
     _add_debug(parser)
@@ -63,7 +63,7 @@ def make_parser(rows: Mapping[str, Row], wanted: Collection[str]) -> Parser:
 
 
 def _add_debug(parser: argparse.ArgumentParser) -> None:
-    # Without a default: the subcommand's would overwrite what was said before its name.
+    # No default: the subcommand's default would overwrite a --debug before its name.
     parser.add_argument(
         "--debug", action="store_true", default=argparse.SUPPRESS, help="show the log, and tracebacks of errors"
     )

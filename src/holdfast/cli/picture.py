@@ -11,7 +11,7 @@ from rich.live import Live
 
 
 class Picture:
-    """Drawn again and again in one place, until ``leave``: then it stays, and the next one is drawn below it."""
+    """Redrawn in place until ``leave``; after that it stays on the screen, and the next picture is drawn below it."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -35,7 +35,7 @@ class Picture:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with suppress(OSError):  # the terminal may be gone (SIGHUP)
+        with suppress(OSError):  # the terminal may be closed (SIGHUP)
             if self._live is not None:
                 self._live.stop()
-            self.console.show_cursor()  # a signal inside stop() leaves it hidden, and stop() does nothing twice
+            self.console.show_cursor()  # a signal inside stop() leaves it hidden, and a second stop() does nothing

@@ -1,4 +1,4 @@
-"""Words as a shell reads them, also where they contain what must not reach a terminal."""
+"""Quotes words for a shell, without control characters that a terminal would act on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``holdfast show NAME``: all that is known about one lock."""
+"""``holdfast show NAME``: everything known about one lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals that end a command. They unwind it: processes, files and a hidden cursor are not left behind."""
+"""Signals that end a command. They raise SystemExit, so that processes, files and a hidden cursor are cleaned up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def unwinding() -> Iterator[list[int]]:
-    """Have the first of these signals raise SystemExit, and ignore those after it. Yields a list that will contain it.
+    """The first of these signals raises SystemExit; later ones are ignored. Yields a list that will contain it.
 
     Later ones would interrupt the cleanup: when a session ends, SIGHUP and SIGTERM often arrive together, and users
     press Ctrl-C more than once. A signal that was ignored from the start stays ignored (nohup, background jobs).

@@ -1,4 +1,4 @@
-"""What kind of output stdout is for."""
+"""Whether stdout is a terminal for live output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.cli.output import write_error
 
 
 def takes_a_picture(command: str) -> bool:
-    """Stdout is a terminal that can be drawn on, and rich is there. If only rich is missing, stderr reports it."""
+    """Whether stdout is a terminal with cursor control and rich is installed. A missing rich is reported on stderr."""
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
         return False
     if importlib.util.find_spec("rich") is None:

@@ -1,7 +1,7 @@
-"""Fences: the checking half of a fencing token.
+"""Fences: they check fencing tokens.
 
-A lock's token is worth what the resource does with it. A fence stands before the resource and refuses an older token,
-so that a holder which was frozen past its lease cannot write when it wakes up.
+A fencing token protects a resource only if the resource checks it. A fence does that: it refuses an older token, so
+that a holder which was frozen past its lease cannot write when it wakes up.
 
 * :class:`MemoryFence` for what one process keeps in memory;
 * :class:`FileFence` for what the processes of one host share;
@@ -11,7 +11,11 @@ so that a holder which was frozen past its lease cannot write when it wakes up.
 * :mod:`~holdfast.fencing.http`: the header, and middleware that holds a guard during a request;
 * :func:`from_env`: the lease of the ``holdfast run`` that started this program.
 
-``rule.py`` is the rule of all of them. What needs a driver is imported when it is first used.
+Read ``rule.py`` first: the rule of all fences. Fences that need a driver are imported when they are first used.
+
+* ``base.py``, ``guard.py``, ``turns.py``: guards of MemoryFence and FileFence, and their exclusion in this process
+* ``memory.py``: MemoryFence; ``file.py``, ``file_gate.py``, ``record.py``, ``descriptors.py``, ``disk.py``: FileFence
+* ``environment.py``: :func:`from_env`
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ __all__ = [
     "http",
 ]
 
-#: Where a name is found that is loaded when it is first used.
+#: The modules of names that are loaded when they are first used.
 _HOME: Final = {
     "AsyncObjectFence": "objects",
     "AsyncRedisFence": "redis",

@@ -1,4 +1,4 @@
-"""What all fences of files and memory have in common: ``check`` and ``guard``."""
+"""What MemoryFence and FileFence share: ``check`` and ``guard``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from holdfast.fencing.rule import Lease, bearer
 
 
 class Fence(abc.ABC):
-    """Refuses whoever comes to a resource with an older fencing token than one that has been there already.
+    """Refuses a caller whose fencing token is older than one that was accepted for the resource before.
 
-    A lock alone cannot stop a holder that was frozen past its lease and writes when it wakes up; this does. It accepts
-    a token that is greater than the newest it has seen for the resource, or equal with the same owner.
+    A lock alone cannot stop a holder that was frozen past its lease and writes when it wakes up; a fence does. It
+    accepts a token that is greater than the newest it has seen for the resource, or equal with the same owner.
     """
 
     def guard(
         self, resource: str, token: int | Lease, owner: str | None = None, *, timeout: float | None = None
     ) -> Guard:
-        """Check the token, and keep everybody else away from the resource until the ``with`` ends.
+        """Check the token, and keep all other callers away from the resource until the ``with`` block ends.
 
         ::
 
@@ -29,15 +29,15 @@ class Fence(abc.ABC):
                 write(change(order))
 
         Raise the guard *before the first read*. If only the write is guarded, a stale holder may still write between
-        the new holder's read and its write, and that update is lost although every write was checked.
+        the new holder's read and its write, and its update is lost although every write was checked.
 
-        Guarantee: inside, no older token has been accepted since the check, and none will be. Raises
+        Guarantee: inside the block, no older token has been accepted since the check, and none will be. Raises
         :class:`holdfast.StaleToken` for an older token, or an equal one of another owner; then the body does not run.
-        A lease is judged by its token and owner only, whether or not it believes to be held.
+        Only the lease's token and owner count, not whether it is still held.
 
-        Not guaranteed: progress while somebody is frozen *inside* his guard. He keeps the others out until he goes on
-        or dies; ``timeout`` bounds the wait for him (``AcquireTimeout``; None: for ever, 0: one try). And nothing is
-        undone: an exception in the body leaves the token raised and whatever was written.
+        Not guaranteed: progress while another process is frozen *inside* its guard. It keeps all others out until it
+        continues or dies; ``timeout`` bounds the wait for it (``AcquireTimeout``; None: for ever, 0: one try). Nothing
+        is undone: after an exception in the body, the raised token and all writes stay.
         """
         resource = names.validate(resource, what="resource name")
         return Guard(
@@ -47,15 +47,14 @@ class Fence(abc.ABC):
     def check(self, resource: str, token: int | Lease, owner: str | None = None) -> None:
         """Check the token, and remember it if it is newer. Raises :class:`holdfast.StaleToken`.
 
-        It says nothing about a moment later: check-then-act is a race, in which a newer holder may come and write
-        between this check and your write. So it is only for resources that compare the token by themselves, and for
-        giving up early. Around a write use :meth:`guard`.
+        The result may be outdated one moment later: a newer holder may write between this check and your write. So use
+        it only for resources that compare tokens themselves, or to give up early. Around a write use :meth:`guard`.
 
-        It waits for a guard that is up on the resource, and blocks the thread meanwhile.
+        If another guard is raised on the resource, it blocks the thread until that one is left.
         """
         with self.guard(resource, token, owner):
             pass
 
     @abc.abstractmethod
     def _gate(self, resource: str) -> Gate:
-        """A new way to ``resource``."""
+        """A new gate to ``resource``."""

@@ -1,4 +1,4 @@
-"""Open files that a signal handler cannot make us lose."""
+"""Open file descriptors that are not leaked when a signal handler raises."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from itertools import repeat
 class Descriptors:
     """Descriptors in the order of opening.
 
-    Python runs signal handlers between two bytecodes. One that raises after ``os.open`` has returned, and before the
-    number is stored, leaves a file open that nothing knows of; after the number was removed and before ``os.close``,
-    too. With its flock, it would keep every process out. So opening and storing is one call of C code here, and so is
+    Python runs signal handlers between two bytecodes. A handler that raises after ``os.open`` has returned and before
+    the number is stored would leak an open file; and so would one between removing the number and ``os.close``. The
+    flock of a leaked file would keep every process out. So opening and storing is one call of C code here, and so is
     removing and closing.
     """
 
@@ -41,7 +41,7 @@ class Descriptors:
             try:
                 _exhaust(map(os.close, map(self._open.pop, repeat(-1, len(self._open)))))
             except OSError:
-                pass  # it is closed all the same
+                pass  # the descriptor is closed even if close() fails
 
 
 def _exhaust(steps: map[None]) -> None:

@@ -1,4 +1,4 @@
-"""Disk work for an event loop: on threads of its own, and always to its end."""
+"""Disk work for an event loop, on separate threads. It always runs to its end."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-# Not the loop's default executor: that may be full of threads which wait for the very guard that this work is for.
+# Not the loop's default executor: all of its threads may be waiting for the guard that this work is for.
 _THREADS: Final = 4
 _executor: ThreadPoolExecutor | None = None
 
 
 async def run(work: Callable[[], None]) -> None:
-    """Run ``work`` without blocking the loop. A cancellation is raised when ``work`` is over, not before.
+    """Run ``work`` without blocking the loop. If cancelled, CancelledError is raised only after ``work`` has ended.
 
-    The caller holds a lock that must outlive the work, and a thread cannot be interrupted: it is one small write.
+    The caller holds a lock that must outlive the work, and a thread cannot be interrupted. The work is one small write.
     """
     global _executor
     if _executor is None:
@@ -30,7 +30,7 @@ async def run(work: Callable[[], None]) -> None:
                 await asyncio.wait((done,))
             except asyncio.CancelledError:
                 continue  # cancelled again: the first one is raised below
-        done.exception()  # looked at, so that asyncio does not report it as forgotten
+        done.exception()  # retrieved, so that asyncio does not log it as never retrieved
         raise
 
 

@@ -1,4 +1,4 @@
-"""The lease of the ``holdfast run`` that started this program, as its fences need it."""
+"""The lease of the ``holdfast run`` that started this program, for use with a fence."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}")  # in one spelling: int() wo
 
 @dataclass(frozen=True, slots=True)
 class InheritedLease:
-    """A lock that another process holds for this one: its name, token and owner. Every fence takes it as a lease.
+    """A lock that another process holds for this one: its name, token and owner. Every fence accepts it as a lease.
 
-    It says nothing about whether the lock is still held: that is known to ``holdfast run``, which ends this program
-    when it is not. The fence refuses a write that comes too late all the same.
+    It does not know whether the lock is still held: ``holdfast run`` does, and ends this program when the lock is lost.
+    The fence refuses a write that comes too late.
     """
 
     name: str
@@ -54,6 +54,6 @@ def _required(environment: Mapping[str, str], variable: str) -> str:
     if not value:
         raise UsageError(
             f"{variable} is {'not set' if value is None else 'empty'}: this program was not started by "
-            "'holdfast run NAME -- CMD'. Start it so, or pass a lease of your own to the fence"
+            "'holdfast run NAME -- CMD'. Start it that way, or pass a lease of your own to the fence"
         )
     return value

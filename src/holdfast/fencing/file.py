@@ -1,4 +1,4 @@
-"""A fence for the processes of one host: what it has seen is kept in small files."""
+"""A fence for the processes of one host. It stores the accepted tokens in small files."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from holdfast.fencing.file_gate import DIRECTORY, DirectoryId, FileGate
 class FileFence(Fence):
     """A fence for any number of processes of one user on one host, which share ``directory``.
 
-    ``directory`` belongs to the fence alone. It is made (mode 0700) if it is not there; one that is there must be yours
-    and writable by nobody else. Each resource has two small files in it (mode 0600), named by a hash of the resource:
-    one carries the OS lock (flock) while a guard is up, the other holds the newest token and its owner. No descriptor
-    is kept between guards, so a forked child may use the fence as it is.
+    ``directory`` must be used by the fence only. It is created (mode 0700) if it does not exist; an existing one must
+    belong to this user, and no other user may write to it. Each resource has two small files in it (mode 0600), named
+    by a hash of the resource: one is locked (flock) while a guard is raised, the other contains the newest token and
+    its owner. No descriptor is kept open between guards, so a forked child may use the same fence.
 
-    A token is stored whole or not at all, before its guard lets anybody through: a process killed in between leaves
-    the older record or the newer one. With ``durable`` (the default) that also holds for a power failure, at the price
-    of two fsync for each new token, not for each guard; without it, a power failure may bring an older token back.
-    A record that cannot be read, by damage or by hand, refuses everybody (``EngineRefused``): taking it for "nothing
-    seen yet" would let an old holder in.
+    A token is stored atomically, before its guard is entered: if the process is killed meanwhile, the file contains the
+    older record or the newer one. With ``durable`` (the default) this also holds for a power failure, at the price of
+    two fsync calls for each new token (not for each guard); without it, an older token may come back after a power
+    failure. If a record is damaged, every token is refused (``EngineRefused``): treating it as "no token yet" would let
+    an old holder in.
 
-    Not given: other hosts (flock over a network file system is not relied on), and memory of a record that somebody
-    deleted. Choose a place that no cleaner of temporary files visits.
+    Not guaranteed: anything between hosts (flock on network file systems is not reliable), or after a record was
+    deleted. Choose a directory that is not cleaned up automatically.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, durable: bool = True) -> None:
@@ -52,7 +52,7 @@ class FileFence(Fence):
 
 
 def _trusted(path: str, status: os.stat_result) -> DirectoryId:
-    """The identity of a directory in which nobody else can swap our files."""
+    """The identity of a directory in which no other user can replace files."""
     if status.st_uid != os.geteuid():
         raise EngineRefused(f"{path!r} belongs to another user, who could reset the fence; give FileFence its own")
     if status.st_mode & 0o022:

@@ -15,19 +15,19 @@ from holdfast.errors import EngineRefused
 from holdfast.fencing import record
 from holdfast.fencing.descriptors import Descriptors
 from holdfast.fencing.rule import Bearer
-from holdfast.fencing.turns import Turns, Visitor
+from holdfast.fencing.turns import GuardEntry, Turns
 
-# A link in place of a file of ours was put there by somebody, to make us write elsewhere. Never follow one.
+# Never follow a symbolic link: it may have been put there to redirect our writes.
 _FLAGS: Final = os.O_NOFOLLOW
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | _FLAGS
 
-# One for the process, not for each FileFence: two of them may share a directory, and flock by itself cannot tell
-# "somebody else is inside" from "I am inside already", which would wait for ever.
+# One for the process, not for each FileFence: two of them may share a directory, and flock alone cannot tell "another
+# process is inside" from "this thread is inside already", which would be a deadlock.
 _turns: Final = Turns()
 
 
 class DirectoryId(NamedTuple):
-    """Which directory it was, whatever its path leads to later."""
+    """Identifies a directory, even if its path leads to another one later."""
 
     device: int
     inode: int
@@ -46,10 +46,10 @@ class FileGate:
         self._name = name
         self._resource = resource
         self._durable = durable
-        self._files = Descriptors()  # the directory, the file that is locked, and one that is being read or written
+        self._files = Descriptors()  # the directory, the locked file, and a file that is being read or written
 
-    def try_lock(self, visitor: Visitor) -> bool:
-        if not _turns.take((self._directory_id, self._name), visitor):
+    def try_lock(self, entry: GuardEntry) -> bool:
+        if not _turns.take((self._directory_id, self._name), entry):
             return False
         locked = False
         try:
@@ -57,17 +57,17 @@ class FileGate:
             locked = self._flock()
         finally:
             if not locked:
-                self.unlock(visitor)
+                self.unlock(entry)
         return locked
 
-    def unlock(self, visitor: Visitor) -> None:
-        if _turns.has((self._directory_id, self._name), visitor):
+    def unlock(self, entry: GuardEntry) -> None:
+        if _turns.has((self._directory_id, self._name), entry):
             if len(self._files) > 1:
-                # Explicitly: the lock belongs to all copies of the descriptor, and a child that was forked a moment
-                # ago by another thread, and has not yet come to exec, still has one.
+                # Explicitly: all copies of the descriptor share the lock, and a child that another thread has just
+                # forked, and that has not yet reached exec, has a copy.
                 fcntl.flock(self._files[1], fcntl.LOCK_UN)
             self._close()
-            _turns.give((self._directory_id, self._name), visitor)
+            _turns.give((self._directory_id, self._name), entry)
 
     def load(self) -> Bearer | None:
         try:
@@ -86,7 +86,7 @@ class FileGate:
             ) from error
 
     def store(self, seen: Bearer) -> None:
-        # A ".new" left by a process that was killed here is overwritten: only the holder of the lock touches it.
+        # A ".new" file of a process that was killed here is overwritten: only the holder of the flock uses it.
         directory, flags = self._files[0], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS
         descriptor = self._files.open(self._name + ".new", flags, dir_fd=directory)
         content = record.encode(self._resource, seen)
@@ -117,7 +117,7 @@ class FileGate:
             ours, named = os.fstat(self._files[1]), os.stat(self._name + ".lock", dir_fd=self._files[0])
         except (BlockingIOError, FileNotFoundError):
             return False
-        # If the file was removed after we opened it, our lock is on a ghost and somebody else has locked its successor.
+        # If the file was removed after it was opened, another process may have locked a new file of the same name.
         return os.path.samestat(ours, named)
 
     def _close(self) -> None:
@@ -125,13 +125,13 @@ class FileGate:
         _open_gates.discard(self)
 
     def after_fork_in_child(self) -> None:
-        # Closed, not unlocked: unlocking would act on the parent's lock. A copy left open here would keep everybody
-        # out for as long as the child lives, if the parent is killed inside its guard.
+        # Closed, not unlocked: unlocking would release the parent's lock. A copy left open here would keep all other
+        # processes out while the child lives, if the parent is killed inside its guard.
         self._close()
 
 
-# Held while descriptors are opened, and while the process forks: else a child could have one that is not closed there.
-# Re-entrant, for a signal handler that forks.
+# Held while descriptors are opened, and while the process forks: otherwise a child could inherit a descriptor that it
+# does not close. Re-entrant, for a signal handler that forks.
 _opening: Final = threading.RLock()
 _open_gates: Final[set[FileGate]] = set()
 
@@ -141,7 +141,7 @@ def _after_fork_in_child() -> None:
         gate.after_fork_in_child()
 
 
-# No Python code around the RLock: interrupted there, a fork would leave it locked for ever. Its owner is the thread
-# that forks, which is the same one in the child.
+# The RLock's own methods are registered, without Python code around them: a signal that interrupted such code would
+# leave the lock locked for ever. The forking thread owns it, and is the thread that exists in the child.
 os.register_at_fork(before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release)
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,17 +1,17 @@
-"""A fence for what one process keeps in its memory."""
+"""A fence for data in the memory of one process."""
 
 from __future__ import annotations
 
 from holdfast.fencing.base import Fence
 from holdfast.fencing.rule import Bearer
-from holdfast.fencing.turns import Turns, Visitor
+from holdfast.fencing.turns import GuardEntry, Turns
 
 
 class MemoryFence(Fence):
-    """A fence for one process: for its threads and its tasks, on any number of event loops.
+    """A fence for the threads and tasks of one process, on any number of event loops.
 
-    It remembers one token for each resource for as long as it lives; forgetting one would let an old holder in. A
-    forked child goes on with a copy of its own.
+    It stores one token for each resource and never removes one, since that would let an old holder in. A forked child
+    has a copy of its own.
     """
 
     def __init__(self) -> None:
@@ -35,11 +35,11 @@ class _MemoryGate:
         self._turns = turns
         self._seen = seen
 
-    def try_lock(self, visitor: Visitor) -> bool:
-        return self._turns.take(self._resource, visitor)
+    def try_lock(self, entry: GuardEntry) -> bool:
+        return self._turns.take(self._resource, entry)
 
-    def unlock(self, visitor: Visitor) -> None:
-        self._turns.give(self._resource, visitor)
+    def unlock(self, entry: GuardEntry) -> None:
+        self._turns.give(self._resource, entry)
 
     def load(self) -> Bearer | None:
         return self._seen.get(self._resource)

@@ -1,4 +1,4 @@
-"""What FileFence stores for one resource: one line of JSON, in exactly one spelling."""
+"""What FileFence stores for one resource: one line of JSON, in a canonical form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.fencing.rule import Bearer, bearer
 
 _FORMAT: Final = "holdfast fence 1"
-#: Above any record: resource and owner have at most 512 bytes each, and JSON writes a control character with six.
+#: Longer than any record: resource and owner have at most 512 bytes each, of which JSON may expand each to six.
 LONGEST: Final = 8192
 
 
@@ -18,9 +18,9 @@ def encode(resource: str, seen: Bearer) -> bytes:
 
 
 def decode(resource: str, content: bytes) -> Bearer:
-    """What ``encode(resource, …)`` wrote; ValueError for anything else, be it longer, shorter or only alike.
+    """Decode what ``encode(resource, …)`` wrote; ValueError for anything else.
 
-    A record cut short must never read as a smaller token, so what was parsed has to encode to the very same bytes.
+    A truncated record must not be read as a smaller token, so the parsed record must encode to the same bytes.
     """
     try:
         record = json.loads(content)

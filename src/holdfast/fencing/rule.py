@@ -1,8 +1,8 @@
-"""The rule of every fence, and nothing else: no lock, no file, no clock.
+"""The rule of all fences. Pure: no lock, no file, no clock.
 
-A fence remembers, for each resource, the newest fencing token that it let through and whose it was. Tokens alone are
-not enough: servers that diverged (a failover, a restored backup) may hand the same number to two owners, so equal
-tokens pass only for the same owner.
+A fence remembers, for each resource, the newest fencing token that it accepted, and its owner. Tokens alone are not
+enough: servers that diverged (a failover, a restored backup) may give the same number to two owners, so an equal token
+is accepted only from the same owner.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from holdfast.errors import StaleToken
 if TYPE_CHECKING:
     from holdfast.observer.reports import Reports
 
-# Every engine's token fits (Redis stays below 2**53, a ZooKeeper zxid is a signed 64-bit number), and so does a BIGINT
-# column. A larger number is a bug at the caller, and letting it in would shut out every real holder for ever.
+# The tokens of all engines fit (Redis stays below 2**53, a ZooKeeper zxid is a signed 64-bit number), and so do BIGINT
+# columns. A larger number is a bug of the caller; accepting it would lock out every real holder for ever.
 LARGEST_TOKEN: Final = 2**63 - 1
 
 
 class Bearer(NamedTuple):
-    """Who comes to the fence: a token and its owner. It is also what the fence remembers of whom it let through."""
+    """A token and its owner. A fence compares the one that a caller presents with the one it has stored."""
 
     token: int
     owner: str | None
 
 
-class Comer(Bearer):
-    """A bearer that has just come to a fence, with what is needed to report the check to its client's observer.
+class IncomingBearer(Bearer):
+    """A bearer that a caller presents, with what is needed to report the check to its client's observer.
 
-    Equal to a bearer of the same token and owner.
+    Equal to a Bearer with the same token and owner.
     """
 
     fence: str = ""  #: the fence's class
@@ -38,7 +38,7 @@ class Comer(Bearer):
 
 
 class Lease(Protocol):
-    """What a fence needs of a lease: its token and its owner, whether it is still held or not."""
+    """What a fence needs of a lease: its token and its owner. Whether it is still held does not matter."""
 
     @property
     def token(self) -> int: ...
@@ -47,11 +47,11 @@ class Lease(Protocol):
     def owner(self) -> str: ...
 
 
-def bearer(token: int | Lease, owner: str | None = None, *, fence: str = "") -> Comer:
-    """The bearer that a caller named, by a lease or by its parts. TypeError or ValueError for what is neither.
+def bearer(token: int | Lease, owner: str | None = None, *, fence: str = "") -> IncomingBearer:
+    """The bearer for a lease, or for a token and an owner. TypeError or ValueError for anything else.
 
-    ``fence`` names the fence's class, for events.
-    A lease is never asked whether it is held: its belief may be wrong, and the fence exists for just that case.
+    ``fence`` is the name of the fence's class, for events. ``lease.held`` is not checked: a fence exists for the case
+    that it is wrong.
     """
     reports = None
     if not isinstance(token, int):
@@ -70,42 +70,42 @@ def bearer(token: int | Lease, owner: str | None = None, *, fence: str = "") -> 
         raise TypeError(f"a fencing token must be an int, not {type(token).__name__}")
     if not 0 <= token <= LARGEST_TOKEN:
         raise ValueError(f"a fencing token must be from 0 to 2**63 - 1, not {token}")
-    # The same bounds as for names keep what a fence stores small, and its parser strict.
-    comer = Comer(int(token), None if owner is None else names.validate(owner, what="lease owner"))
+    # The same bounds as for names, so that what a fence stores stays small.
+    incoming = IncomingBearer(int(token), None if owner is None else names.validate(owner, what="lease owner"))
     if reports is not None:
-        comer.fence, comer.reports = fence, reports
-    return comer
+        incoming.fence, incoming.reports = fence, reports
+    return incoming
 
 
 def _reports_of(lease: object) -> Reports | None:
-    """Of the client that the lease belongs to. Only our own leases have one."""
+    """The reports of the lease's client, if it has an observer. Only holdfast's own leases have them."""
     hold = getattr(lease, "_hold", None)
     return getattr(getattr(hold, "core", None), "reports", None)
 
 
-def admit(resource: str, seen: Bearer | None, comer: Bearer) -> bool:
-    """Let ``comer`` through or raise :class:`holdfast.StaleToken`. True: ``comer`` is now what must be remembered.
+def admit(resource: str, seen: Bearer | None, incoming: Bearer) -> bool:
+    """Accept ``incoming`` or raise :class:`holdfast.StaleToken`. True: the fence must store ``incoming``.
 
-    Without an owner on both sides equal tokens pass: who names no owner relies on his tokens being unique. An owner
-    on one side only is not the same owner.
+    If neither has an owner, equal tokens are accepted: such callers rely on unique tokens. If only one has an owner, it
+    is not the same owner.
     """
-    if seen is None or comer.token > seen.token:
-        passed(resource, comer)
+    if seen is None or incoming.token > seen.token:
+        passed(resource, incoming)
         return True
-    if comer == seen:
-        passed(resource, comer)
+    if incoming == seen:
+        passed(resource, incoming)
         return False
-    raise refused(resource, comer, seen.token)
+    raise refused(resource, incoming, seen.token)
 
 
-def passed(resource: str, comer: Bearer) -> None:
-    """The fence has accepted ``comer``: report it to the observer of its client. For fences that do not ``admit``."""
-    if isinstance(comer, Comer) and comer.reports is not None:
-        comer.reports.fence_passed(comer.fence, resource, comer.token, comer.owner)
+def passed(resource: str, incoming: Bearer) -> None:
+    """Report to the client's observer that the fence accepted ``incoming``. ``admit`` calls it."""
+    if isinstance(incoming, IncomingBearer) and incoming.reports is not None:
+        incoming.reports.fence_passed(incoming.fence, resource, incoming.token, incoming.owner)
 
 
-def refused(resource: str, comer: Bearer, seen: int) -> StaleToken:
-    """The fence has refused ``comer``: report it to the observer of its client, and return the error to raise."""
-    if isinstance(comer, Comer) and comer.reports is not None:
-        comer.reports.fence_refused(comer.fence, resource, comer.token, comer.owner, seen)
-    return StaleToken(resource, token=comer.token, seen=seen)
+def refused(resource: str, incoming: Bearer, seen: int) -> StaleToken:
+    """Report to the client's observer that the fence refused ``incoming``. Returns the error to raise."""
+    if isinstance(incoming, IncomingBearer) and incoming.reports is not None:
+        incoming.reports.fence_refused(incoming.fence, resource, incoming.token, incoming.owner, seen)
+    return StaleToken(resource, token=incoming.token, seen=seen)

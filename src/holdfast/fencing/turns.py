@@ -1,4 +1,4 @@
-"""Which guard is inside, in this process: one at a time for each key, for threads and tasks alike."""
+"""Mutual exclusion of guards in this process: one guard at a time for each key, for threads and tasks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Self
 from holdfast.errors import UsageError
 
 
-class Visitor(weakref.ref[Any]):
-    """One entry into a guard: a weak reference to it, with the process, the thread that runs, and the task on it if the
-    caller can give way to other tasks.
+class GuardEntry(weakref.ref[Any]):
+    """One entry into a guard: a weak reference to the guard, with the process, the thread, and, for ``async with``, the
+    task.
 
-    ``dropped`` is called with it if the guard becomes garbage before it was left: a signal may come before the first
-    instruction of its exit. The task is referenced weakly, too: one whose event loop was closed leaves its guard when
-    it is collected.
+    ``dropped`` is called with it if the guard becomes garbage before it is left: a signal may come before the first
+    instruction of its exit. The reference to the task is weak, too: a task whose event loop was closed leaves its guard
+    when it is collected.
     """
 
     __slots__ = ("process", "task", "thread")
@@ -35,45 +35,45 @@ class Visitor(weakref.ref[Any]):
         self.task = None if task is None else weakref.ref(task)
         return self
 
-    def waits_for_itself(self, holder: Visitor) -> bool:
-        """Whether waiting for ``holder`` could never end.
+    def waits_for_itself(self, holder: GuardEntry) -> bool:
+        """Whether waiting for ``holder`` would be a deadlock.
 
-        A caller that blocks its thread waits in vain for anything that needs this thread: an outer guard of its own,
-        and also another task of the event loop that it would block. A task only waits in vain for itself.
+        A caller that blocks its thread cannot wait for anything that needs this thread: an outer guard of its own, or
+        another task of the event loop that it blocks. A task cannot wait for itself.
         """
         return self.thread == holder.thread and (self.task is None or self.task == holder.task)
 
 
 class Turns:
-    """Turn-taking by trying. Keeps nothing about a key that has no visitor inside.
+    """Which entry is inside, for each key. Stores nothing about a key without one. Never waits.
 
-    No lock: each step is one operation of a dict. A signal handler or a finaliser that raises a guard of its own in the
-    middle of these methods, on the same thread, would wait for a lock for ever.
+    It uses no lock, only single dict operations: a signal handler or finaliser may raise a guard of its own in the
+    middle of these methods, on the same thread, and would wait for a lock for ever.
     """
 
     def __init__(self) -> None:
-        self._inside: dict[Hashable, Visitor] = {}
+        self._inside: dict[Hashable, GuardEntry] = {}
         _all.add(self)
 
-    def take(self, key: Hashable, visitor: Visitor) -> bool:
-        """True: ``visitor`` is inside. False: another one is. UsageError: that one waits for ``visitor``."""
-        holder = self._inside.setdefault(key, visitor)
-        if holder is visitor:
+    def take(self, key: Hashable, entry: GuardEntry) -> bool:
+        """True: ``entry`` is inside. False: another entry is. UsageError: waiting for that one would be a deadlock."""
+        holder = self._inside.setdefault(key, entry)
+        if holder is entry:
             return True
-        if visitor.waits_for_itself(holder):
+        if entry.waits_for_itself(holder):
             raise UsageError(
                 "this guard would wait for ever: the same thread or task holds one on this resource. Do not nest "
                 "guards or checks of one resource; in async code write 'async with fence.guard(...)'"
             )
         return False
 
-    def has(self, key: Hashable, visitor: Visitor) -> bool:
-        """Whether ``visitor`` is inside."""
-        return self._inside.get(key) is visitor
+    def has(self, key: Hashable, entry: GuardEntry) -> bool:
+        """Whether ``entry`` is inside."""
+        return self._inside.get(key) is entry
 
-    def give(self, key: Hashable, visitor: Visitor) -> None:
-        """No effect if ``visitor`` is not inside, so it may be repeated. Only its own guard gives a visitor's turn."""
-        if self.has(key, visitor):
+    def give(self, key: Hashable, entry: GuardEntry) -> None:
+        """End the turn of ``entry``. No effect if it is not inside, so it may be repeated."""
+        if self.has(key, entry):
             self._inside.pop(key, None)
 
     def after_fork_in_child(self) -> None:

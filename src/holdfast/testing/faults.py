@@ -30,7 +30,7 @@ HANDSHAKE: Final = frozenset({b"HELLO", b"AUTH", b"CLIENT", b"SELECT", b"READONL
 
 
 class HasDigest(Protocol):
-    """A script object with its SHA1: ours, redis-py's, anybody's."""
+    """A script object with its SHA1, such as holdfast's or redis-py's."""
 
     @property
     def sha(self) -> str: ...
@@ -44,7 +44,7 @@ class Fault:
 
 
 class Rule:
-    """One fault, armed. Tells when it has struck, so that a test waits for that and not for luck.
+    """One armed fault. A test can wait until it has fired.
 
     Counters and matching belong to the proxy's loop; ``wait``, ``fired``, ``hits``, ``release`` and ``cancel`` are for
     any thread.
@@ -52,7 +52,7 @@ class Rule:
 
     def __init__(self, fault: Fault, matches: Predicate, nth: int, times: int | None) -> None:
         self.fault = fault
-        self.hits: list[Words] = []  #: the requests it has struck
+        self.hits: list[Words] = []  #: the requests that it was applied to
         self._matches = matches
         self._first = nth
         self._last = None if times is None else nth + times - 1
@@ -66,21 +66,21 @@ class Rule:
         return self._fired.is_set()
 
     def wait(self, timeout: float) -> bool:
-        """True once the fault has struck for the first time; False after ``timeout`` seconds."""
+        """True once the fault has fired for the first time; False after ``timeout`` seconds."""
         return self._fired.wait(timeout)
 
     def release(self) -> None:
-        """Let go what ``delay`` holds back, now and from now on."""
+        """Let what ``delay`` holds back pass, now and from now on."""
         self._released.set()
 
     def cancel(self) -> None:
-        """Strike no more."""
+        """Do not fire again."""
         self._cancelled = True
 
     # ---- for the proxy
 
     def claims(self, request: Words) -> bool:
-        """Count ``request`` if it matches; is it one to strike?"""
+        """Count ``request`` if it matches. Returns whether the fault applies to it."""
         if self._cancelled or not self._matches(request):
             return False
         self._seen += 1
@@ -90,16 +90,16 @@ class Rule:
         """The request did not run after all (NOSCRIPT): the next one takes its number."""
         self._seen -= 1
 
-    def strike(self, request: Words) -> None:
+    def fire(self, request: Words) -> None:
         self.hits.append(request)
         self._fired.set()
 
     async def held(self) -> None:
-        """Until the delay is over or released."""
+        """Wait until the delay is over or released."""
         loop = asyncio.get_running_loop()
         end = None if self.fault.seconds is None else loop.time() + self.fault.seconds
         while not self._released.is_set() and (end is None or loop.time() < end):
-            await asyncio.sleep(0.002)  # a thread's event, seen from a loop
+            await asyncio.sleep(0.002)  # polls: the event belongs to threads, not to this loop
 
 
 def matcher(command: str | None, script: str | HasDigest | None, containing: bytes | str | None) -> Predicate:
@@ -135,7 +135,7 @@ def _script_of(verb: bytes, request: Words) -> bytes | None:
 
 
 class Occasion:
-    """``proxy.on(…)``: the requests meant. Choose what befalls them; that arms the rule."""
+    """``proxy.on(…)``: the selected requests. Each method arms a rule with one fault for them."""
 
     def __init__(self, arm: Callable[[Rule], None], matches: Predicate, nth: int, times: int | None) -> None:
         self._arm = arm
@@ -149,7 +149,7 @@ class Occasion:
         return rule
 
     def notice(self) -> Rule:
-        """No harm: only tell that the request was seen (it is sent on right after)."""
+        """No fault: only report that the request was seen. It is forwarded right after."""
         return self._rule(Fault("notice", "request"))
 
     def drop_reply_and_reset(self) -> Rule:
@@ -165,7 +165,7 @@ class Occasion:
         return self._rule(Fault("drop_request_and_reset", "request"))
 
     def drop_request_black_hole(self) -> Rule:
-        """The server never sees it nor anything after it. The connection stays open, and silent."""
+        """The server never sees it, nor anything after it. The connection stays open."""
         return self._rule(Fault("drop_request_black_hole", "request"))
 
     def delay(self, seconds: float | None = None, *, side: Side = "reply") -> Rule:

@@ -1,4 +1,4 @@
-"""One client's connection through the fault proxy: two pumps, and the bookkeeping of which reply answers what."""
+"""One client's connection through the fault proxy: two pumps, and the assignment of replies to requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.testing.faults import Rule, Words
 _SUBSCRIBING: Final = frozenset(
     {b"SUBSCRIBE", b"PSUBSCRIBE", b"SSUBSCRIBE", b"UNSUBSCRIBE", b"PUNSUBSCRIBE", b"SUNSUBSCRIBE"}
 )
-#: What a connection of its own needs before a duplicate means the same there.
+#: Commands that are repeated on a duplicate's own connection, so that the duplicate has the same meaning there.
 _REPLAYED: Final = frozenset({b"HELLO", b"AUTH", b"SELECT"})
 _CHUNK: Final = 65536
 
@@ -56,7 +56,7 @@ class Link:
     async def run(self, host: str, port: int) -> None:
         """Until both sides are closed."""
         try:
-            if self.silent:  # inside a partition the server is not there, and not even that is told
+            if self.silent:  # a partition: the server is not contacted, and the client gets no error
                 await self._swallow()
             else:
                 await self._pump(host, port)
@@ -79,7 +79,7 @@ class Link:
         try:
             server_in, self._server_out = await asyncio.open_connection(host, port)
         except OSError:
-            self.reset()  # the server is down: the client should not take silence for an answer
+            self.reset()  # the server is down: the client must get an error
             return
         pumps = [asyncio.ensure_future(self._upstream(self._server_out))]
         pumps.append(asyncio.ensure_future(self._downstream(server_in)))
@@ -91,7 +91,7 @@ class Link:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     def reset(self) -> None:
-        """RST to the client, whatever is still under way to it; the server sees an ordinary end."""
+        """Reset the client's connection (RST), even with data under way; the server sees a normal end."""
         self._over = True
         sock = self._client_out.get_extra_info("socket")
         if not self._client_out.is_closing():
@@ -111,9 +111,9 @@ class Link:
                         break
                     await self._request(frame, server_out)
         except ConnectionError:
-            pass  # the client is gone, or the server; the other pump sees it too
+            pass  # the client or the server has closed; the other pump notices it too
         finally:
-            server_out.close()  # after what was written: requests under way arrive
+            server_out.close()  # after pending data: requests under way still arrive
 
     async def _request(self, frame: bytes, server_out: asyncio.StreamWriter) -> None:
         request = resp.words(frame)
@@ -125,7 +125,7 @@ class Link:
         if rule is not None:
             sliced = rule.fault.kind == "slice"
             if rule.fault.side == "request":
-                rule.strike(request)
+                rule.fire(request)
                 match rule.fault.kind:
                     case "drop_request_and_reset":
                         return self.reset()
@@ -161,7 +161,7 @@ class Link:
         except ConnectionError:
             broken = True
         if self.silent or self._over:
-            return  # a black hole does not even tell that the server has gone
+            return  # a black hole hides even that the server has closed
         if broken:
             self.reset()
         else:
@@ -175,22 +175,22 @@ class Link:
                 rule.forget_one()
                 rule = None
             else:
-                await self._strike(rule, expected.request)
+                await self._apply(rule, expected.request)
         if not (self.silent or self._over):
             await _send(self._client_out, frame, sliced=rule is not None and rule.fault.kind == "slice")
 
-    async def _strike(self, rule: Rule, request: Words) -> None:
+    async def _apply(self, rule: Rule, request: Words) -> None:
         match rule.fault.kind:
             case "drop_reply_and_reset":
                 self.reset()
             case "black_hole":
                 self.silent = True
-        rule.strike(request)
+        rule.fire(request)
         if rule.fault.kind == "delay":
             await rule.held()
 
     def _answered(self, frame: bytes) -> Expected | None:
-        """The request that ``frame`` answers; None for what comes unasked."""
+        """The request that ``frame`` answers; None for a push."""
         if self._subscribed and resp.is_confirmation(frame):
             return self._confirmations.popleft() if self._confirmations else None
         if frame.startswith(b">") or (self._subscribed and resp.is_push(frame)):

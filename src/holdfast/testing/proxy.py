@@ -1,15 +1,15 @@
-"""A TCP proxy in front of a real Redis that understands RESP: faults strike one request or its reply.
+"""A TCP proxy in front of a real Redis that understands RESP: faults apply to single requests or their replies.
 
 ::
 
     with FaultProxy("127.0.0.1", 6379) as proxy:
         lost = proxy.on("EVALSHA").drop_reply_and_reset()
         ...  # connect to proxy.url and acquire
-        assert lost.wait(5)  # the script ran, and nobody heard of it
+        assert lost.wait(5)  # the script ran, and its reply was lost
 
 It runs in the process of the test, on one daemon thread. It counts replies to know which request each one answers;
-RESP3 pushes and pub/sub messages are not counted. Not understood: TLS, MONITOR, CLIENT REPLY OFF or SKIP. What it
-cannot parse it does not guess: the connection is reset, and leaving the ``with`` block raises.
+RESP3 pushes and pub/sub messages are not counted. Not supported: TLS, MONITOR, CLIENT REPLY OFF or SKIP. If it cannot
+parse something, the connection is reset, and leaving the ``with`` block raises.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from holdfast.testing.link import Link
 
 T = TypeVar("T")
 
-#: What the proxy's own thread may take for anything it is asked to do. Reaching it is a bug here.
-_PATIENCE: Final = 10.0
+#: The longest time for any call on the proxy's own thread. Reaching it is a bug here.
+_CALL_TIMEOUT: Final = 10.0
 
 
 class FaultProxy:
@@ -45,7 +45,7 @@ class FaultProxy:
         self._dark = False
         self._faults: list[BaseException] = []
         self._listener: asyncio.Server | None = None
-        # Never listens: keeps the port ours while new connections are refused.
+        # Never listens: reserves the port while new connections are refused.
         self._placeholder: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -68,7 +68,7 @@ class FaultProxy:
             return
         self._do(self._shut_down)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(_PATIENCE)
+        thread.join(_CALL_TIMEOUT)
         loop.close()
         placeholder.close()
         self._loop = self._thread = self._placeholder = None
@@ -84,7 +84,7 @@ class FaultProxy:
         try:
             self.close()
         except BaseException:
-            if error is None:  # else the test's own failure is the one to see
+            if error is None:  # else the test's own failure is more important
                 raise
 
     @property
@@ -112,14 +112,14 @@ class FaultProxy:
         ``command``: its name. ``script``: a name of ours, a SHA1, or an object with ``sha``; found in EVALSHA and EVAL.
         ``containing``: part of one of the arguments. Without ``command``, the handshake (HELLO, AUTH, CLIENT, SELECT,
         READONLY) never matches. A script that the server did not know (NOSCRIPT) has not run and does not count for
-        faults of the reply. Several rules may match a request; the one armed first strikes.
+        faults of the reply. If several rules match a request, the one that was armed first applies.
         """
         if nth < 1 or (times is not None and times < 1):
             raise ValueError("nth and times count from 1")
         return Occasion(self._arm, matcher(command, script, containing), nth, times)
 
     def refuse(self) -> None:
-        """Refuse new connections, as if nobody listened. Those that exist go on."""
+        """Refuse new connections, as if the port was closed. Existing ones stay open."""
 
         async def refuse() -> None:
             if self._listener is not None:
@@ -133,7 +133,7 @@ class FaultProxy:
         self._do(self._listen)
 
     def cut_all(self) -> int:
-        """Reset every connection now; how many there were."""
+        """Reset every connection now. Returns how many there were."""
 
         async def cut() -> int:
             links = list(self._links)
@@ -144,7 +144,7 @@ class FaultProxy:
         return self._do(cut)
 
     def black_hole_all(self) -> None:
-        """A partition: nothing passes any more, either way, on old connections or new ones, and nothing is closed."""
+        """A partition: nothing passes any more, in either direction, on old or new connections; none is closed."""
         self._set_dark(True)
 
     def heal(self) -> None:
@@ -164,14 +164,14 @@ class FaultProxy:
 
     def match(self, request: Words) -> Rule | None:
         self.seen.append(request)
-        # All rules count the request, also those that come too late to strike.
+        # All rules count the request, even those that do not apply because another rule was first.
         claimed = [rule for rule in self._rules if rule.claims(request)]
         return claimed[0] if claimed else None
 
     def keep_duplicate(self, handshake: list[bytes], frame: bytes) -> None:
         self._duplicates.append((list(handshake), frame))
 
-    # ---- inside
+    # ---- internal
 
     def _arm(self, rule: Rule) -> None:
         async def arm() -> None:
@@ -192,7 +192,7 @@ class FaultProxy:
         """Run ``main()`` on the proxy's thread and wait for it."""
         if self._loop is None:
             raise RuntimeError("the proxy is not running; use it in a with block")
-        return asyncio.run_coroutine_threadsafe(main(), self._loop).result(_PATIENCE)
+        return asyncio.run_coroutine_threadsafe(main(), self._loop).result(_CALL_TIMEOUT)
 
     async def _listen(self) -> None:
         if self._listener is None:

@@ -1,4 +1,4 @@
-"""RESP2 and RESP3 on the wire, only as far as to find where one frame ends and the next begins. Pure."""
+"""Finds the frames of RESP2 and RESP3 in a stream of bytes. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ARRAYS: Final = frozenset(b"*~>")
 _MAP: Final = ord("%")
 _ATTRIBUTE: Final = ord("|")
 
-#: What a subscribed RESP2 connection sends without being asked. In RESP3 these are pushes.
+#: Unsolicited messages of a subscribed RESP2 connection. In RESP3 these are pushes.
 _MESSAGES: Final = frozenset({b"message", b"pmessage", b"smessage"})
 #: What answers SUBSCRIBE and its kin: one for each channel; a push in RESP3.
 _CONFIRMATIONS: Final = frozenset(
@@ -19,13 +19,13 @@ _CONFIRMATIONS: Final = frozenset(
 
 
 class ProtocolError(ValueError):
-    """Bytes that are not RESP. The proxy must not guess: a miscounted reply would test something else."""
+    """Raised for bytes that are not RESP. The proxy must not guess: a miscounted reply would falsify the test."""
 
 
 def frame_end(buffer: bytes | bytearray, start: int = 0, *, inline: bool = False) -> int | None:
     """Where the frame that begins at ``start`` ends; None if it is not complete yet.
 
-    ``inline``: a frame of no RESP type is one line, as a server takes it from people who use telnet.
+    ``inline``: a frame of no RESP type is one line, as servers accept it from telnet.
     """
     at, missing = start, 1
     while missing:
@@ -103,10 +103,10 @@ def _first_bulk(frame: bytes) -> bytes | None:
 
 
 def is_confirmation(frame: bytes) -> bool:
-    """Does this answer (one channel of) a SUBSCRIBE or its kin?"""
+    """Whether this answers (one channel of) a SUBSCRIBE or a similar command."""
     return _first_bulk(frame) in _CONFIRMATIONS
 
 
 def is_push(frame: bytes) -> bool:
-    """Did the server send this unasked? Meaningful for arrays only on a connection that has subscribed."""
+    """Whether the server sent this unsolicited. For arrays, meaningful only on a connection that has subscribed."""
     return frame.startswith(b">") or _first_bulk(frame) in _MESSAGES

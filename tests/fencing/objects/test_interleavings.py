@@ -72,11 +72,11 @@ class Tally:
 
     async def increment(self, register: Register, token: int, times: int) -> None:
         """As one holder does: one update after another, until it is refused or does not know."""
-        comer = Bearer(token, f"owner {token}")
+        incoming = Bearer(token, f"owner {token}")
         try:
             for _ in range(times):
-                value = int(await register.load("n", comer) or 0)
-                await register.store("n", b"%d" % (value + 1), comer)
+                value = int(await register.load("n", incoming) or 0)
+                await register.store("n", b"%d" % (value + 1), incoming)
                 self.acknowledged += 1
         except OutcomeUnknown:
             self.unknown += 1
@@ -122,13 +122,13 @@ def test_no_acknowledged_update_is_lost() -> None:
 
 def test_stores_under_one_lease_at_the_same_time_leave_a_value_that_can_be_read() -> None:
     """Each writer removes the object of the write before. None makes the head point to one that was removed."""
-    comer = Bearer(5, "owner")
+    incoming = Bearer(5, "owner")
 
     async def store(register: Register, writer: int) -> None:
         try:
             for number in range(3):
-                await register.load("n", comer)
-                await register.store("n", b"%d of %d" % (number, writer), comer)
+                await register.load("n", incoming)
+                await register.store("n", b"%d of %d" % (number, writer), incoming)
         except (OutcomeUnknown, EngineUnavailable):
             pass
 
@@ -153,9 +153,9 @@ def test_stores_under_one_lease_at_the_same_time_leave_a_value_that_can_be_read(
 class GuardedTooLate(Register):
     """Reads first and raises the head afterwards: only the store is fenced."""
 
-    async def load(self, key: str, comer: Bearer) -> bytes | None:
+    async def load(self, key: str, incoming: Bearer) -> bytes | None:
         value = await self.read(key)
-        await self.raise_guard(key, comer)
+        await self.raise_guard(key, incoming)
         return value
 
 
@@ -218,8 +218,8 @@ def port(store: MemoryStore) -> Scripted:
     return Scripted(store)
 
 
-async def _raised(register: Register, comer: Bearer) -> None:
-    await register.raise_guard("k", comer)
+async def _raised(register: Register, incoming: Bearer) -> None:
+    await register.raise_guard("k", incoming)
 
 
 OLD, NEW = Bearer(1, "old"), Bearer(2, "new")

@@ -42,7 +42,7 @@ def _text(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "seen, comer, passes",
+    "seen, incoming, passes",
     [
         ((5, "a"), (6, "b"), True),
         ((5, "a"), (5, "a"), True),
@@ -65,16 +65,16 @@ def _text(value: Any) -> Any:
     ],
 )
 def test_a_newer_token_passes_and_an_equal_one_of_the_same_owner(
-    seen: tuple[int, str | None], comer: tuple[int, str | None], passes: bool, fence: RedisFence, client: redis.Redis
+    seen: tuple[int, str | None], incoming: tuple[int, str | None], passes: bool, fence: RedisFence, client: redis.Redis
 ) -> None:
     fence.set("k", "seen", *seen)
     if passes:
-        fence.set("k", "comer", *comer)
+        fence.set("k", "incoming", *incoming)
     else:
         with pytest.raises(StaleToken) as refused:
-            fence.set("k", "comer", *comer)
-        assert (refused.value.resource, refused.value.token, refused.value.seen) == ("k", comer[0], seen[0])
-    assert _text(client.get("k")) == ("comer" if passes else "seen")
+            fence.set("k", "incoming", *incoming)
+        assert (refused.value.resource, refused.value.token, refused.value.seen) == ("k", incoming[0], seen[0])
+    assert _text(client.get("k")) == ("incoming" if passes else "seen")
 
 
 @pytest.mark.parametrize(

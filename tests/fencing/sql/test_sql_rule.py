@@ -20,18 +20,18 @@ from tests.servers.postgres import PostgresServer
 _BEARERS = st.builds(Bearer, st.integers(0, 3) | st.integers(2**63 - 3, 2**63 - 1), st.sampled_from([None, "a", "b"]))
 
 
-def _by_the_rule(seen: Bearer | None, comer: Bearer) -> tuple[bool, Bearer]:
+def _by_the_rule(seen: Bearer | None, incoming: Bearer) -> tuple[bool, Bearer]:
     """Whether it is admitted, and what is remembered then."""
     try:
-        return True, comer if admit("r", seen, comer) else seen or comer
+        return True, incoming if admit("r", seen, incoming) else seen or incoming
     except StaleToken:
         assert seen is not None
         return False, seen
 
 
-def _by_the_database(db: Any, comer: Bearer) -> tuple[bool, Bearer]:
+def _by_the_database(db: Any, incoming: Bearer) -> tuple[bool, Bearer]:
     try:
-        SqlFence().check(db, "r", *comer)
+        SqlFence().check(db, "r", *incoming)
         admitted = True
     except StaleToken:
         admitted = False
@@ -43,9 +43,9 @@ def test_sqlite_agrees_with_the_rule(comers: list[Bearer]) -> None:
     seen: Bearer | None = None
     with closing(sqlite3.connect(":memory:")) as db:
         SqlFence().create(db)
-        for comer in comers:
-            expected = _by_the_rule(seen, comer)
-            assert _by_the_database(db, comer) == expected
+        for incoming in comers:
+            expected = _by_the_rule(seen, incoming)
+            assert _by_the_database(db, incoming) == expected
             seen = expected[1]
 
 

@@ -119,7 +119,7 @@ def test_a_trigger_that_drops_the_row_admits_nothing(postgres_server: PostgresSe
     with postgres_server.connect() as db:
         db.execute("CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
         db.execute("CREATE TRIGGER t BEFORE INSERT ON holdfast_fence FOR EACH ROW EXECUTE FUNCTION drop_it()")
-        with pytest.raises(EngineRefused, match="Nothing was admitted"):
+        with pytest.raises(EngineRefused, match="The token was not accepted"):
             SqlFence().check(db, "orders", 1)
         db.rollback()
 

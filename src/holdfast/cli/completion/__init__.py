@@ -1,7 +1,7 @@
 """``holdfast completion SHELL``: print the completion for a shell.
 
-The files ``holdfast.bash``, ``holdfast.zsh`` and ``holdfast.fish`` are made from the parser by ``generate``, with
-shtab, which only developers need. Read ``generate`` for how; it must be run after each change of the command line.
+``generate.py`` makes the files ``holdfast.bash``, ``holdfast.zsh`` and ``holdfast.fish`` from the parser, with shtab,
+which only developers need. Run it after each change of the command line.
 """
 
 from __future__ import annotations

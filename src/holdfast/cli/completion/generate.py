@@ -1,4 +1,4 @@
-"""``python -m holdfast.cli.completion.generate``: write the completions anew, beside this file. Needs shtab."""
+"""``python -m holdfast.cli.completion.generate``: write the completion files beside this file. Needs shtab."""
 
 from __future__ import annotations
 

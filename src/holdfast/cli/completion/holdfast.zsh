@@ -10,12 +10,12 @@
 
 _shtab_holdfast_commands() {
   local _commands=(
-    break:'take a lock from its holder, if that still is the one with this token'
+    break:'take a lock from its holder, if the holder still has this token'
     completion:'print the completion for bash, zsh or fish'
     config:'print every setting and its origin, secrets masked; connects to nothing'
     demo:'watch real processes lose updates, keep them with holdfast, and have a late write refused (15 s, no server)'
     doctor:'examine the servers behind a URL: what could cost you a lock (Redis, ZooKeeper), with the remedies'
-    ladder:'watch nine kinds of locks meet the faults that break them: real processes, servers of its own (30 s)'
+    ladder:'run nine kinds of locks against the faults that break them, with real processes and servers (30 s)'
     ls:'list the locks that are held, and their holders'
     run:'run a command while a lock is held'
     show:'print all that is known about one lock: holders, waiters, token, times'

@@ -1,4 +1,15 @@
-"""``holdfast doctor``: look at the servers that locks rely on, and say what could cost you one, with the remedy."""
+"""``holdfast doctor``: examines the servers behind a URL, and reports what could cost a lock, with the remedy.
+
+Read ``facts.py`` first: everything that is known about the servers. ``topology.py`` gathers the facts, ``checks/``
+turns them into findings, ``render.py`` prints those.
+
+* ``topology.py``: from a URL to servers; ``clusters.py``, ``sentinels.py``: the servers of a cluster or a Sentinel set
+* ``examine.py``: the facts about one Redis server; ``rights.py``: the rights that its user lacks
+* ``connection.py``: a connection for questions; ``concurrently.py``: asks several servers at the same time;
+  ``servers.py``: names of servers
+* ``finding.py``: findings, levels and exit codes; ``checks/``: from facts to findings, pure
+* ``local.py``, ``lock_file.py``: the engines without a server; ``zookeeper/``: ZooKeeper
+"""
 
 from __future__ import annotations
 
@@ -42,12 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json(render.as_data(shown, findings))
     else:
-        write_result(render.as_text(shown, findings), styled=True)  # findings are visible, and colours are meant
+        write_result(render.as_text(shown, findings), styled=True)  # findings are escaped already; keep the colors
     return EXIT_CODES[worst(findings)]
 
 
 def _target(arguments: argparse.Namespace) -> tuple[Target, str]:
-    """What to examine, and how it is called where everybody may read it."""
+    """What to examine, and its name without secrets."""
     from holdfast._config.targets import redact
 
     if arguments.target is not None:
@@ -83,7 +94,7 @@ def _findings(target: Target) -> list[Finding]:
 
 
 def _refuse_silence(facts: Facts) -> None:
-    """With nobody to examine there is nothing to find: say why, as every other command would."""
+    """Raise if no server could be examined, as every other command does."""
     if facts.alive or facts.cluster or not all(sentinel.failure for sentinel in facts.sentinels):
         return
     away = [sentinel.failure for sentinel in facts.sentinels] + [node.failure for node in facts.nodes]

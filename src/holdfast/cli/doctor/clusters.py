@@ -1,4 +1,4 @@
-"""The cluster's own map of itself, and every node on it."""
+"""Gathers the facts about a cluster: its map of nodes and slots, and each node."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 from redis.connection import SSLConnection
 
 from holdfast._config.options import ClientOptions
+from holdfast.cli.doctor.concurrently import run_concurrently
+from holdfast.cli.doctor.connection import Connection, Refused
 from holdfast.cli.doctor.examine import examine
 from holdfast.cli.doctor.facts import Cluster, Facts, Member, Node, Part, host_port
-from holdfast.cli.doctor.line import Line, Refused
 from holdfast.cli.doctor.servers import name_of
-from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections.settings import Settings
 from holdfast.errors import EngineRefused
 
 
 class Seed(NamedTuple):
-    """A node named in the URL, and what it says."""
+    """A node named in the URL, and its answers."""
 
     server: Settings
     failure: str = ""
@@ -34,8 +34,8 @@ class Seed(NamedTuple):
 
 
 def gather(servers: Sequence[Settings], options: ClientOptions) -> Facts:
-    """Take the map of the seed that sees the most nodes, and examine all of those."""
-    seeds = side_by_side(lambda server: _ask(server, options.request_timeout), servers)
+    """Examine all nodes on the map of the seed that knows the most nodes."""
+    seeds = run_concurrently(lambda server: _ask(server, options.request_timeout), servers)
     dead = tuple(
         Node(name_of(seed.server), failure=seed.failure, refused=seed.refused) for seed in seeds if seed.failure
     )
@@ -52,36 +52,36 @@ def gather(servers: Sequence[Settings], options: ClientOptions) -> Facts:
         return examine(first.server.at(host.strip("[]"), int(port)), member.name, options, part, member.slots)
 
     present = [member for member in first.members if not member.flags & {"noaddr", "handshake"}]
-    nodes = side_by_side(examined, present)
+    nodes = run_concurrently(examined, present)
     known = {node.name for node in nodes}
     return Facts("cluster", options, (*nodes, *(node for node in dead if node.name not in known)), cluster=cluster)
 
 
 def _ask(server: Settings, timeout: float) -> Seed:
     try:
-        with Line(server, timeout) as line:
-            return _view(line, server)
+        with Connection(server, timeout) as connection:
+            return _view(connection, server)
     except (Refused, EngineRefused) as error:
         return Seed(server, failure=str(error), refused=True)
     except RequestFailed as error:
         return Seed(server, failure=str(error))
 
 
-def _view(line: Line, server: Settings) -> Seed:
+def _view(connection: Connection, server: Settings) -> Seed:
     try:
-        info = dict(row.partition(":")[::2] for row in line.ask("CLUSTER", "INFO").splitlines())
-        rows = line.ask("CLUSTER", "NODES").splitlines()
+        info = dict(row.partition(":")[::2] for row in connection.ask("CLUSTER", "INFO").splitlines())
+        rows = connection.ask("CLUSTER", "NODES").splitlines()
     except Refused as refusal:
         if refusal.code != "NOPERM":
             raise
-        # What the engine itself asks for: a user who may lock may ask this.
-        return Seed(server, members=_from_slots(line.ask("CLUSTER", "SLOTS")), withheld=str(refusal))
+        # The engine sends this command, so every user that may lock may send it.
+        return Seed(server, members=_from_slots(connection.ask("CLUSTER", "SLOTS")), withheld=str(refusal))
     members = tuple(_member(row.split(), server) for row in rows if row)
     return Seed(server, members=members, state=info["cluster_state"])
 
 
 def _from_slots(rows: Sequence[Any]) -> tuple[Member, ...]:
-    """Rows of CLUSTER SLOTS: first and last slot, and who serves them: host, port, id, …; the master first."""
+    """Rows of CLUSTER SLOTS: first and last slot, then the nodes that serve them (host, port, id, …), master first."""
     members: dict[str, Member] = {}
     for first, last, (host, port, master, *_), *replicas in rows:
         known = members.get(master, Member(master, host_port(host, port), frozenset({"master"}), "", (), 0))
@@ -107,7 +107,7 @@ def _member(words: Sequence[str], server: Settings) -> Member:
 
 
 def _slots(words: Sequence[str]) -> tuple[tuple[tuple[int, int], ...], int]:
-    """The ranges, such as ``0-5460`` or ``7``, and the number of those on the move, such as ``[93-<-id]``."""
+    """The ranges, such as ``0-5460`` or ``7``, and the number of slots being moved, such as ``[93-<-id]``."""
     ranges = [word.partition("-") for word in words if not word.startswith("[")]
     slots = tuple((int(low), int(high or low)) for low, _, high in ranges)
     return slots, sum(word.startswith("[") for word in words)

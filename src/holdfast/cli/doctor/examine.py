@@ -1,4 +1,4 @@
-"""Finding out about one data server. Whatever it refuses to tell is noted, not fatal; nothing is left behind on it."""
+"""Examines one data server. A refused question is noted and is not fatal; nothing is left behind on the server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from redis.crc import key_slot
 
 from holdfast._config.options import ClientOptions
 from holdfast._runtime.blocking import run
+from holdfast.cli.doctor.connection import Connection, Refused, pairs
 from holdfast.cli.doctor.facts import RIGHTS, Clock, Node, Part, Way
-from holdfast.cli.doctor.line import Line, Refused, pairs
 from holdfast.cli.doctor.rights import lacking, needs
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections.blocking import BlockingChannel
@@ -24,9 +24,9 @@ from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.scripts import PING
 from holdfast.errors import EngineRefused
 
-#: Asked for one by one: servers before 7.0 take one name at a time. None of them is a secret.
+#: Requested one by one: servers before 7.0 accept one name at a time. None of them is a secret.
 _CONFIG: Final = ("appendfsync", "maxclients", "min-replicas-max-lag", "min-replicas-to-write", "save", "timeout")
-#: The one with the quickest answer counts: what delayed the others is not the clock.
+#: The sample with the shortest round trip is used: it is the most exact.
 _CLOCK_SAMPLES: Final = 5
 _NO_HELLO: Final = re.compile(r"NOPROTO|unknown command.*HELLO", re.IGNORECASE)
 _NEEDS_RESP3: Final = "holdfast needs RESP3: Redis 6.2 or later, with no proxy in between that does not know HELLO"
@@ -39,14 +39,14 @@ _TRIES_FOR_A_SLOT: Final = 100_000
 def examine(
     settings: Settings, name: str, options: ClientOptions, part: Part, slots: Sequence[tuple[int, int]] | None = None
 ) -> Node:
-    """All that can be found out about one server; a Node with ``failure`` if it cannot be reached.
+    """The facts about one server; a Node with ``failure`` if it cannot be reached.
 
-    ``slots`` are those that it serves, if it is a node of a cluster.
+    ``slots``: the slots that it serves, if it is a node of a cluster.
     """
     node = Node(name, part)
     try:
-        with Line(settings, options.request_timeout) as line:
-            return _examined(line, settings, node, options, slots)
+        with Connection(settings, options.request_timeout) as connection:
+            return _examined(connection, settings, node, options, slots)
     except EngineRefused as error:
         hint = f" ({_NEEDS_RESP3})" if _NO_HELLO.search(str(error)) else ""
         return replace(node, failure=f"{error}{hint}", refused=True)
@@ -55,7 +55,11 @@ def examine(
 
 
 def _examined(
-    line: Line, settings: Settings, node: Node, options: ClientOptions, slots: Sequence[tuple[int, int]] | None
+    connection: Connection,
+    settings: Settings,
+    node: Node,
+    options: ClientOptions,
+    slots: Sequence[tuple[int, int]] | None,
 ) -> Node:
     lock = _lock_name(options.namespace) if slots is None else _served_name(options.namespace, slots)
     withheld: dict[str, str] = {}
@@ -69,26 +73,26 @@ def _examined(
 
     found: dict[str, Any] = {"withheld": withheld}
     with asking("INFO"):
-        found["info"] = _parsed(line.ask("INFO"))
+        found["info"] = _parsed(connection.ask("INFO"))
     with asking("CONFIG GET"):
-        found["config"] = _config(line)
+        found["config"] = _config(connection)
     with asking("TIME"):
-        found["clock"] = _clock(line)
+        found["clock"] = _clock(connection)
     node = replace(node, **found)
     writable = node.role != "slave" and lock is not None
     with asking(RIGHTS):
         name = lock or _lock_name(options.namespace)
         wanted = needs(name, options.namespace, clustered=slots is not None)
-        found["lacks"] = lacking(line, wanted, may_write=writable)
-    found |= _script(line)
+        found["lacks"] = lacking(connection, wanted, may_write=writable)
+    found |= _script(connection)
     if writable and lock is not None:
-        found["write_error"] = _write_error(line, lock)
+        found["write_error"] = _write_error(connection, lock)
         found["way"] = None if found["write_error"] else _way(settings, lock, options.request_timeout)
     return replace(node, **found)
 
 
 def _lock_name(namespace: str) -> str:
-    """A name that nobody uses, in the namespace."""
+    """An unused name in the namespace."""
     return f"{namespace}:{_OWN}-{secrets.token_hex(8)}" if namespace else f"{_OWN}-{secrets.token_hex(8)}"
 
 
@@ -106,46 +110,46 @@ def _parsed(info: str) -> dict[str, str]:
     return dict(line.partition(":")[::2] for line in info.splitlines() if line and not line.startswith("#"))
 
 
-def _config(line: Line) -> dict[str, str]:
-    answers = line.ask_all([("CONFIG", "GET", parameter) for parameter in _CONFIG])
+def _config(connection: Connection) -> dict[str, str]:
+    answers = connection.ask_all([("CONFIG", "GET", parameter) for parameter in _CONFIG])
     if refusals := [answer for answer in answers if isinstance(answer, Refused)]:
         raise refusals[0]
     return {name: value for answer in answers for name, value in pairs(answer).items()}
 
 
-def _clock(line: Line) -> Clock:
+def _clock(connection: Connection) -> Clock:
     samples = []
     for _ in range(_CLOCK_SAMPLES):
         before, start = time.time(), time.monotonic()
-        seconds, microseconds = line.ask("TIME")
+        seconds, microseconds = connection.ask("TIME")
         half = (time.monotonic() - start) / 2
         samples.append(Clock(int(seconds) + int(microseconds) / 1e6 - (before + half), half))
     return min(samples, key=lambda clock: clock.uncertainty)
 
 
-def _script(line: Line) -> dict[str, Any]:
+def _script(connection: Connection) -> dict[str, Any]:
     try:
-        line.ask("EVAL", PING.source, 0)
+        connection.ask("EVAL", PING.source, 0)
         start = time.monotonic()
-        line.ask("EVALSHA", PING.sha, 0)
+        connection.ask("EVALSHA", PING.sha, 0)
         return {"script_seconds": time.monotonic() - start}
     except Refused as refusal:
         return {"script_error": str(refusal)}
 
 
-def _write_error(line: Line, lock: str) -> str:
-    """What the server says to a small write: OOM, READONLY, MISCONF, NOREPLICAS … Rights are another check's."""
+def _write_error(connection: Connection, lock: str) -> str:
+    """The server's error for a small write: OOM, READONLY, MISCONF, NOREPLICAS … Missing rights are ignored here."""
     key = keys_of(lock).metadata
     try:
-        line.ask("SET", key, "1", "PX", _PROBE_TTL_MS)
-        line.ask("DEL", key)
+        connection.ask("SET", key, "1", "PX", _PROBE_TTL_MS)
+        connection.ask("DEL", key)
     except Refused as refusal:
         return "" if refusal.code == "NOPERM" else str(refusal)
     return ""
 
 
 def _way(settings: Settings, lock: str, timeout: float) -> Way | None:
-    """How the engine itself would be woken here: it tracks a key of its own, deletes it, and expects the push."""
+    """How the engine is woken by this server: it tracks a key of its own, deletes it, and expects the push."""
     channel = BlockingChannel(settings)
     watch = channel.watch()
     keys = keys_of(lock)
@@ -153,7 +157,7 @@ def _way(settings: Settings, lock: str, timeout: float) -> Way | None:
         run(watch.arm(keys.name, keys.channel, timeout))
         return channel.way.value if channel.way is not None else None
     except (EngineRefused, RequestFailed):
-        return None  # not even PTTL, or no writing: the rights say so, or the write error
+        return None  # the missing right, or the write error, is reported elsewhere
     finally:
         watch.close()
         run(channel.close())

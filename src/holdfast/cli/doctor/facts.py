@@ -1,4 +1,4 @@
-"""What was found out about the servers. Data only: gathering it is ``examine``'s, judging it the ``checks``'."""
+"""The facts about the servers. Data only: ``topology`` gathers them, ``checks`` judges them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, Literal, NamedTuple
 
 from holdfast._config.options import ClientOptions
 
-#: What a node is for, as the URL or the discovery says; what it says of itself is ``Node.role``.
+#: The part of a node according to the URL or the discovery. ``Node.role`` is what the node itself reports.
 Part = Literal["server", "master", "replica", "redlock"]
 #: How waiters are woken, as the engine itself finds out (holdfast.engines.redis.waiting.watch.Way).
 Way = Literal["tracking", "channel", "polling"]
-#: Under this question in ``Node.withheld``: what the user lacks is not known.
+#: If ``Node.withheld`` has this question, it is unknown which rights the user lacks.
 RIGHTS: Final = "ACL DRYRUN"
 
 
@@ -37,7 +37,7 @@ class Lack(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """A server's clock less this host's, in seconds; the truth is within ``uncertainty`` of it."""
+    """A server's clock minus this host's, in seconds; the true value is within ``uncertainty`` of it."""
 
     offset: float
     uncertainty: float
@@ -54,25 +54,25 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One data server. Whatever it did not tell is absent, and ``withheld`` says why."""
+    """One data server. Facts that it did not report are absent, and ``withheld`` says why."""
 
     name: str
     part: Part = "server"
     failure: str = ""  #: why it could not be examined; then the rest is empty
-    refused: bool = False  #: the failure is a refusal (password, certificate), not silence
+    refused: bool = False  #: the failure is a refusal (password, certificate), not a missing answer
     info: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
     withheld: Mapping[str, str] = field(default_factory=dict)  #: question -> why it was not answered
     clock: Clock | None = None
     script_seconds: float | None = None  #: one round trip of the smallest script; None: scripts do not run
     script_error: str = ""
-    write_error: str = ""  #: the server's own words when a small key was written
+    write_error: str = ""  #: the server's error when a small key was written
     way: Way | None = None
     lacks: tuple[Lack, ...] = ()
 
     @property
     def role(self) -> str:
-        """``master`` or ``slave``, by its own account; empty if it did not tell."""
+        """``master`` or ``slave``, as the node itself reports; empty if unknown."""
         return self.info.get("role", "")
 
     def number(self, name: str) -> int | None:
@@ -92,10 +92,10 @@ class Node:
 
 
 def _replica(text: str, offset: int) -> Replica:
-    said = dict(part.partition("=")[::2] for part in text.split(","))
-    numbers = {name: int(said[name]) if said.get(name, "").isdecimal() else 0 for name in ("offset", "lag")}
-    name = host_port(said.get("ip", "?"), said.get("port", "?"))
-    return Replica(name, said.get("state", "?"), max(0, offset - numbers["offset"]), numbers["lag"])
+    fields = dict(part.partition("=")[::2] for part in text.split(","))
+    numbers = {name: int(fields[name]) if fields.get(name, "").isdecimal() else 0 for name in ("offset", "lag")}
+    name = host_port(fields.get("ip", "?"), fields.get("port", "?"))
+    return Replica(name, fields.get("state", "?"), max(0, offset - numbers["offset"]), numbers["lag"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Sentinel:
     sentinels: int = 0  #: that it knows of, itself included
     replicas: int = 0
     ckquorum: str = ""  #: its own verdict, if that is bad
-    withheld: str = ""  #: why it told where the master is and no more
+    withheld: str = ""  #: why it reported only the master's address
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ class Cluster:
     """The cluster, as one of its nodes sees it."""
 
     members: tuple[Member, ...]
-    state: str = ""  #: empty: not told
+    state: str = ""  #: empty: unknown
     strangers: tuple[str, ...] = ()  #: seeds of the URL that belong to another cluster, or to none
-    withheld: str = ""  #: why it told who serves which slot and no more
+    withheld: str = ""  #: why it reported only its slots
 
 
 class Member(NamedTuple):
@@ -136,7 +136,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that was found out."""
+    """Everything that is known."""
 
     engine: str
     options: ClientOptions

@@ -1,4 +1,4 @@
-"""What the doctor says: one finding for each thing looked at, and the exit code that sums them up. Pure."""
+"""Findings: the result of each check, and the exit code for all of them. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from holdfast.cli.output import visible
 
 
 class Level(enum.IntEnum):
-    """How bad it is, best first."""
+    """The severity, lowest first."""
 
     OK = 0
     NOTICE = 1  #: good to know; nothing must be done
-    WARNING = 2  #: locks work, and some fault will cost more than it needs to
-    PROBLEM = 3  #: locks do not work, or can be lost while everything is in order
+    WARNING = 2  #: locks work, but some fault will cost more than necessary
+    PROBLEM = 3  #: locks do not work, or can be lost without any fault
 
     @property
     def word(self) -> str:
@@ -31,7 +31,7 @@ EXIT_CODES: Final = {Level.OK: OK, Level.NOTICE: OK, Level.WARNING: 3, Level.PRO
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. ``node`` is host:port; empty: it is about all of them together."""
+    """The result of one check. ``node`` is host:port; empty: it is about all servers together."""
 
     level: Level
     check: str
@@ -40,7 +40,7 @@ class Finding:
     remedy: str = ""
 
     def __post_init__(self) -> None:
-        # The one gate to terminals and logs: what a server says may hold escape sequences.
+        # All findings pass here on their way to terminals and logs: answers of servers may contain escape sequences.
         for field in fields(self)[1:]:
             object.__setattr__(self, field.name, visible(getattr(self, field.name)))
 

@@ -1,4 +1,4 @@
-"""The file of the embedded engine. What the doctor says of it is the engine's own judgement: it is asked."""
+"""The file of the embedded engine. The doctor lets the engine itself judge it, by trying to use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROBE: Final = "holdfast-doctor"
 
 
 def examine(target: Target) -> Iterator[Finding]:
-    """Findings about ``sqlite:``. Whatever the engine makes for this is removed again."""
+    """Findings about ``sqlite:``. Files that the engine creates for this are removed again."""
     path = paths.resolve(target.target or paths.default_path())
     yield notice("scope", path, "locks in a file: this host and this user only", "use a server for several hosts")
     kind = filesystem.magic(_nearest_directory(path))
@@ -32,7 +32,7 @@ def examine(target: Target) -> Iterator[Finding]:
         return
     yield _file(target, path)
     if kind is None:
-        yield notice("file system", path, "this system does not tell what its file system is", "use a local disk")
+        yield notice("file system", path, "the kind of its file system is unknown on this system", "use a local disk")
     else:
         yield ok("file system", path, "it is on a file system of this host")
 
@@ -53,14 +53,14 @@ def _file(target: Target, path: str) -> Finding:
         _try_existing(target, path)
         return ok("file", path, "the engine can use the file")
     except LockError as error:
-        said = str(error).replace(stand_in.made, stand_in.meant)
+        text = str(error).replace(stand_in.made, stand_in.meant)
         if isinstance(error, EngineUnavailable):
-            return problem("file", path, f"the file cannot be used now: {said}", "try again; see what keeps it busy")
-        return problem("file", path, f"the file is refused: {said}", "name a file in a directory of your own")
+            return problem("file", path, f"the file cannot be used now: {text}", "try again; see what keeps it busy")
+        return problem("file", path, f"the file is refused: {text}", "name a file in a directory of your own")
 
 
 def _is_new(path: str) -> bool:
-    """Not there, or empty, as a first use leaves it that was interrupted. The rights of an empty one still count."""
+    """Whether it does not exist, or is empty after an interrupted first use. Checks the rights of an empty file."""
     if not os.path.lexists(path):
         return True
     if os.path.isfile(path) and os.path.getsize(path):
@@ -84,7 +84,7 @@ def _try_existing(target: Target, path: str) -> None:
 
 
 def _remove_made(beside: str) -> None:
-    """Remove the directory that the engine made beside a file before it refused that file. Nothing else is in it."""
+    """Remove the directory that the engine created beside a file before it refused that file."""
     with suppress(OSError):
         os.unlink(os.path.join(beside, "opening"))
     with suppress(OSError):
@@ -92,18 +92,18 @@ def _remove_made(beside: str) -> None:
 
 
 class _StandIn(NamedTuple):
-    """A path at which the engine can be tried in place of one where nothing is yet."""
+    """A path at which the engine is tried instead of one that does not exist yet."""
 
     path: str
-    made: str  #: the part of it that the engine makes first
-    meant: str  #: what that part stands for
+    made: str  #: the part of it that the engine creates first
+    meant: str  #: the real path of that part
 
 
 def _stand_in(path: str) -> _StandIn:
     """``path`` with the first part that is missing replaced by an unused name.
 
-    So the engine judges the directories, their rights and the file system, and makes what is missing. The name is not
-    shorter than the one that it replaces: there is a longest path.
+    So the engine checks the directories, their rights and the file system, and creates what is missing. The name is not
+    shorter than the one that it replaces, so that a path that is too long is found.
     """
     meant = path
     while not os.path.lexists(os.path.dirname(meant)):

@@ -39,7 +39,7 @@ def as_data(target: str, findings: Sequence[Finding]) -> dict[str, Any]:
 def as_text(target: str, findings: Sequence[Finding]) -> str:
     """Server by server: a line for each finding, its remedy below it, and the verdict at the end.
 
-    Wrapped and coloured on a terminal; elsewhere each finding and each remedy is one line.
+    Wrapped and colored on a terminal; elsewhere each finding and each remedy is one line.
     """
     on_terminal = sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
     width = shutil.get_terminal_size().columns if on_terminal else 0
@@ -73,14 +73,14 @@ def _finding(finding: Finding, checks: int, width: int, *, colour: bool) -> Iter
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    # Too narrow a window: let the terminal break the lines.
+    # If the window is too narrow, let the terminal break the lines.
     return (
         textwrap.wrap(text, width, subsequent_indent="   " if text.startswith("->") else "") if width >= 20 else [text]
     )
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """One line: how many of what."""
+    """One line: the number of findings of each level."""
     counts = {level: sum(finding.level is level for finding in findings) for level in reversed(Level)}
     said = [f"{count} {level.word}{'s' if count > 1 else ''}" for level, count in counts.items() if count and level]
     return f"verdict: {', '.join(said) if said else 'everything in order'}"

@@ -1,15 +1,15 @@
-"""Which rights the engine needs of a Redis user, and which of them this user lacks.
+"""The rights that the engine needs, and which of them this Redis user lacks.
 
-ACL DRYRUN (Redis 7) answers without doing anything. Where it may not be asked, each command is tried on keys of our own
-that hold a string for a second: the server checks rights before types, so what is allowed fails harmlessly.
+ACL DRYRUN (Redis 7) answers without a side effect. Where it is not allowed, each command is tried on keys of our own
+that hold a string for a second: the server checks rights before types, so an allowed command fails with a type error.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from holdfast.cli.doctor.connection import Connection, Refused
 from holdfast.cli.doctor.facts import Lack, Purpose
-from holdfast.cli.doctor.line import Line, Refused
 from holdfast.engines.redis.dialect.keys import keys_of, prefixed
 from holdfast.engines.redis.scripts import PING
 
@@ -35,7 +35,7 @@ class Need(NamedTuple):
 
 
 def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
-    """All that the engine sends for the lock ``name``, which is in ``namespace``."""
+    """All commands that the engine sends for the lock ``name``, which is in ``namespace``."""
     keys = keys_of(name)
     inner = f"{namespace}:*" if namespace else "*"
 
@@ -83,43 +83,43 @@ def _of_clusters(channel: str, pattern: str) -> list[Need]:
     ]
 
 
-def lacking(line: Line, wanted: list[Need], *, may_write: bool) -> tuple[Lack, ...]:
-    """Which of these rights this user lacks. Refused passes if that cannot be found out without writing."""
+def lacking(connection: Connection, wanted: list[Need], *, may_write: bool) -> tuple[Lack, ...]:
+    """Which of these rights this user lacks. Raises Refused if that cannot be determined without writing."""
     try:
-        user = line.ask("ACL", "WHOAMI")
-        line.ask("ACL", "DRYRUN", user, "time")
+        user = connection.ask("ACL", "WHOAMI")
+        connection.ask("ACL", "DRYRUN", user, "time")
     except Refused:
         if not may_write:
             raise
-        refusals = _tried(line, wanted)
+        refusals = _tried(connection, wanted)
     else:
-        answers = line.ask_all([("ACL", "DRYRUN", user, *need.words) for need in wanted])
+        answers = connection.ask_all([("ACL", "DRYRUN", user, *need.words) for need in wanted])
         refusals = ["" if answer == "OK" else str(answer) for answer in answers]
     lacks = (_lack(need, words) for need, words in zip(wanted, refusals, strict=True) if words)
     return tuple(dict.fromkeys(lacks))
 
 
-def _tried(line: Line, wanted: list[Need]) -> list[str]:
-    """For each need, what the server says against it; nothing if it may be."""
+def _tried(connection: Connection, wanted: list[Need]) -> list[str]:
+    """For each need, the server's refusal; empty if it is allowed."""
     keys = list(dict.fromkeys(need.words[1] for need in wanted if need.on_key))
-    # A string where the engine has a hash or a list: nothing is written by what follows, as it is of another type.
+    # Strings, where the engine uses a hash or a list: commands for those types fail and write nothing.
     strings = {key: ("set", key, "1", "px", str(_TRIED_TTL_MS)) for key in keys}
     refused = {
         key: answer.words
-        for key, answer in zip(keys, line.ask_all(list(strings.values())), strict=True)
+        for key, answer in zip(keys, connection.ask_all(list(strings.values())), strict=True)
         if isinstance(answer, Refused) and answer.code == "NOPERM"
     }
-    # What could not be prepared is not tried: it might write, and stay.
+    # Keys that could not be prepared are not tried: a command might write there.
     tried = [need for need in wanted if need.words[1:2] not in [(key,) for key in refused]]
     pairs = [(strings[need.words[1]] if need.on_key else ("time",), need.words) for need in tried]
-    answers = line.ask_all([words for pair in pairs for words in pair])[1::2]
-    line.ask_all([("del", key) for key in keys])
-    said = {
+    answers = connection.ask_all([words for pair in pairs for words in pair])[1::2]
+    connection.ask_all([("del", key) for key in keys])
+    replies = {
         need: answer.words
         for need, answer in zip(tried, answers, strict=True)
         if isinstance(answer, Refused) and answer.code == "NOPERM"
     }
-    return [said.get(need, refused.get(need.words[1], "") if need.on_key else "") for need in wanted]
+    return [replies.get(need, refused.get(need.words[1], "") if need.on_key else "") for need in wanted]
 
 
 def _lack(need: Need, words: str) -> Lack:

@@ -1,4 +1,4 @@
-"""What people call a server."""
+"""Names of servers."""
 
 from __future__ import annotations
 

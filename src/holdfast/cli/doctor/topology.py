@@ -1,4 +1,4 @@
-"""From a target to facts: which servers it means, and each of them examined."""
+"""From a target to facts: finds its servers, and examines each."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 from holdfast._config.targets import Target
 from holdfast.cli.doctor import clusters, sentinels
+from holdfast.cli.doctor.concurrently import run_concurrently
 from holdfast.cli.doctor.examine import examine
 from holdfast.cli.doctor.facts import Facts, Part
 from holdfast.cli.doctor.servers import name_of
-from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.redis.connections import settings
 from holdfast.engines.redis.connections.settings import Settings
 from holdfast.errors import UsageError
 
 
 def gather(target: Target) -> Facts:
-    """All that can be found out about the servers of ``target``. Servers that do not answer are facts, not errors."""
+    """The facts about the servers of ``target``. Servers that do not answer are facts, not errors."""
     keywords = {name: value for name, value in target.engine_options.items() if name != "sharded_pubsub"}
     if target.engine == "sentinel":
         return sentinels.gather(target.target, keywords, target.options)
@@ -24,7 +24,7 @@ def gather(target: Target) -> Facts:
     if target.engine == "cluster":
         return clusters.gather(servers, target.options)
     part: Part = "redlock" if target.engine == "redlock" else "server"
-    nodes = side_by_side(lambda server: examine(server, name_of(server), target.options, part), servers)
+    nodes = run_concurrently(lambda server: examine(server, name_of(server), target.options, part), servers)
     return Facts(target.engine, target.options, nodes)
 
 

@@ -8,7 +8,7 @@ Runner and guardian watch each other. If the runner dies, the guardian kills the
 guardian dies, the kernel kills the command and the runner kills the descendants. If the runner is frozen, the guardian
 kills at the last deadline that the runner reported: the command is dead before the lock can be granted again.
 
-Read ``schedule.py`` first (what is killed when, pure), then ``runner.py`` (the order of things). The rest:
+Read ``schedule.py`` first (what is killed when, pure), then ``runner.py`` (the steps of a run). The rest:
 
 - ``arguments.py``: the command line. ``lookup.py``: the program behind CMD. ``environment.py``: what CMD finds in its
   environment, and the refusal of a nested run that would wait for itself.

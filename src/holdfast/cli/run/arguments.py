@@ -14,7 +14,7 @@ _SHELL: Final = "/bin/sh"
 
 
 class Order(NamedTuple):
-    """What is to be run, under which lock. Durations are seconds; None: not given."""
+    """What to run, under which lock. Durations are seconds; None: not given."""
 
     name: str
     argv: tuple[str, ...]
@@ -32,7 +32,7 @@ class Order(NamedTuple):
 
 
 class _NotYet(argparse.Action):
-    """An option that has its place on the command line, but not in this version."""
+    """An option that is reserved, but not implemented in this version."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         parser.error(f"{self.option_strings[0]} is not in this version of holdfast")
@@ -58,13 +58,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("-c", dest="shell", metavar="STRING", help=f"run STRING by {_SHELL} -c")
     add("--shared", nargs=0, action=_NotYet, help=argparse.SUPPRESS)
     add("--semaphore", action=_NotYet, help=argparse.SUPPRESS)
-    # One argument for NAME and CMD: argparse treats a "--" between two positional arguments differently in each
-    # version, and must not take CMD's options for ours.
+    # One argument for NAME and CMD: versions of argparse differ in how they treat a "--" between two positional
+    # arguments, and CMD's options must not be parsed as ours.
     add("words", nargs=argparse.REMAINDER, metavar="NAME [--] CMD", help=argparse.SUPPRESS)
 
 
 def read(arguments: argparse.Namespace) -> Order:
-    """The order; UsageError with the remedy if the words make none."""
+    """The order; UsageError with the remedy if the arguments are wrong."""
     name, argv, shell = _split(arguments.words, arguments.shell)
     order = Order(
         name=name,

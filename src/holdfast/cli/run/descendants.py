@@ -1,7 +1,7 @@
 """All descendants of this process, and signals to them.
 
-A process that adopts orphans (``kernel.adopt_orphans``) has a child as long as it has any descendant. So "no child is
-left" (ECHILD) proves that none is left, whatever forks meanwhile; the list from /proc is only what to signal next.
+A process that adopts orphans (``kernel.adopt_orphans``) has a child as long as it has any descendant. So "no child"
+(ECHILD) proves that no descendant is left, even if some fork meanwhile; the list from /proc is only used to signal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PROC: Final = "/proc"
 
 
 class Process(NamedTuple):
-    """A process as /proc shows it. A pid is used again; a pid with its start time is not."""
+    """A process as /proc shows it. A pid may be reused; a pid with its start time identifies a process."""
 
     pid: int
     parent: int
@@ -83,7 +83,7 @@ def _send(process: Process, numbers: Iterable[int]) -> None:
             os.kill(process.pid, number)
         return
     try:
-        # The pid may be another process's by now. Not after this look: the handle stays with the process.
+        # The pid may belong to another process by now. After this check the handle stays with the right process.
         now = _read(process.pid)
         if now is not None and now.started == process.started:
             for number in numbers:

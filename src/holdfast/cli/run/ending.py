@@ -1,4 +1,4 @@
-"""After the command has ended: keep the lock for ``--at-least``, give it back, say what became of it."""
+"""After the command has ended: keep the lock for ``--at-least``, release it, report its loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def finish(lease: Lease, until: float, signals: Signals) -> LossReason | None:
-    """Keep the lock until ``until``, then release it. Returns why it was lost, if that was while the command ran."""
+    """Keep the lock until ``until``, then release it. Returns the loss reason if it was lost while the command ran."""
     if clock.now() >= until:
         return release(lease, signals)
     try:
@@ -27,7 +27,7 @@ def finish(lease: Lease, until: float, signals: Signals) -> LossReason | None:
     except LockLost as loss:
         return loss.reason
     except LockError:
-        pass  # not known; the deadline has not passed
+        pass  # unknown, but the deadline has not passed
     _keep(lease, until, signals)
     reason = release(lease, signals)
     if reason is not None:
@@ -36,10 +36,10 @@ def finish(lease: Lease, until: float, signals: Signals) -> LossReason | None:
 
 
 def release(lease: Lease, signals: Signals) -> LossReason | None:
-    """Give the lock back. Returns why it was lost, if it was. A failure is a warning: the lock ends with its ttl."""
+    """Release the lock. Returns the loss reason if it was lost. Other failures are warnings: the lock expires."""
     try:
         try:
-            signals.interrupt()  # an engine that does not answer is waited for until the deadline
+            signals.interrupt()  # a signal ends the wait for an engine that does not answer
             lease.release()
         finally:
             signals.collect()

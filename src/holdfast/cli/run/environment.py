@@ -22,7 +22,7 @@ _COERCED: Final = frozenset({"C.UTF-8", "C.utf8", "UTF-8"})
 
 
 def original() -> dict[str, str]:
-    """This process's environment as it was given to it.
+    """The environment that this process was started with.
 
     Without a variable that has no name (``=x``): Python refuses to pass it on, and shells drop it too.
     """
@@ -49,9 +49,9 @@ def mark(client: Client, name: str) -> str:
 
 
 def held_by_ancestor(environment: Mapping[str, str], marked: str) -> bool:
-    """Whether an ancestor holds the lock: to wait for it would be to wait for ourselves.
+    """Whether an ancestor holds the lock, so that waiting for it would be a deadlock.
 
-    Not recognised: the same engine under another address.
+    Not recognized: the same engine under another address.
     """
     return marked in environment.get(HELD, "").split()
 
@@ -67,9 +67,9 @@ def additions(environment: Mapping[str, str], lease: Lease, marked: str) -> dict
 
 
 def liveness(lease: Lease) -> int | None:
-    """The descriptor that keeps this process's locks from being free at its death, where the engine has one (SQLite).
+    """The descriptor that keeps this process's locks held after its death, if the engine has one (SQLite).
 
-    The command and its descendants inherit it, as from flock(1). The lock still ends with its ttl.
+    The command and its descendants inherit it, as with flock(1). The lock still expires after its ttl.
     """
     fileno = getattr(lease._hold.core.session, "liveness_fileno", None)
     return None if fileno is None else int(fileno())

@@ -1,7 +1,7 @@
 """The guardian: starts the command, and kills it with all its descendants when the lock ends or the runner dies.
 
-It has one thread, no connection to the lock engine, and all signals blocked but SIGCHLD. It is in a process group of
-its own, so that a signal to the runner's group does not hit both.
+It has one thread, no connection to the lock engine, and all signals blocked except SIGCHLD. It is in a process group of
+its own, so that a signal to the runner's group does not reach it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from holdfast.cli.run.link import Link, Message
 from holdfast.cli.run.schedule import Plan, Step
 from holdfast.cli.run.terminal import Terminal
 
-#: A wait does not notice a suspend of the machine: so long at most until it is noticed.
+#: A wait does not count system suspend: the clock is read at least this often.
 _LONGEST_WAIT: Final = 0.5
-#: Between two looks for descendants that are still there.
+#: Seconds between two searches for remaining descendants.
 _LOOK_AGAIN: Final = 0.01
-#: The same where one of them cannot be killed, and may run for long.
+#: The same if one of them cannot be killed, and may run for a long time.
 _LOOK_AT_OTHERS: Final = 0.2
 _JOB_CONTROL: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 _SIGNALS: Final[Mapping[Step, tuple[int, ...]]] = {
@@ -35,9 +35,9 @@ _SIGNALS: Final[Mapping[Step, tuple[int, ...]]] = {
 
 
 def fork_guardian(program: Program, environment: Mapping[str, str], unwanted: Iterable[int]) -> tuple[Link, int]:
-    """Fork it. Call this while the process has one thread. Returns the runner's end of the link, and the pid.
+    """Fork the guardian, while this process has one thread. Returns the runner's end of the link, and the pid.
 
-    ``unwanted``: descriptors that it closes. It ends when the other end of the link is closed.
+    ``unwanted``: descriptors that the guardian closes. It ends when the runner's end of the link is closed.
     """
     ours, theirs = Link.pair()
     runner_group = os.getpgrp()
@@ -74,22 +74,22 @@ class Guardian:
         self._launch: Launch | None = None
         self._executed = False
         self._refused = False  # some descendant cannot be killed: it is another user's
-        self._over = False  # the command has ended; descendants may be left
+        self._over = False  # the command has ended; descendants may still run
         self._wake: tuple[int, int] = (-1, -1)
 
     def run(self) -> NoReturn:
-        """Until nothing is left to watch. Whatever happens here, no descendant outlives it."""
+        """Run until no process is left to watch. No descendant outlives this, even after an error."""
         try:
             self._prepare()
             wait: float | None = None
             while not self._link.ended and not self._done():
                 self._wait(wait)
-                # Before anything is decided: after a freeze of this process newer deadlines may be there.
+                # Before any decision: if this process was frozen, newer deadlines may have arrived meanwhile.
                 for message in self._link.receive():
                     self._handle(message)
                 wait = self._act()
         finally:
-            # The runner is gone, or this is a bug: in either case the lock is not renewed any more.
+            # The command has ended, the runner is dead, or this is a bug: the lock is no longer renewed.
             self._kill_all()
             self._return_terminal(restore=True)
             os._exit(0)
@@ -119,7 +119,7 @@ class Guardian:
     def _wait_with(self, poll: select.poll, seconds: float | None) -> None:
         """Wait for what is registered in ``poll``, and for SIGCHLD.
 
-        Not by select(2), which refuses descriptors above 1023: the runner may have inherited many.
+        Not with select(2), which refuses descriptors above 1023: the runner may have inherited many.
         """
         poll.register(self._wake[0], select.POLLIN)
         poll.poll(None if seconds is None else max(0.0, seconds) * 1000)
@@ -129,7 +129,7 @@ class Guardian:
             pass
 
     def _act(self) -> float | None:
-        """Take the step that is due, if any. Returns for how long to wait then; None: for the next message."""
+        """Take the step that is due, if any. Returns how long to wait afterwards; None: until the next message."""
         if self._launch is None:
             return None
         self._look_at_exec()
@@ -141,12 +141,12 @@ class Guardian:
                 self._link.send("step", step=int(step))
             self._signal_all(step)
         if self._taken is Step.KILL:
-            self._signal_all(Step.KILL)  # again: what was forked meanwhile
+            self._signal_all(Step.KILL)  # again, for processes that were forked meanwhile
             return _LOOK_AT_OTHERS if self._refused else _LOOK_AGAIN
         return min(_LONGEST_WAIT, again - now)
 
     def _done(self) -> bool:
-        """Collect what has ended. True when the command and all its descendants have."""
+        """Reap ended processes. True when the command and all its descendants have ended."""
         ended, stopped, any_left = descendants.reap()
         launch = self._launch
         if launch is None:
@@ -180,24 +180,24 @@ class Guardian:
         self._grace = message["grace"]
         self._plan = schedule.until(message["deadline"], self._grace)
         if schedule.decide(self._plan, clock.now())[0] is not Step.NOTHING:
-            self._link.send("late")  # this process, or both, stood still after the grant: the lock may be gone
+            self._link.send("late")  # this process was paused after the grant: the lock may have expired
             return
         liveness = None
         if self._link.descriptors:
-            # Never 0, 1 or 2, should they be closed: the command would take it for its input or output.
+            # Never 0, 1 or 2, even if they are closed: the command would use it as its input or output.
             liveness = fcntl.fcntl(self._link.descriptors[0], fcntl.F_DUPFD_CLOEXEC, 3)
         if self._terminal is not None:
             self._terminal.remember()
         environment = self._environment | message["environment"]
         try:
             self._launch = launch(self._program, environment, liveness, self._terminal)
-        except OSError as error:  # no process, or no descriptor, can be had
+        except OSError as error:  # the system has no process or descriptor left
             self._link.send("failed", errno=error.errno)
             return
         self._link.send("started", pid=self._launch.pid)
 
     def _look_at_exec(self) -> None:
-        """Whether exec has failed. Not waited for: on a network file system it may take long."""
+        """Report a failed exec. Does not wait for the exec: on a network file system it may take long."""
         if self._launch is None or self._executed:
             return
         poll = select.poll()
@@ -217,24 +217,24 @@ class Guardian:
         self._plan = schedule.ended(self._plan, self._grace, clock.now())
 
     def _stopped(self, pid: int, number: int) -> None:
-        """The command was stopped. By job control: have the runner's job stop too, or continue the command."""
+        """The command was stopped. If by job control, stop the runner's job too, or continue the command."""
         if self._taken is not Step.NOTHING:
             self._signal_group(signal.SIGCONT)
         elif self._terminal is None or number not in _JOB_CONTROL:
-            return  # SIGSTOP, or no terminal: an operator examines it. The lock stays held.
+            return  # SIGSTOP, or no terminal: probably an operator, who examines it. The lock stays held.
         elif number != signal.SIGTSTP and self._terminal.give(pid):
-            self._signal_group(signal.SIGCONT)  # it asked for a terminal that the job has
+            self._signal_group(signal.SIGCONT)  # it needed the terminal, which the job has
             self._terminal.wanted = True
         else:
             self._terminal.take_back(pid, restore=False)
             self._link.send("stopped", number=number)
 
     def _continue(self) -> None:
-        """The runner's job was continued, and its lease was checked before this was sent."""
+        """The runner's job was continued. The runner has checked its lease before it sent this."""
         if self._launch is None or self._over:
             return
         if schedule.decide(self._plan, clock.now())[0] is Step.KILL:
-            return  # killed without running one more instruction
+            return  # it will be killed without being continued
         if self._terminal is not None and self._terminal.wanted:
             self._terminal.give(self._launch.pid)
         self._signal_group(signal.SIGCONT)
@@ -246,19 +246,19 @@ class Guardian:
     # -- signals -----------------------------------------------------------------------------------------------------
 
     def _signal_group(self, number: int) -> None:
-        # Not after it was reaped: the number may be another group's by then.
+        # Not after the command was reaped: its pid may be reused by another group.
         if self._launch is not None and not self._over:
             try:
                 os.killpg(self._launch.pid, number)
             except (ProcessLookupError, PermissionError):
-                pass  # ended; or all of it is another user's
+                pass  # it has ended, or all of its processes belong to another user
 
     def _signal_all(self, step: Step) -> None:
         for number in _SIGNALS[step]:
             self._signal_group(number)
         found = descendants.running()
         if self._launch is not None and step is Step.TERM and not self._over:
-            # Those in the group have got it. A second SIGTERM means "at once" to some programs.
+            # Processes of the group have received it already. Some programs treat a second SIGTERM as "exit now".
             group = self._launch.pid
             found = [process for process in found if _group_of(process.pid) != group]
         refused = descendants.send(found, _SIGNALS[step])

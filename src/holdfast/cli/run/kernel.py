@@ -1,4 +1,4 @@
-"""What only Linux's prctl(2) does. Elsewhere each of these returns False, and less is guaranteed."""
+"""Functions of Linux's prctl(2). On other systems each returns False, and less is guaranteed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def die_with_parent() -> bool:
 
 
 def adopt_orphans() -> bool:
-    """Make this process the parent of each descendant whose own parent ends: none gets out of its sight."""
+    """Make this process the parent of each descendant whose own parent ends, so that none escapes."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

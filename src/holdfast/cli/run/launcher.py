@@ -24,7 +24,7 @@ class Program(NamedTuple):
 
 
 def ignored_signals() -> frozenset[int]:
-    """What this process was started to ignore."""
+    """The signals that this process was started to ignore."""
     everything = signal.valid_signals() - PYTHONS_OWN
     return frozenset(number for number in everything if signal.getsignal(number) is signal.SIG_IGN)
 
@@ -62,7 +62,7 @@ def _execute(
 ) -> NoReturn:
     os.setpgid(0, 0)
     if kernel.die_with_parent() and os.getppid() != parent:
-        os._exit(_NEVER_RUN)  # the guardian died before the kernel was asked
+        os._exit(_NEVER_RUN)  # the guardian died before prctl was called
     if terminal is not None and terminal.wanted:
         terminal.give(os.getpid())
     if liveness is not None:

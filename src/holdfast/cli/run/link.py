@@ -1,4 +1,4 @@
-"""Messages between runner and guardian: JSON lines on a socket pair. The end of the stream is the peer's death."""
+"""Messages between runner and guardian: JSON lines on a socket pair. The end of the stream means the peer has died."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, Final
 Message = dict[str, Any]
 
 _CHUNK: Final = 65536
-#: A peer that is frozen reads nothing. What does not fit in here is dropped: signals, and deadlines that are newer than
-#: the guardian's, which then kills earlier.
+#: A frozen peer reads nothing. Messages beyond this limit are dropped: signals, and newer deadlines; without those the
+#: guardian kills earlier.
 _MOST_UNSENT: Final = 65536
 
 
@@ -25,7 +25,7 @@ class Link:
         self._socket = end
         self._unsent = b""
         self._partial = b""
-        self.ended = False  #: the peer is gone
+        self.ended = False  #: the peer has closed its end
         self.descriptors: list[int] = []  #: received, in order
 
     @classmethod
@@ -45,14 +45,14 @@ class Link:
         self._socket.close()
 
     def hang_up(self) -> None:
-        """Say no more. The peer takes this for our death; it can still be heard."""
+        """Send no more. The peer sees the end of the stream; its own messages can still be received."""
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # the peer is gone
+            pass  # the peer has closed its end
 
     def send(self, kind: str, descriptors: Sequence[int] = (), **facts: Any) -> None:
-        """Send a message. A peer that is gone is noticed by :meth:`receive`."""
+        """Send a message. :meth:`receive` notices if the peer has died."""
         if len(self._unsent) <= _MOST_UNSENT:
             self._unsent += json.dumps({"kind": kind, **facts}).encode() + b"\n"
         self._send_on(descriptors)
@@ -71,9 +71,9 @@ class Link:
         self._unsent = self._unsent[sent:]
 
     def receive(self) -> list[Message]:
-        """All messages that are there. Sets ``ended`` at the end of the stream, after the last message.
+        """All messages that have arrived. Sets ``ended`` at the end of the stream, after the last message.
 
-        Sends on what did not fit in at once.
+        Also sends what an earlier :meth:`send` could not.
         """
         if self._unsent:
             self._send_on()

@@ -1,6 +1,6 @@
-"""The program behind CMD, looked up before the lock is taken: a typo is reported at once, not after the wait.
+"""Finds the program of CMD before the lock is taken, so that a typo is reported immediately, not after the wait.
 
-And its name, for ``holdfast ls`` and ``holdfast show``.
+Also its name, for ``holdfast ls`` and ``holdfast show``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from holdfast.cli import exit_codes
 
-#: What may be said of CMD to others. A word of a shell's string with any other character, as ``PASSWORD=x``, is none.
+#: Names of CMD that may be shown to other users. A word with any other character, such as ``PASSWORD=x``, may not.
 _PLAIN: Final = re.compile(r"[\w./+-]{1,100}")
 
 
@@ -55,9 +55,9 @@ def after_exec(program: str, number: int) -> CannotRun:
 
 
 def label(program: str, shell: str | None) -> str | None:
-    """The name of CMD without its path, for the lock's label; None if it is not fit to be one.
+    """The name of CMD without its path, for the lock's label; None if it should not be shown.
 
-    ``shell``: the STRING of ``-c``, of which it is the first word. Never an argument: it may be a secret.
+    ``shell``: the STRING of ``-c``; then it is its first word. Never an argument, which may be a secret.
     """
     word = program if shell is None else next(iter(shell.split(None, 1)), "")
     return os.path.basename(word) or None if _PLAIN.fullmatch(word) else None

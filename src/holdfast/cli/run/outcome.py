@@ -53,7 +53,7 @@ def shell_code(code: int) -> int:
 
 
 class Report:
-    """Where the JSON line goes. Made before anything else opens a descriptor: else a wrong number could hit ours."""
+    """The descriptor of ``--report``. Checked before others are opened: a wrong number must not match one of them."""
 
     def __init__(self, descriptor: int | None) -> None:
         self.descriptor = descriptor
@@ -76,7 +76,7 @@ class Report:
         return [self.descriptor] if self.descriptor is not None and self.descriptor > 2 else []
 
     def write(self, name: str, outcome: Outcome, times: Times) -> None:
-        """Write the line. A failure is a warning: the exit code is worth more."""
+        """Write the line. A failure is only a warning: the exit code must stay that of the command."""
         if self.descriptor is None:
             return
         line = {

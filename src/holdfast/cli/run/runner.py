@@ -1,4 +1,4 @@
-"""The order of things: check, fork the guardian, connect, acquire, run, release, report."""
+"""The steps of a run: check, fork the guardian, connect, acquire, run, release, report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run what the command line says; returns the exit code. Errors are one line on stderr."""
+    """Run the command; returns the exit code. An error is one line on stderr."""
     report, times, name = Report(None), Times(), ""
     try:
         order = read(arguments)
@@ -34,7 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
         outcome = _run(order, report, times)
     except UsageError as error:
         outcome = Outcome("usage", exit_codes.USAGE, str(error))
-    except Signalled as signalled:  # wherever it was, up to the grant; what was claimed has been withdrawn
+    except Signalled as signalled:  # before the grant; the claim has been withdrawn
         number = signalled.number
         outcome = Outcome("signalled", exit_codes.SIGNALLED + number, signal=number)
     if outcome.message is not None:
@@ -80,7 +80,7 @@ class _Run:
         self._link = link
         self._guardian = guardian
         self._times = times
-        self._lease: Lease | None = None  # kept until the client is closed: a lease that is dropped warns
+        self._lease: Lease | None = None  # referenced until the client is closed: a dropped lease warns
 
     def run(self) -> Outcome:
         kernel.adopt_orphans()
@@ -112,7 +112,7 @@ class _Run:
             raise UsageError(f"a ttl of {ttl:g} s is too short to stop a command in time: give --ttl 3s or more")
         if order.grace is not None and order.grace > ttl / schedule.GRACE_SHARE:
             raise UsageError(f"--grace {order.grace:g}s is more than a third of the ttl of {ttl:g} s")
-        # Not re-entrant, and nothing else in this process locks: whatever holds the name is another process.
+        # Not re-entrant: another holder of the name is always another process.
         lock = client.lock(order.name, ttl=ttl, fair=order.fair, max_hold=order.max_hold, reentrant=False)
         marked = environment.mark(client, order.name)
         if environment.held_by_ancestor(self._given, marked):
@@ -144,7 +144,7 @@ class _Run:
 
         order = self._order
         if order.max_hold is None and lease.remaining < lease.ttl / schedule.GRACE_SHARE:
-            lease.renew()  # the grant's answer took long: the command would be stopped at once
+            lease.renew()  # the grant took so long that the command would be stopped immediately
         grace = schedule.fitting_grace(order.grace, lease.remaining)
         supervisor = Supervisor(lease, self._link, self._guardian, self._signals, grace)
         end = supervisor.run(environment.additions(self._given, lease, marked), environment.liveness(lease))

@@ -1,7 +1,7 @@
-"""When the command is stopped because its lock ends. Pure: what is known about the lease and a time in, a step out.
+"""When the command is stopped because its lock ends. Pure: from the lease's state and a time to a step.
 
 Times are seconds on the clock of ``_runtime/clock.py``, which goes on while the machine is suspended. The guardian
-decides by this; the runner computes the same and steps in if the guardian does not act.
+decides by this; the runner computes the same, and acts if the guardian does not.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-#: SIGKILL comes this much before the deadline: the command must be dead, not only signalled, when belief ends.
+#: SIGKILL is sent this long before the deadline: the command must be dead, not only signalled, when the lease expires.
 KILL_BEFORE: Final = 0.2
-#: A lock that is gone already: so long from SIGTERM to SIGKILL.
+#: From SIGTERM to SIGKILL if the lock is already lost.
 GONE_GRACE: Final = 1.0
 #: The longest grace, as a part of the lease: two of three renewals have failed by then.
 GRACE_SHARE: Final = 3
@@ -21,8 +21,8 @@ SHORTEST_TTL: Final = 3.0
 #: The shortest ``--max-hold``: a third of it for grace, the margin of KILL_BEFORE, and the start of the command.
 SHORTEST_HOLD: Final = 1.0
 
-#: The lock was taken away before the deadline: CMD may still end in good order. Every other reason means that the
-#: deadline has passed.
+#: Reasons for a loss before the deadline: the command still gets time to clean up. With any other reason the deadline
+#: has passed.
 _TAKEN_AWAY: Final = frozenset({"broken", "stolen", "session"})
 
 
@@ -35,7 +35,7 @@ class Step(enum.IntEnum):
 
 
 class Plan(NamedTuple):
-    """When the command is to end. ``final``: nothing delays it any more."""
+    """When the command must end. ``final``: a renewal does not delay it any more."""
 
     term_at: float
     kill_at: float
@@ -50,7 +50,7 @@ def until(deadline: float, grace: float) -> Plan:
 def decide(plan: Plan, now: float) -> tuple[Step, float]:
     """What is due at ``now``, and when to decide again.
 
-    After a freeze of the process that asks, ``now`` is past ``kill_at``: KILL at once.
+    If the calling process was frozen, ``now`` may be past ``kill_at``: then KILL, without TERM.
     """
     if now >= plan.kill_at:
         return Step.KILL, now
@@ -60,7 +60,7 @@ def decide(plan: Plan, now: float) -> tuple[Step, float]:
 
 
 def renewed(plan: Plan, deadline: float, grace: float, taken: Step) -> Plan:
-    """The plan after a renewal. It does not count once SIGTERM was sent: there is no way back from that."""
+    """The plan after a renewal. Unchanged once SIGTERM was sent, which cannot be undone."""
     return plan if plan.final or taken is not Step.NOTHING else until(deadline, grace)
 
 

@@ -1,4 +1,4 @@
-"""The runner's signals: while it waits for the lock they end it, while the command runs they are passed on."""
+"""The runner's signals: they end the wait for the lock; while the command runs, they are passed on to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PASSED_ON: Final = frozenset(
 ENDING: Final = PASSED_ON - {signal.SIGWINCH}
 #: Handled only for waking up: a descendant has ended; the job was continued.
 _WAKING: Final = frozenset({signal.SIGCHLD, signal.SIGCONT})
-#: Python does not report what a handler raises inside a finalizer. So long after it raised, a handler raises again.
+#: Python ignores what a handler raises inside a finalizer. A signal this many seconds later raises again.
 _RAISE_AGAIN: Final = 1.0
 #: Written to the pipe by :meth:`Signals.wake`; no signal has this number.
 _WAKE: Final = b"\0"
@@ -42,7 +42,7 @@ class Signalled(BaseException):
 
 
 class Signals:
-    """Handlers for the time of the block. What was ignored before stays ignored (nohup).
+    """Installs handlers for the duration of the block. Signals that were ignored before stay ignored (nohup).
 
     It starts in the state *interrupting*: the first signal of ENDING raises Signalled in the main thread, later ones do
     not interrupt the clean-up. After :meth:`collect` signals only appear in :meth:`take`.
@@ -83,7 +83,7 @@ class Signals:
             self._before.setdefault(signal.SIGTSTP, signal.signal(signal.SIGTSTP, self._received))
 
     def check(self) -> None:
-        """Raise what a handler raised where Python only prints it: in a finalizer."""
+        """Raise what a handler raised in a finalizer, where Python ignored it."""
         if self._raised is not None:
             raise self._raised
 
@@ -106,7 +106,7 @@ class Signals:
         try:
             os.write(self._writing, _WAKE)
         except OSError:
-            pass  # full: it will wake; closed: it has ended
+            pass  # full: the main thread will wake anyway; closed: it has ended
 
     def stop_with(self, number: int) -> None:
         """Stop this job, as ``number`` does by default, and return when it was continued.
@@ -119,7 +119,7 @@ class Signals:
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGCHLD:
-            descendants.reap()  # as process 1 of a container the runner gets the orphans of all others
+            descendants.reap()  # as process 1 of a container the runner adopts all orphans
             return
         if not self._interrupting or number not in ENDING:
             return

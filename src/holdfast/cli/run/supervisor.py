@@ -18,24 +18,24 @@ from holdfast.cli.run.signals import Signals
 if TYPE_CHECKING:
     from holdfast.lease import Lease
 
-#: How often the lease is looked at, as a part of its ttl: often enough that the guardian knows of each renewal long
-#: before it would act on the one before.
+#: How often the lease is checked, as a share of its ttl: often enough that the guardian learns of each renewal long
+#: before the previous deadline.
 _LOOKS_PER_TTL: Final = 12
 _LONGEST_LOOK: Final = 1.0
-#: A guardian that has not acted so long after a kill was seen to be due is frozen.
+#: A guardian that has not killed this many seconds after a kill was seen to be due is frozen.
 _FROZEN_AFTER: Final = 0.05
-#: The same for one that has begun to kill, and has not reported that nothing is left. Before ``schedule.KILL_BEFORE``
-#: has passed: it may have been stopped between two signals.
+#: The same for a guardian that has begun to kill and has not finished: it may have been stopped between two signals.
+#: Less than ``schedule.KILL_BEFORE``.
 _UNFINISHED_AFTER: Final = 0.12
-#: Deadlines that differ by less are one.
+#: Deadlines that differ by less count as equal.
 _SAME: Final = 0.001
 _LOOK_AGAIN: Final = 0.01
-#: A guardian that has not ended so long after it was dismissed is frozen.
+#: A guardian that has not ended this many seconds after it was dismissed is frozen.
 _DISMISSED_WITHIN: Final = 2.0
 
 
 class Ending(NamedTuple):
-    """How it ended. ``code``: the command's, negative for a signal. One of the others if it was not started."""
+    """How the command ended. ``code``: its exit code, negative for a signal; None if it was not started."""
 
     code: int | None = None
     failed: int | None = None  #: errno of exec
@@ -45,7 +45,7 @@ class Ending(NamedTuple):
 
 
 class Supervisor:
-    """One run of one command. ``run`` starts it and returns when no process of it is left."""
+    """One run of one command. ``run`` starts it and returns when all its processes have ended."""
 
     def __init__(self, lease: Lease, link: Link, guardian: int, signals: Signals, grace: float) -> None:
         self._lease = lease
@@ -96,7 +96,7 @@ class Supervisor:
         poll.poll(min(self._look_every, look_again) * 1000 + 1)
 
     def _read_deadline(self) -> float:
-        now = clock.now()  # before ``remaining``, which reads the clock too: early rather than late
+        now = clock.now()  # read before ``remaining``, so that the deadline is too early rather than too late
         return now + self._lease.remaining
 
     def _report_lease(self) -> None:
@@ -145,10 +145,10 @@ class Supervisor:
             self._over = True
 
     def _unless_frozen(self) -> None:
-        """Kill a guardian that does not act: the kernel then kills the command, and the descendants become ours.
+        """Kill a guardian that does not act. The kernel then kills the command; this process adopts the descendants.
 
-        Not at first sight: this process may have been stopped itself, and the guardian's messages wait to be read. Also
-        if the command has ended: descendants that it left behind must not outlive the lock either.
+        Not immediately: this process may have been stopped itself, with messages of the guardian unread. Also if the
+        command has ended: descendants that it left must not outlive the lock either.
         """
         now = clock.now()
         began = self._step is Step.KILL or self._ending.code is not None
@@ -174,7 +174,7 @@ class Supervisor:
 
 
 def kill_guardian(guardian: int) -> None:
-    """Only while the link to it is open: else its pid may be another process's."""
+    """Send SIGKILL. Call it only while the link to the guardian is open: later its pid may be reused."""
     try:
         os.kill(guardian, signal.SIGKILL)
     except ProcessLookupError:
@@ -189,7 +189,7 @@ def kill_descendants() -> None:
 
 
 def dismiss(link: Link, guardian: int) -> None:
-    """Have the guardian end, and whatever it still guards. Returns when both have."""
+    """End the guardian, and the processes that it still guards. Returns when all have ended."""
     link.hang_up()
     until = clock.now() + _DISMISSED_WITHIN
     poll = select.poll()
@@ -204,4 +204,4 @@ def dismiss(link: Link, guardian: int) -> None:
     try:
         os.waitpid(guardian, 0)
     except ChildProcessError:
-        pass  # collected already
+        pass  # reaped already

@@ -1,6 +1,6 @@
 """The terminal: which process group is in its foreground, and its settings.
 
-The guardian does this. It is itself in the background, and has SIGTTOU blocked: else it would be stopped for it.
+Used by the guardian, which is itself in the background and has SIGTTOU blocked; otherwise it would be stopped.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Terminal:
     def __init__(self, fileno: int, home: int) -> None:
         self._fileno = fileno
         self._home = home
-        #: With all of stdin and stdout on it, the command gets it at once. In a pipeline (``holdfast run … | less``)
-        #: another program may read the keys: then the command gets it when it asks for it (SIGTTIN, SIGTTOU).
+        #: If stdin and stdout are on the terminal, the command gets it at its start. In a pipeline (``holdfast run … |
+        #: less``) another program may read the keys: then the command gets it when it needs it (SIGTTIN, SIGTTOU).
         self.wanted = os.isatty(0) and os.isatty(1)
         self._settings: list[Any] | None = None
 
@@ -45,7 +45,7 @@ class Terminal:
             self._settings = None
 
     def take_back(self, group: int, *, restore: bool) -> None:
-        """Put the runner's job in the foreground again, if the command's is there. The shell may have been faster.
+        """Put the runner's job in the foreground again, if the command's is there. The shell may have done it already.
 
         ``restore``: the command was killed, and could not restore the settings itself (echo, raw mode).
         """

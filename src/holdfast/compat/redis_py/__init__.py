@@ -11,9 +11,14 @@ before                                    after
 
 ``Redis`` and ``RedisCluster`` are redis-py's own, except that ``client.lock()`` makes these locks.
 
-Files: ``blocking.py`` and ``asyncio.py`` have the two locks, ``base.py`` what they share, ``leases.py`` whose lease a
-``release()`` means, ``outliving.py`` locks that are left to their timeout, ``errors.py`` the translation to redis-py's
-exceptions, ``clients.py`` and ``closing.py`` the holdfast client behind a redis client.
+Read ``base.py`` first.
+
+* ``base.py``: what the two locks share
+* ``blocking.py``, ``asyncio.py``: the sync and the asyncio lock
+* ``leases.py``: which lease a ``release()`` refers to
+* ``outliving.py``: locks that are kept until their timeout
+* ``errors.py``: holdfast's errors as redis-py's exceptions
+* ``clients.py``, ``closing.py``: the holdfast client behind a redis client
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import redis.asyncio as redis_py
 
 from holdfast.aio import AsyncClient, AsyncLease, AsyncLock
-from holdfast.compat.redis_py.base import BaseLock, MakesLocks, Patience
+from holdfast.compat.redis_py.base import BaseLock, MakesLocks, Timeout
 from holdfast.compat.redis_py.clients import client_for
 from holdfast.compat.redis_py.closing import HiddenClients
 from holdfast.compat.redis_py.errors import LockError, is_plain_string, translated
@@ -23,10 +23,10 @@ __all__ = ["Lock", "Redis", "RedisCluster"]
 class Lock(BaseLock[AsyncLease]):
     """redis-py's ``asyncio.Lock`` with a holdfast lease inside. Raises redis-py's errors.
 
-    Guaranteed beyond redis-py: tasks may share it (each ``release()`` means the lease of its own task, or one whose
-    task has ended); cancelled while it acquires or releases, nothing stays behind; and what the sync Lock guarantees.
+    Guaranteed beyond redis-py: what the sync Lock guarantees; tasks may share it (``release()`` releases the lease of
+    its own task, or one whose task has ended); a cancelled acquire or release leaves no lock behind.
 
-    Not guaranteed: that the body stops when the lock is lost. ``lock.lease.on_lost`` reports it.
+    Not guaranteed: that the body stops when the lock is lost. ``lock.lease.on_lost`` reports the loss.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
@@ -54,40 +54,40 @@ class Lock(BaseLock[AsyncLease]):
 
         Raises redis-py's ConnectionError if the server cannot be reached, TimeoutError if the outcome is unknown (then
         the lock is withdrawn in the background). ``token`` is refused. The lock belongs to the task that calls this,
-        also if another one awaits it: ``await wait_for(lock.acquire(), 5)``.
+        even if another task awaits it: ``await wait_for(lock.acquire(), 5)``.
         """
-        return self._acquire(self._patience(blocking, blocking_timeout, token), self._caller())
+        return self._acquire(self._timeout_for(blocking, blocking_timeout, token), self._caller())
 
-    async def _acquire(self, patience: Patience, acquirer: asyncio.Task[Any] | None) -> bool:
+    async def _acquire(self, timeout: Timeout, acquirer: asyncio.Task[Any] | None) -> bool:
         lock = self._lock_of(self._hidden.on_this_loop(self.redis))
         with translated(self._text):
             lease = None
             while lease is None:
                 try:
-                    lease = await lock.try_acquire(timeout=patience.left)
+                    lease = await lock.try_acquire(timeout=timeout.left)
                     if lease is None:
                         return False
                 except EngineRefused as error:
                     if not is_plain_string(error):
                         raise
-                    if not await self._free_of_redis_py(patience):
+                    if not await self._free_of_redis_py(timeout):
                         return False
         self._keep(lease, acquirer)
         return True
 
-    async def _free_of_redis_py(self, patience: Patience) -> bool:
-        """Wait until redis-py's own lock is gone; False if there is no time for that.
+    async def _free_of_redis_py(self, timeout: Timeout) -> bool:
+        """Wait until redis-py's own lock is released; False if the timeout comes first.
 
-        By looking only: each refused acquire would leave a tombstone on the server, for as long as the ttl.
+        It only inspects: each refused acquire would leave a tombstone on the server for the ttl.
         """
-        while patience.allows(self.sleep):
+        while timeout.allows(self.sleep):
             await asyncio.sleep(self.sleep)
             if await self._owners() is not None:
                 return True
         return False
 
-    # Each of these is a plain function that asks for the caller at once: "await wait_for(lock.release(), 5)" and
-    # "await shield(lock.release())" run the coroutine in a task of its own, which holds nothing.
+    # Each of these is a plain function that determines the caller before it returns a coroutine:
+    # "await wait_for(lock.release(), 5)" and "await shield(lock.release())" run the coroutine in another task.
 
     def release(self) -> Coroutine[Any, Any, None]:
         """Release the caller's lock. LockError if this caller does not hold it, LockNotOwnedError if it was lost."""
@@ -125,12 +125,12 @@ class Lock(BaseLock[AsyncLease]):
         return True
 
     async def locked(self) -> bool:
-        """Whether the lock is held by any process, as the server says."""
+        """Whether any process holds the lock, according to the server."""
         owners = await self._owners()
         return owners is None or bool(owners)
 
     def owned(self) -> Coroutine[Any, Any, bool]:
-        """Whether the caller holds the lock, by its lease and by what the server says."""
+        """Whether the caller holds the lock, according to its lease and to the server."""
         return self._owned(self.lease)
 
     async def _owned(self, lease: AsyncLease | None) -> bool:
@@ -139,7 +139,7 @@ class Lock(BaseLock[AsyncLease]):
         return lease.owner in (await self._owners() or ())
 
     async def _owners(self) -> tuple[str, ...] | None:
-        """Who holds the lock; None if it is a lock of redis-py itself."""
+        """The owners that hold the lock; None if it is a lock of redis-py itself."""
         client = self._hidden.on_this_loop(self.redis)
         with translated(self._text):
             try:

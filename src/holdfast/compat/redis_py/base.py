@@ -19,7 +19,7 @@ L = TypeVar("L", bound=BaseLease)
 Name = str | bytes | bytearray | memoryview | int | float
 
 
-# What subclasses of redis-py's Lock override to change how the key is written. None of it exists here.
+# Methods that subclasses of redis-py's Lock override to change how the key is written. They do not exist here.
 _INTERNALS: Final = (
     *("do_acquire", "do_release", "do_extend", "do_reacquire", "register_scripts"),
     *("lua_release", "lua_extend", "lua_reacquire"),
@@ -40,7 +40,7 @@ class Local:
 
 
 class BaseLock(NotPortable, Generic[L]):
-    """A lock with the interface of redis-py's. Subclasses add what waits."""
+    """A lock with the interface of redis-py's. Subclasses add the methods that do I/O."""
 
     _remedy = "make one from a redis client there"
     _leases: Leases[L]
@@ -67,9 +67,9 @@ class BaseLock(NotPortable, Generic[L]):
         """As redis-py's Lock. ``timeout``: the lock's life in seconds, 0.1 s to 7 days, unless it is extended.
 
         Without one (None) the lock is held until ``release()``, by a lease of 30 s that is renewed: if the process
-        dies, the lock is free after that time, where redis-py would keep it for ever. ``sleep`` is only used to wait
-        for a lock of redis-py itself; other waiters are woken. ``thread_local=False``: any thread or task may release
-        the lock, not only the one that acquired it.
+        dies, the lock is free after that time, while redis-py would keep it for ever. ``sleep`` is used only while
+        redis-py itself holds the lock; otherwise waiters are woken. ``thread_local=False``: any thread or task may
+        release the lock, not only the one that acquired it.
         """
         self.redis = redis
         self.name = name
@@ -82,12 +82,12 @@ class BaseLock(NotPortable, Generic[L]):
 
     @property
     def lease(self) -> L | None:
-        """The caller's lease, or None: with ``check()``, ``token`` for a fence, ``on_lost`` and so on."""
+        """The caller's lease, or None. It has ``check()``, ``token`` for a fence, ``on_lost`` and so on."""
         return self._leases.find(self._caller())
 
     @property
     def local(self) -> Local:
-        """redis-py's ``local``, read-only: ``local.token`` is the owner as the server has it."""
+        """redis-py's ``local``, read-only: ``local.token`` is the owner that the server stores."""
         return Local(self)
 
     def _caller(self) -> object | None:
@@ -95,20 +95,20 @@ class BaseLock(NotPortable, Generic[L]):
 
     @property
     def _text(self) -> str:
-        """The name as holdfast takes it. Bytes that are not UTF-8 raise InvalidName there."""
+        """The name as a str. Bytes that are not UTF-8 raise InvalidName in the client."""
         if isinstance(self.name, bytes | bytearray | memoryview):
             return bytes(self.name).decode("utf-8", "surrogateescape")
-        # A number as redis-py sends it; bytes(5) would be five NUL characters. Other types are refused by the client.
+        # A number, as redis-py sends it. (bytes(5) would be five NUL characters.) The client refuses other types.
         is_number = isinstance(self.name, int | float) and not isinstance(self.name, bool)
         return repr(self.name) if is_number else self.name  # type: ignore[return-value]
 
     @property
     def _policy(self) -> dict[str, Any]:
-        """A timeout is the lock's life: not renewed. Without one it is held until released: renewed. Never re-entrant:
-        the same thread waits like any other."""
+        """With a timeout the lock is not renewed; without one it is renewed until its release. Never re-entrant: the
+        same thread waits like any other."""
         return {"reentrant": False} if not self.timeout else {"reentrant": False, "ttl": self.timeout, "renew": False}
 
-    def _patience(self, blocking: bool | None, blocking_timeout: float | None, token: object) -> Patience:
+    def _timeout_for(self, blocking: bool | None, blocking_timeout: float | None, token: object) -> Timeout:
         if token is not None:
             raise UsageError(
                 "acquire() has no token= here: each acquire makes an owner of its own, so that a late duplicate of a "
@@ -116,8 +116,8 @@ class BaseLock(NotPortable, Generic[L]):
                 name=self._text,
             )
         if not (self.blocking if blocking is None else blocking):
-            return Patience(0.0)
-        return Patience(self.blocking_timeout if blocking_timeout is None else blocking_timeout)
+            return Timeout(0.0)
+        return Timeout(self.blocking_timeout if blocking_timeout is None else blocking_timeout)
 
     def _keep(self, lease: L, acquirer: object | None) -> None:
         try:
@@ -129,8 +129,8 @@ class BaseLock(NotPortable, Generic[L]):
             raise
 
     def _abandon(self, acquirer: object | None) -> None:
-        """Interrupted by a signal: the caller takes the lock for not acquired, or for released, and will not release
-        it. A lease that nothing refers to is released by the watchdog. One of another caller stays."""
+        """Drop the caller's lease after a signal interrupted an acquire or a release: the caller will not release it.
+        The watchdog releases a lease that nothing refers to. Leases of other callers are kept."""
         lease = self._leases.own(acquirer)
         if lease is not None:
             outliving.discard(lease)
@@ -150,7 +150,7 @@ class BaseLock(NotPortable, Generic[L]):
         return lease, additional_time if replace_ttl else lease.remaining + additional_time
 
     def _limited(self, operation: str, caller: object | None) -> L:
-        """The caller's lease, whose life is limited by a timeout."""
+        """The caller's lease on a lock with a timeout; LockError if there is none."""
         lease = self._leases.find(caller)
         if lease is None:
             raise LockError(
@@ -164,7 +164,7 @@ class BaseLock(NotPortable, Generic[L]):
         return lease
 
     def _left(self, failure: LockError, body: BaseException | None) -> None:
-        """The block has ended, and the release failed. The body's own exception goes first."""
+        """The block has ended, and the release failed. The body's own exception takes precedence."""
         if body is not None:
             body.add_note(str(failure))
         elif self.raise_on_release_error:
@@ -176,8 +176,8 @@ class BaseLock(NotPortable, Generic[L]):
         return f"<{type(self).__module__}.{type(self).__qualname__} {self._text!r} timeout={self.timeout}>"
 
 
-class Patience:
-    """How long an ``acquire`` may go on. ``seconds`` None: for ever; 0 or less: one try."""
+class Timeout:
+    """How long an ``acquire`` may take. ``seconds`` None: for ever; 0 or less: one try."""
 
     def __init__(self, seconds: float | None) -> None:
         self._until = None if seconds in (None, math.inf) else time.monotonic() + seconds
@@ -187,7 +187,7 @@ class Patience:
         return None if self._until is None else max(0.0, self._until - time.monotonic())
 
     def allows(self, pause: float) -> bool:
-        """Whether there is time for a pause and another try."""
+        """Whether there is time for a pause and another attempt."""
         return self._until is None or time.monotonic() + pause <= self._until
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import redis as redis_py
 
 from holdfast.client import connect
-from holdfast.compat.redis_py.base import BaseLock, MakesLocks, Patience
+from holdfast.compat.redis_py.base import BaseLock, MakesLocks, Timeout
 from holdfast.compat.redis_py.clients import client_for
 from holdfast.compat.redis_py.errors import LockError, is_plain_string, translated
 from holdfast.compat.redis_py.leases import Leases
@@ -21,12 +21,12 @@ from holdfast.lease import Lease
 class Lock(BaseLock[Lease]):
     """redis-py's ``Lock`` with a holdfast lease inside. Raises redis-py's errors.
 
-    Guaranteed beyond redis-py: a lost reply is not taken for "no"; a caller whose lock has expired cannot release the
-    next one's; Ctrl-C leaves no lock behind; a forked child cannot release its parent's; waiters are woken in a queue.
-    Between this lock and one of redis-py itself on the same name, in processes not changed over yet, there is mutual
-    exclusion, but waiting is by polling and in no order.
+    Guaranteed beyond redis-py: a lost reply does not count as "not acquired"; a caller whose lock has expired cannot
+    release the next holder's; Ctrl-C leaves no lock behind; a forked child cannot release its parent's lock; waiters
+    are woken in the order of a queue. This lock and redis-py's own on the same name (in processes that still use it)
+    exclude each other, but waiting is then by polling and in no order.
 
-    Not guaranteed: that the work ends before ``timeout``. Leave the timeout out, and the lease is renewed.
+    Not guaranteed: that the work ends before ``timeout``. Without a timeout the lease is renewed.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
@@ -50,29 +50,29 @@ class Lock(BaseLock[Lease]):
         Raises redis-py's ConnectionError if the server cannot be reached, TimeoutError if the outcome is unknown (then
         the lock is withdrawn in the background). ``token`` is refused.
         """
-        patience = self._patience(blocking, blocking_timeout, token)
+        timeout = self._timeout_for(blocking, blocking_timeout, token)
         pause = self.sleep if sleep is None else sleep
         with translated(self._text):
             lease = None
             while lease is None:
                 try:
-                    lease = self._lock.try_acquire(timeout=patience.left)
+                    lease = self._lock.try_acquire(timeout=timeout.left)
                     if lease is None:
                         return False
                 except EngineRefused as error:
                     if not is_plain_string(error):
                         raise
-                    if not self._free_of_redis_py(patience, pause):
+                    if not self._free_of_redis_py(timeout, pause):
                         return False
         self._keep(lease, self._caller())
         return True
 
-    def _free_of_redis_py(self, patience: Patience, pause: float) -> bool:
-        """Wait until redis-py's own lock is gone; False if there is no time for that.
+    def _free_of_redis_py(self, timeout: Timeout, pause: float) -> bool:
+        """Wait until redis-py's own lock is released; False if the timeout comes first.
 
-        By looking only: each refused acquire would leave a tombstone on the server, for as long as the ttl.
+        It only inspects: each refused acquire would leave a tombstone on the server for the ttl.
         """
-        while patience.allows(pause):
+        while timeout.allows(pause):
             time.sleep(pause)
             if self._owners() is not None:
                 return True
@@ -103,19 +103,19 @@ class Lock(BaseLock[Lease]):
         return True
 
     def locked(self) -> bool:
-        """Whether the lock is held by any process, as the server says."""
+        """Whether any process holds the lock, according to the server."""
         owners = self._owners()
         return owners is None or bool(owners)
 
     def owned(self) -> bool:
-        """Whether the caller holds the lock, by its lease and by what the server says."""
+        """Whether the caller holds the lock, according to its lease and to the server."""
         lease = self.lease
         if lease is None or not lease.held:
             return False
         return lease.owner in (self._owners() or ())
 
     def _owners(self) -> tuple[str, ...] | None:
-        """Who holds the lock; None if it is a lock of redis-py itself."""
+        """The owners that hold the lock; None if it is a lock of redis-py itself."""
         with translated(self._text):
             try:
                 state = self._client.inspect(self._text)

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 C = TypeVar("C")
 
-# Connections of redis-py cannot be shared: a lock is renewed from another thread, and its waiters are woken by pushes.
-# The entry's value holds a copy of the settings, not the redis client: else neither would ever be garbage.
+# redis-py's connections cannot be used: a lock is renewed from another thread, and waiters are woken by pushes.
+# The value refers to a copy of the settings, not to the redis client, so that both can be garbage collected.
 _clients: Final[weakref.WeakKeyDictionary[Any, Any]] = weakref.WeakKeyDictionary()
 _lock: Final = threading.RLock()
 

@@ -1,4 +1,4 @@
-"""From holdfast's errors to those that users of redis-py catch."""
+"""Translates holdfast's errors to the exceptions that users of redis-py catch."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def translated(name: str) -> Iterator[None]:
 
 
 def _refusal(error: EngineRefused) -> type[exceptions.RedisError]:
-    """Not LockError: programs catch that as "busy", and would wait for a password that never becomes right."""
+    """Not LockError: programs catch that as "busy", and would retry with a wrong password for ever."""
     if isinstance(error.__cause__, exceptions.AuthenticationError):
         return exceptions.AuthenticationError
     return exceptions.NoPermissionError if "NOPERM" in str(error) else exceptions.ResponseError
 
 
 def is_plain_string(error: EngineRefused) -> bool:
-    """Whether the key holds a value of another type: a lock of redis-py itself, in a process not changed over yet."""
+    """Whether the key holds a plain string: a lock of redis-py itself, in a process that still uses it."""
     cause = error.__cause__
     return isinstance(cause, WrongType) and not isinstance(cause, NotALock)

@@ -1,8 +1,8 @@
-"""Which lease a ``release()`` means.
+"""Which lease a ``release()`` refers to.
 
-redis-py keeps one token for each thread, or one for all. With one token for all, or for all tasks of a thread, a caller
-whose lock has expired releases the lock of the next one. Here each lease is kept with the thread or task that asked for
-it.
+redis-py keeps one token for each thread, or one for all threads. If callers share a token, as the tasks of a thread do,
+a caller whose lock has expired releases the lock of the next holder. Here each lease is stored with the thread or task
+that acquired it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Kept(NamedTuple, Generic[L]):
 
     @property
     def is_forgotten(self) -> bool:
-        """Expired, and acquired by a thread or task that is garbage: no caller will ask for it."""
+        """Whether the lease has expired and its thread or task is garbage, so that no caller can release it."""
         return self.acquirer is not None and self.acquirer() is None and not self.lease.held
 
 
@@ -40,10 +40,10 @@ class Leases(Generic[L]):
         self._lock = threading.RLock()  # re-entrant: a signal handler may use the Lock object as well
 
     def add(self, lease: L, acquirer: object | None) -> None:
-        """Keep ``lease``; it replaces an earlier one of the same acquirer, which must have expired.
+        """Store ``lease``. It replaces an earlier lease of the same acquirer, which must have expired.
 
-        Forgotten ones go: programs leave locks to their timeouts, with one Lock object for ever and a new task each
-        time.
+        Forgotten leases are removed: a program may leave locks to their timeouts, with one Lock object and a new task
+        each time.
         """
         kept = _Kept(lease, None if acquirer is None else weakref.ref(acquirer))
         with self._lock:
@@ -51,9 +51,9 @@ class Leases(Generic[L]):
             self._kept = [*others, kept]
 
     def find(self, caller: object | None) -> L | None:
-        """The lease that ``caller`` means: its own, else one that was handed over, else None.
+        """The lease that ``caller`` may release: its own, else one that was handed over, else None.
 
-        One is handed over if its acquirer has ended, or if leases are ``shared``.
+        A lease is handed over if its acquirer has ended, or if leases are ``shared``.
         """
         with self._lock:
             own = [kept for kept in self._kept if kept.is_of(caller)]

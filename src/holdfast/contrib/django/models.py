@@ -10,7 +10,7 @@ from holdfast.fencing.sql.fence import DEFAULT_TABLE
 class FenceRow(models.Model):  # type: ignore[misc]  # Django ships no types
     """The newest token that :class:`holdfast.fencing.SqlFence` admitted for one resource, and its owner.
 
-    Read it if you like. A row that is deleted or lowered lets an old holder in.
+    Do not change it: if a row is deleted or its token lowered, an old holder can write again.
     """
 
     resource = models.TextField(primary_key=True)

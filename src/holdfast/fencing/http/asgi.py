@@ -82,7 +82,7 @@ class AsgiMiddleware:
             if refusal is not None:
                 await _respond(refusal, scope, send)
             else:
-                # Not in a copy of the scope: middleware outside of this one looks there for the route that was taken.
+                # Not in a copy of the scope: outer middleware reads the matched route from this object.
                 scope[PRESENTED] = presented
                 await self._app(scope, receive, send)
 

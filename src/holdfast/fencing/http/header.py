@@ -5,8 +5,8 @@
 The token is a String: an Integer of RFC 9651 ends at 15 digits, and tokens have 16 or more. A resource or owner with
 characters outside of printable ASCII is a Display String, ``%"caf%c3%a9"``.
 
-Stricter than the RFC where two readers could understand one header differently: a parameter that is unknown or given
-twice is refused, and so is a second header line.
+Stricter than the RFC where two parsers could disagree: unknown and repeated parameters are refused, and so is a second
+header line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.fencing.rule import Bearer, Lease, bearer
 #: The header's name.
 NAME: Final = "Holdfast-Fence"
 
-#: Above any header of ours: two texts of at most 512 bytes, each byte written with three characters, and a token.
+#: Longer than any valid header: two texts of at most 512 bytes, each byte written with three characters, and a token.
 _LONGEST: Final = 4096
 _PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
 _STRING: Final = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
@@ -30,7 +30,7 @@ _TOKEN: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class Presented(NamedTuple):
-    """What a header presents: a resource, and the token and owner of a lease. Another fence takes it as
+    """The contents of a header: a resource, and the token and owner of a lease. To check it with another fence:
     ``fence.check(…, presented.token, presented.owner)``."""
 
     resource: str
@@ -44,13 +44,13 @@ def header(resource: str, token: int | Lease, owner: str | None = None) -> dict[
     Send it with the *first* request of a critical section, the one that reads: it raises the guard.
     """
     resource = names.validate(resource, what="resource name")
-    comer = bearer(token, owner)
-    value = f'{_written(resource)};token="{comer.token}"'
-    return {NAME: value if comer.owner is None else f"{value};owner={_written(comer.owner)}"}
+    incoming = bearer(token, owner)
+    value = f'{_written(resource)};token="{incoming.token}"'
+    return {NAME: value if incoming.owner is None else f"{value};owner={_written(incoming.owner)}"}
 
 
 def parse(value: str) -> Presented:
-    """What ``header`` wrote, in any spelling that RFC 9651 allows for it. ValueError for anything else."""
+    """Parse what ``header`` writes, in any form that RFC 9651 allows for it. ValueError for anything else."""
     if len(value) > _LONGEST:
         raise ValueError("it is too long")
     value = value.strip(" ")
@@ -73,8 +73,8 @@ def parse(value: str) -> Presented:
 
 
 def _checked(resource: str, token: int, owner: str | None) -> Presented:
-    comer: Bearer = bearer(token, owner)  # ValueError for a token or an owner that no lease has
-    return Presented(names.validate(resource, what="resource name"), comer.token, comer.owner)
+    incoming: Bearer = bearer(token, owner)  # ValueError for a token or an owner that no lease has
+    return Presented(names.validate(resource, what="resource name"), incoming.token, incoming.owner)
 
 
 def _written(text: str) -> str:

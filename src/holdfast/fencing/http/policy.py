@@ -1,4 +1,4 @@
-"""Which request needs which token: decided from the header and the configuration. No I/O."""
+"""Decides which token a request needs, from its header and the configuration. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNSAFE_METHODS: Final = frozenset(
 )
 #: Under this key of the ASGI scope or the WSGI environ the application finds what was presented.
 PRESENTED: Final = "holdfast.fence"
-#: How long a request waits for another one inside the guard, in seconds: less than clients usually wait.
+#: How long a request waits for another one inside the guard, in seconds: less than the usual timeout of clients.
 DEFAULT_TIMEOUT: Final = 10.0
 
 Request = TypeVar("Request")
@@ -58,8 +58,7 @@ class Policy(Generic[Request]):
     def decide(self, request: Request, method: str, headers: Sequence[str]) -> Presented | Problem | None:
         """``headers``: the values of all lines of our header. None: the request passes without a guard.
 
-        The server says which resource the request touches. If the client could, it would dodge the fence with the name
-        of another one.
+        The server decides which resource the request touches. A client could evade the fence by naming another one.
         """
         resource = self._resource(request) if callable(self._resource) else self._resource
         if resource is None:

@@ -10,11 +10,11 @@ from holdfast.errors import AcquireTimeout, StaleToken
 from holdfast.fencing.http.header import NAME
 
 _TYPE: Final = "urn:holdfast:problem:"
-_RETRY_AFTER: Final = 1  # seconds: a guard that was up is usually gone by then
+_RETRY_AFTER: Final = 1  # seconds: most guards are left by then
 
 
 class Problem(NamedTuple):
-    """A response in place of the application's."""
+    """A response instead of the application's."""
 
     status: HTTPStatus
     body: bytes
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
 
 def stale(error: StaleToken) -> Problem:
     """409: the lock has moved on."""
-    title = "A newer holder of the lock has been here"
+    title = "A newer holder of the lock has written already"
     facts = {"resource": error.resource, "token": str(error.token), "seen": str(error.seen)}
     return _problem(HTTPStatus.CONFLICT, "stale-token", title, str(error), **facts)
 
@@ -55,7 +55,7 @@ def other_resource(presented: str, expected: str) -> Problem:
 
 
 def not_accepted() -> Problem:
-    """403: the application does not take this token from this caller."""
+    """403: this caller may not present this token."""
     detail = "this caller may not present this fencing token"
     return _problem(HTTPStatus.FORBIDDEN, "token-not-accepted", "The fencing token is not accepted", detail)
 
@@ -69,6 +69,6 @@ def occupied(error: AcquireTimeout) -> Problem:
 
 def _problem(status: HTTPStatus, kind: str, title: str, detail: str, **facts: str) -> Problem:
     document = {"type": _TYPE + kind, "title": title, "status": status.value, "detail": detail, **facts}
-    body = json.dumps(document).encode()  # ASCII: whatever a name contains, it is escaped
+    body = json.dumps(document).encode()  # ASCII only: names are escaped
     headers = (("Content-Type", "application/problem+json"), ("Content-Length", str(len(body))))
     return Problem(status, body, (*headers, ("Cache-Control", "no-store")))

@@ -78,7 +78,7 @@ class WsgiMiddleware:
             return _respond(problem.stale(error), environ, start_response)
         except AcquireTimeout as error:
             return _respond(problem.occupied(error), environ, start_response)
-        # Interrupted between these two lines: the guard is garbage then, and is left so.
+        # If a signal interrupts between these two lines, the guard becomes garbage, which unlocks it.
         try:
             return _GuardedBody(self._app(environ, start_response), guard)
         except BaseException:
@@ -87,7 +87,7 @@ class WsgiMiddleware:
 
 
 class _GuardedBody:
-    """The application's body. The guard stays until the server closes it: a body may be a generator that writes."""
+    """The application's body. The guard is left when the server closes it: a body may be a generator that writes."""
 
     def __init__(self, body: Iterable[bytes], guard: Guard) -> None:
         self._body = body
@@ -106,7 +106,7 @@ class _GuardedBody:
         try:
             close = getattr(self._body, "close", None)
             if close is not None:
-                close()  # the application's own clean-up is a part of its work: still guarded
+                close()  # the application's own clean-up is still guarded
         finally:
             self._guard.__exit__(None, None, None)
 

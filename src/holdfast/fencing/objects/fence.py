@@ -1,4 +1,4 @@
-"""The fence on the program's own obstore store: a sync face and an async one."""
+"""The fence on the program's own obstore store: a sync and an async API."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ class ObjectFence:
     its own prefix of the bucket; other programs read with :meth:`read`.
 
     Guarantee: :meth:`load` raises the head before it reads; from then on a store with an older token, or an equal one
-    of another owner, raises :class:`holdfast.StaleToken` and changes nothing that counts. A store is visible as a whole
-    or not at all.
+    of another owner, raises :class:`holdfast.StaleToken` and does not change the value. A store is atomic.
 
-    Not guaranteed: anything, if something else writes or deletes objects under the key (a lifecycle rule, too), or if
-    the store ignores conditional writes; :meth:`verify` tries that out. Two threads that store under one lease at the
-    same time: the last one counts. ``EngineUnavailable``: nothing was stored. ``OutcomeUnknown``: the store did not
-    answer, and the write may have taken effect, now or in a while. For how long a request is repeated is set in the
-    store (``retry_config``, by default minutes).
+    Not guaranteed: anything, if other programs or lifecycle rules write or delete objects under the key, or if the
+    store ignores conditional writes; :meth:`verify` tests that. If two threads store under one lease at the same time,
+    the last one wins. ``EngineUnavailable``: nothing was stored. ``OutcomeUnknown``: the store did not answer, and the
+    write may take effect now or later. How long a request is repeated is set in the store (``retry_config``, by default
+    minutes).
     """
 
     def __init__(self, store: ObjectStore) -> None:

@@ -1,4 +1,4 @@
-"""The head of a key: its body in exactly one spelling, and the paths of all objects of the key. Pure."""
+"""The head of a key: its body in a canonical form, and the paths of all objects of the key. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from holdfast.errors import InvalidName
 from holdfast.fencing.rule import Bearer, bearer
 
 _FORMAT: Final = "holdfast object 1"
-#: Above any head: key, owner and two targets of at most 600 bytes each, of which JSON writes some with six.
+#: Longer than any head: key, owner and two targets of at most 600 bytes each, of which JSON may expand each to six.
 LONGEST: Final = 16_384
 _DATA: Final = re.compile(r"([0-9]{19})-[0-9a-f]{32}")
 
 
 class Head(NamedTuple):
-    """Which token counts, and which write.
+    """The newest token, and the last write.
 
-    ``target`` is the name of the last write and of the object that has its value; None: nothing was ever written.
+    ``target`` is the name of the last write and of the object with its value; None: nothing was ever written.
     ``deleted``: that write removed the value, and there is no such object. ``previous`` is the write before. Each write
-    has a name of its own, so a writer whose reply was lost finds its write again, also after one of a newer holder.
-    ``nonce`` makes each head another one, and so its ETag.
+    has a unique name, so a writer whose reply was lost can find its write again, even after one of a newer holder.
+    ``nonce`` makes each head, and so its ETag, different.
     """
 
     bearer: Bearer
@@ -33,13 +33,13 @@ class Head(NamedTuple):
     nonce: str
 
     @classmethod
-    def first(cls, comer: Bearer) -> Head:
+    def first(cls, incoming: Bearer) -> Head:
         """The head of a key that had none."""
-        return cls(comer, None, False, None, _nonce())
+        return cls(incoming, None, False, None, _nonce())
 
-    def raised(self, comer: Bearer) -> Head:
+    def raised(self, incoming: Bearer) -> Head:
         """The same value, for a newer holder."""
-        return self._replace(bearer=comer, nonce=_nonce())
+        return self._replace(bearer=incoming, nonce=_nonce())
 
     def written(self, target: str, *, deleted: bool) -> Head:
         """The next write of the same holder."""
@@ -73,7 +73,7 @@ def encode(key: str, head: Head) -> bytes:
 
 
 def decode(key: str, body: bytes) -> Head:
-    """What ``encode(key, …)`` wrote; ValueError for anything else, be it longer, shorter or only alike."""
+    """Decode what ``encode(key, …)`` wrote; ValueError for anything else."""
     if len(body) > LONGEST:
         raise ValueError("too long")
     try:
@@ -109,15 +109,15 @@ def data_path(key: str, target: str) -> str:
 
 
 def new_target(token: int) -> str:
-    """The name of a new data object. Its token says until when it can still become the value: see ``abandoned``."""
+    """The name of a new data object. It contains the token, by which ``abandoned`` judges the object."""
     return f"{token:019d}-{uuid.uuid4().hex}"
 
 
 def abandoned(name: str, head: Head) -> bool:
     """Whether the object ``name`` can never be the value again.
 
-    The head only ever takes a target that was written under its own token. So an older one, unless it is the present
-    value, is left over from a writer that was refused or died. One with the same token may be on its way.
+    The head only gets targets that were written under its own token. So an object with an older token that is not the
+    present value was left by a writer that was refused or died. One with the same token may still become the value.
     """
     found = _DATA.fullmatch(name)
     return found is not None and int(found[1]) < head.bearer.token and name != head.target

@@ -1,4 +1,4 @@
-"""What is asked of obstore: in one place, for its sync functions and its async ones, and what its errors mean."""
+"""All calls of obstore, for its sync and its async functions, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _REFUSED: Final = (
     exceptions.UnknownConfigurationKeyError,
     exceptions.InvalidPathError,
 )
-# Whatever else obstore may raise: the request may or may not have arrived.
+# All other errors of obstore: the request may or may not have arrived.
 _UNAVAILABLE: Final = (exceptions.BaseError, OSError)
 
 
 class Conflict(Exception):
-    """Raised when the object is not the one that was expected. (Or the request was repeated by obstore itself, and its
-    first attempt had succeeded: only reading it again tells.)"""
+    """Raised when the object is not the expected one. It may also be our own write, if obstore repeated a request whose
+    first attempt had succeeded: read the object again to find out."""
 
 
 class Found(NamedTuple):
-    """An object's body, and what a conditional write needs: only what the store gave, None is refused there."""
+    """An object's body, and its ETag and version for conditional writes, if the store gave them."""
 
     body: bytes
     version: dict[str, str]
@@ -107,5 +107,5 @@ class Port:
 
 
 def _unavailable(path: str) -> EngineUnavailable:
-    # Without the driver's text: it has the URL, which may be a signed one. It is the cause.
+    # Without the driver's text, which contains the URL, perhaps with a signature. The driver's error is the cause.
     return EngineUnavailable(f"the object store could not be reached, or failed, for {path!r}")

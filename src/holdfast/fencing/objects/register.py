@@ -1,8 +1,8 @@
 """One value per key, guarded by its head: the algorithm, once for sync and async.
 
 Load: raise the head to the caller's token, *then* read. Store: write the value to a new object, then make the head
-point to it, if it still has the caller's token. Between the two no older holder can come in: its conditional write
-expects a head that is gone.
+point to it, if the head still has the caller's token. Between the two no older holder can write: its conditional write
+expects an earlier head, and fails.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from holdfast.fencing.objects.head import Head, abandoned, data_path, decode, en
 from holdfast.fencing.objects.port import Conflict, Found, Port
 from holdfast.fencing.rule import Bearer, admit
 
-# Conflicts are rare: while the lock works there is one writer, and a few readers that raise nothing.
+# Conflicts are rare: while the lock works there is only one writer, and readers do not change the head.
 _ATTEMPTS: Final = 8
-# Requests without an answer. obstore has repeated each of them for as long as its settings say: minutes, by default.
+# Unanswered requests before giving up. obstore has already repeated each of them, by default for minutes.
 _UNANSWERED: Final = 2
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
@@ -42,33 +42,33 @@ class Register:
     def __init__(self, port: Port) -> None:
         self._port = port
 
-    async def raise_guard(self, key: str, comer: Bearer) -> Head:
-        """Make ``comer`` the head's bearer and keep the value. May be repeated. Raises StaleToken."""
+    async def raise_guard(self, key: str, incoming: Bearer) -> Head:
+        """Make ``incoming`` the head's bearer and keep the value. May be repeated. Raises StaleToken."""
         unanswered = 0
         for pause in _pauses():
             if pause:
                 await self._port.sleep(pause)
             current = await self._current(key)
-            if not admit(key, current.bearer, comer) and current.head is not None:
+            if not admit(key, current.bearer, incoming) and current.head is not None:
                 return current.head
-            head = Head.first(comer) if current.head is None else current.head.raised(comer)
+            head = Head.first(incoming) if current.head is None else current.head.raised(incoming)
             try:
                 await self._swap(key, current, head)
                 return head
             except Conflict:
-                pass  # read again: it may be ours all the same
+                pass  # read again: it may have been our own write
             except EngineUnavailable:
                 unanswered += 1
                 if unanswered == _UNANSWERED:
                     raise
         raise _gave_up(key)
 
-    async def load(self, key: str, comer: Bearer) -> bytes | None:
+    async def load(self, key: str, incoming: Bearer) -> bytes | None:
         """Raise the head, then read the value."""
         for pause in _pauses():
             if pause:
                 await self._port.sleep(pause)
-            head = await self.raise_guard(key, comer)
+            head = await self.raise_guard(key, incoming)
             value = await self._value(key, head)
             if not isinstance(value, _Gone):
                 return value
@@ -87,14 +87,14 @@ class Register:
                 return value
         raise _gave_up(key)
 
-    async def store(self, key: str, data: Any, comer: Bearer) -> None:
-        """Replace the value; ``data`` None removes it. The head must have been raised by ``comer``."""
+    async def store(self, key: str, data: Any, incoming: Bearer) -> None:
+        """Replace the value; ``data`` None removes it. The head must have been raised by ``incoming``."""
         current = await self._current(key)
-        self._require(key, current, comer)  # before a long upload, too
-        await self._point_to(key, current, data, comer)
+        self._require(key, current, incoming)  # also before a long upload
+        await self._point_to(key, current, data, incoming)
 
     async def verify(self, key: str) -> None:
-        """Try out whether the store honours conditions; EngineRefused if it does not."""
+        """Test whether the store supports conditional writes; EngineRefused if it does not."""
         path = data_path(key, f"probe-{uuid.uuid4().hex}")
         await self._port.swap(path, b"1", None)
         try:
@@ -108,10 +108,10 @@ class Register:
             await self._port.delete(path)
 
     async def sweep(self, key: str) -> int:
-        """Remove objects of refused and dead writers; how many."""
+        """Remove objects of refused and dead writers. Returns how many."""
         head = (await self._current(key)).head
         if head is None:
-            return 0  # whatever is there may be on its way
+            return 0  # a writer may be about to create the head
         removed = 0
         for path in await self._port.list(key):
             if abandoned(path.rpartition("/")[2], head):
@@ -119,13 +119,13 @@ class Register:
                 removed += 1
         return removed
 
-    # ---- inside
+    # ---- internal
 
-    async def _point_to(self, key: str, current: _Current, data: Any, comer: Bearer) -> None:
-        """Write ``data`` to an object, make it the last write, and remove the object of the one before."""
-        lost: list[EngineUnavailable] = []  # requests of which it is not known whether they arrived
+    async def _point_to(self, key: str, current: _Current, data: Any, incoming: Bearer) -> None:
+        """Write ``data`` to a new object, make it the last write, and remove the object of the previous one."""
+        lost: list[EngineUnavailable] = []  # requests that may or may not have arrived
         obsolete: set[str] = set()
-        ours = [await self._upload(key, data, comer)]
+        ours = [await self._upload(key, data, incoming)]
         expected: Head | None = None  # what the last attempt would have replaced
         for pause in _pauses():
             if pause:
@@ -134,16 +134,16 @@ class Register:
             if current.head is not None and any(current.head.names(target) for target in ours):
                 head = current.head
                 break  # an attempt whose reply was lost
-            # If there was more than one write since, ours may have been one of them, and its object is removed by now.
+            # After more than one write since, ours may have been one of them, with its object removed by now.
             maybe_written = expected is not None and (current.head is None or not current.head.follows(expected))
-            refused = current.head is None or current.bearer != comer
+            refused = current.head is None or current.bearer != incoming
             if len(lost) == _UNANSWERED or (refused and (lost or maybe_written)):
                 # Our last object stays: a request that is still on its way may make it the value.
                 raise _unknown(key) from (lost[-1] if lost else None)
             if current.head is None or refused:
-                await self._refuse(key, current, ours, comer)
+                await self._refuse(key, current, ours, incoming)
             if maybe_written:
-                ours.append(await self._upload_again(key, data, comer))
+                ours.append(await self._upload_again(key, data, incoming))
             expected = current.head
             head = expected.written(ours[-1], deleted=data is None)
             if head.previous is not None:
@@ -156,20 +156,20 @@ class Register:
             except EngineUnavailable as error:
                 lost.append(error)
         else:
-            raise _unknown(key) from (lost[-1] if lost else None)  # the last conflict may have been with ourselves
+            raise _unknown(key) from (lost[-1] if lost else None)  # the last conflict may be with our own write
         for name in {*obsolete, *ours} - {head.target}:
             await self._discard(key, name)
 
-    async def _upload(self, key: str, data: Any, comer: Bearer) -> str:
+    async def _upload(self, key: str, data: Any, incoming: Bearer) -> str:
         """The name of a new write; its object is there, unless it is a deletion."""
-        target = new_target(comer.token)
+        target = new_target(incoming.token)
         if data is not None:
             await self._port.put(data_path(key, target), data)
         return target
 
-    async def _upload_again(self, key: str, data: Any, comer: Bearer) -> str:
+    async def _upload_again(self, key: str, data: Any, incoming: Bearer) -> str:
         try:
-            return await self._upload(key, data, comer)
+            return await self._upload(key, data, incoming)
         except EngineUnavailable as error:
             raise _unknown(key) from error  # about the earlier attempt
 
@@ -180,11 +180,11 @@ class Register:
         except EngineUnavailable as error:
             raise _unknown(key) from error
 
-    async def _refuse(self, key: str, current: _Current, ours: list[str], comer: Bearer) -> NoReturn:
-        """The head has moved on before our write."""
+    async def _refuse(self, key: str, current: _Current, ours: list[str], incoming: Bearer) -> NoReturn:
+        """Remove our objects and raise: the head got another bearer before our write."""
         for target in ours:
             await self._discard(key, target)
-        self._require(key, current, comer)
+        self._require(key, current, incoming)
         raise AssertionError("a head of another bearer was accepted")
 
     async def _expect_conflict(self, path: str, expected: Found | None) -> None:
@@ -194,8 +194,8 @@ class Register:
             return
         raise EngineRefused(f"the object store ignores conditional writes (tried on {path!r}): no fence is possible")
 
-    def _require(self, key: str, current: _Current, comer: Bearer) -> None:
-        if admit(key, current.bearer, comer):
+    def _require(self, key: str, current: _Current, incoming: Bearer) -> None:
+        if admit(key, current.bearer, incoming):
             raise UsageError(
                 f"store to {key!r} before a load with this lease: an older holder could still have written between "
                 "your read and this. Call load() or check() first, before you read anything"
@@ -229,7 +229,7 @@ class Register:
         return _Gone()
 
     async def _discard(self, key: str, target: str) -> None:
-        """Best effort: what stays is for ``sweep``. The call has succeeded, or fails with something more important."""
+        """Remove an object if possible; ``sweep`` removes the rest. An error here must not hide the call's result."""
         try:
             await self._port.delete(data_path(key, target))
         except LockError:
@@ -241,7 +241,7 @@ class _Gone:
 
 
 def _pauses() -> Iterator[float]:
-    """How long to pause before each attempt; the first is at once. Jitter keeps rivals from staying in step."""
+    """The pause before each attempt; none before the first. Jitter keeps competing writers from staying in step."""
     yield 0.0
     pause = _FIRST_PAUSE
     for _ in range(_ATTEMPTS - 1):
@@ -255,8 +255,8 @@ def _gave_up(key: str) -> EngineUnavailable:
 
 def _unknown(key: str) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"it is not known whether the write to {key!r} took effect: the object store did not answer. Acquire the "
-        "lock again and load it: what that shows can no longer change",
+        f"it is unknown whether the write to {key!r} took effect: the object store did not answer. Acquire the lock "
+        "again and load the value, which is then definite",
         operation="store",
         name=key,
     )

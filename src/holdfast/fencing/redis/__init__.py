@@ -1,11 +1,11 @@
 """RedisFence: one script checks the token and changes the data.
 
-The guard is a key of its own beside the data, in the same hash slot; ``fence.lua`` compares, raises it and runs the
-command in one step, so no other client can come in between.
+The guard is a separate key in the same hash slot as the data. ``fence.lua`` compares the token, raises the guard and
+runs the command in one step, so no other client can interfere.
 
 * ``fence.lua``: the rule as the server runs it. Read this first.
-* ``keys.py``: where the guard of a resource is.
-* ``operation.py``: what is sent, and what an answer means. No I/O.
+* ``keys.py``: the key of a resource's guard.
+* ``operation.py``: the arguments of the script, and the meaning of its reply. No I/O.
 * ``fence.py``: ``RedisFence`` and ``AsyncRedisFence``, on the program's own redis-py client.
 """
 

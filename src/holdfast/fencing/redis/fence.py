@@ -1,4 +1,4 @@
-"""The fence on the program's own redis-py client: one core, a sync face and an async one."""
+"""The fence on the program's own redis-py client: one core, a sync and an async API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_TTL: Final = 10 * 365 * 86_400.0
 
 
 class _Core:
-    """What both faces do: make an operation of a call, send it, read the answer."""
+    """What RedisFence and AsyncRedisFence share: they build an operation, send it and read the reply."""
 
     _awaited: bool
 
@@ -37,13 +37,13 @@ class _Core:
 
     def _check(self, resource: str, token: int | Lease, owner: str | None) -> Operation:
         resource = self._named(names.validate(resource, what="resource name"))
-        return operation.check(resource, self._comer(token, owner), self._ttl)
+        return operation.check(resource, self._incoming(token, owner), self._ttl)
 
     def _command(
         self, name: str, key: Key, token: int | Lease, owner: str | None, resource: str | None, *arguments: Value
     ) -> Operation:
         resource = self._named(resource_of([key], resource))
-        return operation.command(resource, self._comer(token, owner), self._ttl, name, key, *arguments)
+        return operation.command(resource, self._incoming(token, owner), self._ttl, name, key, *arguments)
 
     def _script(
         self,
@@ -57,9 +57,9 @@ class _Core:
         if isinstance(keys, str | bytes):
             raise TypeError("keys is a list of keys, not one key")
         resource = self._named(resource_of(list(keys), resource))
-        return operation.script(resource, self._comer(token, owner), self._ttl, source, keys, arguments)
+        return operation.script(resource, self._incoming(token, owner), self._ttl, source, keys, arguments)
 
-    def _comer(self, token: int | Lease, owner: str | None) -> Bearer:
+    def _incoming(self, token: int | Lease, owner: str | None) -> Bearer:
         return bearer(token, owner, fence=type(self).__name__)
 
     def _named(self, resource: str) -> str:
@@ -90,11 +90,11 @@ class RedisFence(_Core):
     :class:`holdfast.StaleToken` and changes nothing. Call :meth:`get` (or :meth:`check`) *before* the first read: it
     raises the guard, and an older holder can no longer write between your read and your write.
 
-    Not guaranteed: a plain client that writes without the fence is not stopped. The guard is as durable as the data
-    beside it, no more: a failover, a restored backup or an eviction that loses it lets an old holder in. With ``ttl``
-    it is forgotten after that time without use; it must be longer than any holder can be frozen. The client's errors
-    are passed on as they are; after a time-out it is not known whether the call took effect. The same call may be
-    repeated: the same token and owner pass again. redis-py repeats by itself if its ``retry`` says so, scripts too.
+    Not guaranteed: clients that write without the fence are not stopped. The guard is only as durable as the data: if a
+    failover, a restored backup or an eviction loses it, an old holder can write again. With ``ttl`` it expires after
+    that time without use; ``ttl`` must be longer than any holder can be frozen. The client's errors are passed on
+    unchanged; after a timeout it is unknown whether the call took effect. The same call may be repeated: the same token
+    and owner are accepted again. redis-py repeats calls itself if its ``retry`` says so, scripts too.
     """
 
     _awaited = False
@@ -206,7 +206,7 @@ class AsyncRedisFence(_Core):
 
 
 def _checked(client: Any, *, awaited: bool, face: str) -> Any:
-    """UsageError for a client that this face cannot use: its calls would seem to pass and check nothing."""
+    """UsageError for a client that this class cannot use: its calls would seem to succeed and check nothing."""
     if any("Pipeline" in name for name in _class_names(client)):
         raise UsageError(f"{face} needs a client, not a pipeline: a pipeline only queues the check")
     if not callable(getattr(client, "execute_command", None)):
@@ -231,7 +231,7 @@ def _milliseconds(ttl: Duration) -> int:
 def _set_options(
     ex: int | timedelta | None, px: int | timedelta | None, nx: bool, xx: bool, keepttl: bool
 ) -> list[Value]:
-    """The words after SET key value. What excludes what is the server's to say."""
+    """The words after SET key value. The server refuses invalid combinations."""
     words: list[Value] = []
     if ex is not None:
         words += ["EX", int(ex.total_seconds()) if isinstance(ex, timedelta) else ex]

@@ -1,4 +1,4 @@
-"""Where the guard of a resource is kept: in the slot of the data. Pure."""
+"""The key of a resource's guard, in the same hash slot as the data. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Key = str | bytes
 
 
 def guard_key(resource: str) -> str:
-    """The key of the guard: another one for each resource, and in its hash slot as far as that can be expressed."""
+    """The key of the guard: unique for each resource, and in its hash slot if a hash tag can express that."""
     tag = hash_tag(resource)
-    # A tag ends at the first "}". A resource with one, but without a tag, has a slot that no tag leads to.
+    # A tag ends at the first "}", so no tag leads to the slot of a resource that contains "}" but no tag.
     return f"{PREFIX}{resource}" if "}" in tag else f"{PREFIX}{{{tag}}}:{resource}"
 
 
@@ -29,8 +29,8 @@ def resource_of(keys: list[Key], resource: str | None) -> str:
         return names.validate(resource, what="resource name")
     if len(keys) != 1:
         raise UsageError(
-            f"{len(keys)} keys and no resource: name what they are together, with resource='{{orders}}', "
-            "and use that name wherever one of them is read or written"
+            f"{len(keys)} keys and no resource: give them one common name, such as resource='{{orders}}', "
+            "and use it wherever one of them is read or written"
         )
     key = keys[0]
     if isinstance(key, bytes):

@@ -1,4 +1,4 @@
-"""What is sent to the server, and what its answer means. No I/O."""
+"""The arguments of the script, and the meaning of its reply. No I/O."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Operation(NamedTuple):
     """One call of the script. ``words`` is what follows the script in EVAL: number of keys, keys, arguments."""
 
     resource: str
-    comer: Bearer
+    incoming: Bearer
     words: tuple[Value, ...]
 
     def result(self, reply: Any) -> Any:
-        """The command's own reply; what else the script may answer is raised."""
+        """The command's own reply. Any other reply of the script is raised as an error."""
         kind, *rest = reply
         match _text(kind):
             case "passed":
-                passed(self.resource, self.comer)
+                passed(self.resource, self.incoming)
                 answer = rest[0] if rest else None  # a nil at the end of a Lua table is not sent
                 if isinstance(answer, Exception):
                     raise answer  # an error that the program's script returned, as a value
@@ -49,37 +49,39 @@ class Operation(NamedTuple):
                 )
 
     def _refuse(self, token: str, owner: str) -> NoReturn:
-        admit(self.resource, Bearer(int(token), owner[1:] if owner[0] == "+" else None), self.comer)
+        admit(self.resource, Bearer(int(token), owner[1:] if owner[0] == "+" else None), self.incoming)
         raise EngineRefused(
             f"the fence of {self.resource!r} refused token {token}, which it should accept; is the client's encoding "
             "another one than UTF-8?"
         )
 
 
-def check(resource: str, comer: Bearer, ttl: int) -> Operation:
+def check(resource: str, incoming: Bearer, ttl: int) -> Operation:
     """Only check the token, and raise the guard."""
-    return _operation(resource, comer, ttl, [], _NOTHING)
+    return _operation(resource, incoming, ttl, [], _NOTHING)
 
 
-def command(resource: str, comer: Bearer, ttl: int, name: str, key: Key, *arguments: Value) -> Operation:
+def command(resource: str, incoming: Bearer, ttl: int, name: str, key: Key, *arguments: Value) -> Operation:
     """Check, then call the command ``name`` with the key and the arguments."""
-    return _operation(resource, comer, ttl, [key], name, *arguments)
+    return _operation(resource, incoming, ttl, [key], name, *arguments)
 
 
 def script(
-    resource: str, comer: Bearer, ttl: int, source: str, keys: Sequence[Key], arguments: Sequence[Value]
+    resource: str, incoming: Bearer, ttl: int, source: str, keys: Sequence[Key], arguments: Sequence[Value]
 ) -> Operation:
-    """Check, then run the program's script. It travels as an argument, not as a part of ours."""
+    """Check, then run the program's script, which is sent as an argument, not inserted into ours."""
     if source.startswith("#!"):
         raise UsageError("a fenced script runs inside another one and cannot have a '#!lua' line: remove it")
-    return _operation(resource, comer, ttl, keys, _SCRIPT, source, *arguments)
+    return _operation(resource, incoming, ttl, keys, _SCRIPT, source, *arguments)
 
 
-def _operation(resource: str, comer: Bearer, ttl: int, keys: Sequence[Key], name: str, *arguments: Value) -> Operation:
-    # Bytes: the client's own encoding may be another one.
-    owner = b"-" if comer.owner is None else b"+" + comer.owner.encode()
-    words = (1 + len(keys), guard_key(resource).encode(), *keys, str(comer.token), owner, ttl, name, *arguments)
-    return Operation(resource, comer, words)
+def _operation(
+    resource: str, incoming: Bearer, ttl: int, keys: Sequence[Key], name: str, *arguments: Value
+) -> Operation:
+    # As bytes: the client's own encoding may not be UTF-8.
+    owner = b"-" if incoming.owner is None else b"+" + incoming.owner.encode()
+    words = (1 + len(keys), guard_key(resource).encode(), *keys, str(incoming.token), owner, ttl, name, *arguments)
+    return Operation(resource, incoming, words)
 
 
 def _text(value: Any) -> str:

@@ -1,8 +1,8 @@
 """The fence for SQL databases: it checks the token inside the user's own transaction.
 
-Read ``fence.py`` first; it has the public class.
+Read ``fence.py`` first.
 
-* ``fence.py``: :class:`SqlFence`, what users call;
+* ``fence.py``: :class:`SqlFence`, the public class;
 * ``table.py``: the validated name of the fence's table, and the table as SQLAlchemy describes it;
 * ``statements.py``: every SQL text, for each dialect and placeholder style;
 * ``plan.py``: which statements a check runs and what their answers mean. Pure: no driver, no connection;

@@ -1,5 +1,5 @@
-"""Which kind of connection was passed. A driver is only asked for if the caller has imported it: an object of its types
-cannot exist otherwise."""
+"""Finds the adapter for a connection. No driver is imported here: if the caller has not imported it, the connection
+cannot be one of its objects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ASYNC: Final = (
 
 
 def sync_database(db: object, method: str) -> Sync:
-    """The adapter for a blocking connection; ``method`` is what was called, for the error."""
+    """The adapter for a blocking connection; ``method`` is the called method, for the error message."""
     found: Sync | None = _adapted(db, _SYNC)
     if found is not None:
         return found

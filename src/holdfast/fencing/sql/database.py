@@ -20,7 +20,7 @@ _SQLITE_OTHER_TABLE: Final = ("has no column named", "no such column", "ON CONFL
 
 
 class Database(abc.ABC):
-    """A connection of the user's, of any kind. Nothing is kept: a new one is made for each check."""
+    """The adapter of a user's connection. A new one is made for each check."""
 
     dialect: Dialect
     style: Style
@@ -85,7 +85,7 @@ def no_transaction(what: str) -> UsageError:
 
 @contextmanager
 def explained(table: TableName, dialect: Dialect) -> Iterator[None]:
-    """A missing or foreign table is reported with its remedy; every other error of the driver passes as it is."""
+    """Report a missing or unsuitable table with its remedy. Other errors of the driver pass unchanged."""
     try:
         yield
     except Exception as error:

@@ -58,8 +58,8 @@ class SqliteDatabase(SyncDatabase):
     def execute(self, request: Request) -> Row | None:
         cursor = self._connection.cursor()
         try:
-            cursor.row_factory = None  # the connection's may make anything of a row
-            # To the end: a statement that still has rows would keep a COMMIT from succeeding.
+            cursor.row_factory = None  # the connection's own may return anything
+            # All rows: a statement with unread rows would prevent a COMMIT.
             rows = cursor.execute(self.text(request), dict(request.values)).fetchall()
         finally:
             cursor.close()

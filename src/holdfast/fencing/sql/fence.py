@@ -70,16 +70,16 @@ class SqlFence:
         ``using``, the alias of a database. ``token`` is a lease, or a token with its ``owner``.
 
         Guarantee: from here to COMMIT no other transaction passes a check of this resource, and what it committed
-        before is visible to the statements that follow. After COMMIT every older token is refused. A lease is judged
-        by its token and owner only, whether or not it believes to be held.
+        before is visible to the statements that follow. After COMMIT every older token is refused. Only the lease's
+        token and owner count, not whether it is still held.
 
         Make it the *first* statement, and read and write in the same transaction. Not protected: what was read before
         the check; what is written after a rollback to a savepoint that was set before the check; what is written after
         a StaleToken that was caught inside the transaction. ROLLBACK undoes the check as well.
 
-        It waits for a transaction that has checked the same resource and is still open, for as long as the database
-        lets it (PostgreSQL: ``lock_timeout``; SQLite: the connection's ``timeout``). Errors of the driver pass as they
-        are; at REPEATABLE READ and SERIALIZABLE a serialization failure (40001) is one of them: retry the transaction.
+        It waits for an open transaction that has checked the same resource, for as long as the database allows
+        (PostgreSQL: ``lock_timeout``; SQLite: the connection's ``timeout``). Errors of the driver pass unchanged; at
+        REPEATABLE READ and SERIALIZABLE one of them is a serialization failure (40001): retry the transaction.
         A missing table is :class:`holdfast.EngineRefused`; autocommit, or another database, is
         :class:`holdfast.UsageError`.
         """
@@ -110,9 +110,9 @@ class SqlFence:
     def create(self, *, using: str) -> None: ...
 
     def create(self, db: Any = None, *, using: str | None = None) -> None:
-        """Run :meth:`ddl` on this connection: for scripts and tests. It commits nothing; that is the caller's part.
+        """Run :meth:`ddl` on this connection: for scripts and tests. It does not commit.
 
-        A table that is there stays as it is, also one of another shape, which :meth:`check` then reports.
+        An existing table is not changed, even if it has other columns; :meth:`check` reports that.
         """
         self._database(db, using, "create").perform(plan.create(self._table))
 

@@ -1,4 +1,4 @@
-"""What a check asks of the database, and what the answers mean. Pure: the connection runs the requests."""
+"""The statements of a check, and the meaning of their results. Pure: the connection runs the requests."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Plan: TypeAlias = Generator[Request, Row | None, None]
 
 
 def check(table: TableName, resource: str, token: int | Lease, owner: str | None) -> Plan:
-    """Validates at once; the plan raises StaleToken if the database did not admit the token."""
+    """Validates immediately. The plan raises StaleToken if the database did not accept the token."""
     resource = _text(names.validate(resource, what="resource name"), "resource name")
-    comer = bearer(token, owner, fence="SqlFence")
-    stored = None if comer.owner is None else _text(comer.owner, "lease owner")
-    return _check(table, resource, comer, stored)
+    incoming = bearer(token, owner, fence="SqlFence")
+    stored = None if incoming.owner is None else _text(incoming.owner, "lease owner")
+    return _check(table, resource, incoming, stored)
 
 
-def _check(table: TableName, resource: str, comer: Bearer, owner: str | None) -> Plan:
-    values: Values = {"resource": resource, "token": comer.token, "owner": owner}
+def _check(table: TableName, resource: str, incoming: Bearer, owner: str | None) -> Plan:
+    values: Values = {"resource": resource, "token": incoming.token, "owner": owner}
     if (yield Request(Operation.RAISE, table, values)) is not None:
-        passed(resource, comer)
+        passed(resource, incoming)
         return
-    # The row is locked by the statement above, so this is what refused the token.
+    # The statement above has locked the row, so this reads the token that refused the incoming one.
     row = yield Request(Operation.SEEN, table, {"resource": resource})
     if row is not None:
-        admit(resource, Bearer(int(row[0]), row[1]), comer)
+        admit(resource, Bearer(int(row[0]), row[1]), incoming)
     raise EngineRefused(
         f"the token of {resource!r} could not be stored in the table {table}, although it is not stale: a trigger, a "
-        "rule or a row policy of the database prevents it. Nothing was admitted"
+        "rule or a row policy of the database prevents it. The token was not accepted"
     )
 
 
@@ -44,9 +44,9 @@ def create(table: TableName) -> Plan:
 
 
 def _text(value: str, what: str) -> str:
-    """A plain str that every database stores as it is.
+    """A plain str that every database stores unchanged.
 
-    Applications register adapters for types of their own, such as an enumeration of strings: one process would then
+    Applications may register adapters for types of their own, such as an enumeration of strings: then one process could
     store another text than the next.
     """
     if "\0" in value:

@@ -26,8 +26,8 @@ class ConnectionDatabase(SyncDatabase):
         self.dialect = dialect_of(connection.dialect.name)
 
     def require_transaction(self) -> None:
-        # What the first statement would do anyway. It has to come before the look at the driver: applications that let
-        # SQLAlchemy's event "begin" send BEGIN have the driver in autocommit mode until then.
+        # As the first statement would do anyway. It must come before the driver is examined: if the application sends
+        # BEGIN from SQLAlchemy's event "begin", the driver is in autocommit mode until then.
         if not self._connection.in_transaction():
             self._connection.begin()
         driver: Any = self._connection.connection.driver_connection

@@ -1,6 +1,6 @@
 """Every SQL text of the fence: one row for each resource, with the newest token and its owner.
 
-Texts contain the validated name of the table and nothing else from outside; values are always bound.
+The only external text in a statement is the validated name of the table; values are always bound.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _KEY: Final[Mapping[Dialect, str]] = {"postgresql": 'text COLLATE "C"', "sqlite"
 
 
 class Operation(enum.Enum):
-    """What the fence asks of the database."""
+    """The kinds of statements."""
 
-    #: Store the token if the rule admits it, and lock the row until the transaction ends. No row: not admitted.
+    #: Store the token if the rule accepts it, and lock the row until the transaction ends. No row: not accepted.
     RAISE = enum.auto()
     #: Read what is stored.
     SEEN = enum.auto()

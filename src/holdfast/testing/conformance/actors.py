@@ -1,8 +1,8 @@
 """Actors: the threads and tasks of a conformance test. One test body drives either kind.
 
-``await actor.do(call)`` runs ``call()`` on the actor's own thread (sync) or in its own task (async), awaits there
-whatever turns out to be awaitable, and gives back the result or the exception. The call is under way when ``do``
-returns; so ``waiting = actor.do(lock.acquire)`` is how a test has somebody wait.
+``await actor.do(call)`` runs ``call()`` on the actor's own thread (sync) or in its own task (async), awaits the result
+there if it is awaitable, and returns the result or raises the exception. The call is already under way when ``do``
+returns: ``waiting = actor.do(lock.acquire)`` makes the actor wait for the lock.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Actor(Protocol):
     """A caller of its own, as re-entrancy sees it: one thread, or one task."""
 
     def do(self, call: Call) -> asyncio.Future[Any]:
-        """Run ``call`` there, after what it was given before."""
+        """Run ``call`` on the actor, after earlier calls."""
 
     def within(self, lock: Any, body: Body) -> asyncio.Future[Any]:
-        """Run ``with lock as lease: return body(lease)`` there; in async ``async with``, and the body is awaited."""
+        """Run ``with lock as lease: return body(lease)`` on the actor; in async ``async with``, awaiting the body."""
 
     async def end(self) -> None:
-        """Let the thread or task end, after what it was given."""
+        """End the thread or task, after its earlier calls."""
 
 
 class ThreadActor:
@@ -64,7 +64,7 @@ class ThreadActor:
             pass
 
     def _step(self) -> bool:
-        # A frame of its own for each call: what it returned must not stay alive in a local variable, it may be a lease.
+        # A function of its own: a result, perhaps a lease, must not stay alive in a local variable of the loop.
         item = self._calls.get()
         if item is None:
             return False
@@ -127,5 +127,5 @@ class TaskActor:
 
 
 async def settled(value: Any) -> Any:
-    """``value``, awaited if it is awaitable: the one difference between the colours that test bodies see."""
+    """``value``, awaited if it is awaitable: the only difference between sync and async that test bodies see."""
     return await value if inspect.isawaitable(value) else value

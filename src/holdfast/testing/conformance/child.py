@@ -1,6 +1,6 @@
-"""A helper process's own side: reads ``[what, facts]`` lines, does it in one actor, answers; ends with its input.
+"""The program of a helper process: reads commands as ``[name, arguments]`` lines, runs each in one actor, and answers.
 
-It closes and releases nothing at its end: what becomes of its locks then is what the tests are about.
+It ends with its input, and closes and releases nothing then: the cases test what happens to its locks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.testing.conformance.world import World
 
 
 class Child:
-    """The deeds of a helper process. Each public method is one."""
+    """The commands of a helper process. Each public method is one."""
 
     def __init__(self, world: World, keywords: dict[str, Any]) -> None:
         self._client = world.connect(**keywords)
@@ -27,7 +27,7 @@ class Child:
         self._leases: dict[str, Any] = {}
 
     async def reach(self) -> None:
-        """Once it answers, nothing is left to be started, imported or opened: what is asked next, it does at once."""
+        """Connect. After its answer everything is imported and opened, so that later commands take no extra time."""
         await self._actor.do(self._client.ping)
 
     async def acquire(self, name: str, timeout: float | None = None, **policy: Any) -> int:
@@ -41,7 +41,7 @@ class Child:
         return lease is not None
 
     async def release(self, name: str) -> str | None:
-        """None, or the reason of the loss."""
+        """None, or the loss reason."""
         try:
             await self._actor.do(self._leases[name].release)
         except holdfast.LockLost as lost:
@@ -53,7 +53,7 @@ class Child:
         return [lease.held, lease.lost_reason]
 
     async def count(self, name: str, path: str, rounds: int) -> list[int]:
-        """Add 1 to the number in a file, ``rounds`` times; the tokens under which it was done."""
+        """Add 1 to the number in a file, ``rounds`` times. Returns the tokens of the leases."""
         file = Path(path)
 
         def add(lease: Any) -> int:
@@ -63,8 +63,8 @@ class Child:
         return [await self._actor.within(self._client.lock(name), add) for _ in range(rounds)]
 
 
-async def main(source: dict[str, Any], colour: Any, keywords: dict[str, Any]) -> None:
-    child = Child(World(Source(**source), colour), keywords)
+async def main(source: dict[str, Any], api: Any, keywords: dict[str, Any]) -> None:
+    child = Child(World(Source(**source), api), keywords)
     while line := await asyncio.to_thread(sys.stdin.readline):
         what, facts = json.loads(line)
         try:

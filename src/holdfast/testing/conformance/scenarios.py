@@ -1,6 +1,6 @@
-"""Stories that need a process of their own: forks and signals. Each prints what it saw as JSON; a case judges it.
+"""Scenarios that need a process of their own: forks and signals. Each prints facts as JSON; a case checks them.
 
-They are sync: fork and Ctrl-C happen to threads.
+They are sync: fork and Ctrl-C concern threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def fork(source: Source, name: str) -> Facts:
     to_child, from_parent = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(from_parent)  # so that the parent's end is told
+        os.close(from_parent)  # so that the child notices the parent's death
         os.write(from_child, json.dumps(_in_the_child(client, lease, name)).encode() + b"\n")
         os.read(to_child, 1)  # until the parent has released
         own = client.lock(name).acquire(timeout=_LIMIT)
@@ -67,24 +67,24 @@ def _in_the_child(client: Any, lease: Any, name: str) -> Facts:
     return facts
 
 
-def fork_in_a_crowd(source: Source, name: str) -> Facts:
-    """Forks while other threads are in the middle of acquiring and releasing: no child may inherit a locked door."""
+def fork_while_threads_lock(source: Source, name: str) -> Facts:
+    """Fork while other threads acquire and release: no child may inherit a locked mutex."""
     client, over = source.open("sync"), threading.Event()
-    client.ping()  # so that nothing is left to be imported: a fork in the middle of an import is Python's own trap
+    client.ping()  # so that everything is imported: a fork during an import can deadlock in Python itself
 
-    def hammer(number: int) -> None:
+    def acquire_repeatedly(number: int) -> None:
         while not over.is_set():
             with client.lock(f"{name}{number}"):
                 pass
 
-    threads = [threading.Thread(target=hammer, args=(number % 2,)) for number in range(4)]
+    threads = [threading.Thread(target=acquire_repeatedly, args=(number % 2,)) for number in range(4)]
     for thread in threads:
         thread.start()
     codes = []
     for number in range(10):
         child = os.fork()
         if child == 0:
-            signal.alarm(int(_LIMIT))  # a child that hangs is ended, and seen
+            signal.alarm(int(_LIMIT))  # ends a child that hangs, which its exit code shows
             with client.lock(f"{name}-{number}"):
                 pass
             client.close()
@@ -145,10 +145,10 @@ def _in_a_thread(call: Callable[[], Any]) -> Any:
 
 
 def interrupt_anywhere(source: Source, name: str) -> Facts:
-    """A signal handler that raises, at very many moments of acquire and release: a stranger gets the lock each time.
+    """A signal handler raises at many points of acquire and release: another client gets the lock each time.
 
-    Mostly at once. Python has no way to close the last gaps (after the grant is known, before anybody has the handle):
-    what is dropped there is not renewed, so it is free within a third of the ttl.
+    Usually immediately. Python cannot close the last gaps (after the grant, before the caller has the lease): a lock
+    that is dropped there is not renewed, so it is free within a third of the ttl.
     """
     armed = False
 
@@ -182,9 +182,9 @@ def interrupt_anywhere(source: Source, name: str) -> Facts:
     return {"interrupted": interrupted, "worst": worst}
 
 
-def main(source: dict[str, Any], colour: str, facts: list[str]) -> None:
-    story, name = facts
-    print(json.dumps(globals()[story](Source(**source), name)), flush=True)
+def main(source: dict[str, Any], api: str, facts: list[str]) -> None:
+    scenario, name = facts
+    print(json.dumps(globals()[scenario](Source(**source), name)), flush=True)
 
 
 if __name__ == "__main__":

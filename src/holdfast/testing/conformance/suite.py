@@ -1,4 +1,4 @@
-"""ConformanceSuite: all cases; Stage: the fixtures that give them their worlds."""
+"""ConformanceSuite: all cases; Fixtures: the pytest fixtures that they need."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 pytest.register_assert_rewrite("holdfast.testing.conformance.cases")  # before they are imported
 
 from holdfast.testing.conformance import cases  # noqa: E402
-from holdfast.testing.conformance.opening import Colour, Source  # noqa: E402
+from holdfast.testing.conformance.opening import Api, Source  # noqa: E402
 from holdfast.testing.conformance.writing import Plan, skip_unless_given  # noqa: E402
 
 
-class Stage:
-    """The fixtures of the suite without its cases: ``class TestSome(Stage, ExclusionCases)`` runs a part of it."""
+class Fixtures:
+    """The fixtures of the suite without its cases: ``class TestSome(Fixtures, ExclusionCases)`` runs a part of it."""
 
     #: "package.module:function" of a function that makes the engine for a URL; None: holdfast knows the URL.
     engine: ClassVar[str | None] = None
-    #: Every short ttl of the cases, and every wait and deadline, is multiplied by it: 1 or more, for an engine or a
-    #: machine that is slow. A lease with this ttl and less is lost if a request, or who asks, stalls: 0.15 s.
+    #: Every short ttl of the cases, and every wait and deadline, is multiplied by it: 1 or more, for a slow engine or
+    #: machine. With 1, the shortest leases are lost if a request or its caller stalls for 0.15 s.
     pace: ClassVar[float] = 1.0
 
     @pytest.fixture
@@ -35,9 +35,9 @@ class Stage:
 
     @pytest.fixture(params=["sync", "async"])
     def world(self, request: pytest.FixtureRequest, source: Source) -> Plan:
-        """Cases that take ``world`` run in both colours."""
-        colour: Colour = request.param
-        return Plan(source, colour)
+        """Cases that take ``world`` run in sync and async."""
+        api: Api = request.param
+        return Plan(source, api)
 
     @pytest.fixture
     def sync_world(self, source: Source) -> Plan:
@@ -48,5 +48,9 @@ class Stage:
         return Plan(source, "async")
 
 
-class ConformanceSuite(Stage, *cases.ALL):  # type: ignore[misc]  # a tuple of classes, not literal bases
+#: The former name of Fixtures.
+Stage = Fixtures
+
+
+class ConformanceSuite(Fixtures, *cases.ALL):  # type: ignore[misc]  # a tuple of classes, not literal bases
     """Subclass it as ``Test…`` and override the fixture ``url``: see the package's docstring."""

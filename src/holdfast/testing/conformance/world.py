@@ -1,4 +1,4 @@
-"""The world of one conformance test: its clients, its actors, its names; and what must be true when it ends."""
+"""The world of one conformance test: its clients, actors and lock names; and the checks at its end."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from typing import Any, Final, TypeVar
 from holdfast._runtime import clock
 from holdfast.engines.base import LockState
 from holdfast.testing.conformance.actors import Actor, Call, TaskActor, ThreadActor, settled
-from holdfast.testing.conformance.opening import Colour, Source
+from holdfast.testing.conformance.opening import Api, Source
 
 T = TypeVar("T")
 
-#: How long things may take that happen "at once": generous, since the machine may be busy with something else.
+#: How long something may take that should happen immediately: long, since the machine may be busy.
 _SOON: Final = 3.0
 _POLL: Final = 0.004
 
 
 class World:
-    """One colour of one engine. Names made by ``name`` belong to this world alone, so tests may share a server."""
+    """One engine through one API, sync or async.
 
-    def __init__(self, source: Source, colour: Colour) -> None:
+    Names made by ``name`` belong to this world alone, so tests may share a server.
+    """
+
+    def __init__(self, source: Source, api: Api) -> None:
         self.source = source
-        self.colour: Final = colour
+        self.api: Final = api
         self.soon: Final = source.paced(_SOON)
         self.prefix: Final = f"conformance-{uuid.uuid4().hex[:12]}:"
         self._clients: list[Any] = []
@@ -41,13 +44,13 @@ class World:
 
     def connect(self, **keywords: Any) -> Any:
         """A new client, closed at the end."""
-        client = self.source.open(self.colour, **keywords)
+        client = self.source.open(self.api, **keywords)
         self._clients.append(client)
         return client
 
     def actor(self) -> Actor:
         """A new thread or task, ended at the end."""
-        kind = ThreadActor if self.colour == "sync" else TaskActor
+        kind = ThreadActor if self.api == "sync" else TaskActor
         actor = kind(f"actor-{len(self._actors)}")
         self._actors.append(actor)
         return actor
@@ -65,7 +68,7 @@ class World:
         return lease
 
     def chain(self, *calls: Call) -> Call:
-        """One call for an actor: these one after another, with nothing in between; the last one's result."""
+        """One call for an actor: runs these calls one after another, and returns the last result."""
 
         def run() -> Any:
             return [call() for call in calls][-1]
@@ -73,7 +76,7 @@ class World:
         async def run_async() -> Any:
             return [await settled(call()) for call in calls][-1]
 
-        return run if self.colour == "sync" else run_async
+        return run if self.api == "sync" else run_async
 
     def paced(self, seconds: float) -> float:
         """A ttl, wait or deadline that is short because the case would take too long else: at the engine's pace."""
@@ -81,13 +84,13 @@ class World:
 
     @property
     def lasting(self) -> float:
-        """A ttl for what must not be lost, also on a machine that stands still for a second."""
+        """A ttl for leases that must not be lost, even after a scheduler stall of a second."""
         return self.source.lasting
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def do(self, call: Call) -> Any:
-        """Run a call for which it does not matter who makes it."""
+        """Run a call for which the caller does not matter."""
         if self._main is None:
             self._main = self.actor()
         return await self._main.do(call)
@@ -97,18 +100,18 @@ class World:
         return state
 
     async def list_locks(self, client: Any, prefix: str | None = None) -> list[LockState]:
-        """All that ``client.locks`` finds, under this world's prefix unless told."""
+        """All that ``client.locks`` finds under ``prefix``, by default this world's."""
         wanted = self.prefix if prefix is None else prefix
 
         async def collect() -> list[LockState]:
             return [state async for state in client.locks(wanted)]
 
-        call: Call = collect if self.colour == "async" else lambda: list(client.locks(wanted))
+        call: Call = collect if self.api == "async" else lambda: list(client.locks(wanted))
         found: list[LockState] = await self.do(call)
         return found
 
     async def is_free(self, name: str) -> bool:
-        """Whether a stranger, with a client of its own, gets the lock in one try."""
+        """Whether another client gets the lock in one try."""
         if self._stranger is None:
             self._stranger = self.connect()
         lease = await self.do(self._stranger.lock(name).try_acquire)
@@ -117,8 +120,7 @@ class World:
         return lease is not None
 
     async def until(self, condition: Callable[[], Any], within: float | None = None) -> None:
-        """Wait for something that no event tells of: look until ``condition()`` is true, fail after ``within``, or if
-        that is not said, if it is not ``soon``."""
+        """Poll until ``condition()`` is true. The test fails after ``within`` seconds, by default ``soon``."""
         limit = self.soon if within is None else within
         deadline = clock.now() + limit
         while not await settled(condition()):
@@ -126,7 +128,7 @@ class World:
             await asyncio.sleep(_POLL)
 
     async def until_renewed(self, lease: Any) -> None:
-        """Wait until the engine has confirmed ``lease`` anew, so that it ends later than it would have."""
+        """Wait until the engine has confirmed a renewal of ``lease``."""
         before = ends(lease)
         await self.until(lambda: not lease.held or ends(lease) > before + 0.1 * lease.ttl)
         assert lease.held, f"lost: {lease.lost_reason}"
@@ -143,15 +145,15 @@ class World:
         await self.until(known)
 
     async def until_queued(self, client: Any, name: str, waiters: int = 1, elsewhere: int = 0) -> None:
-        """Wait until ``waiters`` callers queue for ``name`` behind another one of ``client``: inside this process; on
-        an engine where nobody does, at the engine, after the ``elsewhere`` who wait there already."""
+        """Wait until ``waiters`` callers of ``client`` queue for ``name``: in this process, or, if the engine keeps
+        strict order, at the engine, behind ``elsewhere`` waiters of other clients."""
         if client._engine.strict_order:
             await self.until_waiting(client, name, waiters + elsewhere)
         else:
             await self.until(lambda: client._opened is not None and client._opened.queue.waiting(name) >= waiters)
 
     async def count_requests(self, client: Any) -> Counter[str]:
-        """From now on, what ``client``'s callers ask of the engine (not its watchdog), by method."""
+        """Count the engine calls of ``client``'s callers (not of its watchdog) from now on, by method."""
         await self.do(client.ping)
         session = _CountedSession(client._opened.session)
         client._opened.session = session
@@ -160,16 +162,16 @@ class World:
     # -- ending ----------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all clients and end all actors; then nothing of this world may be left, here or in the engine."""
+        """Close all clients and end all actors. Then no lock and no watchdog of this world may be left."""
         for client in self._clients:
-            await (asyncio.to_thread(client.close) if self.colour == "sync" else client.close())
+            await (asyncio.to_thread(client.close) if self.api == "sync" else client.close())
         for actor in self._actors:
             await actor.end()
         self._actors, self._main, self._kept = [], None, []
         await self._nothing_is_left()
 
     async def _nothing_is_left(self) -> None:
-        probe = self.source.open(self.colour)
+        probe = self.source.open(self.api)
         try:
 
             async def nothing_held() -> bool:
@@ -189,7 +191,7 @@ def by_session(lease: Any) -> bool:
 
 
 def ends(lease: Any) -> float:
-    """When ``lease`` ends if nothing is heard of it any more; a little too early if this caller is held up."""
+    """When ``lease`` expires if it is not renewed; a little too early if this caller is delayed."""
     now = clock.now()
     return now + float(lease.remaining)
 
@@ -214,9 +216,9 @@ def _watchdogs() -> set[threading.Thread]:
 
 
 @contextlib.asynccontextmanager
-async def open_world(source: Source, colour: Colour) -> AsyncIterator[World]:
-    """A world that is cleaned up whatever happens, and examined only if the test went well: its failure goes first."""
-    world = World(source, colour)
+async def open_world(source: Source, api: Api) -> AsyncIterator[World]:
+    """A world that is always cleaned up, and checked for leftovers only if the test succeeded."""
+    world = World(source, api)
     try:
         yield world
     except BaseException:

@@ -1,4 +1,4 @@
-"""How a case is written: an ``async def`` method that takes a world, and says what it needs of the engine."""
+"""For writing cases: an ``async def`` method that takes a world and declares which guarantees it needs."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.testing.conformance.opening import Colour, Source
+from holdfast.testing.conformance.opening import Api, Source
 from holdfast.testing.conformance.world import open_world
 
-#: No case may take longer; a lost wake-up shows here, not as a hanging run.
+#: No case may take longer, so that a lost wake-up fails the test instead of hanging the run.
 _CASE_WITHIN: Final = 45.0
 
 Method = Callable[..., Awaitable[None]]
 
 
 class Plan:
-    """What the fixtures ``world``, ``sync_world`` and ``async_world`` give: ``case`` makes a World of it."""
+    """The value of the fixtures ``world``, ``sync_world`` and ``async_world``. ``case`` turns it into a World."""
 
-    def __init__(self, source: Source, colour: Colour) -> None:
+    def __init__(self, source: Source, api: Api) -> None:
         self.source = source
-        self.colour = colour
+        self.api = api
 
 
 def case(method: Method) -> Callable[..., None]:
-    """Make a test of an ``async def`` method: run in an event loop of its own, with Worlds for its Plans.
+    """Turn an ``async def`` method into a test, which runs it in a new event loop with a World.
 
-    In both colours the body runs in that loop; in sync, what it tests runs on the actors' threads.
+    The body runs in that loop in sync and async; in sync, the calls under test run on the actors' threads.
     """
     assert inspect.iscoroutinefunction(method)
 
     @functools.wraps(method)
     def test(*arguments: Any, **keywords: Any) -> None:
-        asyncio.run(_play(method, arguments, keywords))
+        asyncio.run(_run(method, arguments, keywords))
 
     return test
 
 
-async def _play(method: Method, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+async def _run(method: Method, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     (place,) = (name for name, value in keywords.items() if isinstance(value, Plan))
     plan: Plan = keywords[place]
     limit = plan.source.paced(_CASE_WITHIN)
-    async with open_world(plan.source, plan.colour) as world, asyncio.timeout(limit):
+    async with open_world(plan.source, plan.api) as world, asyncio.timeout(limit):
         await method(*arguments, **keywords | {place: world})
 
 
 def needs(*promises: str) -> Callable[[Any], Any]:
-    """The case, or all cases of a class, can only be run on an engine whose guarantees include ``promises``."""
+    """The case, or all cases of a class, run only on an engine whose guarantees include ``promises``."""
 
     def mark(thing: Any) -> Any:
         tests = [thing]

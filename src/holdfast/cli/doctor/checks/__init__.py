@@ -1,4 +1,9 @@
-"""The checks: pure functions from facts to findings. A new one is one function, and its name in one of these lists."""
+"""The checks: pure functions from facts to findings. A new check is one function, and its name in one of these lists.
+
+* ``server.py``: one server by itself; ``rights.py``: the user's rights; ``limits.py``: memory and connections
+* ``durability.py``: restarts; ``replication.py``: replicas; ``clocks.py``: clocks
+* ``sentinels.py``, ``clusters.py``, ``redlock.py``: several servers together
+"""
 
 from __future__ import annotations
 
@@ -60,7 +65,7 @@ EACH: Final[tuple[Callable[[Node, Facts], Iterator[Finding]], ...]] = (
 
 
 def judge(facts: Facts) -> list[Finding]:
-    """Every finding: about all together first, then server by server. A server that is away has one: that it is."""
+    """All findings: first about all servers together, then server by server. An unreachable server has only one."""
     findings = [finding for check in TOGETHER for finding in check(facts)]
     for sentinel in facts.sentinels:
         findings += sentinels.reachable(sentinel)

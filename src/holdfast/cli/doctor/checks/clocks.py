@@ -1,7 +1,7 @@
 """Clocks: compared with this host's, and by that with each other.
 
-Leases are durations, so a constant difference ends none of them early. What hangs on the time of day is the order of
-fencing tokens after a counter was lost, and for how long a restarted Redlock node must stay away.
+Leases are durations, so a constant difference ends none of them early. Two things depend on the time of day: the order
+of fencing tokens after a counter was lost, and how long a restarted Redlock node must not vote.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from holdfast.cli.doctor.facts import Clock, Facts, Node
 from holdfast.cli.doctor.finding import Finding, notice, ok, warning
 
-#: Hosts that are synchronised at all are nearer than this.
+#: Synchronised hosts differ by less than this.
 _LARGE: Final = 0.5
-#: What scheduling on either side may add to any measurement.
+#: Scheduling delays may add this much to any measurement.
 _INVISIBLE: Final = 0.001
 
 
 def spread(facts: Facts) -> Clock | None:
-    """The largest difference between two of the servers; None if fewer than two told the time."""
+    """The largest difference between two of the servers; None if fewer than two reported their time."""
     clocks = [node.clock for node in facts.alive if node.clock is not None]
     if len(clocks) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The cluster as a whole: that every slot is served, and by whom after the next failure."""
+"""The cluster as a whole: whether all slots are served, and stay served after the next failure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def state(facts: Facts) -> Iterator[Finding]:
         yield notice(
             "cluster",
             "",
-            f"the cluster's state and its failed nodes could not be looked at: {facts.cluster.withheld}",
+            f"the cluster's state and its failed nodes could not be examined: {facts.cluster.withheld}",
             "allow CLUSTER INFO and CLUSTER NODES, or run the doctor as an operator",
         )
     elif facts.cluster.state != "ok":
@@ -51,8 +51,8 @@ def coverage(facts: Facts) -> Iterator[Finding]:
         yield notice(
             "slots",
             "",
-            "slots are being moved: their locks go along, and cost one more round trip meanwhile",
-            "if nobody is moving them, finish it: redis-cli --cluster fix",
+            "slots are being moved: their locks move with them, and cost one more round trip meanwhile",
+            "if no operator is moving them, finish it: redis-cli --cluster fix",
         )
 
 
@@ -73,7 +73,7 @@ def shards(facts: Facts) -> Iterator[Finding]:
     for member in members:
         if member.flags & {"fail", "fail?"}:
             yield problem(
-                "cluster", member.name, "the cluster holds this node for failed", "restart it, or CLUSTER FORGET it"
+                "cluster", member.name, "the cluster considers this node failed", "restart it, or CLUSTER FORGET it"
             )
     if len(masters) < 3:
         yield warning(

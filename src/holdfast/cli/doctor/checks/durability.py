@@ -1,4 +1,4 @@
-"""What a restart does to locks."""
+"""What happens to locks when a server restarts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def persistence(node: Node, facts: Facts) -> Iterator[Finding]:
     elif node.role == "slave":
         yield notice("persistence", node.name, f"{forgotten}, once it is the master", _USE_AOF)
     else:
-        yield warning("persistence", node.name, f"{forgotten}, also while it is held", _USE_AOF)
+        yield warning("persistence", node.name, f"{forgotten}, while its holder still relies on it", _USE_AOF)
 
 
 def _forgotten(node: Node) -> str:
-    """What a restart costs; nothing if it costs nothing."""
+    """Which locks a restart frees; empty if none."""
     if node.info["aof_enabled"] == "1":
         by_kernel = node.config.get("appendfsync") == "no"
         return "appendfsync is no: a power cut frees every lock of the last half minute" if by_kernel else ""
@@ -45,15 +45,15 @@ def _is_durable(node: Node) -> bool:
 
 
 def _restart_rule(node: Node, facts: Facts) -> Finding:
-    # A node that forgot a lock must not vote for another one while the first may still be believed in.
+    # A node that has lost a lock must not vote for the same name while the first holder's lease may be valid.
     skew = spread(facts)
     delay = max(facts.options.ttl, skew.offset + skew.uncertainty if skew else 0.0)
     return notice(
         "persistence",
         node.name,
         "after a restart it may have forgotten locks, and would vote for them again",
-        f"let it stay away for more than {delay:.0f} s (the longest ttl, or the clocks' difference if that is more; "
-        "systemd: RestartSec=) when it went down, or set appendonly yes and appendfsync always",
+        f"delay its restart by more than {delay:.0f} s (the longest ttl, or the clocks' difference if that is more; "
+        "systemd: RestartSec=), or set appendonly yes and appendfsync always",
     )
 
 

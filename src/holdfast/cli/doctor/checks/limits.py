@@ -1,4 +1,4 @@
-"""What a server has only so much of: memory, connections, patience."""
+"""Limits of a server: memory, connections, idle timeout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.cli.doctor.facts import Facts, Node
 from holdfast.cli.doctor.finding import Finding, notice, ok, problem, warning
 
-#: Of maxmemory, or of maxclients.
+#: Share of maxmemory or maxclients that is in use.
 _NEARLY_FULL: Final = 0.9
 
 
@@ -20,7 +20,7 @@ def eviction(node: Node, facts: Facts) -> Iterator[Finding]:
     already = f" (it has evicted {evicted} keys so far)" if evicted else ""
     remedy = "set maxmemory-policy noeviction, or give locks a server of their own"
     if policy == "noeviction":
-        yield ok("eviction", node.name, "maxmemory-policy is noeviction: no lock is dropped for want of memory")
+        yield ok("eviction", node.name, "maxmemory-policy is noeviction: no lock is dropped when memory is full")
     elif limit:
         yield problem(
             "eviction",
@@ -56,8 +56,8 @@ def connections(node: Node, facts: Facts) -> Iterator[Finding]:
         yield warning(
             "connections",
             node.name,
-            f"{used} of at most {limit} clients are connected: soon nobody else gets in",
-            "raise maxclients, or find out who holds so many connections (CLIENT LIST)",
+            f"{used} of at most {limit} clients are connected: soon no other client can connect",
+            "raise maxclients, or find out which clients have so many connections (CLIENT LIST)",
         )
     else:
         yield ok("connections", node.name, f"{used} of at most {limit} clients are connected")
@@ -72,7 +72,7 @@ def idle_timeout(node: Node, facts: Facts) -> Iterator[Finding]:
         yield warning(
             "idle",
             node.name,
-            f"{sentence}, sooner than a lease is renewed: losses are then told late",
+            f"{sentence}, sooner than a lease is renewed: losses are then reported late",
             f"set timeout 0, or more than {facts.options.ttl / 3:g}",
         )
     else:

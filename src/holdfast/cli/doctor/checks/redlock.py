@@ -1,4 +1,4 @@
-"""Redlock: that a majority is a majority of different servers."""
+"""Redlock: whether a majority of different servers can be reached."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def number(facts: Facts) -> Iterator[Finding]:
         yield warning(
             "nodes",
             "",
-            f"{count} nodes: {spare} may fail, as with {count - 1}, and there is one more that can",
+            f"{count} nodes: only {spare} may fail, as with {count - 1} nodes",
             "use an odd number",
         )
     else:

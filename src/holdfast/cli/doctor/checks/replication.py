@@ -1,4 +1,4 @@
-"""Replicas: that they follow, and what a failover to one of them may cost."""
+"""Replicas: whether they follow their master, and what a failover to one of them may cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def link_to_master(node: Node, facts: Facts) -> Iterator[Finding]:
         yield problem(
             "replication",
             node.name,
-            f"it has lost its master (for {down} s): it knows nothing of newer locks",
+            f"it has lost its master (for {down} s): it has no newer locks",
             "restore the link; look at the logs of both",
         )
     else:
@@ -35,7 +35,7 @@ def replicas(node: Node, facts: Facts) -> Iterator[Finding]:
     if node.role != "master":
         return
     for replica in node.replicas:
-        behind = f"replica {replica.name} is {replica.behind} bytes behind, last heard {replica.lag} s ago"
+        behind = f"replica {replica.name} is {replica.behind} bytes behind, last acknowledged {replica.lag} s ago"
         if replica.state != "online":
             yield warning(
                 "replicas",
@@ -47,8 +47,8 @@ def replicas(node: Node, facts: Facts) -> Iterator[Finding]:
             yield warning(
                 "replicas",
                 node.name,
-                f"{behind}: promoted now, it would not know the newest locks",
-                "find out what holds it up: network, disk, or its own load",
+                f"{behind}: promoted now, it would not have the newest locks",
+                "find out what delays it: network, disk, or its own load",
             )
         else:
             yield ok("replicas", node.name, behind)

@@ -1,4 +1,4 @@
-"""What this user may not do, and what follows from it."""
+"""Rights that the user lacks, and the consequences."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WITHOUT: Final = {
     Purpose.PUSHES: (Level.NOTICE, "waiters are woken by pub/sub, and a loss is noticed at the next renewal"),
     Purpose.CHANNEL: (
         Level.NOTICE,
-        "those who listen on a lock's channel, Java above all, are not woken",
+        "clients that wait on a lock's channel, such as Redisson in Java, are not woken",
     ),
-    Purpose.LISTING: (Level.NOTICE, "locks() is refused, and so are keys of other libraries, in less clear words"),
+    Purpose.LISTING: (Level.NOTICE, "locks() is refused, and errors about keys of other libraries are less clear"),
     Purpose.REPLICAS: (Level.NOTICE, "replicas=n would be refused"),
 }
 

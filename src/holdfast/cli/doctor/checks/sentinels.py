@@ -1,4 +1,4 @@
-"""Sentinels: that they agree, and that they can act."""
+"""Sentinels: whether they agree, and whether they can fail over."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ def reachable(sentinel: Sentinel) -> Iterator[Finding]:
         yield problem(
             "sentinel",
             sentinel.name,
-            f"this sentinel does not help: {sentinel.failure}",
+            f"this sentinel cannot be used: {sentinel.failure}",
             "start it, or check its address, its password and the master's name",
         )
     elif sentinel.flags & {"s_down", "o_down"}:
         yield problem(
             "sentinel",
             sentinel.name,
-            f"it holds the master {sentinel.master} for down",
+            f"it considers the master {sentinel.master} down",
             "wait for the failover; if none comes, look at the quorum and at the replicas",
         )
     elif sentinel.withheld:
         yield notice(
             "sentinel",
             sentinel.name,
-            f"tells where the master is, {sentinel.master}, and no more (SENTINEL MASTER): {sentinel.withheld}",
+            f"reports only the master's address, {sentinel.master} (SENTINEL MASTER): {sentinel.withheld}",
             "allow SENTINEL MASTER, SENTINEL REPLICAS and SENTINEL CKQUORUM, or run the doctor as an operator",
         )
     else:

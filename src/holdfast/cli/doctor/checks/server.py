@@ -1,4 +1,4 @@
-"""One server by itself: that it is the right one, and can serve locks."""
+"""One server by itself: whether it is the right one, and can serve locks."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def role(node: Node, facts: Facts) -> Iterator[Finding]:
         yield problem(
             "role",
             node.name,
-            "is called the master, and says itself that it is a replica",
+            "should be the master, but reports that it is a replica",
             "wait if a failover is under way; else look at the sentinels or the cluster",
         )
     elif node.role == "master" and node.part == "replica":
         yield problem(
             "role",
             node.name,
-            "is called a replica, and says itself that it is a master: it may grant locks twice",
+            "should be a replica, but reports that it is a master: it may grant locks twice",
             "wait if a failover is under way; else make it a replica (REPLICAOF)",
         )
     else:
@@ -127,7 +127,7 @@ def waking(node: Node, facts: Facts) -> Iterator[Finding]:
         yield warning(
             "waking",
             node.name,
-            "neither client tracking nor pub/sub works: each waiting process looks some 30 times a second",
+            "neither client tracking nor pub/sub works: each waiting process polls some 30 times a second",
             "allow CLIENT TRACKING and CLIENT CACHING, or SUBSCRIBE to the channels redisson_lock__channel:*",
         )
 
@@ -137,6 +137,6 @@ def withheld(node: Node, facts: Facts) -> Iterator[Finding]:
         yield notice(
             "withheld",
             node.name,
-            f"what {question} tells could not be looked at: {reason}",
+            f"{question} was refused, so its facts could not be examined: {reason}",
             f"allow {question}, or run the doctor as an operator",
         )

@@ -1,4 +1,10 @@
-"""An ensemble of ZooKeeper, examined."""
+"""Examines a ZooKeeper ensemble.
+
+Read ``facts.py`` first.
+
+* ``gather.py``: gathers the facts; ``facts.py``: the facts, as data; ``checks.py``: from facts to findings, pure
+* ``host_connection.py``: a session with one host; ``four_letter_commands.py``: ``srvr`` and ``conf``
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from holdfast.errors import EngineRefused, EngineUnavailable
 
 
 def examine(target: Target) -> list[Finding]:
-    """Findings about the servers of ``target``. EngineUnavailable or EngineRefused if none of them says anything."""
+    """Findings about the servers of ``target``. EngineUnavailable or EngineRefused if none of them answers."""
     ensemble = gather(target)
     _refuse_silence(ensemble)
     return checks.judge(ensemble)

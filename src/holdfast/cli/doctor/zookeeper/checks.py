@@ -1,4 +1,4 @@
-"""The checks of an ensemble: pure functions from facts to findings. A new one is a function, and its name in a list."""
+"""The checks of an ensemble: pure functions from facts to findings. A new check also needs its name in a list."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from holdfast.cli.doctor.zookeeper.facts import Ensemble, Server
 _OLDEST: Final = (3, 5, 1)
 #: Of request_timeout.
 _SLOW: Final = 0.25
-#: With fewer ticks in a session, little is left of it to believe in.
+#: With fewer ticks in a session, leases are valid for only a small part of it.
 _TICKS_PER_SESSION: Final = 5
 
 
 def judge(ensemble: Ensemble) -> list[Finding]:
-    """Every finding: about all together first, then server by server. A server that is away has one: that it is."""
+    """All findings: first about all servers together, then server by server. An unreachable server has only one."""
     findings = [finding for check in _TOGETHER for finding in check(ensemble)]
     for server in ensemble.servers:
         checks = (_reachable,) if server.failure else _EACH
@@ -56,7 +56,7 @@ def _number(ensemble: Ensemble) -> Iterator[Finding]:
     if voters < 3:
         sentence = f"{voters} servers: not one of them may fail"
     elif voters % 2 == 0:
-        sentence = f"{voters} servers: {spare} may fail, as with {voters - 1}, and there is one more that can"
+        sentence = f"{voters} servers: only {spare} may fail, as with {voters - 1} servers"
     else:
         yield ok("ensemble", "", f"{voters} servers, of which {spare} may fail")
         return
@@ -83,7 +83,7 @@ def _rights(ensemble: Ensemble) -> Iterator[Finding]:
             f"a lock could not be taken and released under {under}: {ensemble.refusal}",
             f"let this user create, read and delete under {under}",
         )
-    elif ensemble.rehearsed and not ensemble.unlisted:
+    elif ensemble.tried and not ensemble.unlisted:
         yield ok("rights", "", f"under {under} this user may do all that holdfast does")
     if ensemble.unlisted and not ensemble.refusal:
         yield notice(
@@ -177,7 +177,7 @@ def _tick(server: Server, ensemble: Ensemble) -> Iterator[Finding]:
         yield problem(
             "tick",
             server.name,
-            f"its tickTime is {told:g} s and tick is {ours:g} s: leases may outlive sessions, and two hold the lock",
+            f"its tickTime is {told:g} s and tick is {ours:g} s: a lease may outlive its session, so two hold the lock",
             f"use tick={told:g}",
         )
     elif told < ours:
@@ -223,7 +223,7 @@ def _withheld(server: Server, ensemble: Ensemble) -> Iterator[Finding]:
         yield notice(
             "withheld",
             server.name,
-            f"{unseen} could not be looked at ({word}: {reason})",
+            f"{unseen} could not be examined ({word}: {reason})",
             f"add {word} to its 4lw.commands.whitelist"
             + (f", or see to it that its tickTime is {ensemble.tick * 1000:.0f}" if word == "conf" else ""),
         )

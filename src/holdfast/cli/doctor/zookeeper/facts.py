@@ -1,4 +1,4 @@
-"""What was found out about an ensemble. Data only: gathering it is ``gather``'s, judging it the ``checks``'."""
+"""The facts about an ensemble. Data only: ``gather`` gathers them, ``checks`` judges them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from holdfast._config.options import ClientOptions
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One host of the URL. Whatever it did not tell is absent, and ``withheld`` says why."""
+    """One host of the URL. Facts that it did not report are absent, and ``withheld`` says why."""
 
     name: str
     failure: str = ""  #: why it gave us no session
-    refused: bool = False  #: the failure is a refusal (password, certificate), not silence
+    refused: bool = False  #: the failure is a refusal (password, certificate), not a missing answer
     said: Mapping[str, str] = field(default_factory=dict)  #: by ``srvr``
     settings: Mapping[str, str] = field(default_factory=dict)  #: by ``conf``
     withheld: Mapping[str, str] = field(default_factory=dict)  #: word -> why it was not answered
-    idle: bool = False  #: it runs, and serves nobody
+    idle: bool = False  #: it runs, but serves no client
     session: float | None = None  #: the time-out that it granted, in seconds
-    answer_seconds: float | None = None  #: there and back to the leader
-    stranger: bool = False  #: it does not know what another host of the URL was told
+    answer_seconds: float | None = None  #: one round trip to the leader
+    stranger: bool = False  #: it belongs to another ensemble than the other hosts of the URL
 
     @property
     def mode(self) -> str:
-        """``leader``, ``follower``, ``observer``, ``standalone``, ``read-only``; empty if it did not tell."""
+        """``leader``, ``follower``, ``observer``, ``standalone``, ``read-only``; empty if unknown."""
         return self.said.get("Mode", "")
 
     @property
@@ -33,7 +33,7 @@ class Server:
         return self._seconds("tickTime")
 
     def limits(self) -> tuple[float | None, float | None]:
-        """The shortest and the longest session that it allows, if it told."""
+        """The shortest and the longest session that it allows, if known."""
         return self._seconds("minSessionTimeout"), self._seconds("maxSessionTimeout")
 
     def _seconds(self, setting: str) -> float | None:
@@ -43,16 +43,16 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """All that was found out. ``base``: the node under which the locks live."""
+    """Everything that is known. ``base``: the node under which the locks are."""
 
     options: ClientOptions
     tick: float  #: as the URL has it
     base: str
-    open_to_all: bool  #: who may remove our nodes: everybody
+    open_to_all: bool  #: every client may remove the nodes of locks
     servers: tuple[Server, ...]
-    voters: int = 0  #: servers that elect a leader, named or not; 0: not told, or no ensemble
-    rehearsed: bool = False  #: a lock was taken, looked at and released
-    refusal: str = ""  #: why not
+    voters: int = 0  #: servers that elect a leader, whether or not the URL names them; 0: unknown, or no ensemble
+    tried: bool = False  #: a lock was acquired, inspected and released
+    refusal: str = ""  #: why that failed
     unlisted: str = ""  #: why the nodes under ``base`` may not be listed
 
     @property

@@ -1,4 +1,4 @@
-"""A value of one's own: look whether the lock is still ours, then delete it."""
+"""A unique value: check that the lock is still ours, then delete it."""
 
 from __future__ import annotations
 

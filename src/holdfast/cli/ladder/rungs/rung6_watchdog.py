@@ -1,4 +1,4 @@
-"""A hash that counts re-entries, a watchdog that renews the lease, a channel that wakes waiters: Redisson's way."""
+"""A hash that counts re-entries, a watchdog that renews the lease, a channel that wakes waiters, as in Redisson."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redlock: a majority of independent masters must grant it, and soon enough that time is left."""
+"""Redlock: a majority of independent masters must grant it, while enough of the lease is left."""
 
 from __future__ import annotations
 

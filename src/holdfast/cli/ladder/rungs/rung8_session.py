@@ -1,4 +1,4 @@
-"""A session: the lock is an ephemeral node of ZooKeeper, and goes with its holder's session."""
+"""A session: the lock is an ephemeral node of ZooKeeper, and ends with its holder's session."""
 
 from __future__ import annotations
 

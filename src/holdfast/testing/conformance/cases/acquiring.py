@@ -1,4 +1,4 @@
-"""Acquiring: one try, a time limit, for ever; and what is not a time limit."""
+"""Acquiring: with one try, with a timeout, without one; and values that are no timeout."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class AcquiringCases:
         client, (one, two) = world.connect(), world.actors(2)
         other = client if where == "same client" else world.connect()
         lease = await one.do(client.lock(world.name()).acquire)
-        await two.do(other.ping)  # to connect is not what is timed here
-        long, short = world.paced(0.6), world.paced(0.5)  # not too short for an answer: else it would be unreachable
+        await two.do(other.ping)  # connects, which is not part of the measured time
+        long, short = world.paced(0.6), world.paced(0.5)  # long enough for an answer: else EngineUnavailable
         began = clock.now()
         with pytest.raises(holdfast.AcquireTimeout) as caught:
             await two.do(lambda: other.lock(world.name()).acquire(timeout=long))

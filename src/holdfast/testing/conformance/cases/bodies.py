@@ -1,4 +1,4 @@
-"""The async body: cancelled once when the lock is lost, and never at the cost of somebody else's cancellation."""
+"""The async body: cancelled once when the lock is lost, without hiding a cancellation by other code."""
 
 # ruff: noqa: PT012  # what is tested is what comes out of a whole ``async with``
 
@@ -110,7 +110,7 @@ class AsyncBodyCases:
 
     @case
     async def test_a_body_that_never_awaits_is_not_cancelled_afterwards(self, async_world: World) -> None:
-        """The loss is posted to the loop while the body is on its way out: it must find nobody to cancel."""
+        """The loss is posted to the loop while the body is being left: it must not cancel anything."""
         with pytest.raises(holdfast.LockLost):
             async with expiring(async_world) as lease:
                 spin_until_lost(lease)
@@ -193,7 +193,7 @@ class AsyncBodyCases:
                     group.create_task(sibling())
             boom, unexpected = caught.value.split(Boom)
             assert boom is not None
-            # The loss may have come before the sibling failed; then it is told. It never hides the sibling's error.
+            # If the loss came before the sibling failed, it is reported too. It never hides the sibling's error.
             assert unexpected is None or unexpected.split(holdfast.LockLost)[1] is None
             lost.clear()
             await async_world.until_free(async_world.name())

@@ -1,4 +1,4 @@
-"""Breaking a lock by force, and what tokens do then and always: grow."""
+"""Breaking a lock by force; tokens always grow."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class BreakingCases:
         waiting = two.do(other.lock(world.name()).acquire)
         await world.until_waiting(client, world.name())
         await world.do(lambda: other.break_(world.name()))
-        heir = await waiting
-        assert heir.token > lease.token
+        successor = await waiting
+        assert successor.token > lease.token
         assert await one.do(lambda: lease.lost.wait(world.soon)) is True
         assert lease.lost_reason in ("broken", "stolen")  # by the time it looks, there is another owner
         with pytest.raises(holdfast.LockLost):
             await one.do(lease.release)
-        assert heir.held
+        assert successor.held
         assert not await world.is_free(world.name())
-        await two.do(heir.release)
+        await two.do(successor.release)
 
     @case
     async def test_a_holder_that_has_not_looked_learns_of_it_when_it_releases(self, world: World) -> None:
@@ -77,7 +77,7 @@ class BreakingCases:
 
     @case
     async def test_breaking_bumps_the_token(self, world: World) -> None:
-        """A guard that is shown the broken holder's token late must have a chance to know better."""
+        """A fence must be able to refuse the broken holder's token."""
         client = world.connect()
         lease = world.keep(await world.do(client.lock(world.name()).acquire))
         await world.do(lambda: client.break_(world.name()))

@@ -1,4 +1,4 @@
-"""Callers that share a thread: jobs of a pool, tasks of a loop, generators. None may be taken for another."""
+"""Callers that share a thread: jobs of a pool, tasks of a loop, generators. Each is a caller of its own."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class CallerCases:
         """Job B acquired where job A had acquired: taken for re-entry, both were inside, with one token."""
         client = sync_world.connect()
         lock = client.lock(sync_world.name())
-        lock.acquire().release()  # this context has been a caller: its copies must not be taken for it
+        lock.acquire().release()  # this context has been a caller: its copies must not count as the same
         with pool() as submit:
             first = await submit(lock.try_acquire)
             assert first is not None

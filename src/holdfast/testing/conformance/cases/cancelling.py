@@ -1,4 +1,4 @@
-"""Cancelling an async acquire or release, at any moment: nothing stays behind."""
+"""Cancelling an async acquire or release, at any moment: no lock and no waiter is left behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.testing.conformance.writing import case
 
 
 async def cancel_after(steps: int, task: asyncio.Task[Any]) -> Any:
-    """Cancel ``task`` when the loop has gone round ``steps`` times; what it returned if it was too late, else None."""
+    """Cancel ``task`` after ``steps`` iterations of the loop. Returns its result if it had ended before, else None."""
     for _ in range(steps):
         await asyncio.sleep(0)
     task.cancel()
@@ -40,15 +40,15 @@ class CancellingCases:
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
-        async def nobody_waits() -> bool:
+        async def no_waiter() -> bool:
             return (await world.inspect(client, world.name())).waiters == 0
 
         assert lease.held
         if client._engine.strict_order:
-            await world.until(nobody_waits)  # it leaves the line in the background: until then, others are behind it
+            await world.until(no_waiter)  # it leaves the queue in the background: until then, others wait behind it
         await lease.release()
         assert await world.is_free(world.name())
-        await world.until(nobody_waits)
+        await world.until(no_waiter)
 
     @case
     async def test_cancelled_at_every_step_of_a_free_acquire(self, async_world: World) -> None:
@@ -66,7 +66,7 @@ class CancellingCases:
 
     @case
     async def test_cancelled_around_the_moment_of_the_grant(self, async_world: World) -> None:
-        """The waiter is cancelled so many steps after, or before, the lock is given to it."""
+        """The waiter is cancelled a number of steps before or after the lock is granted to it."""
         world, client, other = async_world, async_world.connect(), async_world.connect()
         for steps in range(-3, 9):
             for rival in (client, other):
@@ -126,7 +126,7 @@ class CancellingCases:
     async def test_a_loop_that_is_closed_in_the_middle_of_an_acquire_leaves_nothing(
         self, async_world: World, busy: bool
     ) -> None:
-        """Withdrawing must not depend on the loop: here it is gone before the acquire has ended, and nobody cancels."""
+        """Withdrawing must not depend on the loop: it is closed before the acquire has ended, without cancelling it."""
         with connections_lost_with_their_loop():
             await self._close_the_loop(async_world, busy)
 

@@ -1,4 +1,4 @@
-"""Closing a client: everything is given back, everybody is told, nothing can be begun any more."""
+"""Closing a client: all locks are released, all holders are notified, and later use is refused."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ClosingCases:
     @pytest.mark.parametrize("fair", [False, True])
     @case
     async def test_close_wakes_those_who_wait(self, world: World, fair: bool) -> None:
-        """One waits at the engine, one behind it in the process; both are told, and nothing of them stays."""
+        """One caller waits at the engine, one behind it in the process; both get an error and leave nothing behind."""
         holder, client, (one, two) = world.connect(), world.connect(), world.actors(2)
         lease = await world.do(holder.lock(world.name()).acquire)
         waiting = [one.do(client.lock(world.name(), fair=fair).acquire)]

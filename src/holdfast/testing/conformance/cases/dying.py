@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.testing.conformance.processes import helper, play
+from holdfast.testing.conformance.processes import helper, run_scenario
 from holdfast.testing.conformance.world import World
 from holdfast.testing.conformance.writing import case, needs
 
@@ -57,7 +57,7 @@ class DyingCases:
         world = sync_world
         client, other = world.connect(), world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
-        # Where each has a place of its own in the engine's queue, a dead one keeps it for a ttl; elsewhere less.
+        # If each waiter has a place in the engine's queue, a dead one keeps it for a ttl; on other engines for less.
         short = {"ttl": world.paced(0.5)} if client._engine.strict_order else {}
         async with helper(world, **short) as child:
             await child.ask("reach")
@@ -90,7 +90,7 @@ class DyingCases:
 
     @case
     async def test_a_forked_child_has_no_lock_and_a_new_identity(self, sync_world: World) -> None:
-        facts = await play(sync_world, "fork")
+        facts = await run_scenario(sync_world, "fork")
         tokens = facts.pop("tokens")
         assert tokens == sorted(set(tokens))
         assert facts == {
@@ -108,14 +108,14 @@ class DyingCases:
 
     @case
     async def test_forking_in_the_middle_of_everything_works(self, sync_world: World) -> None:
-        facts = await play(sync_world, "fork_in_a_crowd")
+        facts = await run_scenario(sync_world, "fork_while_threads_lock")
         assert facts == {"codes": [0] * 10, "held": [], "stuck": []}
 
 
 class InterruptedCases:
     @case
     async def test_ctrl_c_while_waiting_leaves_nothing(self, sync_world: World) -> None:
-        facts = await play(sync_world, "interrupt_a_waiter")
+        facts = await run_scenario(sync_world, "interrupt_a_waiter")
         assert facts["engine"] == facts["process"] == "interrupted"
         assert facts["engine: free after"] < sync_world.soon
         assert facts["process: free after"] < sync_world.soon
@@ -123,6 +123,6 @@ class InterruptedCases:
 
     @case
     async def test_a_signal_at_any_moment_leaves_nothing(self, sync_world: World) -> None:
-        facts = await play(sync_world, "interrupt_anywhere")
+        facts = await run_scenario(sync_world, "interrupt_anywhere")
         assert facts["interrupted"] > 20, "the signals came too late to test anything"
         assert facts["worst"] < sync_world.soon

@@ -1,4 +1,4 @@
-"""Order: strict where fair, and nobody starved where not."""
+"""Order: strict with ``fair``, and without starvation otherwise."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class FairnessCases:
             lease = await one.do(lock.acquire)
             waiting = two.do(other.lock(world.name(), fair=True).acquire)
             await world.until_waiting(client, world.name())
-            assert await one.do(world.chain(lease.release, lock.try_acquire)) is None, "overtaken by who released it"
+            assert await one.do(world.chain(lease.release, lock.try_acquire)) is None, (
+                "overtaken by the caller that released it"
+            )
             second = await waiting
             await two.do(second.release)
 
@@ -59,7 +61,7 @@ class FairnessCases:
 
 
 class HandOverCases:
-    """Inside one process a hold may be handed on without asking the engine (rule 5)."""
+    """Inside one process a hold may be handed over without a request (rule 5)."""
 
     @case
     async def test_eight_callers_of_one_client_exclude_each_other_with_growing_tokens(self, world: World) -> None:
@@ -89,10 +91,10 @@ class HandOverCases:
 
     @case
     async def test_a_crowd_in_one_process_does_not_starve_the_others(self, world: World) -> None:
-        crowd, rival, actors = world.connect(), world.connect(), world.actors(9)
+        shared, rival, actors = world.connect(), world.connect(), world.actors(9)
         grants, passed_by, over = 0, [], False
 
-        async def hammer(actor: Actor) -> None:
+        async def acquire_repeatedly(actor: Actor) -> None:
             nonlocal grants
 
             def body(lease: Any) -> None:
@@ -100,7 +102,7 @@ class HandOverCases:
                 grants += 1
 
             while not over:
-                await actor.within(crowd.lock(world.name()), body)
+                await actor.within(shared.lock(world.name()), body)
 
         async def be_alone() -> None:
             nonlocal over
@@ -112,11 +114,11 @@ class HandOverCases:
             finally:
                 over = True
 
-        # Connected before: else the crowd has the lock to itself until it is.
+        # Connected before: otherwise the eight callers would have the lock to themselves until then.
         await actors[8].within(rival.lock(world.name()), lambda lease: None)
-        await asyncio.gather(be_alone(), *map(hammer, actors[:8]))
-        # The share is what is promised. A single wait also counts the grants before the lone one was in line at all,
-        # and on a busy machine that is the scheduler's doing.
+        await asyncio.gather(be_alone(), *map(acquire_repeatedly, actors[:8]))
+        # Only the share is promised. A single wait may be long on a busy machine: it includes the time until the
+        # scheduler lets the single caller join the queue.
         assert sum(passed_by) <= 31 * len(passed_by), f"less than one grant in 32 for the lone one: {passed_by}"
 
     @case
@@ -124,7 +126,7 @@ class HandOverCases:
         client, other, (one, two, three) = world.connect(), world.connect(), world.actors(3)
         order: list[str] = []
         for _ in range(3):
-            lease = await one.do(client.lock(world.name()).acquire)  # nobody waits yet: not a grant to be handed on
+            lease = await one.do(client.lock(world.name()).acquire)  # no waiter yet, so this grant is not handed over
             elsewhere = three.within(other.lock(world.name()), lambda lease: order.append("elsewhere"))
             await world.until_waiting(client, world.name())
             here = two.within(client.lock(world.name()), lambda lease: order.append("here"))
@@ -133,5 +135,5 @@ class HandOverCases:
             await asyncio.gather(elsewhere, here)
         if client.guarantees.fair:
             assert order == ["elsewhere", "here"] * 3
-        else:  # a place in line is a courtesy there
+        else:  # without strict order, newcomers may overtake
             assert sorted(order) == ["elsewhere"] * 3 + ["here"] * 3

@@ -1,4 +1,4 @@
-"""What operators see: who holds what, who waits, under which names."""
+"""What operators see: holders, waiters and names of locks."""
 
 from __future__ import annotations
 

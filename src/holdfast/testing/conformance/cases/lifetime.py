@@ -1,4 +1,4 @@
-"""How long a hold lives: as long as one of its handles is referenced, whatever became of who acquired it."""
+"""How long a hold lives: while one of its leases is referenced, even if the caller that acquired it has ended."""
 
 # ruff: noqa: PT031  # a handle is not garbage at the ``del``, but when the last frame that saw it has gone
 
@@ -29,7 +29,7 @@ class LifetimeCases:
 
     @case
     async def test_a_newcomer_never_re_enters_the_hold_of_one_that_has_ended(self, world: World) -> None:
-        """Idents of threads and addresses of tasks come back; identities must not."""
+        """Python reuses idents of threads and addresses of tasks; a new caller must not get an old identity."""
         client, actor = world.connect(), world.actor()
         lease = await actor.do(client.lock(world.name()).acquire)
         await actor.end()
@@ -59,7 +59,7 @@ class LifetimeCases:
         asked = await world.count_requests(client)
         with pytest.warns(ResourceWarning, match="dropped without release") as warned:
             del lease
-            await world.until(lambda: gc.collect() >= 0 and warned.list)  # an actor's frame may hold it for a moment
+            await world.until(lambda: gc.collect() >= 0 and warned.list)  # an actor's frame may keep it for a moment
         assert not asked, "a finaliser must not talk to the engine"
         await world.until_free(world.name())
         anew = await actor.do(client.lock(world.name()).acquire)  # the old hold is not re-entered

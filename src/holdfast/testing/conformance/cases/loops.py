@@ -23,7 +23,7 @@ async def elsewhere(use: Any) -> Any:
 
 @contextlib.contextmanager
 def connections_lost_with_their_loop() -> Iterator[None]:
-    """asyncio warns of connections whose loop was closed under them, when they are garbage. Here that is meant."""
+    """asyncio warns when a connection becomes garbage after its loop was closed. Here that is intended."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         try:

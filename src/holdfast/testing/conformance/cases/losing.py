@@ -1,4 +1,4 @@
-"""Loss is told: by looking, by waiting, by a callback, on the way out."""
+"""How a loss is reported: by ``held``, by ``lost.wait``, by a callback, and at the end of the block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.testing.conformance.actors import Actor
 from holdfast.testing.conformance.world import World
 from holdfast.testing.conformance.writing import case
 
-#: By code that does nothing but look: there is no I/O in it, so this is for the machine's stalls alone.
+#: A loss must be visible this soon to code that only reads ``held``. It does no I/O: this allows for scheduler stalls.
 _LOSS_SEEN_WITHIN: Final = 3.0
 
 
@@ -29,7 +29,7 @@ async def expiring(world: World, actor: Actor, **policy: Any) -> Any:
 
 
 def spin_until_lost(lease: Any) -> None:
-    """A body that only looks, as code without an await does."""
+    """A body that only reads ``held``, without an await."""
     deadline = clock.now() + lease.ttl + _LOSS_SEEN_WITHIN
     while lease.held:
         assert clock.now() < deadline
@@ -104,11 +104,11 @@ class LosingCases:
             await actor.do(lease.release)
         other = await expiring(world, actor)
         await actor.do(lambda: other.lost.wait(world.soon))
-        other.on_lost(later.append)  # lost already: at once; and by then everything before it has been called
+        other.on_lost(later.append)  # lost already: called immediately, after all earlier callbacks
         await world.until(lambda: later == [other])
         assert [told for told, _ in calls] == [lease, lease]
         threads = {thread.name for _, thread in calls}
-        assert threads == ({"MainThread"} if world.colour == "async" else {"holdfast-callbacks"})
+        assert threads == ({"MainThread"} if world.api == "async" else {"holdfast-callbacks"})
 
     @case
     async def test_on_lost_is_not_called_for_a_released_lease(self, world: World) -> None:
@@ -121,7 +121,7 @@ class LosingCases:
         lock = client.lock(world.name(), ttl=world.paced(1.0), renew=False)
         released, lost = await actor.do(lock.acquire), await actor.do(lock.acquire)
         released.on_lost(calls.append)
-        await actor.do(released.release)  # the hold goes on, and is lost later: none of this handle's business
+        await actor.do(released.release)  # the hold continues and is lost later, which does not concern this lease
         lost.on_lost(calls.append)
         await world.until(lambda: calls)
         assert calls == [lost]

@@ -1,4 +1,4 @@
-"""Names: what may be one works as one, in every corner of the engine; the rest is refused before anything is sent."""
+"""Names: every valid name works in all operations; others are refused before a request is sent."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _GOOD: Final = [
     "a", "with space", " ", "a:b:c", "/etc/passwd", "../..", "{}", "{a}b", "new\nline", "tab\t", "cr\r\n", "ü",
     "Ελλάδα", "日本語", "🔒", "e\u0301", "\u202eabc", "'; DROP TABLE locks; --", '"', "\\", "%s%d", "*", "?", "[a]",
 ]  # fmt: skip
-#: An engine may refuse them, but only by saying so.
+#: An engine may refuse these names, but must then raise InvalidName.
 _DOUBTFUL: Final = ["nul\0", "}x", "a}b{c", "{", "}", "\x7f", "\ufffe"]
 _BAD: Final[list[Any]] = ["", "a" * 513, "ü" * 257, "\ud800", None, 7, b"bytes", ("a",)]
 
 
 async def use(world: World, name: str) -> None:
-    """Hold ``name`` and find it wherever names are spoken."""
+    """Hold ``name``, and find it with all operations."""
     client, other = world.connect(), world.connect()
     lease = await world.do(client.lock(name).acquire)
     assert lease.name == name
@@ -34,7 +34,7 @@ async def use(world: World, name: str) -> None:
 
 
 class NamingCases:
-    #: What of ``test_any_text_is_a_name`` this engine refuses, by design: each must be refused, and all others work.
+    #: Names of ``test_any_text_is_a_name`` that this engine refuses by design. All others must work.
     refused_names: ClassVar[frozenset[str]] = frozenset()
 
     @case

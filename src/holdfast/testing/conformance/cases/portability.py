@@ -1,4 +1,4 @@
-"""What must not travel, and what an engine says about itself."""
+"""Objects that cannot be pickled or copied, and an engine's description of itself."""
 
 from __future__ import annotations
 

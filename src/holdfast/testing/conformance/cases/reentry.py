@@ -1,4 +1,4 @@
-"""Re-entry: handles of one thread or task on one name share one hold, and nobody else does."""
+"""Re-entry: leases of one thread or task on one name share one hold; those of other callers do not."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ReentryCases:
         await two.do(lease.release)
         assert not lease.held
         assert await world.is_free(world.name())
-        again = await one.do(client.lock(world.name()).try_acquire)  # and the first is not taken to hold it still
+        again = await one.do(client.lock(world.name()).try_acquire)  # the first hold is not re-entered
         assert again.token > lease.token
         await one.do(again.release)
 
@@ -108,7 +108,7 @@ class ReentryCases:
     async def test_re_entry_with_another_policy_is_refused(self, world: World, other: dict[str, Any]) -> None:
         client, actor = world.connect(), world.actor()
         lease = await actor.do(client.lock(world.name()).acquire)
-        # An engine that keeps no order refuses ``fair`` before it comes to that.
+        # An engine without order refuses ``fair`` earlier.
         for attempt in ("acquire", "try_acquire"):
             with pytest.raises(holdfast.UsageError, match=r"with another ttl, fair|leave fair at False"):
                 await actor.do(getattr(client.lock(world.name(), **other), attempt))

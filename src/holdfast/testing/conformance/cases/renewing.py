@@ -1,4 +1,4 @@
-"""The lease: renewed while held, or not; and what ends it."""
+"""Renewal: leases that are renewed while held, leases that are not, and how each ends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RenewingCases:
         with pytest.raises(holdfast.LockLost) as caught:
             await actor.do(lease.release)
         assert (caught.value.reason, caught.value.name, caught.value.token) == ("expired", world.name(), lease.token)
-        await actor.do(lease.release)  # told once; from then on it is released
+        await actor.do(lease.release)  # the loss is raised once; from then on the lease is released
 
     @case
     async def test_belief_ends_before_the_engine_grants_it_again(self, world: World) -> None:

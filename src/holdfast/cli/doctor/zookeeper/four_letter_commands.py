@@ -1,4 +1,4 @@
-"""ZooKeeper's four-letter words: what a server tells to anybody who asks in plain text, if its settings let it."""
+"""ZooKeeper's four-letter commands: plain-text questions without a session, if the server's settings allow them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _IDLE: Final = "not currently serving requests"
 
 
 class Withheld(Exception):
-    """The word is not on the server's list, or nothing came of it."""
+    """The command is not allowed, or got no answer."""
 
 
 class Idle(Exception):
-    """The server runs, and serves nobody."""
+    """The server runs, but serves no client."""
 
 
 def ask(address: tuple[str, int], word: str, timeout: float, tls: ssl.SSLContext | None) -> str:
@@ -24,9 +24,9 @@ def ask(address: tuple[str, int], word: str, timeout: float, tls: ssl.SSLContext
     said = b""
     with socket.create_connection(address, timeout) as plain:
         try:
-            with tls.wrap_socket(plain, server_hostname=address[0]) if tls else plain as line:
-                line.sendall(word.encode())
-                while len(said) < _LONGEST and (part := line.recv(4096)):
+            with tls.wrap_socket(plain, server_hostname=address[0]) if tls else plain as connection:
+                connection.sendall(word.encode())
+                while len(said) < _LONGEST and (part := connection.recv(4096)):
                     said += part
         except OSError as error:
             raise Withheld(str(error) or type(error).__name__) from error
@@ -36,7 +36,7 @@ def ask(address: tuple[str, int], word: str, timeout: float, tls: ssl.SSLContext
     if _IDLE in text:
         raise Idle
     if not text:
-        raise Withheld("it hung up")
+        raise Withheld("it closed the connection")
     return text
 
 

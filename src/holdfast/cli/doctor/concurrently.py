@@ -1,4 +1,4 @@
-"""Several servers, asked at once."""
+"""Asks several servers at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def side_by_side(ask: Callable[[T], R], servers: Iterable[T]) -> tuple[R, ...]:
-    """``ask`` each, all at once: a server that does not answer costs its time-out once, not once for each."""
+def run_concurrently(ask: Callable[[T], R], servers: Iterable[T]) -> tuple[R, ...]:
+    """Call ``ask`` for all servers at the same time, so that several timeouts do not add up."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return tuple(pool.map(ask, servers))

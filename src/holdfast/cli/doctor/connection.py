@@ -1,4 +1,4 @@
-"""One connection for questions, made as the engine makes its own: what the doctor sees is what locks will see."""
+"""A connection for the doctor's questions, opened as the engine opens its own, so that both see the same."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Refused(Exception):
 
     def __init__(self, text: str) -> None:
         self.code = replies.code(text)
-        # Newer servers name the user, who is nobody's business but the caller's.
+        # Newer servers name the user in this error, which must not be shown.
         super().__init__("this user has no right to it" if self.code == "NOPERM" else replies.shown(text))
         self.words = text
 
 
-class Line:
-    """Questions and answers in turn. RequestFailed and EngineRefused pass: then there is nobody to ask."""
+class Connection:
+    """Sends questions, one at a time. Raises RequestFailed or EngineRefused if the server cannot be asked at all."""
 
     def __init__(self, settings: Settings, timeout: float) -> None:
         self._timeout = timeout
@@ -40,7 +40,7 @@ class Line:
         return _text(reply)
 
     def ask_all(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """The answers to several questions, in one round trip; those that were refused are a Refused among them."""
+        """The answers to several questions, in one round trip. A refused question has a Refused as its answer."""
         answers = self._wire.ask(commands, self._timeout)
         return [Refused(str(answer)) if isinstance(answer, ReplyError) else _text(answer) for answer in answers]
 

@@ -1,4 +1,4 @@
-"""One host of an ensemble, with a session of the engine's own: what the engine can do there, the doctor can."""
+"""A session with one host of an ensemble, opened by the engine's own code, so that both can do the same."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from holdfast.engines.zookeeper.requests import ROUNDING, Requester
 from holdfast.engines.zookeeper.session import ZooKeeperSession
 
 
-class Visit:
-    """``with Visit(target, host) as visit: visit.open(timeout)``. Raises as an engine's session does."""
+class HostConnection:
+    """``with HostConnection(target, host) as connection: connection.open(timeout)``. Raises what an engine raises."""
 
     def __init__(self, target: Target, host: tuple[str, int]) -> None:
         self.ttl: Final = target.options.ttl
@@ -40,18 +40,18 @@ class Visit:
     def path(self, name: str) -> str:
         return names.path(self._base, name)
 
-    def again(self, ttl: float) -> Visit:
+    def again(self, ttl: float) -> HostConnection:
         """The same host, with another ttl."""
-        return Visit(self._target._replace(options=replace(self._target.options, ttl=ttl)), self._host)
+        return HostConnection(self._target._replace(options=replace(self._target.options, ttl=ttl)), self._host)
 
     def open(self, timeout: float) -> None:
-        """Have a session, with the time-out that the server grants, whatever was asked for."""
+        """Open a session, with the timeout that the server grants, even if it is not the requested one."""
         run(self._requester.reconnected(self._connection, timeout))
         negotiated = self._connection.negotiated
         self.granted = self.ttl if abs(negotiated - self.ttl) <= ROUNDING else negotiated
 
     def sync(self, timeout: float) -> None:
-        """There and back to the leader."""
+        """One round trip to the leader."""
         synced = self._requester.reply()
         self._connection.sync(self._base or "/", synced.receiver)
         run(self._requester.confirm(self._connection, synced, timeout))
