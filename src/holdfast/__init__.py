@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from holdfast import aio as aio
     from holdfast import fencing as fencing
     from holdfast import observer as observer
+    from holdfast._config.connect_options import (
+        ClusterOptions,
+        CommonOptions,
+        ConnectOptions,
+        MemoryOptions,
+        RedisOptions,
+        SentinelOptions,
+        SqliteOptions,
+        ZooKeeperOptions,
+    )
     from holdfast.client import Client, Lock, connect
     from holdfast.current import current_lease
     from holdfast.decorator import locked
@@ -30,11 +40,16 @@ if TYPE_CHECKING:
         UsageError,
     )
     from holdfast.lease import Lease
+    from holdfast.options import Duration
     from holdfast.settings import configure
 
 __all__ = [
     "AcquireTimeout",
     "Client",
+    "ClusterOptions",
+    "CommonOptions",
+    "ConnectOptions",
+    "Duration",
     "EngineError",
     "EngineRefused",
     "EngineUnavailable",
@@ -46,12 +61,17 @@ __all__ = [
     "LockError",
     "LockLost",
     "LockState",
+    "MemoryOptions",
     "NotHeld",
     "OutcomeUnknown",
     "QuorumLost",
+    "RedisOptions",
+    "SentinelOptions",
+    "SqliteOptions",
     "StaleToken",
     "UsageError",
     "Waiter",
+    "ZooKeeperOptions",
     "__version__",
     "aio",
     "configure",
@@ -64,11 +84,22 @@ __all__ = [
 
 # Everything is loaded when it is first used: a program that imports holdfast but does not lock this time pays nothing.
 _HOMES = {
+    "_config.connect_options": (
+        "ClusterOptions",
+        "CommonOptions",
+        "ConnectOptions",
+        "MemoryOptions",
+        "RedisOptions",
+        "SentinelOptions",
+        "SqliteOptions",
+        "ZooKeeperOptions",
+    ),
     "client": ("Client", "Lock", "connect"),
     "current": ("current_lease",),
     "decorator": ("locked",),
     "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
+    "options": ("Duration",),
     "settings": ("configure",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

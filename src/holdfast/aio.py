@@ -16,7 +16,7 @@ from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.policy import Policy
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.callers import current_caller
-from holdfast.client import _DEFAULT, BaseClient, find_target
+from holdfast.client import _DEFAULT, LOCK_KEYWORDS, BaseClient, find_target
 from holdfast.engines.base import LockState
 from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
 from holdfast.lease import BaseLease, NotPortable, until_lost
@@ -25,6 +25,7 @@ from holdfast.options import Duration, check_timeout
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from holdfast._config.connect_options import ConnectOptions, RedisClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, LockedFunction, P, R
 
@@ -100,7 +101,7 @@ class AsyncLoss:
 
     __bool__ = is_set
 
-    async def wait(self, timeout: float | None = None) -> bool:
+    async def wait(self, timeout: Duration | None = None) -> bool:
         """Wait for the loss: True if lost, False at the timeout or once the lease is released."""
         self._lease._check_loop()
         lost = await until_lost(self._lease, timeout)
@@ -302,10 +303,21 @@ class AsyncClient(BaseClient):
         strictly first come, first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the
         engine must give.
         """
-        given = {key: value for key, value in locals().items() if key not in ("self", "name", "require", "foreign")}
         if foreign:
-            habits.refuse_keywords("lock", foreign, tuple(given))
-        return AsyncLock(self, self._policy(name, require, given))
+            habits.refuse_keywords("lock", foreign, LOCK_KEYWORDS)
+        policy = self._policy(
+            name,
+            ttl=ttl,
+            renew=renew,
+            timeout=timeout,
+            fair=fair,
+            reentrant=reentrant,
+            max_hold=max_hold,
+            replicas=replicas,
+            on_lost=on_lost,
+            require=require,
+        )
+        return AsyncLock(self, policy)
 
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...  # type: ignore[overload-overlap]
@@ -415,10 +427,10 @@ class AsyncClient(BaseClient):
         await self.close()
 
 
-def connect(url_or_client: Any = None, **keywords: Any) -> AsyncClient:
+def connect(url_or_client: str | RedisClient | None = None, **options: Unpack[ConnectOptions]) -> AsyncClient:
     """A client for ``url``, an existing redis client, or the configured default. A plain call: it connects on first
     use.
 
-    Keywords as for :func:`holdfast.connect`.
+    Options as for :func:`holdfast.connect`.
     """
-    return AsyncClient(find_target(url_or_client, keywords))
+    return AsyncClient(find_target(url_or_client, options))

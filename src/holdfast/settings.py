@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast._config import environment as env
 from holdfast._config import file
@@ -28,6 +28,11 @@ from holdfast._config.url_file import read_url
 from holdfast._core import parameters
 from holdfast.errors import UsageError
 from holdfast.options import Target, parse_target
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from holdfast._config.connect_options import ConnectOptions, RedisClient
 
 
 class _Configured(NamedTuple):
@@ -40,13 +45,15 @@ _lock: Final = threading.Lock()
 _configured = _Configured()
 
 
-def configure(url_or_client: Any = None, *, profile: str | None = None, **keywords: Any) -> None:
+def configure(url_or_client: str | RedisClient | None = None, **options: Unpack[ConnectOptions]) -> None:
     """Set the default of this process for ``connect()`` and ``@holdfast.locked``; without arguments, reset it.
 
     Takes what ``connect`` takes and validates it now: of a ``profile`` the settings file too, which is read again for
     each ``connect()``. Clients that exist already are not changed.
     """
     global _configured
+    profile = options.get("profile")
+    keywords = {name: value for name, value in options.items() if name != "profile"}
     check_profile(profile, beside=url_or_client)
     # A fault should show here, not at the first lock.
     if profile is not None:
@@ -57,7 +64,7 @@ def configure(url_or_client: Any = None, *, profile: str | None = None, **keywor
     else:  # the engine is not known yet: only our own keywords can be checked
         parse_target(None, {name: value for name, value in keywords.items() if name in parameters.OWN})
     with _lock:
-        _configured = _Configured(url_or_client, profile, dict(keywords))
+        _configured = _Configured(url_or_client, profile, keywords)
 
 
 def configured() -> object:
