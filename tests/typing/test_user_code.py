@@ -37,7 +37,7 @@ def _marked(checker: str) -> Places:
     return found
 
 
-def _run(command: Iterable[str | Path], extra: dict[str, str]) -> str:
+def _run(command: Iterable[str], extra: dict[str, str]) -> str:
     environment = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
     done = subprocess.run(
         [sys.executable, "-m", *command], env=environment | extra, capture_output=True, text=True, check=False
@@ -49,7 +49,7 @@ def _run(command: Iterable[str | Path], extra: dict[str, str]) -> str:
 def _check_by_mypy(directory: Path) -> dict[tuple[str, int], str]:
     path = {} if "site-packages" in INSTALLED.parts else {"MYPYPATH": str(INSTALLED)}
     options = ["--strict", "--config-file=", "--follow-imports=silent", "--no-error-summary", "--no-pretty"]
-    printed = _run(["mypy", *options, "--cache-dir", directory, USER_CODE], path)
+    printed = _run(["mypy", *options, "--cache-dir", str(directory), str(USER_CODE)], path)
     errors = re.findall(r"([^/\\\n]+\.py):(\d+): error: (.*)", printed)
     return {(name, int(number)): text for name, number, text in errors}
 
@@ -58,7 +58,7 @@ def _check_by_basedpyright(directory: Path) -> dict[tuple[str, int], str]:
     configuration = directory / "pyrightconfig.json"
     settings = {"include": [str(USER_CODE)], "typeCheckingMode": "strict", "extraPaths": [str(INSTALLED)]}
     configuration.write_text(json.dumps(settings), "utf-8")
-    options = ["--outputjson", "--pythonpath", sys.executable, "--project", configuration]
+    options = ["--outputjson", "--pythonpath", sys.executable, "--project", str(configuration)]
     report = json.loads(_run(["basedpyright", *options], {}))
     return {
         (Path(found["file"]).name, found["range"]["start"]["line"] + 1): found["message"]
