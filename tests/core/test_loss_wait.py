@@ -29,9 +29,11 @@ def test_async_wait_on_a_held_lease_ends_with_its_timeout(timeout: holdfast.Dura
 
 
 def test_a_text_that_is_no_duration_is_refused() -> None:
-    with holdfast.connect("memory:loss-wait") as locks, locks.lock("c") as lease:
+    with holdfast.connect("memory:loss-wait") as locks:
+        lease = locks.lock("c").acquire()
         with pytest.raises(ValueError, match="timeout is not a duration"):
             lease.lost.wait("soon")
+        lease.release()
 
 
 def test_a_lost_lease_is_reported_within_the_timeout() -> None:
