@@ -22,9 +22,10 @@ PYTEST := $(CLEAN_PATH) $(BIN)/python -m pytest
 CODE := $(wildcard src tests bench tools examples)
 TEXTS := $(wildcard docs .github .ci *.md Makefile pyproject.toml .pre-commit-config.yaml)
 # What `make coverage` runs: quick, and it reaches most of the library. Coverage traces the program, so not those tests
-# that trace it too (to interrupt it at every step), count what it leaves behind, or fork it in the middle of something.
+# that trace it too (to interrupt it at every step), count what it leaves behind, measure its cost, or fork it in the
+# middle of something.
 MEASURED := $(addprefix tests/,compat config conformance core decorator fencing memory observer sqlite)
-UNMEASURED := not interrupt and not struck and not fork and not leak
+UNMEASURED := not interrupt and not struck and not fork and not leak and not cost
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
