@@ -20,10 +20,16 @@ SOURCES := $(shell find src -not -name '*.pyc' -not -name __pycache__)
 CLEAN_PATH := env -u PYTHONPATH -u PYTHONHOME
 PYTEST := $(CLEAN_PATH) $(BIN)/python -m pytest
 CODE := $(wildcard src tests bench tools examples)
+TEXTS := $(wildcard docs .github .ci *.md Makefile pyproject.toml .pre-commit-config.yaml)
+# What `make coverage` runs: quick, and it reaches most of the library. Coverage traces the program, so not those tests
+# that trace it too (to interrupt it at every step), count what it leaves behind, measure its cost, or fork it in the
+# middle of something.
+MEASURED := $(addprefix tests/,compat config conformance core decorator fencing memory observer sqlite)
+UNMEASURED := not interrupt and not struck and not fork and not leak and not cost
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-waiting test-computing lint types check wheel bench sim interop clean
+.PHONY: help setup demo test test-waiting test-computing coverage lint types check api wheel sdist bench sim interop clean
 .PHONY: redis zookeeper postgres compiler
 
 help: ## this list
@@ -47,17 +53,28 @@ test-computing:
 	@report="$$(nice -n 10 $(PYTEST) -n 2 --dist worksteal --timeout=600 -m busy $(ARGS) 2>&1)"; code=$$?; \
 	printf '%s\n' "$$report"; [ $$code -eq 0 ] || [ $$code -eq 5 ]
 
-lint: $(DONE)/dev ## ruff: rules and format
+coverage: setup redis zookeeper postgres compiler ## lines and branches that the quick tests reach, with a floor
+	$(PYTEST) $(SPREAD) -m 'not alone and not busy' -k '$(UNMEASURED)' --cov --cov-report=term:skip-covered $(MEASURED)
+
+lint: $(DONE)/dev ## ruff: rules and format; codespell
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/codespell $(CODE) $(TEXTS)
 
-types: setup ## mypy, strict
-	$(CLEAN_PATH) $(BIN)/mypy $(filter-out tools examples,$(CODE))
+types: setup ## mypy, strict; what users see is checked by tests/typing
+	$(CLEAN_PATH) $(BIN)/mypy $(filter-out examples,$(CODE))
 
 check: lint types test ## lint, types and test
 
+api: setup ## docs/reference/public-api.txt, from the wheel
+	$(CLEAN_PATH) $(BIN)/python -m tools.public_api >docs/reference/public-api.txt
+
 wheel: $(DONE)/wheel ## dist/holdfast_locks-*.whl
 	@ls dist/*.whl
+
+sdist: $(DONE)/build ## dist/holdfast_locks-*.tar.gz
+	rm -f dist/*.tar.gz
+	$(BIN)/hatchling build -t sdist -d dist
 
 bench: setup redis zookeeper ## measure; needs an otherwise idle machine
 	$(CLEAN_PATH) $(BIN)/python -m bench $(ARGS)
@@ -69,7 +86,7 @@ interop: setup zookeeper ## beside Java programs with Curator; needs a JDK and M
 	INTEROP=1 $(PYTEST) tests/interop $(ARGS)
 
 clean: ## remove what make made
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Asked for at each run: it costs nothing where they are there.

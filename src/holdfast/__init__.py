@@ -31,6 +31,17 @@ if TYPE_CHECKING:
     from holdfast import aio as aio
     from holdfast import fencing as fencing
     from holdfast import observer as observer
+    from holdfast._config.connect_options import (
+        ClusterOptions,
+        CommonOptions,
+        ConnectOptions,
+        MemoryOptions,
+        RedisOptions,
+        SentinelOptions,
+        SqliteOptions,
+        ZooKeeperOptions,
+    )
+    from holdfast._config.durations import Duration
     from holdfast._config.settings import configure
     from holdfast.client import Client, Lock, connect
     from holdfast.current import current_lease
@@ -55,6 +66,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AcquireTimeout",
     "Client",
+    "ClusterOptions",
+    "CommonOptions",
+    "ConnectOptions",
+    "Duration",
     "EngineError",
     "EngineRefused",
     "EngineUnavailable",
@@ -66,12 +81,17 @@ __all__ = [
     "LockError",
     "LockLost",
     "LockState",
+    "MemoryOptions",
     "NotHeld",
     "OutcomeUnknown",
     "QuorumLost",
+    "RedisOptions",
+    "SentinelOptions",
+    "SqliteOptions",
     "StaleToken",
     "UsageError",
     "Waiter",
+    "ZooKeeperOptions",
     "__version__",
     "aio",
     "configure",
@@ -84,11 +104,22 @@ __all__ = [
 
 # Names are loaded when they are first used: a program that imports holdfast but takes no lock pays nothing.
 _HOMES = {
+    "_config.connect_options": (
+        "ClusterOptions",
+        "CommonOptions",
+        "ConnectOptions",
+        "MemoryOptions",
+        "RedisOptions",
+        "SentinelOptions",
+        "SqliteOptions",
+        "ZooKeeperOptions",
+    ),
     "client": ("Client", "Lock", "connect"),
     "current": ("current_lease",),
     "decorator": ("locked",),
     "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
+    "_config.durations": ("Duration",),
     "_config.settings": ("configure",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -18,7 +18,7 @@ from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.policy import Policy
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.callers import current_caller
-from holdfast.client import _DEFAULT, BaseClient, find_target
+from holdfast.client import _DEFAULT, LOCK_KEYWORDS, BaseClient, find_target
 from holdfast.engines.base import LockState
 from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
 from holdfast.lease import BaseLease, NotPortable, until_lost
@@ -26,6 +26,7 @@ from holdfast.lease import BaseLease, NotPortable, until_lost
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from holdfast._config.connect_options import ConnectOptions, RedisClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, LockedFunction, P, R
 
@@ -101,7 +102,7 @@ class AsyncLoss:
 
     __bool__ = is_set
 
-    async def wait(self, timeout: float | None = None) -> bool:
+    async def wait(self, timeout: Duration | None = None) -> bool:
         """Wait for the loss: True if lost, False at the timeout or once the lease is released."""
         self._lease._check_loop()
         lost = await until_lost(self._lease, timeout)
@@ -305,10 +306,21 @@ class AsyncClient(BaseClient):
         strictly first come, first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the
         engine must give.
         """
-        given = {key: value for key, value in locals().items() if key not in ("self", "name", "require", "foreign")}
         if foreign:
-            foreign_keywords.refuse_keywords("lock", foreign, tuple(given))
-        return AsyncLock(self, self._policy(name, require, given))
+            foreign_keywords.refuse_keywords("lock", foreign, LOCK_KEYWORDS)
+        policy = self._policy(
+            name,
+            ttl=ttl,
+            renew=renew,
+            timeout=timeout,
+            fair=fair,
+            reentrant=reentrant,
+            max_hold=max_hold,
+            replicas=replicas,
+            on_lost=on_lost,
+            require=require,
+        )
+        return AsyncLock(self, policy)
 
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...  # type: ignore[overload-overlap]
@@ -419,9 +431,9 @@ class AsyncClient(BaseClient):
         await self.close()
 
 
-def connect(url_or_client: Any = None, **keywords: Any) -> AsyncClient:
+def connect(url_or_client: str | RedisClient | None = None, **options: Unpack[ConnectOptions]) -> AsyncClient:
     """A client for a URL, an existing redis client, or the configured default. Not a coroutine; connects on first use.
 
-    Keywords as for :func:`holdfast.connect`.
+    Options as for :func:`holdfast.connect`.
     """
-    return AsyncClient(find_target(url_or_client, keywords))
+    return AsyncClient(find_target(url_or_client, options))

@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Never, Self, overload
 
@@ -30,6 +30,7 @@ from holdfast.lease import Lease, NotPortable
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from holdfast._config.connect_options import ConnectOptions, RedisClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import D, Key, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
     from holdfast.observer.delivery import ObserverCell
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from holdfast.observer.reports import Reports
 
 _log: Final = logging.getLogger("holdfast.settings")
+
+#: What ``client.lock`` takes beside the name: the error for a wrong keyword names the nearest of these.
+LOCK_KEYWORDS: Final = ("ttl", "renew", "timeout", "fair", "reentrant", "max_hold", "replicas", "on_lost", "require")
 
 #: The default of a policy keyword: use the client's own setting.
 _DEFAULT: Final[Any] = type("Default", (), {"__repr__": lambda self: "<as the client>"})()
@@ -100,23 +104,36 @@ class BaseClient(NotPortable):
 
         return open_reports(self._engine, front, self._observer_cell)
 
-    def _policy(self, name: str, require: Collection[str], settings: dict[str, Any]) -> Policy:
+    def _policy(
+        self,
+        name: str,
+        *,
+        ttl: Duration,
+        renew: bool,
+        timeout: Duration | None,
+        fair: bool,
+        reentrant: bool,
+        max_hold: Duration | None,
+        replicas: int,
+        on_lost: Callable[[Any], Any] | None,
+        require: Collection[str],
+    ) -> Policy:
         self._require(require)
-        if settings["fair"] and not self._engine.guarantees.fair:
+        if fair and not self._engine.guarantees.fair:
             raise UsageError(f"{self._engine!r} keeps no order among its waiters: leave fair at False", name=name)
         key = names.qualify(self._options.namespace, names.validate(name))
         self._engine.validate_name(key)
         return Policy(
             name=name,
             key=key,
-            ttl=self._options.ttl if settings["ttl"] is _DEFAULT else check_ttl(settings["ttl"]),
-            renew=self._options.renew if settings["renew"] is _DEFAULT else check_flag(settings["renew"], "renew"),
-            timeout=check_timeout(settings["timeout"]),
-            fair=check_flag(settings["fair"], "fair"),
-            reentrant=check_flag(settings["reentrant"], "reentrant"),
-            max_hold=None if settings["max_hold"] is None else parse_duration(settings["max_hold"], what="max_hold"),
-            replicas=self._replicas(settings["replicas"]),
-            on_lost=settings["on_lost"],
+            ttl=self._options.ttl if ttl is _DEFAULT else check_ttl(ttl),
+            renew=self._options.renew if renew is _DEFAULT else check_flag(renew, "renew"),
+            timeout=check_timeout(timeout),
+            fair=check_flag(fair, "fair"),
+            reentrant=check_flag(reentrant, "reentrant"),
+            max_hold=None if max_hold is None else parse_duration(max_hold, what="max_hold"),
+            replicas=self._replicas(replicas),
+            on_lost=on_lost,
             request_timeout=self._options.request_timeout,
         )
 
@@ -243,10 +260,21 @@ class Client(BaseClient):
         first come, first served. ``max_hold``: stop renewing after this long. ``replicas``: how many replicas must
         acknowledge the acquire and each renewal. ``require``: guarantees that the engine must give.
         """
-        given = {key: value for key, value in locals().items() if key not in ("self", "name", "require", "foreign")}
         if foreign:
-            foreign_keywords.refuse_keywords("lock", foreign, tuple(given))
-        return Lock(self, self._policy(name, require, given))
+            foreign_keywords.refuse_keywords("lock", foreign, LOCK_KEYWORDS)
+        policy = self._policy(
+            name,
+            ttl=ttl,
+            renew=renew,
+            timeout=timeout,
+            fair=fair,
+            reentrant=reentrant,
+            max_hold=max_hold,
+            replicas=replicas,
+            on_lost=on_lost,
+            require=require,
+        )
+        return Lock(self, policy)
 
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]
@@ -343,7 +371,7 @@ class Client(BaseClient):
         self.close()
 
 
-def find_target(url_or_client: Any, keywords: dict[str, Any]) -> Target:
+def find_target(url_or_client: Any, keywords: Mapping[str, Any]) -> Target:
     """What to connect to: the argument, or else the configured default."""
     if "gevent.monkey" in sys.modules:
         warnings.warn(
@@ -355,13 +383,13 @@ def find_target(url_or_client: Any, keywords: dict[str, Any]) -> Target:
     return target
 
 
-def connect(url_or_client: Any = None, **keywords: Any) -> Client:
+def connect(url_or_client: str | RedisClient | None = None, **options: Unpack[ConnectOptions]) -> Client:
     """A client for a URL, an existing redis client, or the configured default (embedded SQLite). Does no I/O.
 
     ``profile``: instead of a URL, a profile of the settings file named by ``HOLDFAST_CONFIG``.
 
-    Keywords: ``ttl=30.0, namespace="", renew=True, request_timeout=1.0, unavailable_after=3.0, replicas=0,
+    Options: ``ttl=30.0, namespace="", renew=True, request_timeout=1.0, unavailable_after=3.0, replicas=0,
     token_ttl=…, label=None`` and those of the engine's driver. Unknown ones raise UsageError naming the nearest.
     ``observer``: a function that is called with each event, on a thread of its own; see :mod:`holdfast.observer`.
     """
-    return Client(find_target(url_or_client, keywords))
+    return Client(find_target(url_or_client, options))

@@ -6,12 +6,13 @@ import itertools
 import sys
 import warnings
 from collections.abc import Callable, Hashable
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from holdfast import current
-from holdfast._config.durations import Duration, check_ttl
+from holdfast._config.durations import Duration, check_ttl, parse_duration
 from holdfast._core import call_site, renewing, retention, states
 from holdfast._core.hold import Hold
 from holdfast._runtime.blocking import run
@@ -112,7 +113,7 @@ class BaseLease(NotPortable):
         if not self._hold.held:
             raise self._loss()
 
-    def on_lost(self, callback: Callable[[Any], Any]) -> None:
+    def on_lost(self, callback: Callable[[Self], Any]) -> None:
         """Call ``callback(lease)`` exactly once when the lease is lost; immediately if it is lost already.
 
         Sync clients call it on a separate thread, async clients on the event loop (coroutine functions allowed). What
@@ -184,13 +185,15 @@ class Loss:
 
     __bool__ = is_set
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: Duration | None = None) -> bool:
         """Wait for the loss: True if lost, False at the timeout or once the lease is released."""
         return run(until_lost(self._lease, timeout))
 
 
-async def until_lost(lease: BaseLease, timeout: float | None) -> bool:
+async def until_lost(lease: BaseLease, timeout: Duration | None) -> bool:
     """Wait until ``lease`` is lost (True), or it is released or ``timeout`` has passed (False)."""
+    if isinstance(timeout, (str, timedelta)):  # a number is taken as threading.Event.wait does, also below 0
+        timeout = parse_duration(timeout, what="timeout")
     hold = lease._hold
     now = hold.core.front.now
     until = float("inf") if timeout is None else now() + timeout

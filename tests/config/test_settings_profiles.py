@@ -77,7 +77,7 @@ def test_an_unknown_profile_is_refused_with_the_nearest(connect: Callable[..., A
 @pytest.mark.usefixtures("config")
 def test_invalid_name_of_a_profile_is_refused(wrong: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="profile is"):
-        holdfast.connect(profile=wrong)
+        holdfast.connect(profile=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("config")

@@ -237,7 +237,7 @@ def test_what_is_no_function_is_refused_and_texts_cannot_name_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     with pytest.raises(TypeError, match="observer is a str"):
-        holdfast.connect("memory:", observer="print")
+        holdfast.connect("memory:", observer="print")  # type: ignore[arg-type]
     with pytest.raises(holdfast.UsageError, match="Python object"):
         holdfast.connect("sqlite:?observer=print")
     monkeypatch.setenv("HOLDFAST_OBSERVER", "print")

@@ -79,7 +79,7 @@ def test_a_password_given_as_a_keyword_is_not_shown_either(start_redis: Callable
     with holdfast.connect(url, password=SECRET) as locks:
         locks.ping()
         assert SECRET not in repr(locks) + repr(vars(locks))
-    assert SECRET not in failing(lambda: holdfast.connect(url, password=SECRET, nonsense=1))
+    assert SECRET not in failing(lambda: holdfast.connect(url, password=SECRET, nonsense=1))  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("scheme, path", [("redis+sentinel", "/m"), ("redis+cluster", ""), ("redlock", "")])
@@ -90,7 +90,7 @@ def test_a_password_for_several_servers_is_not_shown_either(
     caplog.set_level(logging.DEBUG)
     server = start_redis(password="another")
     url = f"{scheme}://joe:{SECRET}@127.0.0.1:{server.port},127.0.0.1:1,127.0.0.1:2{path}"
-    secrets = {"sentinel_password": SECRET} if scheme == "redis+sentinel" else {}
+    secrets: dict[str, Any] = {"sentinel_password": SECRET} if scheme == "redis+sentinel" else {}
     target = parse_target(url, secrets)
     shown = repr(target) + f"{target}"
     with holdfast.connect(url, unavailable_after=0.3, **secrets) as locks:

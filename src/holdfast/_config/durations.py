@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
-Duration = float | int | timedelta | str
+#: Seconds, a text with a unit ("500ms", "30s", "5m", "1h", "2d"), or a timedelta.
+Duration: TypeAlias = float | str | timedelta
 
 #: Below this, renewal (ttl / 3) would race with an ordinary network round trip.
 MIN_TTL: Final = 0.1

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast._config import environment as env
 from holdfast._config import file, parameters
@@ -28,13 +28,20 @@ from holdfast._config.targets import Target, parse_target
 from holdfast._config.url_file import read_url
 from holdfast.errors import UsageError
 
+if TYPE_CHECKING:
+    from typing import Unpack
 
-def configure(url_or_client: Any = None, *, profile: str | None = None, **keywords: Any) -> None:
+    from holdfast._config.connect_options import ConnectOptions, RedisClient
+
+
+def configure(url_or_client: str | RedisClient | None = None, **options: Unpack[ConnectOptions]) -> None:
     """Set the default of this process for ``connect()`` and ``@holdfast.locked``; without arguments, reset it.
 
     Takes the arguments of ``connect`` and validates them now. A ``profile`` is validated with the settings file, which
     is read again for each ``connect()``. Existing clients are not changed.
     """
+    profile = options.get("profile")
+    keywords = {name: value for name, value in options.items() if name != "profile"}
     check_profile(profile, beside=url_or_client)
     # A wrong argument should raise here, not at the first lock.
     if profile is not None:
@@ -44,7 +51,7 @@ def configure(url_or_client: Any = None, *, profile: str | None = None, **keywor
         parse_target(url_or_client, keywords)
     else:  # the engine is not known yet: only holdfast's own keywords can be checked
         parse_target(None, {name: value for name, value in keywords.items() if name in parameters.OWN})
-    set_configured(Configured(url_or_client, profile, dict(keywords)))
+    set_configured(Configured(url_or_client, profile, keywords))
 
 
 def resolve_default(environment: Mapping[str, str] = os.environ, *, profile: str | None = None) -> Default:

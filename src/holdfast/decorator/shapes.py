@@ -47,12 +47,22 @@ class LockedFunction(Protocol[P, R_co, L_co]):
     def skipped(self) -> int:
         """How many calls were skipped in this process because the lock was busy (``on_busy="skip"``)."""
 
+    # A method through its class, a class method, a method through an instance; a static method takes none of these as
+    # its first argument. mypy does not compare ``owner`` with S, and never binds a class method through its class.
     @overload
-    def __get__(self, instance: None, owner: Any = None) -> LockedFunction[P, R_co, L_co]: ...
+    def __get__(
+        self: LockedFunction[Concatenate[S, Q], R, L_co], instance: None, owner: type[S]
+    ) -> LockedFunction[P, R_co, L_co]: ...
+    @overload
+    def __get__(
+        self: LockedFunction[Concatenate[S, Q], R, L_co], instance: Any, owner: S
+    ) -> LockedFunction[Q, R, L_co]: ...
     @overload
     def __get__(
         self: LockedFunction[Concatenate[S, Q], R, L_co], instance: S, owner: Any = None
     ) -> LockedFunction[Q, R, L_co]: ...
+    @overload
+    def __get__(self, instance: Any, owner: Any = None) -> LockedFunction[P, R_co, L_co]: ...
 
 
 class SyncDecorator(Protocol):

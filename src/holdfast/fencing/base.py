@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 
 from holdfast._config import names
-from holdfast._config.durations import check_timeout
+from holdfast._config.durations import Duration, check_timeout
 from holdfast.fencing.guard import Gate, Guard
 from holdfast.fencing.rule import Lease, bearer
 
@@ -18,7 +18,7 @@ class Fence(abc.ABC):
     """
 
     def guard(
-        self, resource: str, token: int | Lease, owner: str | None = None, *, timeout: float | None = None
+        self, resource: str, token: int | Lease, owner: str | None = None, *, timeout: Duration | None = None
     ) -> Guard:
         """Check the token, and keep all other callers away from the resource until the ``with`` block ends.
 

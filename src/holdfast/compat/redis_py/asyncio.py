@@ -29,8 +29,7 @@ class Lock(BaseLock[AsyncLease]):
     Not guaranteed: that the body stops when the lock is lost. ``lock.lease.on_lost`` reports the loss.
     """
 
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(*args, **keywords)
+    def _connect(self) -> None:
         self._hidden = client_for(self.redis, HiddenClients)
         self._lock_of(self._hidden.unopened)  # refuses wrong names and timeouts here
         self._leases = Leases(shared=not self.thread_local, has_ended=_has_ended)

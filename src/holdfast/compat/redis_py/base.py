@@ -79,6 +79,11 @@ class BaseLock(NotPortable, Generic[L]):
         self.blocking_timeout = blocking_timeout
         self.thread_local = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
+        self._connect()
+
+    def _connect(self) -> None:
+        """Find the holdfast client behind ``redis``, and refuse a wrong name or timeout."""
+        raise NotImplementedError
 
     @property
     def lease(self) -> L | None:

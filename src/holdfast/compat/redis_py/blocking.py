@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import redis as redis_py
 
@@ -29,8 +29,7 @@ class Lock(BaseLock[Lease]):
     Not guaranteed: that the work ends before ``timeout``. Without a timeout the lease is renewed.
     """
 
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(*args, **keywords)
+    def _connect(self) -> None:
         self._client = client_for(self.redis, connect)
         self._lock = self._client.lock(self._text, **self._policy)
         self._leases = Leases(shared=not self.thread_local, has_ended=lambda thread: False)

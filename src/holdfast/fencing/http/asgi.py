@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
+from holdfast._config.durations import Duration
 from holdfast.errors import AcquireTimeout, StaleToken
 from holdfast.fencing.base import Fence
 from holdfast.fencing.http import problem
@@ -50,7 +51,7 @@ class AsgiMiddleware:
         resource: str | Callable[[Scope], str | None],
         required: bool | Collection[str] = UNSAFE_METHODS,
         accept: Callable[[Scope, Presented], bool] | None = None,
-        timeout: float | None = DEFAULT_TIMEOUT,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
     ) -> None:
         self._app = app
         self._policy: Policy[Scope] = Policy(fence, resource, required, accept, timeout)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Generic, TypeVar
 
 from holdfast._config import names
-from holdfast._config.durations import check_timeout
+from holdfast._config.durations import Duration, check_timeout
 from holdfast.errors import UsageError
 from holdfast.fencing.base import Fence
 from holdfast.fencing.guard import Guard
@@ -40,7 +40,7 @@ class Policy(Generic[Request]):
         resource: str | Callable[[Request], str | None],
         required: bool | Collection[str],
         accept: Callable[[Request, Presented], bool] | None,
-        timeout: float | None,
+        timeout: Duration | None,
     ) -> None:
         if fence is not None and not callable(getattr(fence, "guard", None)):
             raise UsageError(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast._config.durations import Duration
 from holdfast.errors import AcquireTimeout, StaleToken
 from holdfast.fencing.base import Fence
 from holdfast.fencing.guard import Guard
@@ -51,7 +52,7 @@ class WsgiMiddleware:
         resource: str | Callable[[Environ], str | None],
         required: bool | Collection[str] = UNSAFE_METHODS,
         accept: Callable[[Environ, Presented], bool] | None = None,
-        timeout: float | None = DEFAULT_TIMEOUT,
+        timeout: Duration | None = DEFAULT_TIMEOUT,
     ) -> None:
         self._app = app
         self._policy: Policy[Environ] = Policy(fence, resource, required, accept, timeout)
