@@ -17,9 +17,9 @@ from holdfast._core.grant import Grant
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Claim
 from holdfast.engines.redis.channel import Script
-from tests.simulation.channel import SimWatch
-from tests.simulation.register import Guard, Register
-from tests.simulation.stage import Stage
+from tests.simulation.checkers.register import Guard, Register
+from tests.simulation.client.channel import SimWatch
+from tests.simulation.world.base import Stage
 
 Mutant = Callable[[Stage], AbstractContextManager[None]]
 MUTANTS: Final[dict[str, Mutant]] = {}

@@ -12,11 +12,11 @@ from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
 from holdfast.engines.redis.channel import Script
 from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
-from tests.simulation.channel import SimChannel
-from tests.simulation.faults import FaultPlan, Faults
-from tests.simulation.network import Network
-from tests.simulation.runtime import Process, SimulatedRuntime, Simulator
-from tests.simulation.server import RedisModel
+from tests.simulation.client.channel import SimChannel
+from tests.simulation.redis_model.server import RedisModel
+from tests.simulation.world.faults import FaultPlan, Faults
+from tests.simulation.world.network import Network
+from tests.simulation.world.runtime import Process, SimulatedRuntime, Simulator
 
 INCR = Script("incr", "return redis.call('INCR', KEYS[1])")
 LOOK = Script("look", "return redis.call('EXISTS', KEYS[1])")

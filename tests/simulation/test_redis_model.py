@@ -10,9 +10,9 @@ import hiredis
 import pytest
 
 from tests.servers.redis import RedisServer
-from tests.simulation.keyspace import ReplyError
 from tests.simulation.raw_redis import RawConnection
-from tests.simulation.server import Push, RedisModel
+from tests.simulation.redis_model.keyspace import ReplyError
+from tests.simulation.redis_model.server import Push, RedisModel
 
 
 class ModelConnection:

@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.determinism import deterministic
-from tests.simulation.node import Node
 from tests.simulation.redlock.grants import GrantsWorld
 from tests.simulation.redlock.mutants import REDLOCK_MUTANTS
 from tests.simulation.redlock.world import RedlockWorld
 from tests.simulation.runner import MakeWorld, first_noticed, run_seeds
+from tests.simulation.world.node import Node
 
 #: SIM_SEEDS=100000 for a long night. Five servers take some five times as long as one.
 SEEDS = int(os.environ.get("SIM_SEEDS", "300")) // 6

@@ -12,7 +12,7 @@ from holdfast.engines.redis.session import RedisSession
 from tests.simulation.determinism import deterministic
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.runner import SeedFailed, first_noticed, run_seeds
-from tests.simulation.world import World
+from tests.simulation.world.single import World
 
 #: SIM_SEEDS=100000 for a long night.
 SEEDS = int(os.environ.get("SIM_SEEDS", "300"))

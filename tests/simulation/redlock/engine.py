@@ -8,10 +8,10 @@ from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Guarantees
 from holdfast.engines.redis.redlock.session import RedlockSession
 from holdfast.options import DEFAULT_TOKEN_TTL
-from tests.simulation.channel import SimChannel
-from tests.simulation.node import Node
-from tests.simulation.redlock.fleet import SimFleet
-from tests.simulation.runtime import SimulatedRuntime
+from tests.simulation.client.channel import SimChannel
+from tests.simulation.redlock.server_group import SimFleet
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import SimulatedRuntime
 
 
 class SimRedlockEngine:

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from holdfast.engines.base import Claim, Granted, RequestFailed
 from holdfast.engines.redis.redlock.session import RedlockSession
-from tests.simulation.channel import SimChannel
-from tests.simulation.faults import FaultPlan, draw_plan
-from tests.simulation.history import Violation
-from tests.simulation.node import Node
+from tests.simulation.checkers.history import Violation
+from tests.simulation.client.channel import SimChannel
 from tests.simulation.redlock.engine import SimRedlockEngine
-from tests.simulation.runtime import Process, SimulatedRuntime
-from tests.simulation.stage import Report, Stage
+from tests.simulation.world.base import Report, Stage
+from tests.simulation.world.faults import FaultPlan, draw_plan
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import Process, SimulatedRuntime
 
 #: Grants of one run.
 GRANTS: Final = 2000

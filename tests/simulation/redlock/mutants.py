@@ -10,9 +10,9 @@ from unittest import mock
 from holdfast.engines.base import Claim, Found
 from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.session import RedlockSession
-from tests.simulation.channel import SimChannel
+from tests.simulation.client.channel import SimChannel
 from tests.simulation.mutants import MUTANTS, Mutant, register, rewrite
-from tests.simulation.stage import Stage
+from tests.simulation.world.base import Stage
 
 #: Of the others, those that make sense with several servers.
 REDLOCK_MUTANTS: Final[dict[str, Mutant]] = {name: MUTANTS[name] for name in ("deadline-from-the-reply", "no-fence")}

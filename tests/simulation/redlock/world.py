@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.engines.base import Engine
-from tests.simulation.faults import FaultPlan, draw_plan
-from tests.simulation.node import Node
 from tests.simulation.redlock.engine import SimRedlockEngine
-from tests.simulation.world import World
+from tests.simulation.world.faults import FaultPlan, draw_plan
+from tests.simulation.world.node import Node
+from tests.simulation.world.single import World
 
 #: The most that each fault happens: to processes, and to each server and the way to it.
 _PROCESSES: Final = FaultPlan(pause_step=0.001, pause=0.1, crash=0.02, cut=0.1, partition=0.2, clock_rate=0.009)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from holdfast.engines.redis.channel import Script
-from tests.simulation.faults import Faults
-from tests.simulation.keyspace import ReplyError
-from tests.simulation.runtime import Process, Signal, Simulator
-from tests.simulation.server import Push, RedisModel
+from tests.simulation.redis_model.keyspace import ReplyError
+from tests.simulation.redis_model.server import Push, RedisModel
+from tests.simulation.world.faults import Faults
+from tests.simulation.world.runtime import Process, Signal, Simulator
 
 #: What a copy without its connection can mean: the rest is about the connection itself.
 _SCRIPT_CALLS: Final = (b"EVALSHA", b"EVAL")

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tests.simulation.keyspace import ReplyError
+from tests.simulation.redis_model.keyspace import ReplyError
 
 # redis.call raises an error reply, redis.pcall returns it; a script sees KEYS, ARGV and no other global of its own.
 _PRELUDE: Final = rb"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.simulation.engine_view import EngineView
+from tests.simulation.checkers.engine_view import EngineView
 
 
 class Majority:

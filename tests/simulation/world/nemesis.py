@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.node import Node
-from tests.simulation.runtime import Process, Task
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import Process, Task
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world.single import World
 
 _TICK: Final = 0.2
 _MOMENT: Final = 1e-6

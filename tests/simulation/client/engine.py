@@ -6,9 +6,9 @@ from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Guarantees, Session
 from holdfast.engines.redis.session import RedisSession
 from holdfast.options import DEFAULT_TOKEN_TTL
-from tests.simulation.channel import SimChannel
-from tests.simulation.network import Network
-from tests.simulation.runtime import SimulatedRuntime
+from tests.simulation.client.channel import SimChannel
+from tests.simulation.world.network import Network
+from tests.simulation.world.runtime import SimulatedRuntime
 
 
 class SimEngine:

@@ -12,10 +12,10 @@ from holdfast.engines.redis.channel import Answer
 from holdfast.engines.redis.replies import error as error_of_reply
 from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
-from tests.simulation.channel import SimChannel
-from tests.simulation.keyspace import ReplyError
-from tests.simulation.runtime import Process, Signal
-from tests.simulation.wire import Flight, encoded, is_unknown_script
+from tests.simulation.client.channel import SimChannel
+from tests.simulation.client.wire import Flight, encoded, is_unknown_script
+from tests.simulation.redis_model.keyspace import ReplyError
+from tests.simulation.world.runtime import Process, Signal
 
 T = TypeVar("T")
 

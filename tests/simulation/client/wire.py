@@ -8,10 +8,10 @@ from typing import Any
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.channel import Argument, Script
 from holdfast.engines.redis.replies import error as error_of_reply
-from tests.simulation.keyspace import ReplyError
-from tests.simulation.network import Link, Network, Request
-from tests.simulation.runtime import SimulatedRuntime
-from tests.simulation.server import Push
+from tests.simulation.redis_model.keyspace import ReplyError
+from tests.simulation.redis_model.server import Push
+from tests.simulation.world.network import Link, Network, Request
+from tests.simulation.world.runtime import SimulatedRuntime
 
 
 def encoded(arguments: Sequence[Argument]) -> list[bytes]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from tests.simulation.keyspace import Keyspace, ReplyError, SortedSet
+from tests.simulation.redis_model.keyspace import Keyspace, ReplyError, SortedSet
 
 Words = Sequence[bytes]
 OK: Final = "OK"  #: a status reply: the only replies that are str

@@ -11,11 +11,11 @@ from holdfast.engines.base import ALL_NAMES, RequestFailed
 from holdfast.engines.redis.channel import Script
 from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
-from tests.simulation.channel import SimChannel
-from tests.simulation.faults import FaultPlan, Faults
-from tests.simulation.node import Node
-from tests.simulation.redlock.fleet import SimFleet
-from tests.simulation.runtime import SimulatedRuntime, Simulator
+from tests.simulation.client.channel import SimChannel
+from tests.simulation.redlock.server_group import SimFleet
+from tests.simulation.world.faults import FaultPlan, Faults
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import SimulatedRuntime, Simulator
 
 INCR = Call(Script("incr", "return redis.call('INCR', KEYS[1])"), ["n"], [])
 LOOK = Call(Script("look", "return redis.call('EXISTS', KEYS[1])"), ["n"], [], watched=["n"])

@@ -12,9 +12,9 @@ from holdfast._core.hold import Hold
 from holdfast._core.lease_time import RENEWALS_PER_TTL
 from holdfast._core.states import State
 from holdfast.engines.base import Claim
-from tests.simulation.faults import Faults
-from tests.simulation.history import Violation
-from tests.simulation.runtime import Process, Task
+from tests.simulation.checkers.history import Violation
+from tests.simulation.world.faults import Faults
+from tests.simulation.world.runtime import Process, Task
 
 #: A loss timer looks at least once a second; the rest is the time that its wake-up may take.
 _TOLD_WITHIN = 1.2

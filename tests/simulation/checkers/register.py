@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from tests.simulation.network import Network
-from tests.simulation.runtime import Process, Signal
+from tests.simulation.world.network import Network
+from tests.simulation.world.runtime import Process, Signal
 
 Guard = tuple[int, str]
 T = TypeVar("T")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 
-from tests.simulation.faults import FaultPlan, Faults
-from tests.simulation.history import History
-from tests.simulation.node import Node
-from tests.simulation.runtime import Simulator
+from tests.simulation.checkers.history import History
+from tests.simulation.world.faults import FaultPlan, Faults
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import Simulator
 
 
 @dataclass

@@ -14,11 +14,11 @@ from holdfast._core.policy import Policy
 from holdfast._core.states import State
 from holdfast.aio import AsyncLease
 from holdfast.errors import AcquireTimeout, EngineUnavailable, LockLost, OutcomeUnknown
-from tests.simulation.beliefs import Attempt, Belief, Beliefs
-from tests.simulation.faults import Faults
-from tests.simulation.history import History, Violation
-from tests.simulation.register import Register
-from tests.simulation.runtime import Process, Task
+from tests.simulation.checkers.history import History, Violation
+from tests.simulation.checkers.holder_view import Attempt, Belief, Beliefs
+from tests.simulation.checkers.register import Register
+from tests.simulation.world.faults import Faults
+from tests.simulation.world.runtime import Process, Task
 
 
 class SimLease(AsyncLease):

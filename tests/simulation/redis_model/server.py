@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tests.simulation.commands import COMMANDS, OK, Words, integer
-from tests.simulation.keyspace import Keyspace, ReplyError
-from tests.simulation.lua import shared_host
+from tests.simulation.redis_model.commands import COMMANDS, OK, Words, integer
+from tests.simulation.redis_model.keyspace import Keyspace, ReplyError
+from tests.simulation.redis_model.lua import shared_host
 
 Push = tuple[Any, ...]
 _NO_SCRIPT: Final = "NOSCRIPT No matching script. Please use EVAL."

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Final
 
-from tests.simulation.runtime import Process
+from tests.simulation.world.runtime import Process
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from holdfast.engines.redis.channel import Answer, Argument, Publish, Script
 from holdfast.engines.redis.replies import error as error_of_reply
 from holdfast.engines.redis.requests import Call, out_of_time
 from holdfast.errors import EngineRefused
-from tests.simulation.keyspace import ReplyError
-from tests.simulation.network import Network
-from tests.simulation.runtime import Signal, SimulatedRuntime
-from tests.simulation.server import Push
-from tests.simulation.wire import Flight, Wire, run
+from tests.simulation.client.wire import Flight, Wire, run
+from tests.simulation.redis_model.keyspace import ReplyError
+from tests.simulation.redis_model.server import Push
+from tests.simulation.world.network import Network
+from tests.simulation.world.runtime import Signal, SimulatedRuntime
 
 
 class SimWatch:

@@ -10,18 +10,18 @@ from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Engine
 from holdfast.options import ClientOptions
-from tests.simulation.beliefs import Beliefs
-from tests.simulation.engine import SimEngine
-from tests.simulation.faults import ONE_SERVER, FaultPlan, draw_plan
-from tests.simulation.history import Violation
-from tests.simulation.majority import Majority
-from tests.simulation.nemesis import Nemesis
-from tests.simulation.node import Node
-from tests.simulation.orphans import Orphans
-from tests.simulation.register import Register
-from tests.simulation.runtime import Process, SimulatedRuntime
-from tests.simulation.stage import Report, Stage
-from tests.simulation.workload import Shared, User
+from tests.simulation.checkers.history import Violation
+from tests.simulation.checkers.holder_view import Beliefs
+from tests.simulation.checkers.majority import Majority
+from tests.simulation.checkers.orphans import Orphans
+from tests.simulation.checkers.register import Register
+from tests.simulation.client.engine import SimEngine
+from tests.simulation.world.base import Report, Stage
+from tests.simulation.world.faults import ONE_SERVER, FaultPlan, draw_plan
+from tests.simulation.world.nemesis import Nemesis
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import Process, SimulatedRuntime
+from tests.simulation.world.workload import Shared, User
 
 _FAULT_PHASE: Final = (4.0, 12.0)
 #: The longest sleep of a waiter whose wake-up was lost, and what timers, retries and messages may add.

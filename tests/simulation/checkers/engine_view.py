@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from holdfast.engines.base import is_of_grant
-from tests.simulation.history import Violation
-from tests.simulation.server import RedisModel
+from tests.simulation.checkers.history import Violation
+from tests.simulation.redis_model.server import RedisModel
 
 
 class Change(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tests.simulation.engine_view import EngineView
-from tests.simulation.faults import Faults
-from tests.simulation.network import Network
-from tests.simulation.runtime import Simulator
-from tests.simulation.server import RedisModel
+from tests.simulation.checkers.engine_view import EngineView
+from tests.simulation.redis_model.server import RedisModel
+from tests.simulation.world.faults import Faults
+from tests.simulation.world.network import Network
+from tests.simulation.world.runtime import Simulator
 
 _WALL_CLOCK: Final = 1_800_000_000_000_000  # µs: the server's clock looks like wall time
 

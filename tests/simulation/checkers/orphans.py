@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Claim
-from tests.simulation.beliefs import Beliefs
-from tests.simulation.history import Violation
-from tests.simulation.node import Node
-from tests.simulation.runtime import Process
+from tests.simulation.checkers.history import Violation
+from tests.simulation.checkers.holder_view import Beliefs
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import Process
 
 
 class Orphans:
