@@ -13,7 +13,8 @@ import redis
 
 from tests.servers import redis as servers
 from tests.servers.ports import free_port, is_free
-from tests.servers.redis import RedisServer, ServerFailed
+from tests.servers.process import ServerFailed
+from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
 Start = Callable[..., RedisServer]

@@ -20,7 +20,8 @@ from tests.servers.clock import Clock
 from tests.servers.cluster import RedisCluster
 from tests.servers.group import Group
 from tests.servers.masters import Masters
-from tests.servers.redis import RedisServer, ServerFailed
+from tests.servers.process import ServerFailed
+from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication, is_linked
 from tests.servers.sentinel import SentinelSet
 from tests.support.waiting import eventually
@@ -48,7 +49,7 @@ def test_five_masters_are_empty_at_the_start_of_each_test(five_masters: Masters)
 
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("make", [lambda: Masters(2), lambda: Replication(1), SentinelSet, RedisCluster])
-def test_a_group_leaves_nothing_behind(make: Callable[[], Group]) -> None:
+def test_a_group_leaves_nothing_behind(make: Callable[[], Group[RedisServer]]) -> None:
     with make() as group:
         servers = list(group.servers)
         pids = [server.pid for server in servers]
@@ -103,7 +104,7 @@ def test_R17_a_replica_in_the_dark_is_stale_when_promoted(start_replication: Sta
     client = replication.master.client()
     client.set("before", 1)
     assert client.wait(1, WAIT) == 1
-    link.black_hole()
+    link.black_hole_all()
     client.set("after", 1)
     assert client.wait(1, 50) == 0
     replication.promote(replica)
@@ -120,7 +121,7 @@ def test_what_was_held_back_arrives_when_the_link_heals(start_replication: Start
     replication = start_replication(1)
     (replica,), (link,) = replication.replicas, replication.links
     client = replication.master.client()
-    link.black_hole()
+    link.black_hole_all()
     for number in range(100):
         client.rpush("list", number)
     assert client.wait(1, 50) == 0
@@ -133,7 +134,7 @@ def test_what_was_held_back_arrives_when_the_link_heals(start_replication: Start
 def test_the_end_of_a_master_is_not_heard_in_the_dark(start_replication: StartReplication) -> None:
     replication = start_replication(1)
     (replica,), (link,) = replication.replicas, replication.links
-    link.black_hole()
+    link.black_hole_all()
     replication.master.kill()
     quiet_until = time.monotonic() + 0.2
     while time.monotonic() < quiet_until:

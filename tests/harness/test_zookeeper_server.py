@@ -19,7 +19,7 @@ from tests.harness.test_skips import run
 from tests.redis.test_redis_tls import certificates
 from tests.servers import zookeeper as servers
 from tests.servers.ports import free_port
-from tests.servers.redis import ServerFailed
+from tests.servers.process import ServerFailed
 from tests.servers.silent_session import SilentSession
 from tests.servers.zookeeper import BASE, Operations, ZooKeeperServer
 from tests.servers.zookeeper_wire import Op

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 
+from tests.servers.group import READY_WITHIN, Group, wait_until
 from tests.servers.loop_thread import LoopThread
 from tests.servers.ports import free_port
-from tests.servers.redis import ServerFailed
+from tests.servers.process import start_all
 from tests.servers.relay import Passage, Relay
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 
-READY_WITHIN: Final = 30.0
 _MEMBERS: Final = 3
-_POLL: Final = 0.01
 # A follower knows who leads a moment before the leader listens. It would call again; a relay that has picked up must.
 _PATIENCE: Final = 2.0
 
@@ -73,7 +70,7 @@ class Member(ZooKeeperServer):
         return [*super()._lines(), own, *self._peers(self)]
 
 
-class Ensemble:
+class Ensemble(Group[Member]):
     """``with Ensemble() as ensemble:``; each argument is a line of zoo.cfg for all members.
 
     With ticks of 0.1 s and ``sync_limit`` 10: a follower that hears nothing from its leader, or a leader that hears
@@ -87,44 +84,21 @@ class Ensemble:
         # Else who is alone for a while asks around less and less often, up to once a minute.
         asking = "-Dzookeeper.fastleader.maxNotificationInterval=400"
         self.tick = tick
-        self.members = [
-            Member(number, *limits, *config, peers=self._peers_of, tick=tick, jvm=(asking, *jvm))
-            for number in range(1, _MEMBERS + 1)
-        ]
+        super().__init__(
+            [
+                Member(number, *limits, *config, peers=self._peers_of, tick=tick, jvm=(asking, *jvm))
+                for number in range(1, _MEMBERS + 1)
+            ]
+        )
         self._loop = LoopThread("ensemble-relays")
         # For each member who calls and each who is called: the relays to the latter's quorum and election port.
         self._relays = {pair: self._make_relays(pair[1]) for pair in permutations(self.members, 2)}
 
     # ---- life
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def start(self) -> Self:
-        """Start all, and wait until one leads and the others follow; if it does not get there, the logs are kept."""
-        for relay in self._all_relays():
-            relay.start()
-        try:
-            for member in self.members:
-                member.spawn()
-            for member in self.members:
-                member.wait_until_ready()
-            self.wait_until_complete()
-        except BaseException:
-            self.kill(*self.members)
-            raise
-        return self
-
     def close(self) -> None:
         """End all and remove every trace."""
-        self.kill(*self.members)
-        for member in self.members:
-            member.close()
+        super().close()
         for relay in self._all_relays():
             relay.close()
         self._loop.close()
@@ -132,8 +106,8 @@ class Ensemble:
     # ---- facts
 
     @property
-    def servers(self) -> list[Member]:
-        return self.members
+    def members(self) -> list[Member]:
+        return self.servers
 
     @property
     def hosts(self) -> str:
@@ -236,11 +210,11 @@ class Ensemble:
         links = ((other.number, *self._relays[member, other]) for other in self.members if other is not member)
         return [f"server.{number}={quorum.address}:{election.port}" for number, quorum, election in links]
 
+    def _start(self) -> None:
+        for relay in self._all_relays():
+            relay.start()
+        start_all(self.members)
+        self.wait_until_complete()
+
     def _wait(self, what: Callable[[list[str | None]], bool], within: float, event: str) -> None:
-        deadline = time.monotonic() + within
-        while time.monotonic() < deadline:
-            modes = [member.mode() for member in self.members]
-            if what(modes):
-                return
-            time.sleep(_POLL)
-        raise ServerFailed(f"{event}: not within {within:g} s")
+        wait_until(lambda: what([member.mode() for member in self.members]), within, event)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from tests.servers.loop_thread import LoopThread
+from tests.servers.process import Closing
 
 Address: TypeAlias = tuple[str, int]
 
@@ -20,7 +21,7 @@ _RETRY: Final = 0.01
 _ESTABLISHED: Final = 1
 
 
-class Relay:
+class Relay(Closing):
     """Listens on a port of 127.0.0.1 and passes everything on to ``target()``, asked anew for each connection.
 
     For ``patience`` seconds it keeps calling a target that refuses, before it hangs up on the client.
@@ -54,9 +55,6 @@ class Relay:
         self._placeholder.close()
         if self._faults:
             raise self._faults.pop()
-
-    def __enter__(self) -> Self:
-        return self.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

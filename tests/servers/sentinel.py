@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tests.servers.group import READY_WITHIN, Group, start_all, wait_until
+from tests.servers.group import READY_WITHIN, Group, wait_until
+from tests.servers.process import start_all
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 
@@ -75,7 +76,7 @@ class Sentinel(RedisServer):
         return [*lines, *self._config]
 
 
-class SentinelSet(Group):
+class SentinelSet(Group[RedisServer]):
     """``with SentinelSet() as sentinels:``; lines of redis.conf are for the data nodes.
 
     ``password`` is that of the data nodes, ``sentinel_password`` that of the sentinels.

@@ -25,7 +25,7 @@ from tests.redis.cluster.support import elsewhere, keys, move, names_at, settle,
 from tests.redis.failover.company import Told, company
 from tests.redis.failover.register import Register
 from tests.servers.cluster import ClusterNode, RedisCluster
-from tests.servers.redis import ServerFailed
+from tests.servers.process import ServerFailed
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis

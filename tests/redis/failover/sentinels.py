@@ -6,7 +6,8 @@ from typing import Final
 
 import redis
 
-from tests.servers.group import READY_WITHIN, Group, start_all, wait_until
+from tests.servers.group import READY_WITHIN, Group, wait_until
+from tests.servers.process import start_all
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel
@@ -19,7 +20,7 @@ _HURRIED: Final = ("info-period", 100, "publish-period", 100, "tilt-period", 1_0
 _UNHURRIED: Final = ("info-period", 10_000, "publish-period", 2_000)
 
 
-class StaleSentinels(Group):
+class StaleSentinels(Group[RedisServer]):
     """One master, two replicas behind links, three sentinels."""
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class StaleSentinels(Group):
     def go_dark(self) -> None:
         """From now on the replicas hear nothing of the master."""
         for link in self.data.links:
-            link.black_hole()
+            link.black_hole_all()
 
     def known_to_replicas(self, key: str) -> int:
         """How many of the replicas have it."""

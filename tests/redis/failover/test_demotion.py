@@ -172,7 +172,7 @@ async def test_demoted_while_it_waits_for_replicas_it_is_tried_again(
 ) -> None:
     """WAIT is broken off with an error of its own, after the script has run. It is no refusal: nothing is forbidden."""
     pair = start_replication(1)
-    pair.links[0].black_hole()
+    pair.links[0].black_hole_all()
     replica = pair.replicas[0]
     async with company(colour) as ours:
         locks = ours.connect(pair.url, replicas=1, request_timeout=PATIENT, unavailable_after=30.0)

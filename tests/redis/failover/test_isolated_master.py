@@ -32,7 +32,7 @@ REQUEST_TIMEOUT = 0.3
 def isolate(pair: Replication) -> float:
     """Cut the master off from its replica, and make a master of that. Returns when: by then every renewal that will
     ever be acknowledged has been sent."""
-    pair.links[0].black_hole()
+    pair.links[0].black_hole_all()
     cut = clock.now()
     pair.promote(pair.replicas[0])
     return cut
@@ -137,7 +137,7 @@ def test_a_replica_that_had_acknowledged_everything_does_not_count_for_later_ren
         await session.acquire(claim, TIMEOUT)
         assert await session.renew([claim], 30.0, TIMEOUT) == [Found.OURS]
         eventually(lambda: is_even(pair.master))
-        pair.links[0].black_hole()
+        pair.links[0].black_hole_all()
         # There is nothing to extend, so without the flag nothing is written; and all that ever was is acknowledged.
         call = without_flag(session._renewal([claim], 30.0, 1))
         assert await session._channel.run_guarded([call], 1, TIMEOUT) == [[1]]

@@ -34,7 +34,7 @@ LATENESS = 0.1
 def dark(start_replication: StartReplication) -> Replication:
     """A master whose only replica hears nothing and says nothing."""
     pair = start_replication(1)
-    pair.links[0].black_hole()
+    pair.links[0].black_hole_all()
     return pair
 
 
@@ -127,7 +127,7 @@ async def test_a_release_waits_for_nobody(colour: Colour, start_replication: Sta
     pair = start_replication(1)
     async with company(colour) as ours:
         lease = await ours.acquire(ours.connect(pair.url, replicas=1, request_timeout=PATIENT), "job")
-        pair.links[0].black_hole()
+        pair.links[0].black_hole_all()
         began = clock.now()
         await ours.do(lease.release)
         assert clock.now() - began < SLACK
@@ -144,7 +144,7 @@ async def test_renewals_of_others_are_neither_late_nor_failed(ttl: float, start_
             plain = [await ours.acquire(locks, f"plain-{number}") for number in range(3)]
             careful = await ours.acquire(locks, "careful", replicas=1, ttl=ttl)
             proxy.seen.clear()
-            pair.links[0].black_hole()
+            pair.links[0].black_hole_all()
             assert await ours.do(lambda: careful.lost.wait(ttl + SLACK))
             assert careful.lost_reason == "unreachable"
             waits = [int(words[2]) / 1000 for words in proxy.seen if words[0] == b"WAIT"]

@@ -40,7 +40,7 @@ async def test_R17_without_replicas_it_is_granted_twice_and_the_fence_refuses_th
     pair = start_replication(1)
     fenced, unfenced = Register(tmp_path / "fenced", fenced=True), Register(tmp_path / "unfenced", fenced=False)
     async with company(colour) as ours:
-        pair.links[0].black_hole()
+        pair.links[0].black_hole_all()
         old = await ours.acquire(ours.connect(pair.url), "job")
         kept, lost = fenced.load(old), unfenced.load(old)
         pair.promote(pair.replicas[0])
@@ -65,7 +65,7 @@ async def test_R17_with_replicas_the_acquire_is_refused_and_leaves_nothing(
     async with company(colour) as ours:
         locks = ours.connect(pair.url, replicas=1, unavailable_after=UNAVAILABLE_AFTER, request_timeout=PATIENT)
         await ours.do(locks.ping)
-        pair.links[0].black_hole()
+        pair.links[0].black_hole_all()
         began = clock.now()
         with pytest.raises(holdfast.EngineUnavailable, match="0 of 1 replicas acknowledged") as refused:
             await with_short_waits(ours.caller().do(locks.lock("job").acquire), pair.master)
@@ -85,7 +85,7 @@ async def test_an_acquire_waits_while_the_link_heals(colour: Colour, start_repli
     async with company(colour) as ours:
         # Half a second is left for the answer "too few", which nobody hastens here.
         locks = ours.connect(pair.url, replicas=1, unavailable_after=20.0, request_timeout=2.5)
-        pair.links[0].black_hole()
+        pair.links[0].black_hole_all()
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
         await until(lambda: withdrawn(pair.master))
         pair.links[0].heal()
@@ -100,7 +100,7 @@ async def test_one_of_two_replicas_is_enough_for_one_and_not_for_two(
     colour: Colour, start_replication: StartReplication
 ) -> None:
     three = start_replication(2)
-    three.links[1].black_hole()
+    three.links[1].black_hole_all()
     async with company(colour) as ours:
         locks = ours.connect(three.url, unavailable_after=UNAVAILABLE_AFTER, request_timeout=PATIENT)
         lease = await ours.acquire(locks, "one", replicas=1)
