@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -19,6 +18,7 @@ from holdfast.fencing.file_gate import FileGate
 from holdfast.fencing.rule import Bearer
 from tests.fencing.processes import Program, programs
 from tests.support.handling import Handling
+from tests.support.leaks import descriptors
 from tests.support.striker import SOURCE, Strike, Striker
 
 PLACES = (SOURCE, __file__)
@@ -105,9 +105,9 @@ def is_free_and_raised(fence: Fence, token: int, thread: ThreadPoolExecutor, pro
         fence.check("r", token, OWNER)
 
 
-def descriptors() -> set[str]:
+def descriptors_in_use() -> set[int]:
     gc.collect(0)
-    return set(os.listdir("/proc/self/fd"))
+    return descriptors()
 
 
 @pytest.mark.parametrize("then", [None, 1, 4])
@@ -116,7 +116,7 @@ def test_one_signal_at_each_instruction_of_a_guard_leaves_the_fence_free(
 ) -> None:
     number = token = 0
     fence.check("r", 0)
-    before = descriptors()
+    before = descriptors_in_use()
     while True:
         token += 10
         resource = Resource()
@@ -128,7 +128,7 @@ def test_one_signal_at_each_instruction_of_a_guard_leaves_the_fence_free(
             with pytest.raises(StaleToken):
                 fence.check("r", token - 1, OWNER)
         is_free_and_raised(fence, token, other_thread, other_process)
-        assert descriptors() == before, f"left open by a signal at {striker.struck_at}"
+        assert descriptors_in_use() == before, f"left open by a signal at {striker.struck_at}"
         if not striker.struck_at:
             break
         number += 1

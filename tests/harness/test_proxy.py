@@ -17,7 +17,7 @@ from holdfast.engines.redis.channel import Script
 from holdfast.testing.proxy import FaultProxy
 from holdfast.testing.resp import ProtocolError
 from tests.servers.redis import RedisServer
-from tests.support.threads import new_since
+from tests.support.leaks import new_threads
 
 SOON = 5.0  # a deadline for what must happen
 NEVER = 0.1  # long enough to see a reply that must not come: loopback takes microseconds
@@ -434,7 +434,7 @@ def test_nothing_is_left_behind(redis_server: RedisServer) -> None:
         wire.send("PING")
         assert held.wait(SOON)  # closing must not wait for the release
     wire.socket.close()
-    assert not new_since(before)
+    assert not new_threads(before)
     with pytest.raises(RuntimeError, match="not running"):
         proxy.refuse()
     proxy.close()  # twice is fine

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import redis
 
-from tests.servers import redis as servers
+from tests.servers import process
 from tests.servers.ports import free_port, is_free
 from tests.servers.process import ServerFailed
 from tests.servers.redis import RedisServer
+from tests.support.runs import assert_servers_end_with_a_killed_run
 from tests.support.waiting import eventually
 
 Start = Callable[..., RedisServer]
@@ -79,7 +78,7 @@ def test_a_taken_port_is_not_the_end(start_redis: Start, monkeypatch: pytest.Mon
         squatter.listen()
         taken, free = squatter.getsockname()[1], free_port()
         ports = iter([taken, free])
-        monkeypatch.setattr(servers, "free_port", lambda: next(ports))
+        monkeypatch.setattr(process, "free_port", lambda: next(ports))
         assert start_redis().port == free
 
 
@@ -116,15 +115,5 @@ def test_the_directory_goes_with_the_server() -> None:
 
 @pytest.mark.needs_redis
 def test_it_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
-    program = (
-        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
-        "from tests.servers.redis import RedisServer\n"
-        "print(RedisServer().start().port, flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as victim:
-        assert victim.stdout is not None
-        with socket.create_connection(("127.0.0.1", int(victim.stdout.readline())), 5.0) as connection:
-            victim.kill()
-            assert connection.recv(1) == b""  # closed by the server's end, not by a time-out
+    start = "from tests.servers.redis import RedisServer\nprint(RedisServer().start().port, flush=True)"
+    assert assert_servers_end_with_a_killed_run(tmp_path, start) == 1

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +12,6 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from tests.harness.test_skips import run
 from tests.servers.clock import Clock
 from tests.servers.cluster import RedisCluster
 from tests.servers.group import Group
@@ -24,6 +20,7 @@ from tests.servers.process import ServerFailed
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication, is_linked
 from tests.servers.sentinel import SentinelSet
+from tests.support.runs import assert_servers_end_with_a_killed_run, run_pytest
 from tests.support.waiting import eventually
 
 StartRedis = Callable[..., RedisServer]
@@ -70,21 +67,11 @@ def test_a_group_that_cannot_start_leaves_no_process_behind() -> None:
 
 @pytest.mark.needs_redis
 def test_no_server_of_a_group_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
-    program = (
-        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+    start = (
         "from tests.servers.replication import Replication\n"
-        "print(*(server.port for server in Replication(2).start().servers), flush=True); input()"
+        "print(*(server.port for server in Replication(2).start().servers), flush=True)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as victim:
-        assert victim.stdout is not None
-        ports = [int(port) for port in victim.stdout.readline().split()]
-        connections = [socket.create_connection(("127.0.0.1", port), 5.0) for port in ports]
-        victim.kill()
-        assert [connection.recv(1) for connection in connections] == [b""] * 3
-        for connection in connections:
-            connection.close()
+    assert assert_servers_end_with_a_killed_run(tmp_path, start) == 3
 
 
 # ---- replication
@@ -258,7 +245,7 @@ def test_without_a_compiler_the_clock_is_skipped_by_name_or_fails(tmp_path: Path
     assert server is not None
     os.symlink(server, tmp_path / "redis-server")
     test = "tests/harness/test_topologies.py::test_R19_R20_keys_expire_by_the_wall_clock"
-    done = run(test, PATH=str(tmp_path), CI=ci)
+    done = run_pytest(test, PATH=str(tmp_path), CI=ci)
     assert done.returncode == bool(ci), done.stdout
     expected = "no C compiler is on PATH; with CI=true that is a failure" if ci else f"{test}: no C compiler is on PATH"
     assert expected in done.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
 import signal
 import socket
@@ -18,7 +17,6 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
 from holdfast.engines.redis.aio import AsyncioChannel
-from holdfast.engines.redis.blocking import BlockingChannel
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
@@ -34,6 +32,8 @@ from tests.redis.support import (
     make_claim,
 )
 from tests.servers.redis import RedisServer
+from tests.support.forking import in_a_child
+from tests.support.leaks import descriptors
 from tests.support.waiting import eventually
 
 COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
@@ -406,17 +406,10 @@ def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redi
     engine = connect(f"{redis_server.url}?client_name=inherited", {})
     count = connections(redis_server, "inherited")
 
-    def child(channel: BlockingChannel | AsyncioChannel) -> int:
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                before = len(os.listdir("/proc/self/fd"))
-                engine.after_fork_in_child()
-                status = 0 if len(os.listdir("/proc/self/fd")) < before else 2
-            finally:
-                os._exit(status)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    def close_descriptors() -> bool:
+        before = len(descriptors())
+        engine.after_fork_in_child()
+        return len(descriptors()) < before
 
     async def body() -> None:
         from holdfast._runtime.asyncio import AsyncioRuntime
@@ -425,7 +418,7 @@ def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redi
         session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
         claim = make_claim("job")
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
-        assert child(session._channel) == 0  # type: ignore[arg-type]
+        assert in_a_child(close_descriptors)
         # The parent's connection is the same one as before, and alive.
         assert count() == 1
         assert await session.release(claim, TIMEOUT) is Found.OURS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,12 @@ from tests.redis.sentinel_support import (
     nobody_listens,
 )
 from tests.redis.support import TIMEOUT, connections, make_claim, on
-from tests.redis.test_redis_tls import certificates
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel
+from tests.support.certificates import certificates
+from tests.support.forking import in_a_child
+from tests.support.leaks import descriptors
 
 pytestmark = pytest.mark.needs_redis
 
@@ -88,10 +89,6 @@ def test_settings_of_an_existing_sentinel_are_obeyed(
 # ---- nothing is left behind
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 @COLOURS
 def test_nothing_leaks(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     dead, guarded, good = (start_sentinel(pair.master, password=password) for password in (None, "pw", None))
@@ -99,14 +96,14 @@ def test_nothing_leaks(colour: str, pair: Replication, start_sentinel: StartSent
     engines = [engine_for(dead, guarded, good), engine_for(guarded), engine_for(good, master="unknown")]
     on(engines[0], colour, hold_and_release)
     gc.collect()
-    before = descriptors()
+    before = len(descriptors())
     for _ in range(3):
         engines[0] = engine_for(dead, guarded, good)
         on(engines[0], colour, hold_and_release)
         assert isinstance(failure_of(engines[1], colour), EngineRefused)
         assert isinstance(failure_of(engines[2], colour), EngineRefused)
     gc.collect()  # an unclosed socket would complain now
-    assert descriptors() <= before
+    assert len(descriptors()) <= before
 
 
 def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentinel: StartSentinel) -> None:
@@ -115,15 +112,15 @@ def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentin
     engine = engine_for(frozen)
 
     async def body() -> None:
-        before = descriptors()
+        before = len(descriptors())
         task = asyncio.create_task(open_transport(engine._server, TIMEOUT))
-        while descriptors() == before:
+        while len(descriptors()) == before:
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(0)  # the transport closes its socket in the next round of the loop
-        assert descriptors() == before
+        assert len(descriptors()) == before
 
     asyncio.run(body())
     gc.collect()
@@ -136,25 +133,17 @@ def test_a_fork_shares_nothing(colour: str, pair: Replication, start_sentinel: S
     async def body(session: RedisSession) -> None:
         claim = make_claim("job")
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
-        assert exit_code_of_child(engine) == 0
+        assert in_a_child(lambda: takes_a_lock(engine))
         assert await session.release(claim, TIMEOUT) is Found.OURS
         assert pair.master.ask("EXISTS", "of the child") == 1
 
     on(engine, colour, body)
 
 
-def exit_code_of_child(engine: SentinelEngine) -> int:
-    """Fork, and take a lock in the child."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            engine.after_fork_in_child()
-            taken = run(engine.session(BLOCKING).acquire(make_claim("of the child"), TIMEOUT))
-            status = 0 if isinstance(taken, Granted) else 2
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def takes_a_lock(engine: SentinelEngine) -> bool:
+    """In a forked child."""
+    engine.after_fork_in_child()
+    return isinstance(run(engine.session(BLOCKING).acquire(make_claim("of the child"), TIMEOUT)), Granted)
 
 
 # ---- TLS

@@ -24,6 +24,7 @@ from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
 from tests.sqlite.worker import make_claim
+from tests.support.forking import in_a_child
 
 StartWorker = Callable[[], Worker]
 TTL = 1.5
@@ -298,10 +299,7 @@ def test_removing_the_private_directory_does_not_end_locking_after_a_fork(sessio
     claim = make_claim("job")
     run(session.acquire(claim, TIMEOUT))
     remove_private_directory(path)
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
+    assert in_a_child(lambda: None)
     assert run(session.renew([claim], 30.0, TIMEOUT)) == [Found.GONE]
     assert isinstance(run(session.acquire(make_claim("job"), TIMEOUT)), Granted)
 

@@ -24,6 +24,7 @@ from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
 from tests.sqlite.worker import make_claim
+from tests.support.leaks import open_files
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="statfs magic is Linux")
 
@@ -541,22 +542,13 @@ def test_the_boot_id_is_one_for_all_processes() -> None:
 
 
 def test_the_last_session_closes_the_store_and_leaves_no_descriptor(make_session: MakeSession, path: str) -> None:
-    def ours() -> list[str]:
-        links = []
-        for fd in os.listdir("/proc/self/fd"):
-            try:
-                links.append(os.readlink(f"/proc/self/fd/{fd}"))
-            except FileNotFoundError:
-                pass
-        return [link for link in links if link.startswith(path)]
-
     one, two = make_session(), make_session()
     for session in (one, two):
         claim = make_claim("job")
         run(session.acquire(claim, 1.0))
         run(session.release(claim, 1.0))
     run(one.close())
-    assert ours() != []
+    assert open_files(path) != []
     run(two.close())
-    assert ours() == []
+    assert open_files(path) == []
     assert os.listdir(path + ".d") == ["opening"]

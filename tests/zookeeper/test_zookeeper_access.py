@@ -14,10 +14,10 @@ from kazoo.protocol import connection
 from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions, make_acl
 
 import holdfast
-from tests.redis.test_redis_tls import certificates
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.certificates import certificates
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
 from tests.zookeeper.support import LASTING, PATIENT, SOON, Call, nodes

@@ -12,6 +12,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from holdfast.engines.redis.cluster.engine import ClusterEngine
 from holdfast.engines.redis.cluster.session import ClusterSession
+from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.registry import make_engine
 from holdfast.options import parse_target
 from tests.redis.support import on as on_engine
@@ -23,6 +24,8 @@ RUNTIMES: Final = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 #: What happens "at once" may take this much longer on a busy machine, which may stand still for a second. What would be
 #: wrong has to take longer still.
 SLACK: Final = 1.5
+#: Rights with which waiters are woken by the channel.
+NO_TRACKING: Final = ("+@all", "-client|tracking")
 
 Body = Callable[[ClusterSession], Coroutine[Any, Any, None]]
 
@@ -153,6 +156,12 @@ def errors(server: RedisServer, code: str) -> int:
     """How many requests were answered so: MOVED, ASK, TRYAGAIN, …"""
     count: int = server.ask("INFO", "errorstats").get(f"errorstat_{code}", {"count": 0})["count"]
     return count
+
+
+def subscribers(server: RedisServer, name: str = "job") -> int:
+    """How many connections wait for the release of ``name`` on its channel, plain or sharded."""
+    counts = [server.ask("PUBSUB", command, keys_of(name).channel) for command in ("NUMSUB", "SHARDNUMSUB")]
+    return sum(int(count[0][1]) if isinstance(count[0], tuple) else int(count[1]) for count in counts)
 
 
 def keys(*servers: RedisServer) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -22,13 +21,13 @@ from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.errors import EngineRefused
 from holdfast.testing.conformance.opening import Colour
-from tests.core.test_forking import in_a_child
 from tests.redis.cluster.support import RUNTIMES, SLACK, engine_for, keys, move, names_at, on, user
 from tests.redis.failover.company import COLOURS, company
 from tests.redis.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
-from tests.support.threads import threads
+from tests.support.forking import in_a_child
+from tests.support.leaks import descriptors, open_files
 from tests.support.waiting import LASTING, eventually, renewed, until
 
 pytestmark = pytest.mark.needs_redis
@@ -224,10 +223,10 @@ def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
     names = [names_at(node, 1)[0] for node in cluster.masters()]
     with holdfast.connect(cluster.url, ttl=LASTING) as locks:
         leases = [locks.lock(name).acquire() for name in names]
-        before = sockets()
+        before = len(open_files("socket:"))
 
         def in_the_child() -> bool:
-            closed = before - sockets() >= len(names)
+            closed = before - len(open_files("socket:")) >= len(names)
             told = all(lease.lost_reason == "forked" and not lease.held for lease in leases)
             busy = all(locks.lock(name).try_acquire() is None for name in names)
             with locks.lock("the child's") as own:
@@ -240,23 +239,14 @@ def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
     assert keys(*cluster.masters()) == set()
 
 
-def sockets() -> int:
-    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
-    return sum(os.readlink(link).startswith("socket:") for link in links if os.path.lexists(link))
-
-
-def tied_up() -> tuple[int, int]:
-    gc.collect()
-    return len(threads()), len(os.listdir("/proc/self/fd"))
-
-
 @COLOURS
 async def test_nothing_is_left_behind(colour: Colour, cluster: RedisCluster) -> None:
     for node in cluster.nodes:
         node.ask("PING")
     async with company(colour) as ours:
         await ours.do(lambda: None)
-        before = tied_up()
+        gc.collect()
+        before = len(descriptors())
         locks = ours.connect(cluster.url + "?client_name=leaky")
         for name in map("job-{}".format, range(50)):
             await ours.do((await ours.acquire(locks, name)).release)
@@ -267,7 +257,7 @@ async def test_nothing_is_left_behind(colour: Colour, cluster: RedisCluster) -> 
         await ours.do(locks.close)
         assert [lease.lost_reason for lease in held] == ["closed"] * 3
         await until(lambda: connections(cluster, "leaky") == 0)
-        await until(lambda: tied_up()[1] <= before[1])
+        await until(lambda: len(descriptors()) <= before)
         await until(lambda: keys(*cluster.masters()) == set())
 
 

@@ -11,8 +11,7 @@ from holdfast.engines.redis.aio import AsyncioChannel
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.redis.packing import pack
 from holdfast.engines.redis.settings import from_url
-from tests.redis.cluster.support import RUNTIMES, elsewhere, errors, move, on, slot_of, user
-from tests.redis.cluster.test_cluster_waiting import NO_TRACKING, subscribers
+from tests.redis.cluster.support import NO_TRACKING, RUNTIMES, elsewhere, errors, move, on, slot_of, subscribers, user
 from tests.redis.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 

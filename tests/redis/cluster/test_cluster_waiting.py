@@ -16,7 +16,7 @@ from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.watch import Way
 from holdfast.testing.conformance.opening import Colour
-from tests.redis.cluster.support import RUNTIMES, move, names_at, on, user
+from tests.redis.cluster.support import NO_TRACKING, RUNTIMES, move, names_at, on, subscribers, user
 from tests.redis.failover.company import COLOURS, company
 from tests.redis.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
@@ -27,8 +27,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.needs_redis
 
 CHANNEL = keys_of("job").channel
-#: Rights with which waiters are woken by the channel.
-NO_TRACKING = ("+@all", "-client|tracking")
+
 #: By a release, also on a machine that stands still for a second. Who is not woken looks long after that.
 WOKEN_WITHIN = 5.0
 MODES = {"auto": "SPUBLISH", "on": "SPUBLISH", "off": "PUBLISH", "both": "BOTH"}
@@ -41,11 +40,6 @@ def is_armed(server: RedisServer, way: Way) -> bool:
     if way is Way.TRACKING:
         return bool(server.ask("INFO", "stats")["tracking_total_keys"] >= 1)
     return way is Way.POLLING or subscribers(server) >= 1
-
-
-def subscribers(server: RedisServer) -> int:
-    counts = [server.ask("PUBSUB", command, CHANNEL) for command in ("NUMSUB", "SHARDNUMSUB")]
-    return sum(int(count[0][1]) if isinstance(count[0], tuple) else int(count[1]) for count in counts)
 
 
 async def woken_by_another_process(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,6 +18,7 @@ from tests.redis.redlock.support import MENDED, PATIENT, on, owners
 from tests.redis.support import make_claim
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
+from tests.support.leaks import descriptors, threads
 from tests.support.waiting import eventually
 
 LEASES = 500
@@ -116,7 +116,7 @@ LENIENT: Any = {"ttl": 300, "request_timeout": PATIENT, "unavailable_after": MEN
 
 def in_process() -> Counts:
     gc.collect()
-    return [len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))]
+    return [len(threads()), len(descriptors())]
 
 
 def at_servers(masters: Masters) -> Counts:

@@ -13,7 +13,7 @@ from holdfast.testing.conformance.opening import Colour
 from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, introduce, on, owners
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
-from tests.support.threads import threads
+from tests.support.leaks import threads
 from tests.support.waiting import eventually
 
 UNAVAILABLE_AFTER = 0.5

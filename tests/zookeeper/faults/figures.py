@@ -7,7 +7,7 @@ import os
 from typing import NamedTuple, Self
 
 from tests.servers.zookeeper import ZooKeeperServer
-from tests.support.threads import threads
+from tests.support.leaks import threads
 
 
 class There(NamedTuple):

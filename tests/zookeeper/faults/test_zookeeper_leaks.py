@@ -12,7 +12,7 @@ from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.failover.company import COLOURS, company
 from tests.servers.zookeeper import ZooKeeperServer
-from tests.support.threads import threads
+from tests.support.leaks import threads
 from tests.support.waiting import until
 from tests.zookeeper.faults.figures import Here, There
 
