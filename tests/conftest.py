@@ -8,6 +8,7 @@ import inspect
 import logging
 import os
 import signal
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -196,6 +197,16 @@ def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     second is hard to tell from one that was woken."""
     monkeypatch.setattr("holdfast._core.acquisition._LONGEST_WAIT", 60.0)
     monkeypatch.setattr("holdfast.engines.redis.contender._LOOK_AGAIN", 120.0)
+
+
+@pytest.fixture
+def no_warnings_of_dropped_objects() -> Iterator[None]:
+    """For tests that interrupt: leases and sockets, and coroutines before their first step, are dropped on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ from tests.redis.redlock.support import (
 )
 from tests.redis.support import make_claim
 from tests.servers.masters import Masters
-from tests.support.striking import striking
+from tests.support.signal_injector import interrupting
 from tests.support.waiting import eventually
 
 NOBODY = [None] * 5
@@ -215,10 +215,10 @@ def test_ctrl_c_at_every_moment_leaves_no_orphan_on_any_server(five_masters: Mas
         lease.renew()
         lease.release()
 
-    with striking() as strike, holdfast.connect(five_masters.url, ttl=LASTING) as locks:
+    with interrupting() as interrupt, holdfast.connect(five_masters.url, ttl=LASTING) as locks:
         lock = locks.lock("alarm", reentrant=False)
         locks.ping()
-        assert sum(strike(random.uniform(10e-6, 3e-3), play) for _ in range(150)) > 30
+        assert sum(interrupt(random.uniform(10e-6, 3e-3), play) for _ in range(150)) > 30
         with lock.acquire(timeout=LASTING + 5) as last:  # at worst it ends by itself within its ttl
             last.renew()
         eventually(lambda: owners(five_masters, "alarm") == NOBODY)

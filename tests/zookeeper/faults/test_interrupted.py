@@ -13,7 +13,7 @@ import holdfast
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
-from tests.support.striking import striking
+from tests.support.signal_injector import interrupting
 from tests.support.waiting import eventually, until
 from tests.zookeeper.faults.line import Line
 
@@ -113,9 +113,9 @@ def test_ctrl_c_between_request_and_answer(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
 def test_ctrl_c_at_every_moment(zookeeper_server: ZooKeeperServer, zookeeper: KazooClient) -> None:
     line = Line(zookeeper, "job")
-    with striking() as strike, holdfast.connect(zookeeper_server.url, ttl=TTL) as locks:
+    with interrupting() as interrupt, holdfast.connect(zookeeper_server.url, ttl=TTL) as locks:
         lock = locks.lock("job")
         lock.acquire().release()
         for moment in range(1, 150):
-            strike(moment * 20e-6, lambda: lock.acquire(timeout=5).release())
+            interrupt(moment * 20e-6, lambda: lock.acquire(timeout=5).release())
         eventually(lambda: not line.nodes(), 2 * GONE_WITHIN)
