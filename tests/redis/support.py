@@ -6,8 +6,6 @@ import asyncio
 import inspect
 import secrets
 import socket
-import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -21,7 +19,6 @@ from holdfast.engines.base import Claim, Session
 from holdfast.engines.redis.engine import RedisEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from tests.servers.redis import RedisServer
-from tests.support.waiting import eventually
 
 TIMEOUT: Final = 5.0
 #: A waiter looks by itself after half a second at the earliest: what comes sooner was a wake-up.
@@ -140,29 +137,3 @@ def full(server: RedisServer) -> Iterator[None]:
             if other.recv(100).startswith(b"-ERR max number of clients"):
                 break
         yield
-
-
-class Later:
-    """Run ``action`` on a thread once ``condition`` holds; remembers when it began."""
-
-    def __init__(self, condition: Callable[[], object], action: Callable[[], object]) -> None:
-        self.began = float("inf")
-        self._error: BaseException | None = None
-        self._condition = condition
-        self._action = action
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            eventually(self._condition)
-            self.began = time.monotonic()
-            self._action()
-        except BaseException as error:
-            self._error = error
-
-    def join(self) -> None:
-        self._thread.join(10.0)
-        assert not self._thread.is_alive()
-        if self._error is not None:
-            raise self._error

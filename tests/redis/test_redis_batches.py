@@ -20,8 +20,9 @@ from holdfast.engines.redis.scripts import RELEASE
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, calls, command, full, make_claim
+from tests.redis.support import LATE, TIMEOUT, Other, both_colours, calls, command, full, make_claim
 from tests.servers.redis import RedisServer
+from tests.support.calls import Later
 from tests.support.waiting import eventually, renewed, until
 
 

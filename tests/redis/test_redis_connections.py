@@ -20,18 +20,9 @@ from holdfast.engines.redis.aio import AsyncioChannel
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import (
-    LATE,
-    TIMEOUT,
-    Later,
-    Other,
-    both_colours,
-    command,
-    connections,
-    in_colour,
-    make_claim,
-)
+from tests.redis.support import LATE, TIMEOUT, Other, both_colours, command, connections, in_colour, make_claim
 from tests.servers.redis import RedisServer
+from tests.support.calls import Later
 from tests.support.forking import in_a_child
 from tests.support.leaks import descriptors
 from tests.support.waiting import eventually

@@ -16,8 +16,9 @@ from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
 from holdfast.engines.redis.blocking import BlockingChannel
 from holdfast.engines.redis.session import RedisSession
 from tests.redis.sentinel_support import StartRedis
-from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, command, connections, make_claim
+from tests.redis.support import LATE, TIMEOUT, Other, both_colours, command, connections, make_claim
 from tests.servers.redis import RedisServer
+from tests.support.calls import Later
 from tests.support.waiting import eventually
 
 

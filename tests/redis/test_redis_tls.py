@@ -12,8 +12,9 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import ALL_NAMES, Found, Granted
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import SOON, TIMEOUT, Later, Other, in_colour, make_claim
+from tests.redis.support import SOON, TIMEOUT, Other, in_colour, make_claim
 from tests.servers.redis import RedisServer
+from tests.support.calls import Later
 from tests.support.certificates import certificates
 
 COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])

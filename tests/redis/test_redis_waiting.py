@@ -17,8 +17,9 @@ from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.watch import Way
-from tests.redis.support import LATE, SOON, TIMEOUT, Later, Other, both_colours, command, in_colour, make_claim
+from tests.redis.support import LATE, SOON, TIMEOUT, Other, both_colours, command, in_colour, make_claim
 from tests.servers.redis import RedisServer
+from tests.support.calls import Later
 from tests.support.waiting import eventually
 
 #: What each way of being woken needs, and how the server shows that a waiter is ready to be woken.

@@ -17,10 +17,11 @@ import holdfast
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.calls import Call
 from tests.support.certificates import certificates
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import LASTING, PATIENT, SOON, Call, nodes
+from tests.zookeeper.support import LASTING, PATIENT, SOON, nodes
 
 Start = Callable[..., ZooKeeperServer]
 

@@ -28,11 +28,12 @@ from holdfast.engines.zookeeper.line import id_of
 from holdfast.engines.zookeeper.reply import Reply
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.support.calls import Call
 from tests.support.child import ROOT
 from tests.support.leaks import new_threads, open_files
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import PATIENT, SOON, Call, connection_of, hub_of, nodes
+from tests.zookeeper.support import PATIENT, SOON, connection_of, hub_of, nodes
 
 Start = Callable[..., ZooKeeperServer]
 

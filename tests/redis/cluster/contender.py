@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import holdfast
 from holdfast.testing.conformance.opening import Colour, Source
-from tests.redis.failover.register import Register
+from tests.support.register import Register
 
 NAMES: Final = 200
 CALLERS: Final = 4

@@ -22,10 +22,10 @@ from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.errors import EngineRefused
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import RUNTIMES, SLACK, engine_for, keys, move, names_at, on, user
-from tests.redis.failover.company import COLOURS, company
 from tests.redis.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
+from tests.support.clients import COLOURS, open_clients
 from tests.support.forking import in_a_child
 from tests.support.leaks import descriptors, open_files
 from tests.support.waiting import LASTING, eventually, renewed, until
@@ -79,7 +79,7 @@ def test_a_seed_that_is_of_no_use(
 
 @COLOURS
 async def test_a_seed_that_is_no_node_of_a_cluster(colour: Colour, redis_server: RedisServer) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(f"redis+cluster://{redis_server.address}")
         for call in (locks.ping, lambda: locks.lock("job").acquire(), lambda: locks.inspect("job")):
             with pytest.raises(EngineRefused, match="no node of a Redis Cluster; connect with redis://"):
@@ -90,14 +90,14 @@ async def test_a_seed_that_is_no_node_of_a_cluster(colour: Colour, redis_server:
 async def test_the_other_way_round_there_is_a_hint_too(colour: Colour, cluster: RedisCluster) -> None:
     node = cluster.masters()[0]
     name = next(name for name in map("job-{}".format, range(99)) if cluster.master_of(name) is not node)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         with pytest.raises(EngineRefused, match=r"connect with redis\+cluster://"):
             await ours.acquire(ours.connect(node.url), name)
 
 
 @COLOURS
 async def test_no_seed_answers(colour: Colour) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect("redis+cluster://127.0.0.1:1,127.0.0.1:2", unavailable_after=0.2)
         began = clock.now()
         with pytest.raises(holdfast.EngineUnavailable, match=r"127\.0\.0\.1:1/") as failed:
@@ -112,7 +112,7 @@ async def test_no_seed_answers(colour: Colour) -> None:
 @COLOURS
 async def test_a_user_and_a_password_are_for_all_nodes(colour: Colour, cluster: RedisCluster) -> None:
     with user(cluster, "+@all") as url:
-        async with company(colour) as ours:
+        async with open_clients(colour) as ours:
             locks = ours.connect(url, ttl=LASTING)
             leases = [await ours.acquire(locks, names_at(node, 1)[0]) for node in cluster.masters()]
             await until(renewed(*leases))
@@ -127,7 +127,7 @@ async def test_a_user_and_a_password_are_for_all_nodes(colour: Colour, cluster: 
 async def test_a_node_that_refuses_costs_its_own_locks_only(colour: Colour, cluster: RedisCluster) -> None:
     bad, good, _ = cluster.masters()
     with user(cluster, "+@all") as url:
-        async with company(colour) as ours:
+        async with open_clients(colour) as ours:
             locks = ours.connect(url)
             await ours.do(locks.ping)
             bad.ask("ACL", "SETUSER", "app", "-@all")
@@ -243,7 +243,7 @@ def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
 async def test_nothing_is_left_behind(colour: Colour, cluster: RedisCluster) -> None:
     for node in cluster.nodes:
         node.ask("PING")
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         await ours.do(lambda: None)
         gc.collect()
         before = len(descriptors())

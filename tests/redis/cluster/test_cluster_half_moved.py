@@ -12,8 +12,8 @@ from holdfast._runtime import clock
 from holdfast.engines.redis.keys import keys_of
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import SLACK, errors, half_moved, keys
-from tests.redis.failover.company import COLOURS, Told, company
 from tests.servers.cluster import RedisCluster
+from tests.support.clients import COLOURS, LossReports, open_clients
 from tests.support.waiting import LASTING, renewed, until
 
 pytestmark = pytest.mark.needs_redis
@@ -23,7 +23,7 @@ FIRST = ["name", "metadata", "token"]
 
 async def test_a_lease_outlives_the_move_of_its_slot(cluster: RedisCluster) -> None:
     """Locks of one slot; of each another key goes first."""
-    async with company("sync") as ours, company("async") as others:
+    async with open_clients("sync") as ours, open_clients("async") as others:
         leases: dict[Any, str] = {}
         for each in (ours, others):
             locks = each.connect(cluster.url, ttl=LASTING)
@@ -47,7 +47,7 @@ async def test_a_lease_outlives_the_move_of_its_slot(cluster: RedisCluster) -> N
 async def test_a_release_is_finished_when_the_slot_has_arrived(
     colour: Colour, first: str, cluster: RedisCluster
 ) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         lease = await ours.acquire(ours.connect(cluster.url, ttl=30.0), "job")
         with half_moved(cluster, "job") as slot:
             slot.carry(getattr(keys_of("job"), first))
@@ -67,8 +67,8 @@ def refused(*servers: Any) -> int:
 
 @COLOURS
 async def test_a_release_that_the_move_outlasts_is_of_unknown_outcome(colour: Colour, cluster: RedisCluster) -> None:
-    told = Told()
-    async with company(colour) as ours:
+    told = LossReports()
+    async with open_clients(colour) as ours:
         locks = ours.connect(cluster.url, ttl=LASTING)
         lease = await ours.acquire(locks, "job", on_lost=told)
         with half_moved(cluster, "job") as slot:
@@ -87,8 +87,8 @@ async def test_a_release_that_the_move_outlasts_is_of_unknown_outcome(colour: Co
 @COLOURS
 async def test_a_lock_that_is_broken_on_the_way_is_told(colour: Colour, cluster: RedisCluster) -> None:
     """The renewal of the lock's key alone creates nothing either."""
-    told = Told()
-    async with company(colour) as ours:
+    told = LossReports()
+    async with open_clients(colour) as ours:
         lease = await ours.acquire(ours.connect(cluster.url, ttl=LASTING), "job", on_lost=told)
         with half_moved(cluster, "job") as slot:
             slot.carry("job")

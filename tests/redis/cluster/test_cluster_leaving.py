@@ -11,9 +11,9 @@ from holdfast._runtime import clock
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import errors, half_moved, names_at, on
-from tests.redis.failover.company import COLOURS, Told, company
 from tests.redis.support import TIMEOUT, connections, make_claim
 from tests.servers.cluster import ClusterNode, RedisCluster
+from tests.support.clients import COLOURS, LossReports, open_clients
 from tests.support.waiting import eventually, until
 
 pytestmark = pytest.mark.needs_redis
@@ -65,8 +65,8 @@ def leaves(cluster: RedisCluster, master: ClusterNode, colour: str, url: str, na
 async def test_broken_where_its_slot_has_just_arrived(colour: Colour, cluster: RedisCluster) -> None:
     """Long before the next renewal. While the slot was on its way the lock was renewed at a server that did not have it
     yet, and there nothing can be tracked."""
-    told = Told()
-    async with company(colour) as ours:
+    told = LossReports()
+    async with open_clients(colour) as ours:
         locks = ours.connect(cluster.url, ttl=TTL)
         lease = await ours.acquire(locks, "job", on_lost=told)
         await ours.do(lease.renew)

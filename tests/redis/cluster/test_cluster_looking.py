@@ -7,8 +7,8 @@ import pytest
 import holdfast
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import SLACK, frozen, move, names_at
-from tests.redis.failover.company import COLOURS, Company, Told, company
 from tests.servers.cluster import RedisCluster
+from tests.support.clients import COLOURS, Clients, LossReports, open_clients
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs_redis
 ODD = ["{a}b", "a{b}{", "a}b{c}", "{{x}}", "*?[x]", "ü{ß}", "with space", "nul\0", "new\nline"]
 
 
-async def listed(ours: Company, locks: holdfast.Client, prefix: str = "") -> set[str]:
+async def listed(ours: Clients, locks: holdfast.Client, prefix: str = "") -> set[str]:
     if ours.colour == "sync":
         found = await ours.do(lambda: list(locks.locks(prefix)))
         return {state.name for state in found}
@@ -28,7 +28,7 @@ async def listed(ours: Company, locks: holdfast.Client, prefix: str = "") -> set
 @COLOURS
 async def test_locks_of_all_shards_are_listed(colour: Colour, cluster: RedisCluster) -> None:
     names = {name for master in cluster.masters() for name in names_at(master, 3)}
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(cluster.url)
         leases = [await ours.acquire(locks, name) for name in names]
         assert await listed(ours, locks) == names
@@ -44,8 +44,8 @@ async def test_locks_of_all_shards_are_listed(colour: Colour, cluster: RedisClus
 
 @COLOURS
 async def test_inspect_and_break(colour: Colour, cluster: RedisCluster) -> None:
-    told = Told()
-    async with company(colour) as ours:
+    told = LossReports()
+    async with open_clients(colour) as ours:
         locks = ours.connect(cluster.url)
         lease = await ours.acquire(locks, "job", ttl=3.0, on_lost=told)
         move(cluster, "job")
@@ -61,7 +61,7 @@ async def test_inspect_and_break(colour: Colour, cluster: RedisCluster) -> None:
 
 @COLOURS
 async def test_odd_names_are_names(colour: Colour, cluster: RedisCluster) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(cluster.url)
         for name in ODD:
             lease = await ours.acquire(locks, name)
@@ -76,7 +76,7 @@ async def test_ping_while_shards_are_away(colour: Colour, cluster: RedisCluster)
     """Most masters are there: it serves, though not every lock. Most are not: it does not serve."""
     first, second, _ = cluster.masters()
     (name,) = names_at(first, 1)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(cluster.url, request_timeout=0.2)
         hasty = ours.connect(cluster.url, request_timeout=0.2, unavailable_after=0.3)
         with frozen(first):

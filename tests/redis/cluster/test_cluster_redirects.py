@@ -19,9 +19,9 @@ from holdfast.engines.redis.replies import TryAgain
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import RUNTIMES, SLACK, errors, half_moved, keys, move, on, slot_of
-from tests.redis.failover.company import COLOURS, company
 from tests.redis.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
+from tests.support.clients import COLOURS, open_clients
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
@@ -129,7 +129,7 @@ def test_a_half_moved_slot_grants_nothing(colour: str, cluster: RedisCluster) ->
 
 @COLOURS
 async def test_an_acquire_waits_until_the_slot_has_arrived(colour: Colour, cluster: RedisCluster) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(cluster.url, unavailable_after=10.0)
         with half_moved(cluster, "job") as slot:
             waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=10.0))
@@ -144,7 +144,7 @@ async def test_an_acquire_waits_until_the_slot_has_arrived(colour: Colour, clust
 
 @COLOURS
 async def test_a_slot_that_does_not_arrive_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(cluster.url, unavailable_after=0.3)
         with half_moved(cluster, "job") as slot:
             began = clock.now()
@@ -167,7 +167,7 @@ def served_by_nobody(cluster: RedisCluster, slot: int) -> Iterator[None]:
 
 @COLOURS
 async def test_a_slot_that_nobody_serves_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(cluster.url, unavailable_after=0.3)
         await ours.do(locks.ping)
         with served_by_nobody(cluster, slot_of("job")):

@@ -14,9 +14,9 @@ from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.cluster.session import ClusterSession
 from tests.redis.cluster.support import RUNTIMES, SLACK, errors, frozen, keys, move, names_at, on, slot_of
-from tests.redis.failover.company import Company, company
 from tests.redis.support import TIMEOUT, make_claim
 from tests.servers.cluster import ClusterNode, RedisCluster
+from tests.support.clients import Clients, open_clients
 from tests.support.waiting import renewed, until
 
 pytestmark = pytest.mark.needs_redis
@@ -114,7 +114,7 @@ def test_a_cluster_that_is_silent_altogether_costs_one_time_out(cluster: RedisCl
     on(cluster.url, "blocking", body)
 
 
-async def hold_everywhere(ours: Company, cluster: RedisCluster, count: int) -> dict[int, list[Any]]:
+async def hold_everywhere(ours: Clients, cluster: RedisCluster, count: int) -> dict[int, list[Any]]:
     """``count`` leases on each master, of many ttls; by the master's port."""
     locks = ours.connect(cluster.url, ttl=TTL)
     held: dict[int, list[Any]] = {}
@@ -135,7 +135,7 @@ async def outlive(leases: dict[int, list[Any]], dead: int) -> None:
 
 
 async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) -> None:
-    async with company("sync") as ours, company("async") as others:
+    async with open_clients("sync") as ours, open_clients("async") as others:
         leases = [await hold_everywhere(each, cluster, 100) for each in (ours, others)]
         shard = cluster.masters()[0]
         with frozen(shard):
@@ -145,7 +145,7 @@ async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) 
 async def test_a_dead_shard_does_not_starve_the_others(start_cluster: Callable[..., RedisCluster]) -> None:
     """Neither the master nor its replica comes back. Then a second shard goes, and the cluster serves nobody."""
     cluster = start_cluster(node_timeout=5.0)  # nobody is taken for dead who only stood still
-    async with company("sync") as ours, company("async") as others:
+    async with open_clients("sync") as ours, open_clients("async") as others:
         first, second, _ = cluster.masters()
         names = {node.port: names_at(node, 101)[-1] for node in (first, second)}
         leases = await hold_everywhere(ours, cluster, 100)

@@ -17,11 +17,11 @@ from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.watch import Way
 from holdfast.testing.conformance.opening import Colour
 from tests.redis.cluster.support import NO_TRACKING, RUNTIMES, move, names_at, on, subscribers, user
-from tests.redis.failover.company import COLOURS, company
 from tests.redis.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
 from tests.support.child import Child
+from tests.support.clients import COLOURS, open_clients
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
@@ -45,7 +45,7 @@ def is_armed(server: RedisServer, way: Way) -> bool:
 async def woken_by_another_process(
     colour: Colour, cluster: RedisCluster, url: str, way: Way, moves: int = 0, **options: Any
 ) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(url, **options)
         with Child(cluster.url, **options) as holder:
             holder.do("keep.update(lease=locks.lock('job', ttl=30.0).acquire()) or True")

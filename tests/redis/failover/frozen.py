@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from holdfast._runtime import clock
-from tests.redis.failover.history import Hold
 from tests.redis.failover.worker import NAME
 from tests.support.child import Child
+from tests.support.history import Hold
 
 #: Longer than any failover takes: it believes to hold the lock all the time.
 TTL: Final = 30.0

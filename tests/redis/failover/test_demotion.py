@@ -17,10 +17,10 @@ from holdfast.engines.redis import scripts
 from holdfast.engines.redis.engine import connect
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
 from tests.redis.support import make_claim
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
+from tests.support.clients import COLOURS, PATIENT, SLACK, open_clients
 from tests.support.waiting import until
 
 StartReplication = Callable[..., Replication]
@@ -62,7 +62,7 @@ async def test_it_is_retried_inside_the_deadline_with_the_same_claim(
 ) -> None:
     pair = start_replication(1)
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
-        async with company(colour) as ours:
+        async with open_clients(colour) as ours:
             # Patient: in less time the replica may not have come back, and the claim would be another one.
             locks = ours.connect(proxy.url + NAMED, ttl=9.0, unavailable_after=20.0, request_timeout=PATIENT)
             held = await ours.acquire(locks, "held")
@@ -91,7 +91,7 @@ async def test_a_server_that_stays_a_replica_is_unavailable_and_known_not_to_hav
     colour: Colour, replicas: int, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(pair.url, unavailable_after=0.4, request_timeout=PATIENT)
         await ours.do(locks.ping)
         swap_roles(pair)
@@ -133,7 +133,7 @@ async def test_a_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
 @COLOURS
 async def test_a_hold_lives_on_over_a_short_demotion(colour: Colour, start_replication: StartReplication) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         lease = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job")
         await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
         swap_roles(pair)
@@ -154,7 +154,7 @@ async def test_one_refusal_drops_all_connections_at_rest(
 ) -> None:
     """They lead to the same replica. Tried one after the other, they would use up the caller's time."""
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(pair.url + NAMED, unavailable_after=0.2, request_timeout=PATIENT, renew=False)
         callers = [ours.caller() for _ in range(12)]
         waiting = [caller.do(locks.lock(f"job-{n}", replicas=replicas).acquire) for n, caller in enumerate(callers)]
@@ -174,7 +174,7 @@ async def test_demoted_while_it_waits_for_replicas_it_is_tried_again(
     pair = start_replication(1)
     pair.links[0].black_hole_all()
     replica = pair.replicas[0]
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(pair.url, replicas=1, request_timeout=PATIENT, unavailable_after=30.0)
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
         await until(lambda: pair.master.ask("INFO", "clients")["blocked_clients"])

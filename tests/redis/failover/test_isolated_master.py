@@ -14,11 +14,11 @@ from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.requests import Call
 from holdfast.engines.redis.session import RedisSession
 from holdfast.testing.conformance.opening import Colour
-from tests.redis.failover.company import COLOURS, SLACK, Told, company
-from tests.redis.failover.register import Register
 from tests.redis.support import TIMEOUT, in_colour, make_claim
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
+from tests.support.clients import COLOURS, SLACK, LossReports, open_clients
+from tests.support.register import Register
 from tests.support.waiting import LASTING, eventually, renewed, until
 
 StartReplication = Callable[..., Replication]
@@ -42,9 +42,9 @@ def isolate(pair: Replication) -> float:
 async def test_without_replicas_an_isolated_master_renews_for_ever(
     colour: Colour, start_replication: StartReplication, tmp_path: Path
 ) -> None:
-    pair, told = start_replication(1), Told()
+    pair, told = start_replication(1), LossReports()
     register = Register(tmp_path, fenced=True)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         old = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job", on_lost=told)
         await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
         isolate(pair)
@@ -65,8 +65,8 @@ async def test_without_replicas_an_isolated_master_renews_for_ever(
 async def test_with_replicas_belief_ends_by_the_ttl_and_before_anybody_else_begins(
     colour: Colour, start_replication: StartReplication
 ) -> None:
-    pair, told = start_replication(1), Told()
-    async with company(colour) as ours:
+    pair, told = start_replication(1), LossReports()
+    async with open_clients(colour) as ours:
         locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
         old = await ours.acquire(locks, "job", on_lost=told)
         await until(renewed(old))  # while the replica acknowledges
@@ -89,7 +89,7 @@ async def test_belief_is_over_when_the_last_acknowledged_renewal_is_a_ttl_old(
 ) -> None:
     """No successor here who might be late: the clock alone."""
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
         lease = await ours.acquire(locks, "job")
         cut = isolate(pair)
@@ -110,7 +110,7 @@ async def test_a_long_renewal_that_failed_does_not_carry_the_short_ones(
 ) -> None:
     """The master has the long one and finds nothing to extend; the replica, which has not, is about to take over."""
     pair, ttl = start_replication(1), 1.5 * TTL
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         # Tried several times: a request that times out at a server that stands still never arrives.
         settings = {"ttl": ttl, "request_timeout": REQUEST_TIMEOUT, "unavailable_after": 1.0, "token_ttl": None}
         lease = await ours.acquire(ours.connect(pair.url, replicas=1, **settings), "job")

@@ -16,10 +16,10 @@ from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.requests import wait_for_replicas
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
-from tests.redis.failover.waits import end_waits, in_wait, with_short_waits
 from tests.redis.support import Other
+from tests.redis.wait_command import end_waits, in_wait, with_short_waits
 from tests.servers.replication import Replication
+from tests.support.clients import COLOURS, PATIENT, SLACK, open_clients
 from tests.support.waiting import eventually, renewed, until
 
 StartReplication = Callable[..., Replication]
@@ -48,7 +48,7 @@ async def test_it_can_be_said_in_the_url_of_the_client_and_of_the_lock(colour: C
         ("", {"replicas": 1}, {}),
         ("", {}, {"replicas": 1}),
     ]
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         calls = []
         for place, (query, options, policy) in enumerate(wanted):
             locks = ours.connect(dark.url + query, request_timeout=0.25, **options)
@@ -62,7 +62,7 @@ async def test_it_can_be_said_in_the_url_of_the_client_and_of_the_lock(colour: C
 @COLOURS
 @pytest.mark.parametrize("url", ["memory:", "sqlite:{}/locks.db", "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"])
 async def test_where_there_are_no_replicas_it_is_refused(colour: Colour, url: str, tmp_path: Any) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         with pytest.raises(holdfast.UsageError, match="no replicas to wait for"):
             ours.connect(url.format(tmp_path)).lock("job", replicas=1)
         with pytest.raises(holdfast.UsageError, match="no replicas to wait for"):
@@ -71,7 +71,7 @@ async def test_where_there_are_no_replicas_it_is_refused(colour: Colour, url: st
 
 @COLOURS
 async def test_re_entry_must_ask_for_as_many(colour: Colour, start_replication: StartReplication) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(start_replication(1).url)
         lease = await ours.acquire(locks, "job", replicas=1)
         assert (await ours.acquire(locks, "job", replicas=1)).token == lease.token
@@ -85,7 +85,7 @@ async def test_it_is_handed_on_only_to_who_asked_for_as_many(
     colour: Colour, asked: tuple[int, int], start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(pair.url)
         blocker = await ours.acquire(locks, "job")
         holds = []
@@ -111,7 +111,7 @@ def waiting(locks: Any) -> int:
 
 @COLOURS
 async def test_one_try_is_refused_in_bounded_time_and_known_to_be(colour: Colour, dark: Replication) -> None:
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(dark.url, replicas=1, request_timeout=1.0, unavailable_after=60.0)
         began = clock.now()
         with pytest.raises(holdfast.EngineUnavailable, match="0 of 1 replicas") as refused:
@@ -125,7 +125,7 @@ async def test_one_try_is_refused_in_bounded_time_and_known_to_be(colour: Colour
 @COLOURS
 async def test_a_release_waits_for_nobody(colour: Colour, start_replication: StartReplication) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         lease = await ours.acquire(ours.connect(pair.url, replicas=1, request_timeout=PATIENT), "job")
         pair.links[0].black_hole_all()
         began = clock.now()
@@ -139,7 +139,7 @@ async def test_renewals_of_others_are_neither_late_nor_failed(ttl: float, start_
     """One watchdog renews all. Who waits for replicas may have a longer ttl, and so more time to wait in."""
     pair = start_replication(1)
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
-        async with company("sync") as ours:
+        async with open_clients("sync") as ours:
             locks = ours.connect(proxy.url, ttl=TTL, request_timeout=PATIENT)
             plain = [await ours.acquire(locks, f"plain-{number}") for number in range(3)]
             careful = await ours.acquire(locks, "careful", replicas=1, ttl=ttl)
@@ -202,7 +202,7 @@ async def test_without_the_right_to_wait_it_is_refused_and_nothing_stays(
 ) -> None:
     pair = start_replication(1)
     pair.master.ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-wait")
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(pair.master.url_as("app", "pw"))
         with pytest.raises(holdfast.EngineRefused, match="'wait' command"):
             await ours.acquire(locks, "job", replicas=1)

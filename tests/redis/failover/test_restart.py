@@ -10,8 +10,8 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
 from holdfast.testing.conformance.world import ends
-from tests.redis.failover.company import COLOURS, SLACK, Told, company
 from tests.servers.redis import RedisServer
+from tests.support.clients import COLOURS, SLACK, LossReports, open_clients
 from tests.support.waiting import until
 
 StartRedis = Callable[..., RedisServer]
@@ -24,8 +24,8 @@ TTL = 4.5
 async def test_R14_without_persistence_it_is_told_and_never_created_again(
     colour: Colour, start_redis: StartRedis
 ) -> None:
-    server, told = start_redis(), Told()
-    async with company(colour) as ours:
+    server, told = start_redis(), LossReports()
+    async with open_clients(colour) as ours:
         locks = ours.connect(server.url, ttl=TTL)
         lease = await ours.acquire(locks, "job", on_lost=told)
         await ours.do(lease.renew)
@@ -45,8 +45,8 @@ async def test_R14_without_persistence_it_is_told_and_never_created_again(
 
 @COLOURS
 async def test_R15_with_an_append_only_file_it_survives(colour: Colour, start_redis: StartRedis) -> None:
-    server, told = start_redis("appendonly yes", "appendfsync everysec"), Told()
-    async with company(colour) as ours:
+    server, told = start_redis("appendonly yes", "appendfsync everysec"), LossReports()
+    async with open_clients(colour) as ours:
         locks = ours.connect(server.url, ttl=TTL)
         lease = await ours.acquire(locks, "job", on_lost=told)
         server.kill()

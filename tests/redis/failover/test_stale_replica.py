@@ -10,11 +10,11 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.opening import Colour
-from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
-from tests.redis.failover.register import Register
-from tests.redis.failover.waits import with_short_waits
+from tests.redis.wait_command import with_short_waits
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
+from tests.support.clients import COLOURS, PATIENT, SLACK, open_clients
+from tests.support.register import Register
 from tests.support.waiting import until
 
 StartReplication = Callable[..., Replication]
@@ -39,7 +39,7 @@ async def test_R17_without_replicas_it_is_granted_twice_and_the_fence_refuses_th
 ) -> None:
     pair = start_replication(1)
     fenced, unfenced = Register(tmp_path / "fenced", fenced=True), Register(tmp_path / "unfenced", fenced=False)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         pair.links[0].black_hole_all()
         old = await ours.acquire(ours.connect(pair.url), "job")
         kept, lost = fenced.load(old), unfenced.load(old)
@@ -62,7 +62,7 @@ async def test_R17_with_replicas_the_acquire_is_refused_and_leaves_nothing(
     colour: Colour, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(pair.url, replicas=1, unavailable_after=UNAVAILABLE_AFTER, request_timeout=PATIENT)
         await ours.do(locks.ping)
         pair.links[0].black_hole_all()
@@ -82,7 +82,7 @@ async def test_R17_with_replicas_the_acquire_is_refused_and_leaves_nothing(
 @COLOURS
 async def test_an_acquire_waits_while_the_link_heals(colour: Colour, start_replication: StartReplication) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         # Half a second is left for the answer "too few", which nobody hastens here.
         locks = ours.connect(pair.url, replicas=1, unavailable_after=20.0, request_timeout=2.5)
         pair.links[0].black_hole_all()
@@ -101,7 +101,7 @@ async def test_one_of_two_replicas_is_enough_for_one_and_not_for_two(
 ) -> None:
     three = start_replication(2)
     three.links[1].black_hole_all()
-    async with company(colour) as ours:
+    async with open_clients(colour) as ours:
         locks = ours.connect(three.url, unavailable_after=UNAVAILABLE_AFTER, request_timeout=PATIENT)
         lease = await ours.acquire(locks, "one", replicas=1)
         assert three.replicas[0].ask("EXISTS", "one") == 1

@@ -1,6 +1,6 @@
 """A process that adds numbers to two registers under one lock, a fenced and an unfenced one, until its stdin ends.
 
-``with Crew(url, directory, ["sync", "async"]) as crew:`` starts one for each colour; their journals are in the
+``with Workers(url, directory, ["sync", "async"]) as workers:`` starts one for each colour; their journals are in the
 directory, and so are the registers.
 """
 
@@ -21,8 +21,8 @@ import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.actors import settled
 from holdfast.testing.conformance.opening import Colour, Source
-from tests.redis.failover.history import Failure, Hold, Journal
-from tests.redis.failover.register import Register
+from tests.support.history import Failure, Hold, Journal
+from tests.support.register import Register
 
 ROOT: Final = Path(__file__).parents[3]
 NAME: Final = "ledger"
@@ -44,7 +44,7 @@ def add(register: Register, lease: Any, number: int) -> None:
     register.store(lease, numbers | {number})
 
 
-class Crew:
+class Workers:
     """Worker processes. They are asked to end when the block does, and must have met nothing unexpected by then."""
 
     def __init__(self, url: str, directory: Path, colours: Sequence[Colour]) -> None:

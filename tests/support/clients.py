@@ -1,4 +1,4 @@
-"""Both colours from one test body: clients, and callers that are threads or tasks."""
+"""Sync and async from one test body: clients, and callers that are threads or tasks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from holdfast.testing.conformance.actors import Actor, Call, TaskActor, ThreadAc
 from holdfast.testing.conformance.opening import Colour, Source
 
 COLOURS: Final = pytest.mark.parametrize("colour", ["sync", "async"])
-#: What happens "at once" may take this much longer on a busy machine, which may stand still for a second. What would be
-#: wrong has to take longer still: see PATIENT.
+#: What happens immediately may take this much longer on a busy machine, which may stall for a second. A wrong result
+#: has to take longer still: see PATIENT.
 SLACK: Final = 1.5
-#: A request_timeout: so long waits who waits for an answer that nobody gives.
+#: A request_timeout: how long a caller waits for an answer that never comes.
 PATIENT: Final = 10.0
 
 
-class Company:
-    """Clients of one colour, on any server, and their callers. All of them end with the company."""
+class Clients:
+    """Clients of one API, on any server, and their callers. All of them end together."""
 
     def __init__(self, colour: Colour) -> None:
         self.colour: Final = colour
@@ -37,7 +37,7 @@ class Company:
         return client
 
     def caller(self) -> Actor:
-        """A thread, or a task: somebody who does not re-enter what others hold."""
+        """A new thread or task: a caller that does not re-enter what others hold."""
         caller = (ThreadActor if self.colour == "sync" else TaskActor)(f"caller-{len(self._callers)}")
         self._callers.append(caller)
         return caller
@@ -47,7 +47,7 @@ class Company:
         return await self._first.do(call)
 
     async def acquire(self, client: Any, name: str, timeout: float | None = 5.0, **policy: Any) -> Any:
-        """A lease that the company keeps until its clients are closed: dropped, it would warn."""
+        """A lease that is kept until the clients are closed: dropped, it would warn."""
         lease = await self.do(lambda: client.lock(name, **policy).acquire(timeout=timeout))
         self._kept.append(lease)
         return lease
@@ -60,9 +60,9 @@ class Company:
 
 
 @contextlib.asynccontextmanager
-async def company(colour: Colour) -> AsyncIterator[Company]:
-    """A company that ends whatever happens; the test's own failure is the one to see."""
-    ours = Company(colour)
+async def open_clients(colour: Colour) -> AsyncIterator[Clients]:
+    """Clients that are closed whatever happens; an error of the test itself has priority."""
+    ours = Clients(colour)
     try:
         yield ours
     except BaseException:
@@ -72,8 +72,8 @@ async def company(colour: Colour) -> AsyncIterator[Company]:
     await ours.close()
 
 
-class Told:
-    """``lock(on_lost=Told())``: what a holder was told, and when on the clock of belief."""
+class LossReports:
+    """``lock(on_lost=LossReports())``: the reasons that were reported, and when on the clock of deadlines."""
 
     def __init__(self) -> None:
         self.at: list[float] = []

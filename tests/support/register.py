@@ -14,8 +14,8 @@ _RESOURCE: Final = "register"
 
 
 class Register:
-    """Any number of processes may use it. Fenced: whoever has loaded with a newer token keeps older ones out, from
-    their loads and from their stores (RULES 4)."""
+    """Any number of processes may use it. Fenced: a load with a newer token refuses later loads and stores with older
+    tokens."""
 
     def __init__(self, directory: Path, *, fenced: bool) -> None:
         directory.mkdir(exist_ok=True)

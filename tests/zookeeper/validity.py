@@ -1,4 +1,4 @@
-"""How long a holder believes in what it holds: asked of the lease, since a test may be late itself to look."""
+"""How long a lease is valid: asked of the lease, since a test may look too late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def until_renewed(lease: Any, since: float) -> None:
     assert lease.held, f"lost: {lease.lost_reason}"
 
 
-async def end_of_belief(lease: Any) -> float:
+async def end_of_validity(lease: Any) -> float:
     """Wait for it: when it was. Renewals may still move it."""
     end = ends(lease)
     while lease.held:

@@ -1,4 +1,4 @@
-"""The line of a lock as the servers have it, seen by a plain client."""
+"""The queue of nodes of a lock as the servers have it, seen by a plain client."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from kazoo.exceptions import NoNodeError
 from tests.servers.zookeeper import BASE
 
 
-class Line:
-    """``Line(client, name)``: whose nodes are there, first in line first."""
+class QueueNodes:
+    """``QueueNodes(client, name)``: the nodes of a lock, the head of the queue first."""
 
-    def __init__(self, client: KazooClient, name: str) -> None:
+    def __init__(self, client: KazooClient, name: str, base: str = BASE) -> None:
         self.client: Final = client
-        self.path: Final = f"{BASE}/{name}"
+        self.path: Final = f"{base}/{name}"
 
     def nodes(self) -> list[str]:
         try:
             found: list[str] = self.client.get_children(self.path)
         except NoNodeError:
             return []
-        return sorted(found, key=lambda node: node.rpartition("-")[2])
+        return sorted(found, key=lambda node: node.rpartition("lock-")[2])
 
     def tokens(self) -> list[int]:
-        """The fencing tokens of those in line; a node that goes meanwhile is left out."""
+        """The fencing tokens of the nodes; a node that is removed meanwhile is left out."""
         stats = [self.client.exists(f"{self.path}/{node}") for node in self.nodes()]
         return [stat.czxid for stat in stats if stat is not None]
 
@@ -39,7 +39,7 @@ class Line:
         self.client.delete(f"{self.path}/{node}")
 
     def delete_all(self) -> None:
-        """Everybody in line and the lock itself, in one transaction: nobody gets a turn in between."""
+        """All nodes and the lock itself, in one transaction: no waiter is granted the lock in between."""
         removal = self.client.transaction()
         for node in self.nodes():
             removal.delete(f"{self.path}/{node}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Hold(NamedTuple):
-    """One lease, from the return of its acquire to the call of its release, or until its holder was told."""
+    """One lease, from the return of its acquire to the call of its release, or until its holder learned of the loss."""
 
     owner: str
     token: int
