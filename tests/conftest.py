@@ -8,6 +8,7 @@ import inspect
 import logging
 import os
 import signal
+import uuid
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,6 +33,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import SentinelSet
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.support.skipping import Skips
 
 IN_CI: Final = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -188,7 +190,22 @@ def postgres_server(_shared_postgres: PostgresServer) -> PostgresServer:
     return _shared_postgres
 
 
+@pytest.fixture
+def zookeeper_proxy(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperProxy]:
+    """In front of the session's ZooKeeper."""
+    with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
+        yield proxy
+
+
 # ---- other fixtures
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store of each of the engines that need no servers but one Redis."""
+    if request.param == "redis":
+        return str(request.getfixturevalue("redis_url"))
+    return f"memory:{uuid.uuid4().hex}" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
 
 
 @pytest.fixture

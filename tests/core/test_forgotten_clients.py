@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,6 @@ from holdfast.engines.base import Claim, Found
 from holdfast.engines.redis.session import RedisSession
 from tests.support.leaks import Baseline
 from tests.support.waiting import LASTING, eventually, renewed
-
-
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "redis":
-        return str(request.getfixturevalue("redis_url"))
-    return "memory:forgotten" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
 
 
 @pytest.mark.needs_redis

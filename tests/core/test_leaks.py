@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import redis
@@ -36,13 +35,6 @@ def admin(redis_server: RedisServer) -> redis.Redis:
 def assert_every_key_ends(admin: redis.Redis) -> None:
     endless = [key for key in admin.scan_iter() if admin.pttl(key) == -1]
     assert not endless
-
-
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "redis":
-        return str(request.getfixturevalue("redis_url"))
-    return "memory:leaks" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
 
 
 def baseline(admin: redis.Redis) -> Baseline:

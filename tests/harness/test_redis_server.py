@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.servers import process
-from tests.servers.ports import free_port, is_free
-from tests.servers.process import ServerFailed
+from tests.servers.ports import is_free
 from tests.servers.redis import RedisServer
-from tests.support.runs import assert_servers_end_with_a_killed_run
 from tests.support.waiting import eventually
 
 Start = Callable[..., RedisServer]
@@ -65,23 +62,6 @@ def test_its_port_is_kept_while_it_is_down(start_redis: Start) -> None:
     eventually(lambda: is_free(server.port))  # when the kernel has done with its connections
 
 
-def test_a_frozen_server_can_be_stopped(start_redis: Start) -> None:
-    server = start_redis()
-    server.pause()
-    server.stop()
-    assert not server.running
-
-
-def test_a_taken_port_is_not_the_end(start_redis: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as squatter:
-        squatter.bind(("127.0.0.1", 0))
-        squatter.listen()
-        taken, free = squatter.getsockname()[1], free_port()
-        ports = iter([taken, free])
-        monkeypatch.setattr(process, "free_port", lambda: next(ports))
-        assert start_redis().port == free
-
-
 def test_password_and_users(start_redis: Start) -> None:
     server = start_redis("user app on >pw ~app:* +get +set", password="s3cr3t")
     assert server.client().ping()
@@ -97,23 +77,8 @@ def test_unix_socket(redis_server: RedisServer) -> None:
 
 
 @pytest.mark.needs_redis
-def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
-    server = RedisServer("no-such-setting 1")
-    with pytest.raises(ServerFailed, match="no-such-setting"):
-        server.start()
-    server.close()
-    assert not server.directory.exists()
-
-
-@pytest.mark.needs_redis
 def test_the_directory_goes_with_the_server() -> None:
     with RedisServer() as server:
         directory: Path = server.directory
         assert (directory / "log").exists()
     assert not directory.exists()
-
-
-@pytest.mark.needs_redis
-def test_it_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
-    start = "from tests.servers.redis import RedisServer\nprint(RedisServer().start().port, flush=True)"
-    assert assert_servers_end_with_a_killed_run(tmp_path, start) == 1

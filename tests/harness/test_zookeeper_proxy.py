@@ -25,9 +25,8 @@ CREATES = (Op.CREATE, Op.CREATE2, Op.CREATE_CONTAINER)
 
 
 @pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperProxy]:
-    with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
-        yield proxy
+def proxy(zookeeper_proxy: ZooKeeperProxy) -> ZooKeeperProxy:
+    return zookeeper_proxy
 
 
 @pytest.fixture

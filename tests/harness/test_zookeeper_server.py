@@ -13,15 +13,12 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import CREATOR_ALL_ACL
 
-from tests.servers import process
-from tests.servers.ports import free_port
-from tests.servers.process import ServerFailed
 from tests.servers.silent_session import SilentSession
 from tests.servers.zookeeper import BASE, Operations, ZooKeeperServer
 from tests.servers.zookeeper_wire import Op
 from tests.support.certificates import certificates
 from tests.support.leaks import new_threads
-from tests.support.runs import assert_servers_end_with_a_killed_run, run_pytest
+from tests.support.runs import run_pytest
 from tests.support.waiting import eventually
 
 Start = Callable[..., ZooKeeperServer]
@@ -116,33 +113,6 @@ def test_empty_containers_are_removed_soon(start_zookeeper: Start) -> None:
     eventually(lambda: client.exists("/parent") is None)
 
 
-def test_a_frozen_server_can_be_stopped(start_zookeeper: Start) -> None:
-    server = start_zookeeper()
-    server.client()
-    server.pause()
-    server.stop()
-    assert not server.running
-
-
-def test_a_taken_port_is_not_the_end(start_zookeeper: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as squatter:
-        squatter.bind(("127.0.0.1", 0))
-        squatter.listen()
-        taken, free = squatter.getsockname()[1], free_port()
-        ports = iter([taken, free])
-        monkeypatch.setattr(process, "free_port", lambda: next(ports))
-        assert start_zookeeper().port == free
-
-
-@pytest.mark.needs_zookeeper
-def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
-    server = ZooKeeperServer("initLimit=soon")
-    with pytest.raises(ServerFailed, match='For input string: "soon"'):
-        server.start()
-    server.close()
-    assert not server.directory.exists()
-
-
 @pytest.mark.needs_zookeeper
 def test_nothing_is_left_behind() -> None:
     before = set(threading.enumerate())
@@ -154,12 +124,6 @@ def test_nothing_is_left_behind() -> None:
     assert not directory.exists()
     assert not Path(f"/proc/{pid}").exists()
     eventually(lambda: not new_threads(before))
-
-
-@pytest.mark.needs_zookeeper
-def test_it_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
-    start = "from tests.servers.zookeeper import ZooKeeperServer\nprint(ZooKeeperServer().start().port, flush=True)"
-    assert assert_servers_end_with_a_killed_run(tmp_path, start) == 1
 
 
 @pytest.mark.parametrize("ci", ["", "true"])

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from tests.simulation.checkers.history import Violation
 from tests.simulation.determinism import deterministic
 from tests.simulation.mutants import Mutant, unharmed
-from tests.simulation.world.base import Report, Stage
+from tests.simulation.world.base import BaseWorld, Report
 from tests.simulation.world.single import World
 
-MakeWorld = Callable[[int], Stage]
+MakeWorld = Callable[[int], BaseWorld]
 
 
 class SeedFailed(AssertionError):

@@ -16,7 +16,7 @@ from tests.simulation.redis_model.server import Push, RedisModel
 
 
 class ModelConnection:
-    """The model with the face of a :class:`RawConnection`; its clock stands still unless told."""
+    """The model with the face of a :class:`RawConnection`; its clock only moves when the test moves it."""
 
     def __init__(self, model: RedisModel) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""The simulated fleet keeps the port's promises: all at once, a failure is an answer, nothing is left behind."""
+"""The simulated server group keeps the port's promises: requests in parallel, failures as answers, no leaks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.engines.redis.channel import Script
 from holdfast.engines.redis.requests import Call
 from holdfast.errors import EngineRefused
 from tests.simulation.client.channel import SimChannel
-from tests.simulation.redlock.server_group import SimFleet
+from tests.simulation.redlock.server_group import SimServerGroup
 from tests.simulation.world.faults import FaultPlan, Faults
 from tests.simulation.world.node import Node
 from tests.simulation.world.runtime import SimulatedRuntime, Simulator
@@ -21,7 +21,7 @@ INCR = Call(Script("incr", "return redis.call('INCR', KEYS[1])"), ["n"], [])
 LOOK = Call(Script("look", "return redis.call('EXISTS', KEYS[1])"), ["n"], [], watched=["n"])
 
 
-class Fleet:
+class Servers:
     """Three servers, and one process that asks them."""
 
     def __init__(self, *, multiplexed: bool) -> None:
@@ -33,13 +33,13 @@ class Fleet:
         ]
         self.process = self.simulator.process("p", offset=500.0)
         self.runtime = SimulatedRuntime(self.process)
-        self.fleet = SimFleet(self.process)
+        self.group = SimServerGroup(self.process)
         self.channels = [
             SimChannel(self.runtime, node.network, multiplexed=multiplexed, tracking=True) for node in self.nodes
         ]
 
     def ask(self, call: Call, timeout: float = 1.0) -> Any:
-        return self.run(lambda: self.fleet.ask(self.channels, call, timeout))
+        return self.run(lambda: self.group.ask(self.channels, call, timeout))
 
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         outcome: list[Any] = []
@@ -55,9 +55,9 @@ class Fleet:
 
 @pytest.fixture(params=[True, False], ids=["multiplexed", "pooled"])
 def servers(request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    fleet = Fleet(multiplexed=request.param)
-    yield fleet
-    fleet.simulator.close()
+    servers = Servers(multiplexed=request.param)
+    yield servers
+    servers.simulator.close()
 
 
 def test_all_are_asked_at_once_also_without_connections_and_scripts(servers: Fleet) -> None:
@@ -91,7 +91,7 @@ def test_who_is_cancelled_leaves_no_task_and_no_connection_with_an_unread_answer
     servers.ask(INCR)
     for node in servers.nodes:
         node.faults.plan = FaultPlan(slow=1.0)
-    asking = servers.process.spawn(servers.fleet.ask(servers.channels, INCR, 1.0), "asking")
+    asking = servers.process.spawn(servers.group.ask(servers.channels, INCR, 1.0), "asking")
     servers.simulator.call_later(0.005, asking.cancel)
     servers.simulator.run(servers.simulator.time + 2.0)
     assert asking.done.is_set()
@@ -104,8 +104,8 @@ def test_the_watchdog_hears_of_every_server(servers: Fleet) -> None:
     bell = servers.runtime.wakeup()
 
     async def main() -> list[Any]:
-        await servers.fleet.ask_each([(channel, [LOOK]) for channel in servers.channels], 0, 1.0)
-        return [await servers.fleet.doze(servers.channels, servers.runtime.now() + 5.0, bell) for _ in range(3)]
+        await servers.group.ask_each([(channel, [LOOK]) for channel in servers.channels], 0, 1.0)
+        return [await servers.group.doze(servers.channels, servers.runtime.now() + 5.0, bell) for _ in range(3)]
 
     def change() -> None:
         model = servers.nodes[1].model

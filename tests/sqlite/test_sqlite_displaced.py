@@ -25,6 +25,7 @@ from holdfast.errors import EngineRefused
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
 from tests.sqlite.worker import make_claim
 from tests.support.forking import in_a_child
+from tests.support.waiting import eventually
 
 StartWorker = Callable[[], Worker]
 TTL = 1.5
@@ -184,10 +185,7 @@ def test_displaced_while_waiting(
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    deadline = time.monotonic() + 5.0
-    while locks.inspect("job").waiters != 1:
-        assert time.monotonic() < deadline, "it never queued"
-        time.sleep(0.002)
+    eventually(lambda: locks.inspect("job").waiters == 1, 5.0, "a waiter is queued")
     displace(path)
     if rival.ask(do="renew", name="job", ttl=TTL)["found"] == "OURS":
         assert not outcome, "two holders"

@@ -279,6 +279,4 @@ def test_threads_that_meet_a_new_server_at_once_share_its_channel(cluster: Redis
         thread.join(10)
     assert results == [True] * 16
     run(session.close())
-    deadline = clock.now() + 5
-    while connections(cluster, "many"):
-        assert clock.now() < deadline, "connections were left"
+    eventually(lambda: not connections(cluster, "many"), 5.0, "no connection is left")

@@ -1,4 +1,4 @@
-"""The server's side of the invariants: what the lock keys say before and after each script."""
+"""The server's side of the invariants: the lock keys before and after each script."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.simulation.redis_model.server import RedisModel
 
 
 class Change(NamedTuple):
-    """Owners who got a lock by a script, and who had one taken by force."""
+    """Owners that got a lock by a script, and owners that lost one by force."""
 
     granted: list[str]
-    robbed: list[str]
+    displaced: list[str]
 
 
 class EngineView:
@@ -55,7 +55,7 @@ class EngineView:
             self._owner[name] = now
             if before is not None and script == "break":
                 self._check_broken(name, before, *arguments[3:5])
-                change.robbed.append(before)
+                change.displaced.append(before)
             elif before is not None:
                 self._removed(name, before, script, words, now)
             if now is not None:
@@ -93,13 +93,15 @@ class EngineView:
     def _check_holders(self, script: str, names: Sequence[str], owners: Sequence[str], reply: Sequence[int]) -> None:
         for name, owner, found in zip(names, owners, reply, strict=True):
             if found == 1 and self._owner[name] != owner:
-                raise Violation("I13", f"{name}: {script} told …{owner[-4:]} that it holds it")
+                raise Violation("I13", f"{name}: {script} answered …{owner[-4:]} that it holds it")
 
-    def _removed(self, name: str, owner: str, script: str, words: Sequence[bytes], heir: str | None) -> None:
-        if heir is not None:
-            raise Violation("I2", f"{name}: {script} granted it to …{heir[-4:]} while …{owner[-4:]} had time left")
+    def _removed(self, name: str, owner: str, script: str, words: Sequence[bytes], next_owner: str | None) -> None:
+        if next_owner is not None:
+            raise Violation(
+                "I2", f"{name}: {script} granted it to …{next_owner[-4:]} while …{owner[-4:]} had time left"
+            )
         if owner.encode() not in words:
-            raise Violation("I2", f"{name}: {script} took it from …{owner[-4:]}, who had not asked for it")
+            raise Violation("I2", f"{name}: {script} took it from …{owner[-4:]}, which had not asked for it")
         self._finished.add(owner)
 
     def _granted(self, name: str, owner: str, script: str) -> None:
@@ -116,17 +118,17 @@ class EngineView:
         self._token[name] = token
 
     def counters_lost(self) -> None:
-        """Of several servers, no single one has to number its grants in order: what a majority says counts."""
+        """Of several servers, no single one has to number its grants in order: the majority's numbers count."""
         self._token = dict.fromkeys(self.names, 0)
 
     def left_model(self, names: Sequence[str], *, all_keys: bool) -> list[str]:
-        """Keys are about to vanish by an operator's or the server's doing; returns the owners who are robbed."""
-        robbed = [owner for name in names if (owner := self.owner(name)) is not None]
+        """Keys are about to vanish by an operator's or the server's doing; returns the owners that are displaced."""
+        displaced = [owner for name in names if (owner := self.owner(name)) is not None]
         for name in names:
             self._owner[name] = None
         if all_keys:
             self._finished.clear()  # the tombstones are gone too
-        return robbed
+        return displaced
 
 
 def _keys(words: Sequence[bytes]) -> list[str]:

@@ -17,7 +17,7 @@ class Violation(AssertionError):
 
 
 class History:
-    """Events in order. Formatting is left to whoever prints: most runs are never looked at."""
+    """Events in order. They are formatted when they are printed: most runs never are."""
 
     def __init__(self) -> None:
         self.events: list[tuple[float, str, str, tuple[Any, ...]]] = []

@@ -1,7 +1,7 @@
-"""The holders' side of the invariants: who believes to hold what, and who has waited for how long.
+"""The holders' side of the invariants: which process holds what by its own clock, and which waits for how long.
 
-Belief is computed here from state and deadline, never by asking ``hold.held``: a look from outside must not change what
-is looked at (a frozen process cannot look).
+Whether a hold is valid is computed here from state and deadline, never by ``hold.held``: a look from outside must not
+change what is looked at (a frozen process cannot look).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.simulation.world.faults import Faults
 from tests.simulation.world.runtime import Process, Task
 
 #: A loss timer looks at least once a second; the rest is the time that its wake-up may take.
-_TOLD_WITHIN = 1.2
+_REPORTED_WITHIN = 1.2
 
 
 @dataclass(eq=False)
-class Belief:
+class TrackedHold:
     """One hold, from the return of its first acquire to the call of its last release."""
 
     hold: Hold
@@ -33,7 +33,7 @@ class Belief:
     def owner(self) -> str:
         return self.hold.grant.claim.owner
 
-    def now(self) -> bool:
+    def is_valid(self) -> bool:
         hold = self.hold
         return hold.state is State.HELD and self.process.now() < hold.deadline
 
@@ -55,24 +55,24 @@ class Attempt:
 
 
 @dataclass
-class Beliefs:
-    """Checks I1 (exclusion), I5 (tokens as callers see them), I6 (progress) and I7 (loss is told), step by step."""
+class HolderView:
+    """Checks I1 (exclusion), I5 (tokens as callers see them), I6 (progress) and I7 (losses are reported)."""
 
     faults: Faults
     ttl: float
-    patience: float  #: what I6 allows between the end of one belief and the next grant
-    live: dict[str, list[Belief]] = field(default_factory=dict)
+    tolerance: float  #: what I6 allows between the end of one hold and the next grant
+    live: dict[str, list[TrackedHold]] = field(default_factory=dict)
     waiting: dict[Attempt, None] = field(default_factory=dict)
     #: Owners whose lock was taken away outside the engine's declared model, and when.
-    robbed: dict[str, float] = field(default_factory=dict)
+    displaced: dict[str, float] = field(default_factory=dict)
     grants: int = 0
-    _known: dict[Hold, Belief] = field(default_factory=dict)
+    _known: dict[Hold, TrackedHold] = field(default_factory=dict)
     _largest: dict[str, int] = field(default_factory=dict)
     _idle_since: dict[str, float] = field(default_factory=dict)
-    _wronged: dict[str, set[str]] = field(default_factory=dict)
+    _forgotten_by: dict[str, set[str]] = field(default_factory=dict)
     _tokens: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    # -- told by the workload ------------------------------------------------------------------------------------------
+    # -- reported by the workload --------------------------------------------------------------------------------------
 
     def attempt(self, process: Process, name: str, timeout: float | None) -> Attempt:
         simulator = process.simulator
@@ -90,84 +90,84 @@ class Beliefs:
         """An acquire raised, was cancelled, or returned (then there is nothing left to do)."""
         self.waiting.pop(attempt, None)
 
-    def acquired(self, attempt: Attempt, hold: Hold) -> Belief:
-        """An acquire returned ``hold``: a new belief, or one more handle of an old one."""
+    def acquired(self, attempt: Attempt, hold: Hold) -> TrackedHold:
+        """An acquire returned ``hold``: a new one, or one more handle of one that is known."""
         del self.waiting[attempt]
         known = self._known.get(hold)
         if known is not None:
             return self._entered_again(known)
-        belief = self._known[hold] = Belief(hold, attempt.process, attempt.name)
+        tracked = self._known[hold] = TrackedHold(hold, attempt.process, attempt.name)
         if hold.token <= attempt.floor:
-            raise Violation("I5", f"{belief}: a grant with the token {attempt.floor} was complete before this began")
-        if self._tokens.setdefault((attempt.name, hold.token), belief.owner) != belief.owner:
-            raise Violation("I5", f"{belief}: another owner was given the same token")
-        if hold.state is State.HELD and not belief.now():
-            raise Violation("I1", f"{belief}: acquire returned a lease without any time left")
+            raise Violation("I5", f"{tracked}: a grant with the token {attempt.floor} was complete before this began")
+        if self._tokens.setdefault((attempt.name, hold.token), tracked.owner) != tracked.owner:
+            raise Violation("I5", f"{tracked}: another owner was given the same token")
+        if hold.state is State.HELD and not tracked.is_valid():
+            raise Violation("I1", f"{tracked}: acquire returned a lease without any time left")
         self._largest[attempt.name] = max(hold.token, self._largest.get(attempt.name, 0))
         self.grants += 1
-        self.live.setdefault(attempt.name, []).append(belief)
-        return belief
+        self.live.setdefault(attempt.name, []).append(tracked)
+        return tracked
 
-    def _entered_again(self, belief: Belief) -> Belief:
-        if belief.handles == 0:
-            # Its last handle was forgotten, and nobody has noticed yet: it may still be entered.
-            if not belief.now():
-                raise Violation("I13", f"{belief}: entered again after its end")
-            self.live[belief.name].append(belief)
-        belief.handles += 1
-        return belief
+    def _entered_again(self, tracked: TrackedHold) -> TrackedHold:
+        if tracked.handles == 0:
+            # Its last handle was dropped, which the core has not noticed yet: it may still be entered.
+            if not tracked.is_valid():
+                raise Violation("I13", f"{tracked}: entered again after its end")
+            self.live[tracked.name].append(tracked)
+        tracked.handles += 1
+        return tracked
 
-    def releases(self, belief: Belief) -> None:
-        """A handle is about to be released; with the last one belief is over."""
-        belief.handles -= 1
-        if belief.handles == 0:
-            self.live[belief.name].remove(belief)
+    def releases(self, tracked: TrackedHold) -> None:
+        """A handle is about to be released; with the last one the hold ends."""
+        tracked.handles -= 1
+        if tracked.handles == 0:
+            self.live[tracked.name].remove(tracked)
 
     def died(self, process: Process) -> None:
-        """A crashed process believes nothing and waits for nothing."""
-        for name, beliefs in self.live.items():
-            self.live[name] = [belief for belief in beliefs if belief.process is not process]
+        """A crashed process holds nothing and waits for nothing."""
+        for name, holders in self.live.items():
+            self.live[name] = [tracked for tracked in holders if tracked.process is not process]
         self.waiting = {attempt: None for attempt in self.waiting if attempt.process is not process}
 
-    # -- told by those who see the servers -----------------------------------------------------------------------------
+    # -- reported by the views of the servers --------------------------------------------------------------------------
 
     def taken(self, owner: str, server: str, *, lost: bool, time: float) -> None:
         """``server`` lost what ``owner`` had there outside the model; ``lost``: so it has not got the lock any more."""
-        self._wronged.setdefault(owner, set()).add(server)
+        self._forgotten_by.setdefault(owner, set()).add(server)
         if lost:
-            self.robbed.setdefault(owner, time)
+            self.displaced.setdefault(owner, time)
 
     def given(self, owner: str, server: str, *, held: bool) -> None:
         """``owner`` was granted it at ``server``, perhaps again; ``held``: so it has the lock (again)."""
-        self._wronged.get(owner, set()).discard(server)
+        self._forgotten_by.get(owner, set()).discard(server)
         if held:
-            self.robbed.pop(owner, None)
+            self.displaced.pop(owner, None)
 
-    def wronged(self, owner: str) -> bool:
+    def forgotten(self, owner: str) -> bool:
         """Whether no promise binds, because some server has forgotten what it had granted to ``owner``."""
-        return bool(self._wronged.get(owner))
+        return bool(self._forgotten_by.get(owner))
 
     def wanted(self) -> set[str]:
-        """The owners who hold something or try to."""
+        """The owners that hold something or try to."""
         claims = {attempt.claim.owner for attempt in self.waiting if attempt.claim is not None}
-        return claims | {belief.owner for beliefs in self.live.values() for belief in beliefs}
+        return claims | {tracked.owner for holders in self.live.values() for tracked in holders}
 
     # -- after every step ----------------------------------------------------------------------------------------------
 
     def look(self, time: float) -> None:
-        for name, beliefs in self.live.items():
-            held = [belief for belief in beliefs if belief.now()]
+        for name, holders in self.live.items():
+            held = [tracked for tracked in holders if tracked.is_valid()]
             if len(held) > 1:
                 self._check_exclusion(name, held)
             if self.faults.healed:
                 self._check_progress(name, bool(held), time)
-            for belief in beliefs:
-                self._check_told(belief, time)
+            for tracked in holders:
+                self._check_reports(tracked, time)
 
-    def _check_exclusion(self, name: str, held: list[Belief]) -> None:
-        honest = [belief for belief in held if not self.wronged(belief.owner)]
+    def _check_exclusion(self, name: str, held: list[TrackedHold]) -> None:
+        honest = [tracked for tracked in held if not self.forgotten(tracked.owner)]
         if len(honest) > 1:
-            raise Violation("I1", f"{name} is believed held by " + " and by ".join(map(str, honest)))
+            raise Violation("I1", f"{name} is held by " + " and by ".join(map(str, honest)))
 
     def _check_progress(self, name: str, held: bool, time: float) -> None:
         waits = any(attempt.name == name for attempt in self.waiting)
@@ -175,19 +175,19 @@ class Beliefs:
             self._idle_since[name] = time
             return
         since = max(self._idle_since.get(name, time), self.faults.last_effect)
-        if time - since > self.patience:
-            raise Violation("I6", f"{name}: nobody has held it since {since:.3f}, yet it was granted to no waiter")
+        if time - since > self.tolerance:
+            raise Violation("I6", f"{name}: no process has held it since {since:.3f}, yet it was granted to no waiter")
 
-    def _check_told(self, belief: Belief, time: float) -> None:
-        hold, process = belief.hold, belief.process
+    def _check_reports(self, tracked: TrackedHold, time: float) -> None:
+        hold, process = tracked.hold, tracked.process
         if hold.state is not State.HELD:
             return
         overdue = process.now() - hold.deadline
-        if overdue > _TOLD_WITHIN and not process.paused and time - process.resumed > _TOLD_WITHIN:
-            raise Violation("I7", f"{belief}: its deadline passed {overdue:.3f} s ago and nobody told")
-        robbed = self.robbed.get(belief.owner)
-        if robbed is None or overdue >= 0:
+        if overdue > _REPORTED_WITHIN and not process.paused and time - process.resumed > _REPORTED_WITHIN:
+            raise Violation("I7", f"{tracked}: its deadline passed {overdue:.3f} s ago, and that was not reported")
+        displaced = self.displaced.get(tracked.owner)
+        if displaced is None or overdue >= 0:
             return
-        prompt = hold.policy.renew and self.faults.disturbed(process) < robbed - _TOLD_WITHIN
-        if time - robbed > (self.ttl / RENEWALS_PER_TTL + _TOLD_WITHIN if prompt else self.ttl):
-            raise Violation("I7", f"{belief}: taken away at {robbed:.3f}, and still believed in")
+        prompt = hold.policy.renew and self.faults.disturbed(process) < displaced - _REPORTED_WITHIN
+        if time - displaced > (self.ttl / RENEWALS_PER_TTL + _REPORTED_WITHIN if prompt else self.ttl):
+            raise Violation("I7", f"{tracked}: taken away at {displaced:.3f}, and still counts as held")

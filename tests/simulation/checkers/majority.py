@@ -1,4 +1,4 @@
-"""What the servers of a world say together: whose lock it is, if a majority says so. One is a majority of one."""
+"""Which owner has a lock by the majority of the servers of a world. One server is a majority of one."""
 
 from __future__ import annotations
 

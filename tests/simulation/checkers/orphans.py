@@ -1,4 +1,4 @@
-"""I8, no orphans: what nobody wants any more is given back within a moment, on every server that no fault cuts off."""
+"""I8, no orphans: a lock that no caller wants is given back soon, on every server that no fault isolates."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from holdfast._core.core import Core
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Claim
 from tests.simulation.checkers.history import Violation
-from tests.simulation.checkers.holder_view import Beliefs
+from tests.simulation.checkers.holder_view import HolderView
 from tests.simulation.world.node import Node
 from tests.simulation.world.runtime import Process
 
 
 class Orphans:
-    """Looks at the servers for locks whose owners have given them up.
+    """Finds locks on the servers whose owners have given them up.
 
-    ``grace``: what a withdrawal may take. ``mistrust``: for how long after a fault a client may leave a server alone.
+    ``grace``: what a withdrawal may take. ``skipped_for``: how long after a fault a client may skip a server.
     """
 
-    def __init__(self, beliefs: Beliefs, nodes: Sequence[Node], *, grace: float, mistrust: float) -> None:
-        self._beliefs = beliefs
+    def __init__(self, holders: HolderView, nodes: Sequence[Node], *, grace: float, skipped_for: float) -> None:
+        self._holders = holders
         self._nodes = nodes
         self._grace = grace
-        self._mistrust = mistrust
-        self._processes: dict[str, Process] = {}  # by the client's part of an owner: it may go on under a new number
-        self._since: dict[tuple[str, str], float] = {}  # a server and an owner whom nobody wants there, since when
+        self._skipped_for = skipped_for
+        self._processes: dict[str, Process] = {}  # by the client's part of an owner: it may continue with a new number
+        self._since: dict[tuple[str, str], float] = {}  # a server and an owner that is not wanted there, since when
         self._last_look = 0.0
 
     def listen(self, core: Core, process: Process) -> None:
-        """Hear of every claim that ``core`` makes."""
+        """Note every claim that ``core`` makes."""
         make = core.new_claim
 
         def new_claim(policy: Policy, *, polite: bool) -> Claim:
             claim = make(policy, polite=polite)
             self._processes[_client(claim.owner)] = process
-            self._beliefs.claimed(process.simulator.current, claim)
+            self._holders.claimed(process.simulator.current, claim)
             return claim
 
         core.new_claim = new_claim  # type: ignore[method-assign]
 
     def look(self, time: float) -> None:
-        wanted = self._beliefs.wanted()
+        wanted = self._holders.wanted()
         since: dict[tuple[str, str], float] = {}
         for node in self._nodes:
             for name in node.view.names:
@@ -55,7 +55,7 @@ class Orphans:
 
     def _check(self, node: Node, name: str, owner: str, given_up: float, time: float) -> None:
         process = self._processes[_client(owner)]
-        if process.dead or node.faults.disturbed(process) + self._mistrust >= given_up:
+        if process.dead or node.faults.disturbed(process) + self._skipped_for >= given_up:
             return
         if time - given_up > self._grace:
             raise Violation(

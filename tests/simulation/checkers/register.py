@@ -67,7 +67,7 @@ class Register:
         return True
 
     def admit_store(self, name: str, guard: Guard) -> bool:
-        """Whether this store may write: nobody has loaded since."""
+        """Whether this store may write: there was no later load."""
         return self._guards.get(name) == guard
 
     def _newest(self, name: str, guard: Guard) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 V = TypeVar("V")
 
-#: Redis types by the Python type that carries them here; a sorted set is a subclass to be told from a hash.
+#: Redis types by the Python type that carries them here; a sorted set is a subclass, to differ from a hash.
 _TYPE_NAMES: Final[dict[type, bytes]] = {}
 
 
@@ -26,9 +26,9 @@ _TYPE_NAMES.update({bytes: b"string", dict: b"hash", list: b"list", SortedSet: b
 
 
 class Keyspace:
-    """Keys, values, expiry. ``touched`` is told of every key that changes, as client tracking needs it.
+    """Keys, values, expiry. ``touched`` is called for every key that changes, as client tracking needs it.
 
-    A key that has expired is gone for every look, but its disappearance is only *announced* when somebody looks or when
+    A key that has expired is gone for every look, but its disappearance is only *announced* when a client looks or when
     the background expiry comes round, which may be much later: as on a real server.
     """
 

@@ -1,4 +1,4 @@
-"""The engine of the Redlock simulation: the shipped session on a simulated fleet."""
+"""The engine of the Redlock simulation: the shipped session on a simulated group of servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.engines.base import Guarantees
 from holdfast.engines.redis.redlock.session import RedlockSession
 from holdfast.options import DEFAULT_TOKEN_TTL
 from tests.simulation.client.channel import SimChannel
-from tests.simulation.redlock.server_group import SimFleet
+from tests.simulation.redlock.server_group import SimServerGroup
 from tests.simulation.world.node import Node
 from tests.simulation.world.runtime import SimulatedRuntime
 
@@ -48,7 +48,9 @@ class SimRedlockEngine:
             for node in self._nodes
         ]
         labels = [node.name for node in self._nodes]
-        return RedlockSession(SimFleet(runtime.process), channels, labels, runtime, DEFAULT_TOKEN_TTL, runtime.now)
+        return RedlockSession(
+            SimServerGroup(runtime.process), channels, labels, runtime, DEFAULT_TOKEN_TTL, runtime.now
+        )
 
     def after_fork_in_child(self) -> None:
         raise NotImplementedError("simulated processes do not fork")

@@ -20,7 +20,7 @@ from tests.simulation.world.runtime import Process, Signal
 T = TypeVar("T")
 
 
-class SimFleet:
+class SimServerGroup:
     """See :class:`holdfast.engines.redis.fleet.Fleet`."""
 
     def __init__(self, process: Process) -> None:
@@ -59,8 +59,8 @@ class SimFleet:
     async def doze(self, channels: Sequence[SimChannel], until: float, wakeup: Wakeup) -> Suspects:
         assert isinstance(wakeup, Signal)
         await self._process.wait_any((wakeup, *(channel.suspicion for channel in channels)), until)
-        told = [channel.suspects() for channel in channels]
-        return ALL_NAMES if ALL_NAMES in told else sorted({name for names in told for name in names})
+        found = [channel.suspects() for channel in channels]
+        return ALL_NAMES if ALL_NAMES in found else sorted({name for names in found for name in names})
 
     async def _together(self, questions: Sequence[Callable[[], Coroutine[Any, Any, T]]], what: str) -> list[T]:
         answers: dict[int, T] = {}

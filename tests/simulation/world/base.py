@@ -21,7 +21,7 @@ class Report:
     faults: dict[str, int]
 
 
-class Stage(abc.ABC):
+class BaseWorld(abc.ABC):
     """One world, made from a seed, to be run once."""
 
     nodes: list[Node]
@@ -38,17 +38,17 @@ class Stage(abc.ABC):
 
     @abc.abstractmethod
     def run(self) -> Report:
-        """From the beginning to the judgement; raises Violation (or what broke)."""
+        """From the start to the last check; raises Violation (or what broke)."""
 
     def clock_rate(self) -> float:
-        """As wrong as the plan allows, one way or the other, or anywhere in between."""
+        """As fast or slow as the plan allows, or anywhere in between."""
         return 1.0 + self.dice.choice((-0.5, 0.5, self.dice.uniform(-0.5, 0.5))) * self.faults.plan.clock_rate
 
     def plans(self) -> str:
-        """What may go wrong, for people."""
+        """What may go wrong, as text."""
         plans = {"processes": self.faults.plan} | {node.name: node.faults.plan for node in self.nodes}
         return "; ".join(f"{where}: {plan}" for where, plan in plans.items())
 
     def close(self) -> None:
-        """Put everything away, without any of it acting any more."""
+        """End all tasks without running them."""
         self.simulator.close()

@@ -33,7 +33,7 @@ class FaultPlan:
     outage: float = 0.0  #: the server is down for a while, and comes back with all it knew
     clock_step: float = 0.0  #: the server's clock is moved: forward, what it keeps runs out early
     script_flush: float = 0.0
-    clock_rate: float = 0.0  #: clocks differ by up to this share (the margin of belief is a hundredth)
+    clock_rate: float = 0.0  #: clocks differ by up to this share (the margin of deadlines is a hundredth)
 
     def __str__(self) -> str:
         return ", ".join(f"{f.name}={getattr(self, f.name):.4g}" for f in fields(self) if getattr(self, f.name))
@@ -96,7 +96,7 @@ class Faults:
         for each in (self, *self._parts):
             each.healed = True
 
-    def strikes(self, kind: str, seconds: float = 1.0) -> bool:
+    def happens(self, kind: str, seconds: float = 1.0) -> bool:
         """Throw the dice for one message or step, or for so many seconds of a process's life; count a hit."""
         rate: float = getattr(self.plan, kind) * seconds
         if not rate or self.healed or self.dice.random() >= rate:

@@ -61,23 +61,23 @@ class Nemesis:
         self._world.orphans.look(self._simulator.time)
         self._simulator.call_later(_TICK, self._tick)
         if not self._faults.healed:
-            self._strike()
+            self._inject()
 
-    def _strike(self) -> None:
+    def _inject(self) -> None:
         for process in self._processes:
-            for kind, strike in self._on_process.items():
-                if not process.dead and self._faults.strikes(kind, _TICK):
+            for kind, act_on in self._on_process.items():
+                if not process.dead and self._faults.happens(kind, _TICK):
                     self._note(kind, process.name)
-                    strike(process)
+                    act_on(process)
         for node in self._world.nodes:
             for kind, act in self._on_server.items():
-                if node.faults.strikes(kind, _TICK):
+                if node.faults.happens(kind, _TICK):
                     self._note(kind, node.name)
                     act(node)
                     node.model.drain()
 
     def _before_step(self, task: Task) -> None:
-        if self._faults.strikes("pause_step"):
+        if self._faults.happens("pause_step"):
             self._note("pause", task.process.name, task.name)
             self._pause(task.process)
 
@@ -98,7 +98,7 @@ class Nemesis:
     def _crash(self, process: Process) -> None:
         if sum(not other.dead for other in self._processes) > 1:
             process.crash()
-            self._world.beliefs.died(process)
+            self._world.holders.died(process)
             for node in self._world.nodes:
                 node.network.hang_up(process)
 
@@ -124,40 +124,40 @@ class Nemesis:
         node.model.drain()
         self._simulator.call_later(self._faults.dice.uniform(*_EXPIRY_CYCLE), lambda: self._expire(node))
 
-    def _rob(self, node: Node, names: Sequence[str], act: Callable[[], None], *, all_keys: bool) -> None:
+    def _displace(self, node: Node, names: Sequence[str], act: Callable[[], None], *, all_keys: bool) -> None:
         """Do what takes locks away outside the engine's model."""
-        robbed = node.view.left_model(names, all_keys=all_keys)
+        displaced = node.view.left_model(names, all_keys=all_keys)
         act()
-        self._world.robbed(node, robbed)
+        self._world.displaced(node, displaced)
 
     def _flush(self, node: Node) -> None:
-        self._rob(node, self._world.names, node.model.flush, all_keys=True)
+        self._displace(node, self._world.names, node.model.flush, all_keys=True)
 
     def _delete(self, node: Node) -> None:
         name = self._faults.dice.choice(self._world.names)
-        self._rob(node, [name], lambda: node.model.delete(name.encode()), all_keys=False)
+        self._displace(node, [name], lambda: node.model.delete(name.encode()), all_keys=False)
 
     def _restart(self, node: Node) -> None:
         seconds = self._faults.dice.uniform(*self._world.restart_takes)
-        robbed = node.view.left_model(self._world.names, all_keys=True)
+        displaced = node.view.left_model(self._world.names, all_keys=True)
         node.network.restart_server(seconds)
         if self._world.restart_is_harmless:
             node.view.counters_lost()
         else:
-            self._world.robbed(node, robbed)
+            self._world.displaced(node, displaced)
 
     def _outage(self, node: Node) -> None:
         node.network.restart_server(self._faults.dice.uniform(*_OUTAGE), empty=False)
 
     def _clock_step(self, node: Node) -> None:
-        """Back a little, or forward: then whoever holds something here has less of its lease than was promised."""
+        """Back a little, or forward: then a holder has less of its lease here than was promised."""
         dice = self._faults.dice
         if dice.random() < 0.5:
             node.view.before()
             node.model.keys.expire_all()  # else what has run out would come back to life for a moment
             node.ahead -= _STEP_BACK * dice.random()
             return
-        wronged = [owner for name in self._world.names if (owner := node.view.owner(name)) is not None]
+        displaced = [owner for name in self._world.names if (owner := node.view.owner(name)) is not None]
         node.ahead += 2 * self._world.ttl * dice.random()
         node.view.before()
-        self._world.robbed(node, wronged)
+        self._world.displaced(node, displaced)

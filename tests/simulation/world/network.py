@@ -1,8 +1,8 @@
 """The simulated network between processes and one server: ordered connections, and what goes wrong on them.
 
 A connection keeps order in each direction, as TCP does. A message that is lost takes its connection with it: nothing
-passes any more and nobody is told. What is under way when a connection is closed or cut may still arrive. Only
-``repeat_late`` breaks the order, as a middle box may: the copy comes on nobody's connection.
+passes any more, and neither side is notified. What is under way when a connection is closed or cut may still arrive.
+Only ``repeat_late`` breaks the order, as a middle box may: the copy comes on a connection of its own.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ class Link:
         faults = self.network.faults
         request = Request(self.process, words)
         self._pending.append(request)
-        if faults.strikes("lose_request"):
+        if faults.happens("lose_request"):
             self._mute = True
         if self._mute:
             self._disturb()
             return request
-        reply_lost = faults.strikes("lose_reply")
-        if words[0] in _SCRIPT_CALLS and faults.strikes("repeat_late"):
+        reply_lost = faults.happens("lose_reply")
+        if words[0] in _SCRIPT_CALLS and faults.happens("repeat_late"):
             reply_lost = True
             self.network.repeat_late(self.process, words)
         self._deliver(0, lambda: self._arrive(request, reply_lost))
         return request
 
     def _disturb(self) -> None:
-        """Something was lost: whoever waits for it does so until the request's time is up."""
-        self.network.faults.lasts_until(self.network.simulator.time + self.network.patience, self.process)
+        """Something was lost: a caller waits for it until the request times out."""
+        self.network.faults.lasts_until(self.network.simulator.time + self.network.client_timeout, self.process)
 
     def _deliver(self, direction: int, arrive: Callable[[], None]) -> None:
         network = self.network
@@ -85,7 +85,7 @@ class Link:
             self._disturb()
             return  # the server knows nothing of this connection any more (cut, or restarted)
         reply, error = network.execute(self._server, request.words)
-        if network.faults.strikes("repeat"):
+        if network.faults.happens("repeat"):
             network.execute(self._server, request.words)
         self._mute = self._mute or reply_lost
         if self._mute:
@@ -100,7 +100,7 @@ class Link:
             request.settle(reply, error)
 
     def _push(self, push: Push) -> None:
-        if self._mute or self.network.faults.strikes("lose_push"):
+        if self._mute or self.network.faults.happens("lose_push"):
             self._disturb()
         else:
             self._deliver(1, lambda: self._on_push(push) if self.open else None)
@@ -134,15 +134,15 @@ class Link:
 
 
 class Network:
-    """All connections to one server. ``patience``: the longest that clients wait for an answer."""
+    """All connections to one server. ``client_timeout``: the longest that clients wait for an answer."""
 
     def __init__(
-        self, simulator: Simulator, model: RedisModel, faults: Faults, ttl: float, *, patience: float = 1.0
+        self, simulator: Simulator, model: RedisModel, faults: Faults, ttl: float, *, client_timeout: float = 1.0
     ) -> None:
         self.simulator = simulator
         self.model = model
         self.faults = faults
-        self.patience = patience
+        self.client_timeout = client_timeout
         self.links: dict[Link, None] = {}
         self.watches: dict[object, Process] = {}  #: watches that are not closed yet: there must be none in the end
         self.before_execution: Callable[[], None] = lambda: None
@@ -168,9 +168,9 @@ class Network:
     def delay(self, process: Process) -> float:
         """How long the next message to or from ``process`` takes."""
         faults, now = self.faults, self.simulator.time
-        low, high = _SLOW_DELAY if faults.strikes("slow") else _USUAL_DELAY
+        low, high = _SLOW_DELAY if faults.happens("slow") else _USUAL_DELAY
         delay = low + (high - low) * faults.dice.random()
-        if faults.strikes("stall"):
+        if faults.happens("stall"):
             delay += self._several_ttl * faults.dice.random()
         delay += max(0.0, self._partitions.get(process, 0.0) - now)
         if delay > _USUAL_DELAY[1]:
@@ -188,16 +188,16 @@ class Network:
         return reply, None
 
     def repeat_late(self, process: Process, words: Sequence[bytes]) -> None:
-        """A copy of a request comes again, much later and on nobody's connection."""
+        """A copy of a request comes again, much later and on a connection of its own."""
         delay = self._several_ttl * self.faults.dice.random()
         self.faults.lasts_until(self.simulator.time + delay, process)
 
         def arrive() -> None:
             if self.simulator.time < self._down_until:
                 return
-            nobody = self.model.connect(lambda push: None)
-            self.execute(nobody, words)
-            self.model.disconnect(nobody)
+            connection = self.model.connect(lambda push: None)
+            self.execute(connection, words)
+            self.model.disconnect(connection)
             self.model.drain()
 
         self.simulator.call_later(delay, arrive)
@@ -212,7 +212,7 @@ class Network:
         if arrival >= ready:
             raise TimeoutError("no answer to the connection request")
         if self.simulator.time < self._down_until:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("no server listens")
         link = Link(self, process, on_push)
         self.links[link] = None
         return link

@@ -27,7 +27,7 @@ class Node:
         *,
         rate: float,
         ahead: float = 0.0,
-        patience: float = 1.0,
+        client_timeout: float = 1.0,
     ) -> None:
         self.name = name
         self.faults = faults
@@ -35,7 +35,7 @@ class Node:
         self._simulator = simulator
         self._rate = rate
         self.model = RedisModel(self._microseconds)
-        self.network = Network(simulator, self.model, faults, ttl, patience=patience)
+        self.network = Network(simulator, self.model, faults, ttl, client_timeout=client_timeout)
         self.view = EngineView(self.model, names)
         self.network.before_execution = self.view.before
 

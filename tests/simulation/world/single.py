@@ -1,4 +1,4 @@
-"""One simulated world, made from a seed: servers, network, processes, users, faults; and the judgement at its end."""
+"""One simulated world, made from a seed: servers, network, processes, users, faults; and the checks at its end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from holdfast._core.policy import Policy
 from holdfast.engines.base import Engine
 from holdfast.options import ClientOptions
 from tests.simulation.checkers.history import Violation
-from tests.simulation.checkers.holder_view import Beliefs
+from tests.simulation.checkers.holder_view import HolderView
 from tests.simulation.checkers.majority import Majority
 from tests.simulation.checkers.orphans import Orphans
 from tests.simulation.checkers.register import Register
 from tests.simulation.client.engine import SimEngine
-from tests.simulation.world.base import Report, Stage
+from tests.simulation.world.base import BaseWorld, Report
 from tests.simulation.world.faults import ONE_SERVER, FaultPlan, draw_plan
 from tests.simulation.world.nemesis import Nemesis
 from tests.simulation.world.node import Node
@@ -30,33 +30,33 @@ _SLACK: Final = 2.0
 _HORIZON: Final = 1000.0
 
 
-class World(Stage):
-    """The shipped core with users who do all they may, in several processes, against one server."""
+class World(BaseWorld):
+    """The shipped core in several processes, with users that make every kind of call, and one server."""
 
     restart_takes: tuple[float, float] = (0.0, 2.0)
     restart_is_harmless = False  #: a restart without memory is within the engine's model
     #: A release or withdrawal that meets no fault takes a few round trips.
     grace = 0.5
-    mistrust = 0.0  #: for how long after a fault a client may leave a server alone
+    skipped_for = 0.0  #: how long after a fault a client may skip a server
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         dice = self.dice
         self.ttl = round(dice.uniform(1.0, 5.0), 1)
         self.names = ["a", "b"][: dice.choice((1, 1, 2))]
-        self.beliefs = Beliefs(self.faults, self.ttl, self.ttl + _POLL_CAP + _SLACK)
+        self.holders = HolderView(self.faults, self.ttl, self.ttl + _POLL_CAP + _SLACK)
         self.nodes = self.make_nodes()
         self.majority = Majority([node.view for node in self.nodes])
-        self.orphans = Orphans(self.beliefs, self.nodes, grace=self.grace, mistrust=self.mistrust)
+        self.orphans = Orphans(self.holders, self.nodes, grace=self.grace, skipped_for=self.skipped_for)
         for node in self.nodes:
             node.network.after_execution = partial(self._executed, node)
         self.register = self.make_register()
         self.cores: dict[Process, Core] = {}
-        self.shared = Shared(self.beliefs, self.faults, self.history, self.register)
+        self.shared = Shared(self.holders, self.faults, self.history, self.register)
         self._users: list[Any] = []
         self._populate()
 
-    # -- what other worlds do otherwise --------------------------------------------------------------------------------
+    # -- what other worlds do differently ------------------------------------------------------------------------------
 
     def draw_plan(self) -> FaultPlan:
         return draw_plan(self.dice, ONE_SERVER)
@@ -72,7 +72,7 @@ class World(Stage):
     def make_register(self) -> Register:
         return Register(self.nodes[0].network)
 
-    # -- people --------------------------------------------------------------------------------------------------------
+    # -- users ---------------------------------------------------------------------------------------------------------
 
     def _options(self) -> ClientOptions:
         dice = self.dice
@@ -121,32 +121,32 @@ class World(Stage):
         self.history.add(self.simulator.time, node.name, script, words, reply)
         change = node.view.after(script, words, reply)
         for owner in change.granted:
-            self.beliefs.given(owner, node.name, held=self.majority.holds(owner))
-        self.robbed(node, change.robbed)
+            self.holders.given(owner, node.name, held=self.majority.holds(owner))
+        self.displaced(node, change.displaced)
 
-    def robbed(self, node: Node, owners: Sequence[str]) -> None:
+    def displaced(self, node: Node, owners: Sequence[str]) -> None:
         """``node`` has lost the locks of ``owners`` by force, or by what the engine's model excludes."""
         for owner in owners:
-            self.beliefs.taken(owner, node.name, lost=not self.majority.holds(owner), time=self.simulator.time)
+            self.holders.taken(owner, node.name, lost=not self.majority.holds(owner), time=self.simulator.time)
 
     # -- running -------------------------------------------------------------------------------------------------------
 
     def run(self) -> Report:
-        """Faults, then quiet, then the end."""
+        """A phase with faults, one without, then the checks at the end."""
         simulator = self.simulator
         nemesis = Nemesis(self)
-        simulator.after_step = lambda: self.beliefs.look(simulator.time)
+        simulator.after_step = lambda: self.holders.look(simulator.time)
         nemesis.start()
         simulator.run(self.dice.uniform(*_FAULT_PHASE))
         nemesis.heal()
         self._let_users_finish()
         # What was never confirmed ends by itself within a ttl.
         simulator.run(max(simulator.time, self.faults.last_effect) + self.ttl + _SLACK)
-        self._judge()
+        self._check_end()
         self._close_clients()
         return Report(
             simulator.time,
-            self.beliefs.grants,
+            self.holders.grants,
             sum(map(len, self.shared.acknowledged.values())),
             dict(self.faults.counts),
         )
@@ -156,14 +156,14 @@ class World(Stage):
         while self._working():
             simulator.run(simulator.time + 1.0)
             if simulator.time > _HORIZON:
-                raise Violation("I6", "the users do not come to an end: " + "; ".join(self._working()))
+                raise Violation("I6", "the users do not finish: " + "; ".join(self._working()))
 
     def _working(self) -> list[str]:
         return [task.where() for task in self._users if not task.process.dead and not task.done.is_set()]
 
-    # -- judging -------------------------------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------------------------
 
-    def _judge(self) -> None:
+    def _check_end(self) -> None:
         for name, numbers in self.shared.acknowledged.items():
             if missing := numbers - self.register.values.get(name, frozenset()):
                 raise Violation("I3", f"register {name}: acknowledged additions {sorted(missing)} are not there")
@@ -172,15 +172,15 @@ class World(Stage):
                 if (owner := node.view.owner(name)) is not None:
                     raise Violation("I8", f"{node.name} still has {name} for …{owner[-4:]}, a ttl after the end")
         for node in self.nodes:
-            self._judge_leaks(node)
+            self._check_leaks(node)
         for process, core in self.cores.items():
             if not process.dead and core.live:
-                raise Violation("I9", f"{process.name} still keeps holds after everybody had finished")
+                raise Violation("I9", f"{process.name} still keeps holds after all users had finished")
 
-    def _judge_leaks(self, node: Node) -> None:
+    def _check_leaks(self, node: Node) -> None:
         for key in node.model.keys:
             if node.model.keys.expiry(key) is None:
-                raise Violation("I9", f"key {key.decode()} would stay on {node.name} for ever")
+                raise Violation("I9", f"key {key.decode()} would stay on {node.name} without an expiry")
         if node.network.watches:
             raise Violation("I9", f"{len(node.network.watches)} watches on {node.name} were never closed")
 

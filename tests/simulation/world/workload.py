@@ -15,7 +15,7 @@ from holdfast._core.states import State
 from holdfast.aio import AsyncLease
 from holdfast.errors import AcquireTimeout, EngineUnavailable, LockLost, OutcomeUnknown
 from tests.simulation.checkers.history import History, Violation
-from tests.simulation.checkers.holder_view import Attempt, Belief, Beliefs
+from tests.simulation.checkers.holder_view import Attempt, HolderView, TrackedHold
 from tests.simulation.checkers.register import Register
 from tests.simulation.world.faults import Faults
 from tests.simulation.world.runtime import Process, Task
@@ -24,11 +24,11 @@ from tests.simulation.world.runtime import Process, Task
 class SimLease(AsyncLease):
     """The shipped lease, with what the checks know about it."""
 
-    belief: Belief
-    told = 0  #: calls of on_lost
+    tracked: TrackedHold
+    reports = 0  #: calls of on_lost
 
     def disown(self) -> None:
-        """The world ends: no complaint about a lease that was not released."""
+        """The world ends: no warning about a lease that was not released."""
         self._hold.handles.pop(self._key, None)
 
 
@@ -36,7 +36,7 @@ class SimLease(AsyncLease):
 class Shared:
     """What all users of one run have in common."""
 
-    beliefs: Beliefs
+    holders: HolderView
     faults: Faults
     history: History
     register: Register
@@ -64,14 +64,14 @@ class User:
         await self._core.front.sleep_until(self._process.now() + seconds)
 
     async def run(self) -> None:
-        """Work while there are faults; then once more on every name, with all the patience in the world."""
+        """Work while there are faults; then once more on every name, without a time-out."""
         while not self._shared.faults.healed:
-            await self._work(self._dice.choice(self._policies), self._patience())
+            await self._work(self._dice.choice(self._policies), self._draw_timeout())
             await self._sleep(self._dice.expovariate(2.0))
         for policy in self._policies:
             await self._work(policy, None)
 
-    def _patience(self) -> float | None:
+    def _draw_timeout(self) -> float | None:
         ttl = self._policies[0].ttl
         return self._dice.choice((0.0, self._dice.uniform(0.01, ttl), self._dice.uniform(ttl, 3 * ttl), None))
 
@@ -86,8 +86,8 @@ class User:
         if self._dice.random() < 0.97:
             await self._release(lease)
         else:
-            self._note("forget", lease.belief)
-            self._shared.beliefs.releases(lease.belief)
+            self._note("forget", lease.tracked)
+            self._shared.holders.releases(lease.tracked)
         self._earlier[policy.name] = lease.token
         dropped = None if lease.released else weakref.ref(lease)
         del lease
@@ -119,8 +119,8 @@ class User:
         return results[0] if results else None
 
     async def _attempt(self, policy: Policy, timeout: float | None, results: list[SimLease]) -> None:
-        beliefs, calm = self._shared.beliefs, self._calm()
-        attempt = beliefs.attempt(self._process, policy.name, timeout)
+        holders, calm = self._shared.holders, self._calm()
+        attempt = holders.attempt(self._process, policy.name, timeout)
         self._note("acquire", policy.name, timeout)
         try:
             lease = SimLease()
@@ -132,19 +132,19 @@ class User:
             self._note("unavailable", policy.name, type(error).__name__)
             self._check_duration(attempt)
             if calm:
-                raise Violation("I6", f"{policy.name}: {error!r} though all is well") from error
+                raise Violation("I6", f"{policy.name}: {error!r} without a fault") from error
         else:
             self._shared.leases.add(lease)
-            lease.belief = beliefs.acquired(attempt, lease._hold)
-            lease.on_lost(self._told)
-            self._note("acquired", policy.name, lease.belief)
+            lease.tracked = holders.acquired(attempt, lease._hold)
+            lease.on_lost(self._report)
+            self._note("acquired", policy.name, lease.tracked)
             results.append(lease)
         finally:
-            beliefs.failed(attempt)
+            holders.failed(attempt)
 
-    def _told(self, lease: SimLease) -> None:
-        self._note("told", lease.belief)
-        lease.told += 1
+    def _report(self, lease: SimLease) -> None:
+        self._note("loss reported", lease.tracked)
+        lease.reports += 1
 
     def _calm(self) -> bool:
         faults = self._shared.faults
@@ -155,7 +155,7 @@ class User:
         waited = self._process.simulator.time - attempt.began
         # A clock that runs a little fast is allowed to be a little early.
         if attempt.timeout is None or waited < attempt.timeout * 0.99:
-            raise Violation("I10", f"acquire(timeout={attempt.timeout}) gave up after {waited:.3f} s")
+            raise Violation("I10", f"acquire(timeout={attempt.timeout}) timed out after {waited:.3f} s")
         self._check_duration(attempt)
 
     def _check_duration(self, attempt: Attempt) -> None:
@@ -191,10 +191,10 @@ class User:
     async def _reenter(self, lease: SimLease) -> None:
         results: list[SimLease] = []
         hold = lease._hold
-        believed = lease.belief.now() and hold.policy.reentrant and hold.caller is self._core.front.caller()
+        valid = lease.tracked.is_valid() and hold.policy.reentrant and hold.caller is self._core.front.caller()
         await self._attempt(hold.policy, 0.0, results)
-        if believed and (not results or results[0].belief is not lease.belief):
-            raise Violation("I5", f"{lease.belief}: re-entry got {results}")
+        if valid and (not results or results[0].tracked is not lease.tracked):
+            raise Violation("I5", f"{lease.tracked}: re-entry got {results}")
         if results:
             await self._release(results[0])
 
@@ -227,25 +227,25 @@ class User:
             await task.done.wait()
 
     async def _give_back(self, lease: SimLease) -> None:
-        belief, wronged = lease.belief, self._shared.beliefs.wronged
-        believed, was_wronged = belief.now(), wronged(lease.belief.owner)
-        self._note("release", belief)
-        self._check_told(lease)
-        self._shared.beliefs.releases(belief)
+        tracked, forgotten = lease.tracked, self._shared.holders.forgotten
+        valid, was_forgotten = tracked.is_valid(), forgotten(lease.tracked.owner)
+        self._note("release", tracked)
+        self._check_reports(lease)
+        self._shared.holders.releases(tracked)
         try:
             await lease.release()
         except LockLost as loss:
             self._note("lost", lease.name, lease.token, loss.reason)
-            in_time = self._process.now() < belief.hold.deadline
-            if believed and in_time and not (was_wronged or wronged(belief.owner)):
-                raise Violation("I4", f"{belief}: release of a live lease said {loss!r}") from loss
+            in_time = self._process.now() < tracked.hold.deadline
+            if valid and in_time and not (was_forgotten or forgotten(tracked.owner)):
+                raise Violation("I4", f"{tracked}: release of a valid lease raised {loss!r}") from loss
         except OutcomeUnknown:
             self._note("unknown", lease.name, lease.token)
         else:
             self._note("released", lease.name, lease.token)
 
-    def _check_told(self, lease: SimLease) -> None:
+    def _check_reports(self, lease: SimLease) -> None:
         """Exactly once if lost; the call may still be on its way."""
         hold = lease._hold
-        if lease.told > 1 or (lease.told and hold.state is not State.LOST):
-            raise Violation("I7", f"{lease.belief}: told {lease.told} times of its loss")
+        if lease.reports > 1 or (lease.reports and hold.state is not State.LOST):
+            raise Violation("I7", f"{lease.tracked}: its loss was reported {lease.reports} times")
