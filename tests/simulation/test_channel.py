@@ -163,11 +163,11 @@ def test_a_watch_looks_after_arming_and_wakes_by_push_or_at_its_time(tracking: b
 def test_the_guard_hears_of_what_it_read_and_of_nothing_else() -> None:
     net = Net(FaultPlan())
     heard: list[Suspects] = []
-    bell = net.runtime.wakeup()
+    wakeup = net.runtime.wakeup()
 
     async def main() -> None:
         await net.channel.run_guarded([Call(LOOK, ["mine"], [], ["mine"])], 0, 1.0)
-        heard.extend([await net.channel.doze(net.runtime.now() + 5.0, bell) for _ in range(3)])
+        heard.extend([await net.channel.doze(net.runtime.now() + 5.0, wakeup) for _ in range(3)])
 
     def change(key: bytes) -> None:
         net.model.keys.replace(key, b"x", None)

@@ -54,13 +54,13 @@ class Servers:
 
 
 @pytest.fixture(params=[True, False], ids=["multiplexed", "pooled"])
-def servers(request: pytest.FixtureRequest) -> Iterator[Fleet]:
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
     servers = Servers(multiplexed=request.param)
     yield servers
     servers.simulator.close()
 
 
-def test_all_are_asked_at_once_also_without_connections_and_scripts(servers: Fleet) -> None:
+def test_all_are_asked_at_once_also_without_connections_and_scripts(servers: Servers) -> None:
     assert servers.ask(INCR) == [1, 1, 1]
     for node in servers.nodes:
         node.faults.plan = FaultPlan(slow=1.0)
@@ -71,7 +71,7 @@ def test_all_are_asked_at_once_also_without_connections_and_scripts(servers: Fle
     assert servers.simulator.time - began < 3 * 0.7 + 0.1  # as long as the slowest takes, with one reload: not the sum
 
 
-def test_a_server_that_fails_is_one_answer_among_the_others(servers: Fleet) -> None:
+def test_a_server_that_fails_is_one_answer_among_the_others(servers: Servers) -> None:
     servers.ask(INCR)
     servers.nodes[0].network.restart_server(5.0)
     servers.nodes[1].faults.plan = FaultPlan(lose_reply=1.0)
@@ -87,7 +87,7 @@ def test_a_server_that_fails_is_one_answer_among_the_others(servers: Fleet) -> N
     assert servers.simulator.time - began == pytest.approx(0.5)
 
 
-def test_who_is_cancelled_leaves_no_task_and_no_connection_with_an_unread_answer(servers: Fleet) -> None:
+def test_who_is_cancelled_leaves_no_task_and_no_connection_with_an_unread_answer(servers: Servers) -> None:
     servers.ask(INCR)
     for node in servers.nodes:
         node.faults.plan = FaultPlan(slow=1.0)
@@ -100,12 +100,12 @@ def test_who_is_cancelled_leaves_no_task_and_no_connection_with_an_unread_answer
     assert [len(node.network.links) for node in servers.nodes] == [int(servers.multiplexed)] * 3
 
 
-def test_the_watchdog_hears_of_every_server(servers: Fleet) -> None:
-    bell = servers.runtime.wakeup()
+def test_the_watchdog_hears_of_every_server(servers: Servers) -> None:
+    wakeup = servers.runtime.wakeup()
 
     async def main() -> list[Any]:
         await servers.group.ask_each([(channel, [LOOK]) for channel in servers.channels], 0, 1.0)
-        return [await servers.group.doze(servers.channels, servers.runtime.now() + 5.0, bell) for _ in range(3)]
+        return [await servers.group.doze(servers.channels, servers.runtime.now() + 5.0, wakeup) for _ in range(3)]
 
     def change() -> None:
         model = servers.nodes[1].model
