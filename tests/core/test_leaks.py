@@ -18,10 +18,13 @@ import redis
 import holdfast
 from tests.servers.redis import RedisServer
 from tests.support.leaks import Baseline
+from tests.support.soak import soak
 from tests.support.waiting import LASTING, eventually, renewed, until
 
-PAIRS = 10_000
-WAITS = 1_000
+#: Cycles of acquire and release, and of waits that time out.
+CYCLES = pytest.mark.parametrize(
+    "cycles, waits", [(1_000, 100), soak(10_000, 1_000, reason="shows what leaks once in thousands of cycles")]
+)
 
 
 @pytest.fixture
@@ -53,7 +56,8 @@ def in_vain() -> Iterator[None]:
 
 @pytest.mark.needs_redis
 @pytest.mark.timeout(120)
-def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
+@CYCLES
+def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis, cycles: int, waits: int) -> None:
     outside = baseline(admin)
     with holdfast.connect(url, ttl=5.0) as locks, holdfast.connect(url, ttl=300.0) as others:
         names = [f"cycle-{number}" for number in range(50)]
@@ -72,9 +76,9 @@ def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
             del lease
         eventually(lambda: not locks.inspect("dropped").holders)
         before = baseline(admin)
-        for number in range(PAIRS):
+        for number in range(cycles):
             locks.lock(names[number % 50]).acquire().release()
-        for _ in range(WAITS):
+        for _ in range(waits):
             with in_vain():
                 assert locks.lock("busy").try_acquire(timeout=0.001) is None
         before.wait_until_nothing_is_left(5)
@@ -88,7 +92,8 @@ def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
 
 @pytest.mark.needs_redis
 @pytest.mark.timeout(120)
-async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
+@CYCLES
+async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis, cycles: int, waits: int) -> None:
     async with holdfast.aio.connect(url, ttl=5.0) as locks, holdfast.aio.connect(url, ttl=300.0) as others:
         blocker = await others.lock("busy").acquire()
         await asyncio.gather(*(pairs(locks, number, 2) for number in range(50)))
@@ -107,8 +112,8 @@ async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -
             while (await locks.inspect("dropped")).holders:
                 await asyncio.sleep(0.01)
         before = baseline(admin)
-        await asyncio.gather(*(pairs(locks, number, PAIRS // 50) for number in range(50)))
-        for _ in range(WAITS // 10):
+        await asyncio.gather(*(pairs(locks, number, cycles // 50) for number in range(50)))
+        for _ in range(waits // 10):
             await asyncio.gather(*(wait_in_vain(locks) for _ in range(10)))
         await before.until_nothing_is_left(5)
         async with asyncio.timeout(5):

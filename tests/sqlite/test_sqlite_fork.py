@@ -18,6 +18,7 @@ from tests.sqlite.conftest import TIMEOUT, MakeSession
 from tests.sqlite.worker import make_claim, obtain
 from tests.support.forking import fork, in_a_child
 from tests.support.leaks import open_files
+from tests.support.soak import soak
 
 # Python 3.12 warns about any fork of a process with threads: here that is the point.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
@@ -128,7 +129,8 @@ def test_a_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> No
 
 
 @pytest.mark.timeout(120)
-def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSession, path: str) -> None:
+@pytest.mark.parametrize("forks", [40, soak(200, reason="hits rarer moments of a transaction")])
+def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSession, path: str, forks: int) -> None:
     stop, errors, rounds = threading.Event(), [], [0]
 
     def hammer() -> None:
@@ -154,7 +156,7 @@ def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSes
         assert run(session.release(claim, TIMEOUT)) is Found.OURS
 
     try:
-        for number in range(200):
+        for number in range(forks):
             # Most children only come and go; every tenth uses the file too.
             assert in_a_child(work if number % 10 == 0 else lambda: None)
     finally:
@@ -162,7 +164,7 @@ def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSes
         for thread in threads:
             thread.join(20.0)
     assert errors == []
-    assert rounds[0] > 200
+    assert rounds[0] > forks
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()

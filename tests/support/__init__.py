@@ -14,6 +14,7 @@ Read ``waiting`` first: no test sleeps to wait for something.
 - ``register``, ``history``: a resource behind a lock, and what several processes held and when
 - ``certificates``: certificates for servers with TLS
 - ``runs``: runs of pytest and of servers in processes of their own, for tests/harness
+- ``soak``: cases that only ``make soak`` runs
 - ``skipping``: fails a run in which a test was skipped that tests/skips.toml does not list
 - ``source_files``: the Python files of tests/ and what they import, for tests/harness/test_layout.py
 """
