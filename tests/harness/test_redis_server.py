@@ -1,4 +1,4 @@
-"""The tests' own Redis: it starts, freezes, dies and comes back as the tests about faults believe it does."""
+"""The tests' own Redis: it starts, freezes, dies and comes back as the tests about faults assume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests' own topologies of Redis: they come up, break and heal as the tests about faults believe they do."""
+"""The tests' own topologies of Redis: they come up, break and heal as the tests about faults assume."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.waiting import eventually
 StartRedis = Callable[..., RedisServer]
 StartReplication = Callable[..., Replication]
 
-#: For those who are there to acknowledge, in milliseconds.
+#: For replicas that can acknowledge, in milliseconds.
 WAIT = 4_000
 
 
@@ -35,8 +35,8 @@ WAIT = 4_000
 
 def test_five_masters_know_nothing_of_each_other(five_masters: Masters) -> None:
     for place, server in enumerate(five_masters.servers):
-        server.ask("SET", "who", place)
-    assert [server.ask("GET", "who") for server in five_masters.servers] == ["0", "1", "2", "3", "4"]
+        server.ask("SET", "place", place)
+    assert [server.ask("GET", "place") for server in five_masters.servers] == ["0", "1", "2", "3", "4"]
     assert five_masters.url == "redlock://" + ",".join(f"127.0.0.1:{one.port}" for one in five_masters.servers)
 
 

@@ -19,7 +19,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.sentinel import MASTER_NAME, Sentinel
 
 COLOURS: Final = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-#: What one request may take: a share of it must be long enough for a machine that stands still now and then.
+#: What one request may take: a share of it must be long enough for a machine that stalls now and then.
 REQUEST: Final = 5.0
 
 StartRedis = Callable[..., RedisServer]

@@ -1,4 +1,4 @@
-"""Both colours from one test body, claims, and waiting for what a server can tell."""
+"""Both colours from one test body, claims, and what a server reports."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tests.servers.redis import RedisServer
 TIMEOUT: Final = 5.0
 #: A waiter looks by itself after half a second at the earliest: what comes sooner was a wake-up.
 WOKEN: Final = 0.4
-#: With ``only_woken``: who goes on by then was woken. (The places of those in front run out after five seconds.)
+#: With ``only_woken``: a waiter that goes on by then was woken. (Places of earlier waiters expire after five seconds.)
 SOON: Final = 4.0
-#: How much later than it should something may be on a machine that stands still now and then.
+#: How much later than due something may be on a machine that stalls now and then.
 LATE: Final = 1.5
 
 Body = Callable[..., Coroutine[Any, Any, None]]
@@ -128,7 +128,7 @@ def calls(server: RedisServer) -> dict[str, int]:
 
 @contextmanager
 def full(server: RedisServer) -> Iterator[None]:
-    """Nobody is let in any more; those who are in are served."""
+    """The server refuses new connections, and serves the existing ones."""
     server.client().ping()
     with ExitStack() as closing:
         while True:

@@ -1,5 +1,5 @@
-"""WAIT at a master: who is in it, and its end before its time. No test has to sit out a long one, and the answer "too
-few" comes when there is plenty of time left for it."""
+"""WAIT at a master: which connections are in it, and how to end it early. No test waits for a long one, and the answer
+"too few" comes when there is time left to act on it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def in_wait(master: RedisServer) -> list[int]:
 
 
 def end_waits(master: RedisServer) -> None:
-    """As if their time were up: they are told how many have acknowledged so far."""
+    """As if their time were up: the answer is how many have acknowledged so far."""
     for client in in_wait(master):
         master.ask("CLIENT UNBLOCK", client, "TIMEOUT")
 
 
-async def with_short_waits(call: asyncio.Future[Any], master: RedisServer, hearing: int = 0) -> Any:
-    """The result of ``call``. Each WAIT ends as soon as so many replicas have acknowledged as are ``hearing``."""
+async def with_short_waits(call: asyncio.Future[Any], master: RedisServer, acknowledging: int = 0) -> Any:
+    """The result of ``call``. Each WAIT ends as soon as ``acknowledging`` replicas have acknowledged."""
     while not call.done():
         if in_wait(master):
             written: int = master.ask("INFO", "replication")["master_repl_offset"]
-            await until(lambda: acknowledged(master, written) >= hearing)  # noqa: B023  (awaited here)
+            await until(lambda: acknowledged(master, written) >= acknowledging)  # noqa: B023  (awaited here)
             end_waits(master)
         await asyncio.sleep(_POLL)
     return await call
 
 
 def acknowledged(master: RedisServer, offset: int) -> int:
-    """How many replicas have said that they have everything up to ``offset``."""
+    """How many replicas have acknowledged everything up to ``offset``."""
     return sum(int(replica["offset"]) >= offset for replica in slaves(master))

@@ -16,8 +16,9 @@ from tests.servers.replication import QUICK, is_linked
 
 FAILOVER_WITHIN: Final = 20.0
 _MASTERS: Final = 3
-# The node timeout until all have met, in seconds: a meeting that takes longer is given up for good, and machines stall.
-_PATIENT: Final = 15.0
+# The node timeout until all have met, in seconds. A meeting that takes longer is given up and not repeated, and
+# machines stall.
+_MEETING_TIMEOUT: Final = 15.0
 # And until all know that they are ready: nodes talk to each other twice in that time.
 _BRISK: Final = 1.0
 _MIGRATE_DEADLINE_MS: Final = 5_000
@@ -85,7 +86,7 @@ class RedisCluster(Group[ClusterNode]):
         user_info = f":{self._password}@" if self._password else ""
         return f"redis+cluster://{user_info}{','.join(node.address for node in self.nodes[:_MASTERS])}"
 
-    # ---- who serves what
+    # ---- which node serves what
 
     def master_of(self, key_or_slot: str | int) -> ClusterNode:
         """The master of a key or a slot, as the first node that answers sees it."""
@@ -113,8 +114,8 @@ class RedisCluster(Group[ClusterNode]):
         node.kill()
 
     def wait_until_ok(self, within: float = FAILOVER_WITHIN) -> None:
-        """Wait until all slots are served and every replica follows its master, by nodes that answer, who all see it
-        so and call the cluster well."""
+        """Wait until all slots are served and every replica follows its master, by nodes that answer; all of
+        them must see it so and report the cluster as ok."""
         try:
             wait_until(self._is_ok, within, "the cluster is well")
         except ServerFailed as error:
@@ -146,10 +147,10 @@ class RedisCluster(Group[ClusterNode]):
         return len(keys)
 
     def end_migration(self, slot: int, to: ClusterNode) -> None:
-        """``to`` serves the slot. It is told first: given away and not yet taken, nobody would serve it.
+        """``to`` serves the slot. It is notified first: otherwise no node would serve the slot for a moment.
 
-        Returns when all masters know of the epoch in which it was taken. Moved on before that, it would be won by who
-        has it no more: two masters would for ever take each other for its owner.
+        Returns when all masters know of the epoch in which it was taken. Moved on before that, an
+        earlier owner would win it: two masters would take each other for its owner and never settle.
         """
         masters = self.masters()
         source, new_owner = self.master_of(slot), to.node_id
@@ -162,7 +163,7 @@ class RedisCluster(Group[ClusterNode]):
     # ---- inside
 
     def _know(self, identity: str, epoch: int) -> bool:
-        """Whether all masters have heard of ``epoch`` of the node ``identity``."""
+        """Whether all masters know ``epoch`` of the node ``identity``."""
         views = [str(master.cluster("NODES")).splitlines() for master in self.masters()]
         return all(
             any(line.startswith(identity) and int(line.split()[6]) >= epoch for line in lines) for lines in views
@@ -173,10 +174,12 @@ class RedisCluster(Group[ClusterNode]):
 
     def _start(self) -> None:
         start_all(self.nodes)
-        self._set_node_timeout(_PATIENT)
+        self._set_node_timeout(_MEETING_TIMEOUT)
         masters, replicas = self.nodes[:_MASTERS], self.nodes[_MASTERS:]
         for place, node in enumerate(self.nodes):
-            node.cluster("SET-CONFIG-EPOCH", place + 1)  # nodes with the same epoch first have to settle who keeps it
+            node.cluster(
+                "SET-CONFIG-EPOCH", place + 1
+            )  # nodes with the same epoch first have to settle which of them keeps it
         for place, master in enumerate(masters):
             first, end = (REDIS_CLUSTER_HASH_SLOTS * edge // _MASTERS for edge in (place, place + 1))
             master.cluster("ADDSLOTS", *range(first, end))

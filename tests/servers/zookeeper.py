@@ -16,7 +16,7 @@ from tests.servers.process import ServerProcess
 
 JAVA: Final = shutil.which("java")
 # From Debian's package zookeeper and what it depends on. The first names in its manifest what it needs, but forgets a
-# part of Netty; without the last nobody gets to see the log.
+# part of Netty; without the last there is no log.
 _JARS: Final = tuple(Path("/usr/share/java", jar) for jar in ("zookeeper.jar", "netty-codec.jar", "slf4j-simple.jar"))
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -29,7 +29,7 @@ _JVM: Final = (
     "-XX:-UsePerfData",  # a file elsewhere, which stays behind when java is killed
 )
 
-#: Where locks are kept unless a test says otherwise; ``operations`` counts what happens below.
+#: Where locks are kept unless a test chooses another path; ``operations`` counts what happens below.
 BASE: Final = "/holdfast"
 
 # Long: the machine may be busy with other servers that start.
@@ -61,7 +61,7 @@ class ZooKeeperServer(ServerProcess):
     the tick, the sooner a dead session is seen. ``containers`` (seconds): how often it looks for empty containers,
     and removes those that have had children. ``jvm``: more arguments for java. ``tls`` (a directory with ca.crt,
     server.crt and server.key): a second port that speaks TLS, and ``url`` is that one. ``sasl``: users and their
-    passwords for DIGEST-MD5; who says nothing is still let in, as nobody.
+    passwords for DIGEST-MD5; a client without credentials is still let in, as anonymous.
     After a ``restart`` sessions live on: their time-outs begin anew.
     """
 
@@ -210,7 +210,7 @@ class ZooKeeperServer(ServerProcess):
 
     def _answers(self) -> bool:
         try:
-            # With its directory: anything else could be answered by the stranger who took the port.
+            # With its directory: another server that took the port would give another answer.
             if f"dataDir={self.directory}/" not in self.ask("conf"):
                 return False
             if self.tls:  # opened a moment later

@@ -9,7 +9,7 @@ Read ``waiting`` first: no test sleeps to wait for something.
 - ``calls``: calls on threads of their own (``Call``, ``Later``)
 - ``child``: a second process with a client, which can be frozen and killed (``Child``)
 - ``forking``: work in a forked child (``in_a_child``)
-- ``processes``: what /proc says about processes, and waiting for their end (``Death``)
+- ``processes``: what /proc shows of processes, and waiting for their end (``Death``)
 - ``terminal``: a command in a pseudo-terminal (``terminal``)
 - ``register``, ``history``: a resource behind a lock, and what several processes held and when
 - ``certificates``: certificates for servers with TLS

@@ -17,7 +17,7 @@ class Hold(NamedTuple):
     began: float  #: the call of acquire
     acquired: float
     ended: float
-    told: str | None  #: why it was lost, if it was
+    loss: str | None  #: why it was lost, if it was
     added: int | None  #: the number whose addition was acknowledged
 
 

@@ -1,4 +1,4 @@
-"""What /proc says about processes, and waiting for their end."""
+"""What /proc shows of processes, and waiting for their end."""
 
 from __future__ import annotations
 

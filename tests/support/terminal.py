@@ -27,10 +27,10 @@ class Terminal:
         self.seen = ""
 
     def read(self) -> bool:
-        """Read on; False when everybody on the other side has closed the terminal."""
+        """Read on; False when all processes on the other side have closed the terminal."""
         try:
             chunk = os.read(self._ours, 65536)
-        except OSError:  # EIO: nobody has it open any more
+        except OSError:  # EIO: no process has it open any more
             return False
         self.seen += chunk.decode(errors="replace")
         return bool(chunk)

@@ -12,7 +12,7 @@ from holdfast.testing.conformance.world import ends
 
 T = TypeVar("T")
 
-#: A ttl for what must not be lost: renewed after a third of it, so there is time for that if the machine stands still.
+#: A ttl for what must not be lost: renewed after a third of it, so there is time for that if the machine stalls.
 LASTING: Final = 2.0
 _POLL: Final = 0.002
 

@@ -3,7 +3,7 @@
 ``python -m tests.redis.cluster.contender URL DIRECTORY COLOUR NUMBER``
 
 Each caller takes one name after the other, adds a number of its own to that name's register, and gives the name back,
-until a line comes in. Then it tells as JSON which numbers were acknowledged, and when each name was held.
+until a line comes in. Then it prints as JSON which numbers were acknowledged, and when each name was held.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Record:
     """What this process did."""
 
     numbers: dict[str, list[int]] = field(default_factory=dict)
-    #: Name, token, when it was granted, when the holder ceased to believe in it, and whether it was told of a loss.
+    #: Name, token, when it was granted, when the holder released it, and whether that reported a loss.
     holds: list[tuple[str, int, float, float, bool]] = field(default_factory=list)
     met: Counter[str] = field(default_factory=Counter)
 
@@ -70,7 +70,7 @@ class Contender:
                 self.record.met[type(error).__name__] += 1
 
     async def _hold(self, name: str, lease: Any) -> None:
-        granted, told = time.monotonic(), False
+        granted, lost = time.monotonic(), False
         try:
             register, number = Register(self._directory / name, fenced=True), next(self._numbers)
             numbers = register.load(lease)
@@ -78,13 +78,13 @@ class Contender:
             register.store(lease, numbers | {number})
             self.record.numbers.setdefault(name, []).append(number)
         finally:
-            ceased = time.monotonic()
+            ended = time.monotonic()
             try:
                 await _done(lease.release())
             except holdfast.LockLost:
-                told = True
+                lost = True
             finally:
-                self.record.holds.append((name, lease.token, granted, ceased, told))
+                self.record.holds.append((name, lease.token, granted, ended, lost))
 
     async def _linger(self) -> None:
         """Some hold for so long that they must renew."""

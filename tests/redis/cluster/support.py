@@ -21,8 +21,8 @@ from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
 RUNTIMES: Final = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-#: What happens "at once" may take this much longer on a busy machine, which may stand still for a second. What would be
-#: wrong has to take longer still.
+#: What happens immediately may take this much longer on a busy machine, which may stall for a second. A wrong result
+#: has to take longer still.
 SLACK: Final = 1.5
 #: Rights with which waiters are woken by the channel.
 NO_TRACKING: Final = ("+@all", "-client|tracking")
@@ -63,7 +63,7 @@ def elsewhere(cluster: RedisCluster, name_or_slot: str | int) -> ClusterNode:
 
 
 def move(cluster: RedisCluster, name_or_slot: str | int, to: ClusterNode | None = None) -> ClusterNode:
-    """Move a slot with all its keys; to whom."""
+    """Move a slot with all its keys; returns its new master."""
     slot = name_or_slot if isinstance(name_or_slot, int) else slot_of(name_or_slot)
     target = to or elsewhere(cluster, slot)
     cluster.migrate_slot(slot, target)
@@ -121,14 +121,14 @@ def owners(node: ClusterNode) -> dict[int, int]:
 
 
 def agree(cluster: RedisCluster) -> bool:
-    """Whether all masters are of one mind who serves what."""
+    """Whether all masters agree which of them serves each slot."""
     views = [{slots: ports[0] for slots, ports in master.slot_map().items()} for master in cluster.masters()]
     return all(view == views[0] for view in views)
 
 
 def settle(cluster: RedisCluster) -> None:
     """Wait until they are. Many moves in little time, with gossip still on its way, may end with two masters that each
-    take the other for a slot's owner; Redis leaves that to ``redis-cli --cluster fix``, and here it is mended."""
+    take the other for a slot's owner; Redis leaves that to ``redis-cli --cluster fix``; this repairs it."""
 
     def settled() -> bool:
         _adopt_orphans(cluster)
@@ -138,7 +138,7 @@ def settle(cluster: RedisCluster) -> None:
 
 
 def _adopt_orphans(cluster: RedisCluster) -> None:
-    """Give the slots that nobody takes for his own to the first master."""
+    """Give the slots that no master claims to the first master."""
     owner, *others = cluster.masters()
     claimed = {slot for master in (owner, *others) for slot, port in owners(master).items() if port == master.port}
     orphans = set(range(REDIS_CLUSTER_HASH_SLOTS)) - claimed
@@ -149,7 +149,7 @@ def _adopt_orphans(cluster: RedisCluster) -> None:
             master.cluster("SETSLOT", slot, "NODE", owner.node_id)
 
 
-# ---- what servers say
+# ---- what servers count
 
 
 def errors(server: RedisServer, code: str) -> int:

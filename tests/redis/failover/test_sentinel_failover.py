@@ -82,7 +82,7 @@ def check_holds(holds: list[Hold]) -> None:
     check_tokens(holds)
     doubles = double_holds(holds)
     assert doubles
-    assert [older for older, _ in doubles if older.told is None] == []
+    assert [older for older, _ in doubles if older.loss is None] == []
 
 
 class Watched:

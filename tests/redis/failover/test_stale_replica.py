@@ -107,6 +107,6 @@ async def test_one_of_two_replicas_is_enough_for_one_and_not_for_two(
         assert three.replicas[0].ask("EXISTS", "one") == 1
         waiting = ours.caller().do(locks.lock("two", replicas=2).acquire)
         with pytest.raises(holdfast.EngineUnavailable, match="only 1 of 2 replicas"):
-            await with_short_waits(waiting, three.master, hearing=1)
+            await with_short_waits(waiting, three.master, acknowledging=1)
         assert lease.held
         assert traces(three.master) == {"one", "holdfast_owner:{one}"}

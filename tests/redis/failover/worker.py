@@ -101,7 +101,7 @@ async def work(source: Source, colour: Colour, directory: Path, place: int, ende
 async def use(lease: Any, number: int, began: float, directory: Path) -> Hold:
     """Add ``number`` to both registers, and release."""
     acquired = clock.now()
-    told, added = None, None
+    loss, added = None, None
     fenced, unfenced = registers(directory)
     try:
         add(fenced, lease, number)
@@ -114,10 +114,10 @@ async def use(lease: Any, number: int, began: float, directory: Path) -> Hold:
     try:
         await settled(lease.release())
     except holdfast.LockLost as lost:
-        told = lost.reason
+        loss = lost.reason
     except holdfast.OutcomeUnknown:
-        pass  # of the release: belief had ended before
-    return Hold(lease.owner, lease.token, began, acquired, ended, told, added)
+        pass  # of the release: the lease was not valid any more
+    return Hold(lease.owner, lease.token, began, acquired, ended, loss, added)
 
 
 def main(colour: Colour, url: str, directory: str, place: str) -> None:

@@ -358,7 +358,7 @@ def test_a_grant_that_came_too_late_is_withdrawn(proxy: FaultProxy, redis_server
     with Child(proxy.url, ttl=ttl) as victim:
         victim.do("locks.ping() or locks.lock('warm').acquire().release()")
         held_back = proxy.on(script=scripts.ACQUIRE).delay(side="request")
-        victim.send("told(lambda: locks.lock('late').acquire(timeout=2))")
+        victim.send("error_of(lambda: locks.lock('late').acquire(timeout=2))")
         assert held_back.wait(5)
         victim.freeze()
         start = time.monotonic()

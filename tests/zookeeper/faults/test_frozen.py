@@ -42,16 +42,16 @@ def test_a_frozen_holder_is_told_on_its_first_look_and_its_late_write_is_refused
         with locks.lock("job").acquire(timeout=TTL + GRACE) as lease:
             for register in (fenced, unfenced):
                 register.store(lease, register.load(lease) | {1})
-            victim.send("[keep['lease'].held, keep['lease'].lost_reason, told(keep['lease'].check)]")
+            victim.send("[keep['lease'].held, keep['lease'].lost_reason, error_of(keep['lease'].check)]")
             victim.wake()
             held, reason, check = victim.answer()
             assert not held
             assert reason in ("expired", "session", "unreachable")
             assert check == f"LockLost:{reason}"
-            store = "told(lambda: keep['registers'][{0}].store(keep['lease'], set(keep['numbers'][{0}]) | {{2}}))"
+            store = "error_of(lambda: keep['registers'][{0}].store(keep['lease'], set(keep['numbers'][{0}]) | {{2}}))"
             assert victim.do(store.format(0)) == "StaleToken:"
             assert victim.do(store.format(1)) == "nothing"
-            assert victim.do("told(keep['lease'].release)") == f"LockLost:{reason}"
+            assert victim.do("error_of(keep['lease'].release)") == f"LockLost:{reason}"
             assert lease.held
             assert lease.token > victim.do("keep['lease'].token")
     assert fenced.numbers() == {1}
