@@ -1,4 +1,4 @@
-"""``python -m bench``: ask the questions, show what was found, and store it on request."""
+"""``python -m bench``: ask the questions, show the answers, and store them with ``--write``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from bench import picture, questions, report
 from bench.harness import Scale
-from bench.machine import Noise, Quiet, describe
+from bench.machine import Noise, NoiseMeter, describe
 from bench.outcome import Outcome, ask
 
 _HERE: Final = Path(__file__).parent
@@ -20,19 +20,19 @@ _LOG_WIDTH: Final = 120
 
 
 def main() -> int:
-    """0 if every question was answered, whatever the answers: figures are for people to judge."""
+    """0 if every question was answered, whether or not its targets were met."""
     options = _options()
     console = Console(stderr=options.json, highlight=False)
     if not console.is_terminal:
         console.width = _LOG_WIDTH
-    machine, quiet = describe(), Quiet()
+    machine, meter = describe(), NoiseMeter()
     console.print(" · ".join(f"{name} {value}" for name, value in machine.items()), style="dim")
     outcomes: list[Outcome] = []
     for name in options.names or questions.NAMES:
         outcomes.append(ask(name, Scale(options.quick)))
         report.show(outcomes[-1], console)
     report.close(outcomes, console)
-    noise = quiet.noise()
+    noise = meter.noise()
     _warn(noise, options.quick, console)
     facts = machine | {"noise": str(noise)}
     if options.json:
@@ -49,7 +49,7 @@ def _options() -> argparse.Namespace:
         epilog="questions: " + "; ".join(f"{name} ({title})" for name, title in questions.titles().items()),
     )
     parser.add_argument("names", nargs="*", metavar="name", help="which questions to ask (default: all)")
-    parser.add_argument("--quick", action="store_true", help="see that it works; the figures mean little")
+    parser.add_argument("--quick", action="store_true", help="only check that it works; the figures mean little")
     parser.add_argument("--json", action="store_true", help="everything as JSON on standard output")
     parser.add_argument(
         "--write", action="store_true", help="store RESULTS.md, results.json and results.svg beside this file"

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class CommandCounter:
-    """Counts from ``start``, or from when it was made. Reading it is itself a command, which is left out."""
+    """Counts since ``start``, or since it was created. The commands of the counter itself are left out."""
 
     def __init__(self, redis: Any) -> None:
         self._redis = redis

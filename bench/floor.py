@@ -1,7 +1,8 @@
-"""The floor: two EVALSHA round trips over a bare socket, with nothing around them that a library must have.
+"""The floor: two EVALSHA round trips over a bare socket, without anything else that a library needs.
 
-The scripts are the least that a re-entrant Redis lock can do: take a hash field with a TTL; give it back and publish.
-No fencing token, no metadata, no exactly-once: what holdfast does beyond that is in the distance to the floor.
+The scripts are the least that a re-entrant Redis lock can do: set a hash field with a TTL; delete it and publish. They
+have no fencing token, no metadata and no protection against lost replies; holdfast's distance to the floor is the cost
+of those.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def packed_pair(redis: Any, name: str) -> tuple[bytes, bytes]:
 
 
 class BareSocket:
-    """Sends ready bytes and looks at nothing that comes back."""
+    """Sends prepared bytes and ignores the replies."""
 
     def __init__(self, host: str, port: int, redis: Any) -> None:
         self._socket = socket.create_connection((host, port))
@@ -70,7 +71,7 @@ def prepacked(redis: Any) -> Callable[[], None]:
 
 
 class BarePipe(asyncio.Protocol):
-    """One connection that writes all requests of a loop's turn at once. No errors, no time limits."""
+    """One connection that writes all requests of one loop iteration together. No error handling, no timeouts."""
 
     def __init__(self) -> None:
         self._reader = hiredis.Reader()

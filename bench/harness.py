@@ -1,8 +1,8 @@
-"""Rounds of contestants, and what may be said about them.
+"""Measures candidates in rounds, and compares them.
 
-Contestants take turns within each round, and each round begins with another one: a machine that grows slow for a second
-then hurts all of them, not the one whose turn it was. What is compared are medians over the rounds; the spread of the
-rounds' own ratios says how far to trust the comparison.
+Candidates take turns within each round, and each round begins with another candidate, so that a short slowdown of the
+machine affects all of them. Medians over the rounds are compared; the spread of the ratios within single rounds shows
+how reliable a comparison is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 MICROSECONDS: Final = "µs a pair"
-#: Hardly moved by what else the machine does; but it leaves out the server's half of the work.
+#: Little affected by other load on the machine, but it leaves out the server's part of the work.
 CLIENT_CPU: Final = "of it CPU of the client, µs"
 OURS: Final = "holdfast"
 
@@ -24,7 +24,7 @@ Round = Callable[[], Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much to measure. A quick run shows that everything works; its figures are not worth keeping."""
+    """How much to measure. A quick run only shows that everything works; its figures mean little."""
 
     quick: bool = False
 
@@ -34,9 +34,9 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One contestant by one measure: the value of each round."""
+    """One candidate by one measure: the value of each round."""
 
-    contestant: str
+    candidate: str
     measure: str
     rounds: tuple[float, ...]
 
@@ -76,20 +76,20 @@ class Promise:
 
 @dataclass(slots=True)
 class Answer:
-    """What one question found out."""
+    """The result of one question."""
 
     conditions: str
     figures: list[Figure]
     promises: list[Promise] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    #: The measure to draw, and which way is good; None: not worth a picture.
+    #: The measure to draw, and which direction is better; None: no picture.
     drawn: tuple[str, Literal["less", "more"]] | None = None
 
-    def figure(self, contestant: str, measure: str) -> Figure:
-        return next(one for one in self.figures if (one.contestant, one.measure) == (contestant, measure))
+    def figure(self, candidate: str, measure: str) -> Figure:
+        return next(one for one in self.figures if (one.candidate, one.measure) == (candidate, measure))
 
-    def ratio(self, contestant: str, other: str, measure: str) -> Ratio:
-        mine, theirs = self.figure(contestant, measure), self.figure(other, measure)
+    def ratio(self, candidate: str, other: str, measure: str) -> Ratio:
+        mine, theirs = self.figure(candidate, measure), self.figure(other, measure)
         single = [a / b for a, b in zip(mine.rounds, theirs.rounds, strict=True)]
         return Ratio(mine.median / theirs.median, min(single), max(single))
 
@@ -97,29 +97,29 @@ class Answer:
         self.promises.append(Promise(what, measured, reach, met))
 
 
-def interleave(contestants: Mapping[str, Round], rounds: int) -> list[Figure]:
-    """Let each contestant play ``rounds`` rounds, taking turns. A round returns its measures."""
-    played: dict[tuple[str, str], list[float]] = {}
-    names = list(contestants)
+def interleave(candidates: Mapping[str, Round], rounds: int) -> list[Figure]:
+    """Run ``rounds`` rounds of each candidate, in turns. A round returns its measures."""
+    measured: dict[tuple[str, str], list[float]] = {}
+    names = list(candidates)
     for number in range(rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            gc.collect()  # nobody pays for the garbage of the one before
-            for measure, value in contestants[name]().items():
-                played.setdefault((name, measure), []).append(value)
-    order = sorted(played, key=lambda key: names.index(key[0]))
-    return [Figure(*key, tuple(played[key])) for key in order]
+            gc.collect()  # so that no candidate pays for the garbage of the previous one
+            for measure, value in candidates[name]().items():
+                measured.setdefault((name, measure), []).append(value)
+    order = sorted(measured, key=lambda key: names.index(key[0]))
+    return [Figure(*key, tuple(measured[key])) for key in order]
 
 
-def race(contestants: Mapping[str, Callable[[], object]], *, rounds: int, pairs: int) -> list[Figure]:
-    """Time one pair of operations of each contestant, in microseconds."""
+def race(candidates: Mapping[str, Callable[[], object]], *, rounds: int, pairs: int) -> list[Figure]:
+    """Time one pair of operations of each candidate, in microseconds."""
 
     def timed(pair: Callable[[], object]) -> Round:
         return lambda: _time(pair, pairs)
 
-    for pair in contestants.values():
+    for pair in candidates.values():
         _time(pair, max(1, pairs // 2))  # connections, scripts, caches
-    return interleave({name: timed(pair) for name, pair in contestants.items()}, rounds)
+    return interleave({name: timed(pair) for name, pair in candidates.items()}, rounds)
 
 
 def _time(pair: Callable[[], object], times: int) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""What it was measured on, and how quiet it was there. Nothing that identifies the machine: no host name, no path."""
+"""The machine that was measured on, and the other load on it. Nothing that identifies it: no host name, no path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import holdfast
 from tests.servers.redis import BINARY
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-#: With more than this much of a core used by others, figures are not worth quoting.
+#: If other processes use more than this share of a core, figures should not be quoted.
 _QUIET: Final = 0.1
 
 
@@ -55,24 +55,24 @@ def _version(package: str) -> str:
 
 
 class Noise(NamedTuple):
-    """What the rest of the machine did meanwhile, in cores."""
+    """The other load on the machine during a measurement, in cores."""
 
     others: float
     stolen: float
 
     @property
     def warning(self) -> str:
-        """What to say of figures measured in it; empty if it was quiet."""
+        """A warning about figures measured under this load; empty if the machine was quiet."""
         if self.others + self.stolen <= _QUIET:
             return ""
-        return "The machine was busy with other things: take the ratios with care, the rest not at all."
+        return "The machine was busy with other work: ratios are unreliable, absolute figures are not usable."
 
     def __str__(self) -> str:
         return f"others used {self.others:.2f} cores, the hypervisor took {self.stolen:.2f}"
 
 
-class Quiet:
-    """Measures the noise since it was made. Children count as ours once they have ended."""
+class NoiseMeter:
+    """Measures the noise since it was created. Child processes count as our own load once they have ended."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()

@@ -1,4 +1,4 @@
-"""One question, asked: an answer and the noise around it, or why there is none."""
+"""Asks one question: its answer, or why there is none, and the other load on the machine meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from bench import questions
 from bench.harness import Answer, Scale
-from bench.machine import Noise, Quiet
+from bench.machine import Noise, NoiseMeter
 
 
 @dataclass(slots=True)
@@ -31,12 +31,12 @@ class Outcome:
 
 
 def ask(name: str, scale: Scale) -> Outcome:
-    """Ask one question. What goes wrong in it is its own failure; the others are asked all the same."""
+    """Ask one question. An error is stored as its failure, so that the other questions are still asked."""
     question = questions.load(name)
-    quiet = Quiet()
+    meter = NoiseMeter()
     try:
         answer = question.ask(scale)
     except Exception as error:
         traceback.print_exc()
-        return Outcome(name, question.TITLE, quiet.noise(), failure=f"{type(error).__name__}: {error}")
-    return Outcome(name, question.TITLE, quiet.noise(), answer)
+        return Outcome(name, question.TITLE, meter.noise(), failure=f"{type(error).__name__}: {error}")
+    return Outcome(name, question.TITLE, meter.noise(), answer)

@@ -1,4 +1,4 @@
-"""The figures as bars: a plain SVG, drawn by hand, that follows the reader's light or dark colours."""
+"""The figures as a bar chart: a plain SVG that follows the reader's light or dark color scheme."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STYLE: Final = """
 
 
 def draw(outcomes: Iterable[Outcome]) -> str:
-    """One panel for each answer that is worth a picture."""
+    """One panel for each answer that has a measure to draw."""
     body: list[str] = []
     top = 10
     for outcome in outcomes:
@@ -48,14 +48,14 @@ def draw(outcomes: Iterable[Outcome]) -> str:
 
 def _panel(title: str, subtitle: str, figures: list[Figure], top: int) -> tuple[list[str], int]:
     parts = [_text(10, top + 14, title, "title"), _text(10, top + 32, subtitle, "dim")]
-    # Room for the value behind the longest bar.
+    # Leave room for the value to the right of the longest bar.
     scale = (_WIDTH - _LABELS - 90) / max(figure.high for figure in figures)
     y = top + 44
     for figure in figures:
         middle = y + _BAR / 2
         low, width, high = (value * scale for value in (figure.low, figure.median, figure.high))
         parts += [
-            _text(_LABELS - 8, middle + 4.5, figure.contestant, anchor="end"),
+            _text(_LABELS - 8, middle + 4.5, figure.candidate, anchor="end"),
             f'<rect x="{_LABELS}" y="{y}" width="{max(width, 1):.1f}" height="{_BAR}" rx="2" class="{_kind(figure)}"/>',
             f'<line x1="{_LABELS + low:.1f}" x2="{_LABELS + high:.1f}" y1="{middle}" y2="{middle}"/>',
             _text(_LABELS + high + 6, middle + 4.5, number(figure.median)),
@@ -65,9 +65,9 @@ def _panel(title: str, subtitle: str, figures: list[Figure], top: int) -> tuple[
 
 
 def _kind(figure: Figure) -> str:
-    if OURS in figure.contestant:
+    if OURS in figure.candidate:
         return "ours"
-    return "floor" if figure.contestant.startswith("floor") else "other"
+    return "floor" if figure.candidate.startswith("floor") else "other"
 
 
 def _text(x: float, y: float, content: str, kind: str = "", anchor: str = "start") -> str:

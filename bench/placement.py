@@ -1,4 +1,4 @@
-"""Where client and server run. Moving a process, or waking an idle core, costs more than a lock does."""
+"""Which cores client and server run on. Migrating a process, or waking an idle core, costs more than a lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.servers.redis import RedisServer
 
 
 def cores() -> list[int]:
-    """The cores that we may use."""
+    """The cores that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
@@ -50,7 +50,7 @@ def redis_beside() -> Iterator[RedisServer]:
 
 @contextmanager
 def redis_apart() -> Iterator[RedisServer]:
-    """A Redis on a core of its own, this process on another: both can be busy at once, neither moves."""
+    """A Redis on a core of its own, this process on another: they run in parallel, and neither migrates."""
     everywhere = cores()
     with pinned(everywhere[:1]), RedisServer() as server:
         pin(server.pid, everywhere[-1:])

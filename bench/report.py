@@ -1,4 +1,4 @@
-"""What was found, for people: tables on the terminal, and the same as Markdown."""
+"""The answers as tables, on the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARKS: Final = {True: ("met", "green"), False: ("missed", "red"), None: ("–",
 
 
 def number(value: float) -> str:
-    """Three digits are more than these measurements bear."""
+    """With three digits: the measurements are not more precise."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
@@ -31,16 +31,16 @@ def cell(figure: Figure | None) -> str:
 
 
 def pivot(answer: Answer) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Contestants down, measures across."""
+    """Candidates down, measures across."""
     measures = list(dict.fromkeys(figure.measure for figure in answer.figures))
-    contestants = list(dict.fromkeys(figure.contestant for figure in answer.figures))
-    found = {(figure.contestant, figure.measure): figure for figure in answer.figures}
-    rows = [(name, *(cell(found.get((name, measure))) for measure in measures)) for name in contestants]
+    candidates = list(dict.fromkeys(figure.candidate for figure in answer.figures))
+    found = {(figure.candidate, figure.measure): figure for figure in answer.figures}
+    rows = [(name, *(cell(found.get((name, measure))) for measure in measures)) for name in candidates]
     return ["", *measures], rows
 
 
 def show(outcome: Outcome, console: Console) -> None:
-    """One question, as soon as it is answered."""
+    """Print the answer to one question."""
     console.print()
     console.print(Text(outcome.title, style="bold"))
     answer = outcome.answer
@@ -60,7 +60,7 @@ def show(outcome: Outcome, console: Console) -> None:
 
 
 def close(outcomes: Iterable[Outcome], console: Console) -> None:
-    """The closing table."""
+    """Print the summary of all targets."""
     table = Table(title="In one run, on this machine", title_justify="left", title_style="bold")
     for title in ("what", "measured", "reach", "met"):
         table.add_column(title)
@@ -85,7 +85,7 @@ def markdown(machine: Mapping[str, str], outcomes: list[Outcome], warning: str) 
     """All of it as one document; ``warning`` is about the noise, if any."""
     lines = ["# Measured", ""]
     lines += [
-        "Written by `python -m bench --write`. Contestants take turns in each round. Figures are medians of rounds,",
+        "Written by `python -m bench --write`. Candidates take turns in each round. Figures are medians of rounds,",
         "in brackets the lowest and highest round; ratios are of medians, in brackets those within single rounds.",
     ]
     if warning:

@@ -1,4 +1,4 @@
-"""One module for each question. Each has ``TITLE`` and ``ask(scale)``; it cleans up after itself."""
+"""One module for each question, with ``TITLE`` and ``ask(scale)``. Read ``uncontended.py`` first: it is typical."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import holdfast
-from bench.contestants import TTL
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import TTL
 from bench.placement import one_core
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
@@ -26,7 +26,7 @@ def ask(scale: Scale) -> Answer:
         holdfast.connect(cluster.url, ttl=TTL) as clustered,
     ):
         for master in cluster.masters():
-            cluster.replica_of(master).stop()  # replication is not what is asked about
+            cluster.replica_of(master).stop()  # the question is not about replication
         one, ours = single.lock("ours"), clustered.lock("ours")
         figures = race(
             {_ONE: lambda: one.acquire().release(), _CLUSTER: lambda: ours.acquire().release()},

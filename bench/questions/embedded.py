@@ -10,8 +10,8 @@ from typing import Final
 import filelock
 
 import holdfast
-from bench.contestants import FILELOCK, HOLDFAST, TTL
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import FILELOCK, HOLDFAST, TTL
 from bench.placement import one_core
 
 TITLE: Final = "SQLite, sync: uncontended acquire + release"

@@ -1,4 +1,4 @@
-"""A master dies under its sentinels: how soon is a lock to be had again?"""
+"""The master of a Sentinel set dies: how soon can a lock be acquired again?"""
 
 from __future__ import annotations
 

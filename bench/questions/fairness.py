@@ -1,4 +1,4 @@
-"""Eight threads in one process against one thread in another: does the lone one get its turn?"""
+"""Eight threads in one process against one thread in another: does the single thread get its share?"""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from bench.contestants import FILELOCK, HOLDFAST, REDIS_PY
-from bench.crew import Crew
-from bench.hammer import hammer
+from bench.contention import contend
 from bench.harness import Answer, Scale, interleave
+from bench.mutexes import FILELOCK, HOLDFAST, REDIS_PY
+from bench.workers import Workers
 from tests.servers.redis import RedisServer
 
 TITLE: Final = "Fairness: 8 threads in one process, 1 thread in another"
@@ -24,15 +24,19 @@ _LONGEST_WAIT: Final = 100.0
 
 def ask(scale: Scale) -> Answer:
     seconds = scale(3000, 1000) / 1000
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as directory, RedisServer() as server, Crew(2) as crew:
-        arena = {
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-bench-") as directory,
+        RedisServer() as server,
+        Workers(2) as workers,
+    ):
+        kinds = {
             f"{REDIS_PY}": (REDIS_PY, server.url),
             f"{HOLDFAST} on Redis": (HOLDFAST, server.url),
             f"{FILELOCK}": (FILELOCK, f"{directory}/files"),
             f"{HOLDFAST} on SQLite": (HOLDFAST, f"sqlite://{directory}/locks.db"),
         }
-        contestants = {name: _round(kind, where, crew, seconds) for name, (kind, where) in arena.items()}
-        figures = interleave(contestants, rounds=scale(3, 1))
+        candidates = {name: _round(kind, where, workers, seconds) for name, (kind, where) in kinds.items()}
+        figures = interleave(candidates, rounds=scale(3, 1))
     answer = Answer(
         f"Two processes on all cores, {_THREADS} + 1 threads, one name, no body, {seconds:g} s a round. An even share "
         f"is 1/{_THREADS + 1} = {1 / (_THREADS + 1):.3f}. The reach holds in the worst round.",
@@ -55,11 +59,11 @@ def ask(scale: Scale) -> Answer:
     return answer
 
 
-def _round(kind: str, where: str, crew: Crew, seconds: float) -> Callable[[], Mapping[str, float]]:
-    def play() -> Mapping[str, float]:
+def _round(kind: str, where: str, workers: Workers, seconds: float) -> Callable[[], Mapping[str, float]]:
+    def measure() -> Mapping[str, float]:
         arguments: list[tuple[Any, ...]] = [(kind, where, "fair", threads, seconds) for threads in (_THREADS, 1)]
-        many, lone = crew.work(hammer, arguments)
+        many, lone = workers.work(contend, arguments)
         grants = many.grants + lone.grants
         return {_SHARE: lone.grants / grants, _WAIT: lone.longest_wait * 1000, _RATE: grants / seconds}
 
-    return play
+    return measure

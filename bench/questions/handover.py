@@ -1,4 +1,4 @@
-"""P processes take one name in turns, as fast as they can: acquisitions a second, and what each costs the server."""
+"""P processes acquire one name in turns, as fast as they can: acquisitions a second, and the server's cost of each."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from bench.commands import CommandCounter
-from bench.contestants import HOLDFAST, HOLDFAST_FAIR, REDIS_PY
-from bench.crew import Crew
-from bench.hammer import hammer
+from bench.contention import contend
 from bench.harness import Answer, Figure, Scale, interleave
+from bench.mutexes import HOLDFAST, HOLDFAST_FAIR, REDIS_PY
+from bench.workers import Workers
 from tests.servers.redis import RedisServer
 
 TITLE: Final = "Redis: contended hand-over between processes"
@@ -26,12 +26,12 @@ def ask(scale: Scale) -> Answer:
     with RedisServer() as server:
         counter = CommandCounter(server.client())
         for size in _PROCESSES:
-            with Crew(size) as crew:
-                contestants = {
-                    f"{size} × {kind}": _round(kind, size, crew, server, counter, scale(2000, 500) / 1000)
+            with Workers(size) as workers:
+                candidates = {
+                    f"{size} × {kind}": _round(kind, size, workers, server, counter, scale(2000, 500) / 1000)
                     for kind in (REDIS_PY, HOLDFAST_FAIR, HOLDFAST)
                 }
-                figures += interleave(contestants, rounds=scale(3, 1))
+                figures += interleave(candidates, rounds=scale(3, 1))
     answer = Answer(
         "P processes of one thread each on all cores; no body. Commands are counted by the server, those inside "
         "scripts included. Least share: grants of the process that got fewest, against an even share (1 = even).",
@@ -46,18 +46,18 @@ def ask(scale: Scale) -> Answer:
         many <= 1.25 * few,
     )
     answer.remarks.append(
-        "redis-py's rate is that of a process which takes the lock again before anybody else has woken up: see its "
+        "redis-py's rate is that of a process which takes the lock again before another one has woken up: see its "
         "least share and longest wait."
     )
     return answer
 
 
 def _round(
-    kind: str, size: int, crew: Crew, server: RedisServer, counter: CommandCounter, seconds: float
+    kind: str, size: int, workers: Workers, server: RedisServer, counter: CommandCounter, seconds: float
 ) -> Callable[[], Mapping[str, float]]:
-    def play() -> Mapping[str, float]:
+    def measure() -> Mapping[str, float]:
         arguments: list[tuple[Any, ...]] = [(kind, server.url, "contended", 1, seconds)] * size
-        tallies = crew.work(hammer, arguments, at_start=counter.start)
+        tallies = workers.work(contend, arguments, at_start=counter.start)
         commands, grants = counter.count(), sum(tally.grants for tally in tallies)
         return {
             _RATE: grants / seconds,
@@ -66,4 +66,4 @@ def _round(
             _WAIT: max(tally.longest_wait for tally in tallies) * 1000,
         }
 
-    return play
+    return measure

@@ -1,4 +1,4 @@
-"""One waits, the other releases: how long until the waiter has the lock?"""
+"""One process waits, another releases: how long until the waiter holds the lock?"""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import redis
 
-from bench import crew as crews
+from bench import workers as worker_process
 from bench.commands import CommandCounter
-from bench.contestants import HOLDFAST, REDIS_PY, REDIS_PY_EAGER, mutexes
-from bench.crew import Crew
 from bench.harness import Answer, Scale, interleave, percentile
+from bench.mutexes import HOLDFAST, REDIS_PY, REDIS_PY_EAGER, mutexes
+from bench.workers import Workers
 from tests.servers.redis import RedisServer
 
 TITLE: Final = "Redis: hand-over latency, one waiter"
@@ -22,18 +22,18 @@ _FLOOR: Final = "floor: BLPOP woken by LPUSH (redis-py)"
 _P50: Final = "p50, ms"
 _P95: Final = "p95, ms"
 _COMMANDS: Final = "commands a turn"
-# Held for this long, in seconds: over more than one period of the peer's polling, so that every phase of it is met.
+# Held for this long, in seconds: a range wider than redis-py's polling period, so that every phase of it occurs.
 _HELD: Final = (0.020, 0.130)
 _TIMEOUT: Final = 30.0
 
 
 def ask(scale: Scale) -> Answer:
     turns = scale(50, 10)
-    with RedisServer() as server, Crew(2) as crew:
+    with RedisServer() as server, Workers(2) as workers:
         counter = CommandCounter(server.client())
         kinds = (_FLOOR, REDIS_PY, REDIS_PY_EAGER, HOLDFAST)
-        contestants = {kind: _round(kind, crew, server, counter, turns) for kind in kinds}
-        figures = interleave(contestants, rounds=scale(3, 1))
+        candidates = {kind: _round(kind, workers, server, counter, turns) for kind in kinds}
+        figures = interleave(candidates, rounds=scale(3, 1))
     answer = Answer(
         "Two processes on all cores; from the call of release in one to the return of acquire in the other. "
         "Held 20–130 ms. Includes the wake-up of an idle core. A turn is two acquisitions.",
@@ -51,16 +51,16 @@ def ask(scale: Scale) -> Answer:
 
 
 def _round(
-    kind: str, crew: Crew, server: RedisServer, counter: CommandCounter, turns: int
+    kind: str, workers: Workers, server: RedisServer, counter: CommandCounter, turns: int
 ) -> Callable[[], Mapping[str, float]]:
-    def play() -> Mapping[str, float]:
+    def measure() -> Mapping[str, float]:
         task = _bare if kind == _FLOOR else _locked
         arguments: list[tuple[Any, ...]] = [(kind, server.url, role, turns) for role in ("holder", "waiter")]
-        released, acquired = crew.work(task, arguments, at_start=counter.start)
+        released, acquired = workers.work(task, arguments, at_start=counter.start)
         spans = [(after - before) * 1000 for before, after in zip(released, acquired, strict=True)]
         return {_P50: percentile(spans, 0.5), _P95: percentile(spans, 0.95), _COMMANDS: counter.count() / turns}
 
-    return play
+    return measure
 
 
 def _locked(kind: str, url: str, role: str, turns: int) -> list[float]:
@@ -68,20 +68,20 @@ def _locked(kind: str, url: str, role: str, turns: int) -> list[float]:
     times = []
     with mutexes(kind, url, "handed") as make:
         mutex = make()
-        crews.ready()
+        worker_process.ready()
         for _ in range(turns):
             if role == "holder":
                 _take(mutex.acquire)
-                crews.meet()
+                worker_process.meet()
                 time.sleep(random.uniform(*_HELD))
                 times.append(time.monotonic())
                 mutex.release()
             else:
-                crews.meet()
+                worker_process.meet()
                 _take(mutex.acquire)
                 times.append(time.monotonic())
                 mutex.release()
-            crews.meet()
+            worker_process.meet()
     return times
 
 
@@ -94,9 +94,9 @@ def _bare(kind: str, url: str, role: str, turns: int) -> list[float]:
     times = []
     with redis.Redis.from_url(url) as client:
         client.ping()
-        crews.ready()
+        worker_process.ready()
         for _ in range(turns):
-            crews.meet()
+            worker_process.meet()
             if role == "holder":
                 time.sleep(random.uniform(*_HELD))
                 times.append(time.monotonic())
@@ -104,5 +104,5 @@ def _bare(kind: str, url: str, role: str, turns: int) -> list[float]:
             else:
                 client.blpop(["handed:list"], timeout=int(_TIMEOUT))
                 times.append(time.monotonic())
-            crews.meet()
+            worker_process.meet()
     return times

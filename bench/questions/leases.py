@@ -1,4 +1,4 @@
-"""10,000 locks held by one client: what does keeping them cost?"""
+"""10,000 locks held by one client: what does renewing them cost?"""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 import redis
 
 import holdfast
-from bench import crew as crews
-from bench.contestants import HOLDFAST
-from bench.crew import Crew
+from bench import workers as worker_process
 from bench.harness import Answer, Figure, Scale
+from bench.mutexes import HOLDFAST
+from bench.workers import Workers
 from tests.servers.redis import RedisServer
 
 TITLE: Final = "Redis: 10,000 held leases, renewed by one client"
@@ -25,7 +25,7 @@ _PROBE: Final = "bench-probe"
 
 
 class Kept(NamedTuple):
-    """What the holder saw while it did nothing but hold."""
+    """What the holder measured while it only held the locks."""
 
     seconds: float
     cpu: float
@@ -39,9 +39,9 @@ class Kept(NamedTuple):
 def ask(scale: Scale) -> Answer:
     leases, ttl = scale(10_000, 1_000), float(scale(30, 6))
     cycle = ttl / 3
-    with RedisServer() as server, Crew(1) as crew:
-        (kept,) = crew.work(_keep, [(server.url, leases, ttl, 2 * cycle)])
-        (floor,) = crew.work(_extend_blindly, [(server.url, leases)])
+    with RedisServer() as server, Workers(1) as workers:
+        (kept,) = workers.work(_keep, [(server.url, leases, ttl, 2 * cycle)])
+        (floor,) = workers.work(_extend_blindly, [(server.url, leases)])
     renewals = leases * kept.seconds / cycle
     share = kept.cpu / kept.seconds * 100
     figures = [
@@ -65,13 +65,13 @@ def ask(scale: Scale) -> Answer:
 
 
 def _keep(url: str, leases: int, ttl: float, watched: float) -> Kept:
-    """In a worker: take all the names, wait for the first cycle of renewals, then watch the clocks."""
-    crews.ready()
-    strangers = _threads() - 1  # the crew's, not the client's
+    """In a worker: acquire all names, wait for the first cycle of renewals, then measure."""
+    worker_process.ready()
+    others = _threads() - 1  # of the process pool, not of the client
     with redis.Redis.from_url(url, client_name=_PROBE) as probe, holdfast.connect(url, ttl=ttl) as locks:
         held = [locks.lock(f"lease:{number}").acquire() for number in range(leases)]
         time.sleep(ttl / 2)
-        threads, connections = _threads() - strangers, _connections(probe)
+        threads, connections = _threads() - others, _connections(probe)
         server_cpu = _server_cpu(probe)
         started, cpu = time.monotonic(), time.process_time()
         time.sleep(watched)
@@ -82,8 +82,8 @@ def _keep(url: str, leases: int, ttl: float, watched: float) -> Kept:
 
 
 def _extend_blindly(url: str, keys: int) -> float:
-    """In a worker: CPU seconds for each key, in a pipeline of redis-py that does not ask whose the keys are."""
-    crews.ready()
+    """In a worker: CPU seconds for each key, in a pipeline of redis-py that does not check the keys' owner."""
+    worker_process.ready()
     with redis.Redis.from_url(url) as client:
         client.mset({f"floor:{number}": "1" for number in range(keys)})
         spent = []

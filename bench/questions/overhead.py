@@ -1,4 +1,4 @@
-"""What the core itself costs: the memory engine does next to nothing, so what is left is ours."""
+"""The cost of the core: the memory engine does next to nothing, so nearly all of the time is spent in the core."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 
 import holdfast
 import holdfast.aio
-from bench.contestants import TTL
 from bench.harness import MICROSECONDS, Answer, Scale, interleave, race
+from bench.mutexes import TTL
 from bench.placement import one_core
 
 TITLE: Final = "memory: the core's own overhead"
@@ -54,7 +54,7 @@ def _sync(locks: holdfast.Client) -> Mapping[str, Callable[[], object]]:
 
 
 def _async(runner: asyncio.Runner, pairs: int) -> Callable[[], Mapping[str, float]]:
-    async def play() -> float:
+    async def measure() -> float:
         async with holdfast.aio.connect("memory:bench", ttl=TTL) as locks:
             lock = locks.lock("ours")
             await (await lock.acquire()).release()
@@ -64,4 +64,4 @@ def _async(runner: asyncio.Runner, pairs: int) -> Callable[[], Mapping[str, floa
                 await (await lock.acquire()).release()
             return loop.time() - start
 
-    return lambda: {MICROSECONDS: runner.run(play()) / pairs * 1e6}
+    return lambda: {MICROSECONDS: runner.run(measure()) / pairs * 1e6}

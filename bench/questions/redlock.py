@@ -8,8 +8,8 @@ import redis
 from pottery import Redlock
 
 import holdfast
-from bench.contestants import TTL
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import TTL
 from tests.servers.masters import Masters
 
 TITLE: Final = "Redlock on five masters, sync: uncontended acquire + release"
@@ -33,12 +33,12 @@ def ask(scale: Scale) -> Answer:
             theirs.acquire()
             theirs.release()
 
-        contestants = {
+        candidates = {
             _ONE: lambda: one.acquire().release(),
             _FIVE: lambda: ours.acquire().release(),
             _POTTERY: pottery,
         }
-        figures = race(contestants, rounds=scale(21, 3), pairs=scale(100, 10))
+        figures = race(candidates, rounds=scale(21, 3), pairs=scale(100, 10))
         for client in clients:
             client.close()
     answer = Answer(

@@ -1,4 +1,4 @@
-"""A caller that holds the name takes it again: how much, and does Redis hear of it?"""
+"""A caller acquires a name again that it holds already: what does it cost, and does it send a request?"""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import redis
 
 import holdfast
 from bench.commands import CommandCounter
-from bench.contestants import HOLDFAST, TTL
 from bench.floor import BareSocket
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import HOLDFAST, TTL
 from bench.placement import redis_beside
 
 TITLE: Final = "Redis, sync: re-entrant acquire + release"
@@ -37,8 +37,8 @@ def ask(scale: Scale) -> Answer:
             local.release()
 
         with lock.acquire():
-            contestants = {_RLOCK: floor, _TWO_TRIPS: bare.pair, HOLDFAST: ours}
-            figures = race(contestants, rounds=scale(21, 5), pairs=scale(500, 60))
+            candidates = {_RLOCK: floor, _TWO_TRIPS: bare.pair, HOLDFAST: ours}
+            figures = race(candidates, rounds=scale(21, 5), pairs=scale(500, 60))
             commands = CommandCounter(peer)
             asked = scale(10_000, 1_000)
             for _ in range(asked):

@@ -1,4 +1,4 @@
-"""200 tasks, each with a name of its own, in one event loop: what does one pipelining connection do for them?"""
+"""200 tasks, each with a name of its own, in one event loop: how much does one pipelined connection help?"""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import redis
 import redis.asyncio
 
 import holdfast.aio
-from bench.contestants import HOLDFAST, TTL
 from bench.floor import BarePipe, packed_pair
 from bench.harness import Answer, Scale, interleave
+from bench.mutexes import HOLDFAST, TTL
 from bench.placement import redis_apart
 from tests.servers.redis import RedisServer
 
@@ -30,12 +30,12 @@ Worker = Callable[[int], Awaitable[None]]
 
 def ask(scale: Scale) -> Answer:
     with redis_apart() as server, asyncio.Runner() as runner:
-        arena = _Arena(server, runner, turns=scale(20, 4))
-        runner.run(arena.open())
+        candidates = _Candidates(server, runner, turns=scale(20, 4))
+        runner.run(candidates.open())
         try:
-            figures = interleave(arena.contestants(), rounds=scale(9, 3))
+            figures = interleave(candidates.rounds(), rounds=scale(9, 3))
         finally:
-            runner.run(arena.close())
+            runner.run(candidates.close())
     answer = Answer(
         "One process on one core, the server on another; all tasks acquire and release in a loop; no body.",
         figures,
@@ -48,8 +48,8 @@ def ask(scale: Scale) -> Answer:
     return answer
 
 
-class _Arena:
-    """The contestants on one loop. Each plays a round of ``turns`` pairs in each of its tasks."""
+class _Candidates:
+    """The candidates on one loop. A round is ``turns`` pairs in each task."""
 
     def __init__(self, server: RedisServer, runner: asyncio.Runner, turns: int) -> None:
         self._server = server
@@ -74,21 +74,21 @@ class _Arena:
         await self._locks.close()
         await self._peer.aclose()
 
-    def contestants(self) -> dict[str, Callable[[], Mapping[str, float]]]:
+    def rounds(self) -> dict[str, Callable[[], Mapping[str, float]]]:
         return {name: self._round(worker) for name, worker in self._workers().items()}
 
     def _workers(self) -> dict[str, Worker]:
         return {_FLOOR: self._work_bare, _REDIS_ASYNCIO: self._work_theirs, HOLDFAST: self._work_ours}
 
     def _round(self, worker: Worker) -> Callable[[], Mapping[str, float]]:
-        def play() -> Mapping[str, float]:
+        def measure() -> Mapping[str, float]:
             pairs = _TASKS * self._turns
             cpu, start = time.process_time(), time.perf_counter()
             self._runner.run(self._all(worker))
             elapsed, cpu = time.perf_counter() - start, time.process_time() - cpu
             return {_RATE: pairs / elapsed, _CPU: cpu / pairs * 1e6}
 
-        return play
+        return measure
 
     async def _all(self, worker: Worker) -> None:
         await asyncio.gather(*(worker(number) for number in range(_TASKS)))

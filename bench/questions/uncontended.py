@@ -1,4 +1,4 @@
-"""One caller, one name, nobody else: what does a lock on Redis cost above the round trips themselves?"""
+"""One caller, one name, no contention: what does a lock on Redis cost beyond its round trips?"""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 import redis
 
 import holdfast
-from bench.contestants import HOLDFAST, REDIS_PY, TTL
 from bench.floor import BareSocket, prepacked
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import HOLDFAST, REDIS_PY, TTL
 from bench.placement import redis_beside
 
 TITLE: Final = "Redis, sync: uncontended acquire + release"
@@ -34,8 +34,8 @@ def ask(scale: Scale) -> Answer:
             peers_lock.acquire()
             peers_lock.release()
 
-        contestants = {_FLOOR: bare.pair, _CONNECTION: prepacked(peer), REDIS_PY: theirs, HOLDFAST: ours}
-        figures = race(contestants, rounds=scale(21, 5), pairs=scale(300, 60))
+        candidates = {_FLOOR: bare.pair, _CONNECTION: prepacked(peer), REDIS_PY: theirs, HOLDFAST: ours}
+        figures = race(candidates, rounds=scale(21, 5), pairs=scale(300, 60))
         bare.close()
     answer = Answer(
         "Client and server on one core; µs for one acquire and one release of a Lock object that is reused.",

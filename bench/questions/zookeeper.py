@@ -1,12 +1,12 @@
-"""One caller, one name, nobody else: a lock on ZooKeeper beside the driver's own."""
+"""One caller, one name, no contention: a lock on ZooKeeper beside the driver's own."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import holdfast
-from bench.contestants import HOLDFAST, KAZOO, TTL, mutexes
 from bench.harness import MICROSECONDS, Answer, Scale, race
+from bench.mutexes import HOLDFAST, KAZOO, TTL, mutexes
 from tests.servers.zookeeper import ZooKeeperServer
 
 TITLE: Final = "ZooKeeper, sync: uncontended acquire + release"

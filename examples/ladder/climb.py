@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from itertools import pairwise
 
-from holdfast.cli.ladder.play import Ladder
+from holdfast.cli.ladder.runner import Ladder
 from holdfast.cli.ladder.verdicts import RUNGS, fault_named
 
 

@@ -1,4 +1,24 @@
-"""Distributed locks for Python that tell you when you lose them."""
+"""Distributed locks for Python that tell you when you lose them.
+
+``connect(url)`` returns a Client, ``client.lock(name)`` a Lock, ``with lock as lease:`` a Lease. Read ``client.py``
+first.
+
+The public API:
+
+* ``client.py``, ``lease.py``: Client, Lock and Lease; ``aio.py``: the same for asyncio
+* ``errors.py``: all errors
+* ``decorator/``: ``locked``; ``current.py``: ``current_lease``; ``default_clients.py``: the clients behind
+  ``@holdfast.locked``
+* ``settings.py``, ``options.py``: ``configure``, keywords of ``connect`` and their checks
+* ``fencing/``: fences; ``observer/``: events; ``compat/``: replacements for the locks of other libraries
+* ``contrib/``: integrations with frameworks
+* ``testing/``: the conformance suite for engines, and a fault proxy; ``cli/``: the command ``holdfast``
+
+Inside:
+
+* ``_core/``: acquisition, local queue, renewal, loss; ``engines/``: one folder for each engine
+* ``_runtime/``: time, sleep and threads, for sync and async; ``_config/``: configuration files and environment
+"""
 
 from __future__ import annotations
 
@@ -62,7 +82,7 @@ __all__ = [
     "observer",
 ]
 
-# Everything is loaded when it is first used: a program that imports holdfast but does not lock this time pays nothing.
+# Names are loaded when they are first used: a program that imports holdfast but takes no lock pays nothing.
 _HOMES = {
     "client": ("Client", "Lock", "connect"),
     "current": ("current_lease",),

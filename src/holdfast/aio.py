@@ -1,4 +1,4 @@
-"""The async face: AsyncClient, AsyncLock, AsyncLease. Same names as the sync face; whatever may do I/O is awaited."""
+"""The async API: AsyncClient, AsyncLock, AsyncLease. The same names as in the sync API; what may do I/O is awaited."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["AsyncClient", "AsyncLease", "AsyncLock", "connect"]
 
 
 class _Body:
-    """One open ``async with``: the task to cancel when the hold is lost, once, and never while it is leaving."""
+    """One open ``async with``: a loss cancels its task, at most once, and not while the block is being left."""
 
     __slots__ = ("_before", "_cancelled", "_leaving", "_loop", "_task")
 
@@ -40,7 +40,7 @@ class _Body:
         task = asyncio.current_task()
         if task is None:
             raise UsageError("async with needs to run inside a task")
-        self._task = weakref.ref(task)  # it keeps its result, perhaps what is inside this block
+        self._task = weakref.ref(task)  # weak: a finished task keeps its result, which may be the lease
         self._loop = asyncio.get_running_loop()
         self._before = task.cancelling()
         self._cancelled = False
@@ -54,7 +54,7 @@ class _Body:
         try:
             self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:
-            pass  # the loop is closed: so is the body
+            pass  # the loop is closed, so the body has ended
 
     def _cancel(self) -> None:
         task = self.task
@@ -63,8 +63,8 @@ class _Body:
             task.cancel("the lock was lost")
 
     async def leave(self, error: BaseException | None) -> asyncio.CancelledError | None:
-        """From here on the body is not cancelled. A cancellation that was requested but not yet delivered strikes
-        now, and is returned: it must not hit the code after the block."""
+        """From here on the body is not cancelled. A cancellation that was requested but not yet delivered is received
+        here and returned, so that it does not reach the code after the block."""
         self._leaving = True
         if self._cancelled and not isinstance(error, asyncio.CancelledError):
             try:
@@ -74,7 +74,7 @@ class _Body:
         return None
 
     def absorbed(self) -> bool:
-        """Take back our own cancellation. False if somebody else wants the task cancelled too: theirs goes first."""
+        """Undo the cancellation for the loss. False if other code has cancelled the task too: that takes precedence."""
         task = self.task
         if task is None:
             return True
@@ -104,14 +104,14 @@ class AsyncLoss:
         """Wait for the loss: True if lost, False at the timeout or once the lease is released."""
         self._lease._check_loop()
         lost = await until_lost(self._lease, timeout)
-        await asyncio.sleep(0)  # the callbacks of on_lost are called first
+        await asyncio.sleep(0)  # so that callbacks of on_lost run first
         return lost
 
 
 class AsyncLease(BaseLease):
-    """A held lock. An async context manager; leaving it releases, and losing it cancels the body: ``LockLost``.
+    """A held lock. An async context manager: leaving it releases, and a loss cancels the body, which raises LockLost.
 
-    Not guaranteed: that the body stops before its next await. A fence refuses the late write.
+    Not guaranteed: that the body stops before its next await. A fence refuses late writes.
     """
 
     __slots__ = ("_bodies",)
@@ -126,19 +126,21 @@ class AsyncLease(BaseLease):
         return AsyncLoss(self)
 
     async def renew(self, ttl: Duration | None = None) -> None:
-        """Make the lease valid for at least ``ttl`` seconds from now, and keep it so from then on. Never shortens."""
+        """Make the lease valid for at least ``ttl`` seconds from now; later renewals use this ttl. Never shortens."""
         self._check_loop()
         await renewing.renew(self._hold.core, *self._for_renewal(ttl))
 
     async def release(self) -> None:
-        """Give this handle back. Idempotent; from any task. Raises LockLost if it was lost, OutcomeUnknown if the
-        engine could not be reached until the lease had run out. Cancelled: it is finished in the background."""
+        """Release this lease. Idempotent; callable from any task. If cancelled, the release finishes in the background.
+
+        Raises LockLost if it was lost, OutcomeUnknown if the engine could not be reached before the lease expired.
+        """
         if not self.released:
             self._check_loop()
             await self._hold.core.release(self._hold, self)
 
     def _check_loop(self) -> None:
-        """On a loop of its own only. If that one is closed, so is the client, and the lease is lost."""
+        """UsageError on another open loop. If the client's loop is closed, close the client: the lease is lost."""
         core = self._hold.core
         if not core.front.at_home():
             core.begin_close()
@@ -161,7 +163,7 @@ class AsyncLease(BaseLease):
         current.enter(self)
 
     async def _end_body(self, error: BaseException | None) -> tuple[asyncio.CancelledError | None, bool]:
-        """From here on nothing is cancelled. Returns a cancellation that came late, and whether a loss cancelled it."""
+        """From here on a loss cancels nothing. Returns a late cancellation, if any, and whether a loss caused one."""
         current.leave(self)
         body = self._pop_body()
         with self._hold.core.lock:
@@ -176,16 +178,16 @@ class AsyncLease(BaseLease):
         await self._end(error, late, ours)
 
     async def _end(self, error: BaseException | None, late: asyncio.CancelledError | None, ours: bool) -> None:
-        """Release, and raise what is to be raised after a body that ended with ``error``."""
+        """Release, and raise what must be raised after a body that ended with ``error``."""
         failure: LockError | None = None
         try:
             await self.release()
         except LockError as raised:
             failure = raised
         if late is not None and not ours:
-            raise late  # somebody else's cancellation, which struck while we were leaving
+            raise late  # a cancellation by other code, received while the block was being left
         if ours and failure is None:
-            failure = self._loss()  # this handle was released in the body, but its hold was lost before the end of it
+            failure = self._loss()  # released in the body, but the hold was lost before the body ended
         if failure is not None and (error is None or (ours and isinstance(error, asyncio.CancelledError))):
             raise failure from None
         if failure is not None and error is not None:
@@ -194,7 +196,7 @@ class AsyncLease(BaseLease):
                 error.add_note(str(failure))
 
     def _pop_body(self) -> _Body:
-        """The innermost block of this task. Tasks may share a lease, and a generator may be closed by another task."""
+        """The innermost block of this task. Tasks may share a lease, and another task may close a generator."""
         task = asyncio.current_task()
         body = ([body for body in self._bodies if body.task is task] or self._bodies)[-1]
         self._bodies.remove(body)
@@ -202,7 +204,7 @@ class AsyncLease(BaseLease):
 
 
 class AsyncLock(NotPortable):
-    """A name and a policy. Cheap, does no I/O, may be shared by tasks. ``acquire`` makes leases."""
+    """A name and a policy. Creating one does no I/O; tasks may share it. ``acquire`` returns leases."""
 
     def __init__(self, client: AsyncClient, policy: Policy) -> None:
         self._client = client
@@ -215,10 +217,10 @@ class AsyncLock(NotPortable):
         return self._policy.name
 
     async def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> AsyncLease:
-        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new handle.
+        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new lease.
 
-        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
-        OutcomeUnknown. Cancelled: nothing stays behind, whatever becomes of the event loop.
+        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused, or
+        OutcomeUnknown. If cancelled, the claim is withdrawn, even if the event loop is closed.
         """
         if foreign:
             habits.refuse_keywords("acquire", foreign, ("timeout",))
@@ -237,13 +239,13 @@ class AsyncLock(NotPortable):
             return None
 
     async def inspect(self) -> LockState:
-        """The lock's holders and its queue, as the engine saw it just now: ``client.inspect`` of its name."""
+        """The lock's holders and its queue, as the engine saw them just now: ``client.inspect`` of its name."""
         return await operators.inspect(self._client._open(), self.name)
 
     async def locked(self) -> bool:
-        """Whether any owner holds the lock, as the engine saw it just now: one request.
+        """Whether the lock is held by any owner, as the engine saw it just now: one request.
 
-        No basis for a decision: it may be free, or held, by the time the answer is here. ``try_acquire`` is.
+        Not safe to decide by: the lock may change hands before the answer arrives. Use ``try_acquire`` for that.
         """
         return bool((await self.inspect()).holders)
 
@@ -279,7 +281,7 @@ class AsyncLock(NotPortable):
 
 
 class AsyncClient(BaseClient):
-    """A connection to a lock engine for one event loop: that of its first await. An async context manager."""
+    """A connection to a lock engine for one event loop, that of its first await. An async context manager."""
 
     def lock(
         self,
@@ -296,7 +298,7 @@ class AsyncClient(BaseClient):
         require: Collection[str] = (),
         **foreign: Never,
     ) -> AsyncLock:
-        """A lock by this name. No I/O.
+        """The lock with this name. No I/O.
 
         ``ttl``: how long the lease lives without renewal. ``timeout``: how long ``async with`` waits. ``fair``:
         strictly first come, first served. ``max_hold``: stop renewing after this long. ``require``: guarantees that the
@@ -340,36 +342,37 @@ class AsyncClient(BaseClient):
 
         A wrong template or option raises UsageError now; arguments that make no name raise InvalidName at the call.
         """
-        from holdfast.decorator import decorate  # here: few programs need it
+        from holdfast.decorator import decorate  # imported here: few programs need it
 
         return decorate.locked(decorate.of_async_client(self), self, template, key, on_busy, default, options)
 
     async def inspect(self, name: str) -> LockState:
-        """The holders of ``name`` and its queue, as the engine saw it just now. Never None; free: ``holders == ()``.
+        """The holders of ``name`` and its queue, as the engine saw them just now. If it is free, ``holders == ()``.
 
         ``queue`` lists the waiters in order, as far as the engine knows them: see LockState.
         """
         return await operators.inspect(self._open(), names.validate(name))
 
     async def locks(self, prefix: str = "") -> AsyncIterator[LockState]:
-        """The locks held at present whose names start with ``prefix``, lazily."""
+        """The locks held at present whose names start with ``prefix``. A lazy iterator."""
         async for state in operators.locks(self._open(), prefix):
             yield state
 
     async def break_(self, name: str, *, token: int | None = None) -> bool:
         """Take ``name`` from its holder by force. True if it was held.
 
-        The holder is reported the loss as ``'broken'``: at once if this client holds it, else by push or at its next
-        renewal. Its token is fenced off, waiters are woken, and the break is logged. With ``token`` this happens only
-        if that is still the holder's fencing token, as ``inspect`` shows it: compared and broken in one step, so a
-        later holder is never hit; else False, and nothing changes. A holder without a token (``Holder.token`` is None:
-        another library's) can only be broken without ``token``.
+        The loss is reported to the holder as ``'broken'``: immediately if this client holds the lock, else by a push
+        message or at its next renewal. Its token is fenced off, waiters are woken, and the break is logged. With
+        ``token`` the lock is broken only if that is still the holder's fencing token, as ``inspect`` shows it; the
+        engine compares and breaks in one step, so a later holder is never affected. If it is not, nothing changes and
+        the result is False. A holder without a token (``Holder.token`` is None: another library's) can only be broken
+        without ``token``.
 
-        The holder's code is not stopped: use it on holders known to be gone, or fenced. Raises OutcomeUnknown if no
-        answer came: asked again, it would break the next holder's lock too. With ``token`` it is asked again instead,
-        which is safe; if that holder is gone by then, the answer is True, although it may have released the lock itself
-        at that moment. Callers of one process may hand a lock on without asking the engine, within 10 ms of its grant:
-        for other clients all of them are one holder.
+        The holder's code is not stopped: break only holders that are known to be dead, or fenced. Raises OutcomeUnknown
+        if no answer came, since a repeated request could break the next holder's lock. With ``token`` the request is
+        repeated, which is safe; if that holder no longer holds the lock by then, the result is True, although the
+        holder may have released it itself at that moment. Callers of one process may hand a lock over without a request
+        within 10 ms of its grant: for other clients all of them are one holder.
         """
         return await breaking.break_(self._open(), names.validate(name), token)
 
@@ -378,7 +381,7 @@ class AsyncClient(BaseClient):
         await operators.ping(self._open())
 
     async def close(self) -> None:
-        """Release everything that is held, within a second. Later use raises UsageError. Idempotent."""
+        """Release all locks that are held, within a second. Later use raises UsageError. Idempotent."""
         core = self._opened
         if core is None or core.disowned:
             self._closed = True
@@ -387,7 +390,7 @@ class AsyncClient(BaseClient):
             await core.close()
         else:
             self._closed = True
-            core.begin_close()  # without its loop: the watchdog releases what is held
+            core.begin_close()  # its loop is closed: the watchdog releases the locks
             until = core.front.now() + CLOSE_WITHIN
             while core.watchdog.started and not core.watchdog.stopped.is_set() and core.front.now() < until:
                 await asyncio.sleep(0.005)
@@ -416,8 +419,7 @@ class AsyncClient(BaseClient):
 
 
 def connect(url_or_client: Any = None, **keywords: Any) -> AsyncClient:
-    """A client for ``url``, an existing redis client, or the configured default. A plain call: it connects on first
-    use.
+    """A client for a URL, an existing redis client, or the configured default. Not a coroutine; connects on first use.
 
     Keywords as for :func:`holdfast.connect`.
     """

@@ -1,4 +1,4 @@
-"""The sync face: Client and Lock. No logic here; it is in the core."""
+"""The sync API: Client and Lock. No logic here; it is in the core."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("holdfast.settings")
 
-#: Stands for "as the client says".
+#: The default of a policy keyword: use the client's own setting.
 _DEFAULT: Final[Any] = type("Default", (), {"__repr__": lambda self: "<as the client>"})()
 
 
 class BaseClient(NotPortable):
-    """Settings and identity, for sync and async alike. Opens on first use, and anew in a forked child."""
+    """What Client and AsyncClient share. It opens on first use; a forked child opens it again."""
 
     _remedy = "pass the URL and connect() there"
 
@@ -56,12 +56,12 @@ class BaseClient(NotPortable):
         lifecycle.register_client(self)
 
     def _after_fork_in_child(self) -> None:
-        """Another thread may have been opening or closing it at the fork: in the child nobody is."""
+        """Replace the lock: another thread may have held it at the fork, and that thread does not exist here."""
         self._opening = threading.RLock()
 
     @property
     def guarantees(self) -> Guarantees:
-        """What this engine gives, as data. ``loss_bound`` and ``needs_clocks`` say what it does not."""
+        """What this engine guarantees, as data. ``loss_bound`` and ``needs_clocks`` state the limits."""
         return self._engine.guarantees
 
     def _open_on(self, front: Callable[[], Runtime]) -> Core:
@@ -71,7 +71,7 @@ class BaseClient(NotPortable):
             if self._opened is None or self._opened.disowned:
                 core = self._make_core(front)
                 lifecycle.register(core)
-                if self._opened is None or self._opened.disowned:  # else a signal handler was faster
+                if self._opened is None or self._opened.disowned:  # else a signal handler has opened it meanwhile
                     self._opened = core
             return self._opened
 
@@ -84,8 +84,8 @@ class BaseClient(NotPortable):
             raise EngineUnavailable(f"{self._engine!r} cannot be opened: {error}") from error
 
     def _own_observer(self, observer: Observer) -> None:
-        """Only here: the core outlives a client that is garbage, and the observer may refer to the client."""
-        from holdfast.observer.delivery import ObserverCell  # here, not above: few programs have an observer
+        """Keep the observer in the client only: the core may outlive the client, and the observer may refer to it."""
+        from holdfast.observer.delivery import ObserverCell  # imported here: few programs have an observer
 
         self._observer_cell = ObserverCell(observer)
         self._options = dataclasses.replace(self._options, observer=None)
@@ -120,7 +120,7 @@ class BaseClient(NotPortable):
     def _replicas(self, given: int) -> int:
         replicas: int = self._options.replicas if given is _DEFAULT else check_replicas(given)
         if replicas and not self._engine.replicates:
-            # Ignoring it would promise an acknowledgement that nobody waits for.
+            # Ignoring it would promise an acknowledgement that the engine does not wait for.
             raise UsageError(f"{self._engine!r} has no replicas to wait for: leave replicas at 0")
         return replicas
 
@@ -142,7 +142,7 @@ class BaseClient(NotPortable):
 
 
 class Lock(NotPortable):
-    """A name and a policy. Cheap, does no I/O, may be shared by threads. ``acquire`` makes leases."""
+    """A name and a policy. Creating one does no I/O; threads may share it. ``acquire`` returns leases."""
 
     def __init__(self, client: Client, policy: Policy) -> None:
         self._client = client
@@ -155,10 +155,10 @@ class Lock(NotPortable):
         return self._policy.name
 
     def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> Lease:
-        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new handle.
+        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new lease.
 
-        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused,
-        OutcomeUnknown. Afterwards the lock is renewed until the last handle is released, or garbage.
+        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused, or
+        OutcomeUnknown. The lock is renewed until the last lease on it is released or garbage collected.
         """
         if foreign:
             habits.refuse_keywords("acquire", foreign, ("timeout",))
@@ -177,13 +177,13 @@ class Lock(NotPortable):
             return None
 
     def inspect(self) -> LockState:
-        """The lock's holders and its queue, as the engine saw it just now: ``client.inspect`` of its name."""
+        """The lock's holders and its queue, as the engine saw them just now: ``client.inspect`` of its name."""
         return run(operators.inspect(self._client._open(), self.name))
 
     def locked(self) -> bool:
-        """Whether any owner holds the lock, as the engine saw it just now: one request.
+        """Whether the lock is held by any owner, as the engine saw it just now: one request.
 
-        No basis for a decision: it may be free, or held, by the time the answer is here. ``try_acquire`` is.
+        Not safe to decide by: the lock may change hands before the answer arrives. Use ``try_acquire`` for that.
         """
         return bool(self.inspect().holders)
 
@@ -217,7 +217,7 @@ class Lock(NotPortable):
 
 
 class Client(BaseClient):
-    """A connection to a lock engine. Thread-safe; a context manager; forks well."""
+    """A connection to a lock engine. Thread-safe; a context manager; usable after a fork."""
 
     def lock(
         self,
@@ -234,7 +234,7 @@ class Client(BaseClient):
         require: Collection[str] = (),
         **foreign: Never,
     ) -> Lock:
-        """A lock by this name. No I/O.
+        """The lock with this name. No I/O.
 
         ``ttl``: how long the lease lives without renewal. ``timeout``: how long ``with`` waits. ``fair``: strictly
         first come, first served. ``max_hold``: stop renewing after this long. ``replicas``: how many replicas must
@@ -278,19 +278,19 @@ class Client(BaseClient):
 
         A wrong template or option raises UsageError now; arguments that make no name raise InvalidName at the call.
         """
-        from holdfast.decorator import decorate  # here: few programs need it
+        from holdfast.decorator import decorate  # imported here: few programs need it
 
         return decorate.locked(decorate.of_sync_client(self), self, template, key, on_busy, default, options)
 
     def inspect(self, name: str) -> LockState:
-        """The holders of ``name`` and its queue, as the engine saw it just now. Never None; free: ``holders == ()``.
+        """The holders of ``name`` and its queue, as the engine saw them just now. If it is free, ``holders == ()``.
 
         ``queue`` lists the waiters in order, as far as the engine knows them: see LockState.
         """
         return run(operators.inspect(self._open(), names.validate(name)))
 
     def locks(self, prefix: str = "") -> Iterator[LockState]:
-        """The locks held at present whose names start with ``prefix``, lazily."""
+        """The locks held at present whose names start with ``prefix``. A lazy iterator."""
         found = operators.locks(self._open(), prefix)
         while (state := run(anext(found, None))) is not None:
             yield state
@@ -298,17 +298,18 @@ class Client(BaseClient):
     def break_(self, name: str, *, token: int | None = None) -> bool:
         """Take ``name`` from its holder by force. True if it was held.
 
-        The holder is reported the loss as ``'broken'``: at once if this client holds it, else by push or at its next
-        renewal. Its token is fenced off, waiters are woken, and the break is logged. With ``token`` this happens only
-        if that is still the holder's fencing token, as ``inspect`` shows it: compared and broken in one step, so a
-        later holder is never hit; else False, and nothing changes. A holder without a token (``Holder.token`` is None:
-        another library's) can only be broken without ``token``.
+        The loss is reported to the holder as ``'broken'``: immediately if this client holds the lock, else by a push
+        message or at its next renewal. Its token is fenced off, waiters are woken, and the break is logged. With
+        ``token`` the lock is broken only if that is still the holder's fencing token, as ``inspect`` shows it; the
+        engine compares and breaks in one step, so a later holder is never affected. If it is not, nothing changes and
+        the result is False. A holder without a token (``Holder.token`` is None: another library's) can only be broken
+        without ``token``.
 
-        The holder's code is not stopped: use it on holders known to be gone, or fenced. Raises OutcomeUnknown if no
-        answer came: asked again, it would break the next holder's lock too. With ``token`` it is asked again instead,
-        which is safe; if that holder is gone by then, the answer is True, although it may have released the lock itself
-        at that moment. Callers of one process may hand a lock on without asking the engine, within 10 ms of its grant:
-        for other clients all of them are one holder.
+        The holder's code is not stopped: break only holders that are known to be dead, or fenced. Raises OutcomeUnknown
+        if no answer came, since a repeated request could break the next holder's lock. With ``token`` the request is
+        repeated, which is safe; if that holder no longer holds the lock by then, the result is True, although the
+        holder may have released it itself at that moment. Callers of one process may hand a lock over without a request
+        within 10 ms of its grant: for other clients all of them are one holder.
         """
         return run(breaking.break_(self._open(), names.validate(name), token))
 
@@ -317,7 +318,7 @@ class Client(BaseClient):
         run(operators.ping(self._open()))
 
     def close(self) -> None:
-        """Release everything that is held, within a second. Later use raises UsageError. Idempotent."""
+        """Release all locks that are held, within a second. Later use raises UsageError. Idempotent."""
         with self._opening:
             self._closed = True
             core = self._opened
@@ -352,7 +353,7 @@ def find_target(url_or_client: Any, keywords: dict[str, Any]) -> Target:
 
 
 def connect(url_or_client: Any = None, **keywords: Any) -> Client:
-    """A client for ``url``, an existing redis client, or the configured default (embedded SQLite). Does no I/O.
+    """A client for a URL, an existing redis client, or the configured default (embedded SQLite). Does no I/O.
 
     ``profile``: instead of a URL, a profile of the settings file named by ``HOLDFAST_CONFIG``.
 

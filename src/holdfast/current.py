@@ -5,10 +5,10 @@ A ContextVar keeps the open blocks of a context as a linked list, innermost firs
 * References are weak. A context is copied into every task and many threads; a strong reference there would keep a
   forgotten lease, and so its lock, alive.
 * ``ContextVar.reset`` is never used: a generator may be closed in another context, where it raises.
-* A block that ended elsewhere stays on the list. It is skipped by readers and removed by the next block that opens.
+* A block that ended in another context stays on the list. Readers skip it; the next block that opens removes it.
 
-Blocks may end in another order than they began: one that ends is removed from wherever it is on the list, or a program
-that always takes the next lock before it gives back the last one would have a list that grows for ever.
+Blocks may end in another order than they began, so a block that ends is removed from anywhere on the list. Otherwise
+the list would grow without limit in a program that always acquires the next lock before it releases the previous one.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _innermost: Final[ContextVar[_Block | None]] = ContextVar("holdfast-current-leas
 
 
 def current_lease() -> Lease | AsyncLease | None:
-    """The lease of the innermost ``with`` block, or ``locked`` function, that this code runs in; None outside of all.
+    """The lease of the innermost ``with`` block or ``locked`` function around the calling code; None outside of any.
 
-    For reading: ``current_lease().check()``, ``.token`` for a fence. A lease that was released is skipped; one that was
-    lost is returned, so that ``check()`` raises. Tasks and threads that copy the context see the lease, too.
+    For reading: ``current_lease().check()``, ``.token`` for a fence. A released lease is skipped; a lost one is
+    returned, so that ``check()`` raises. Tasks and threads that copy the context see the lease, too.
 
-    Not guaranteed: that this code holds the lock. The context says where code was started, not what it owns.
+    Not guaranteed: that this code holds the lock. The context shows where the code was started, not what it owns.
     """
     block = _unreleased(_innermost.get())
     lease: Any = None if block is None else block[0]()
@@ -53,18 +53,18 @@ def enter(lease: BaseLease) -> None:
 
 
 def leave(lease: BaseLease) -> None:
-    """A block of ``lease`` ends, perhaps in another context than it began in: then there is nothing to do."""
+    """A block of ``lease`` ends. Does nothing if it began in another context."""
     block = _innermost.get()
     if block is not None and block[0]() is lease:
         _innermost.set(block[1])
     else:
-        resume(suspend(lease))  # blocks that began later go on
+        resume(suspend(lease))  # blocks that began later stay open
 
 
 def suspend(lease: BaseLease) -> Inner:
-    """A generator that holds ``lease`` yields: its block, and those that it has opened inside of it, are left.
+    """A generator that holds ``lease`` yields: take its block, and the blocks inside it, off the list.
 
-    Returns the inner ones, for ``resume``.
+    Returns the inner blocks, for ``resume``.
     """
     inner: list[weakref.ref[BaseLease]] = []
     block = _innermost.get()
@@ -79,7 +79,7 @@ def suspend(lease: BaseLease) -> Inner:
 
 
 def resume(inner: Inner) -> None:
-    """The blocks that ``suspend`` has left are entered again, unless they have ended."""
+    """Put the blocks that ``suspend`` took off back on the list, unless they have ended."""
     for reference in reversed(inner):
         lease = reference()
         if lease is not None and not lease.released:

@@ -1,11 +1,12 @@
 """The clients behind ``@holdfast.locked``: one for sync functions, and one for each event loop.
 
-Made at the first call by ``connect()``, so ``configure()`` may come after decorating. After another ``configure()`` the
-next call gets a new client. The old one stays open for what is held through it: a sync client ends by itself when
-nothing is, an async client with its loop. Environment and settings file are read when a client is made.
+A client is made by ``connect()`` at the first call, so ``configure()`` may be called after decorating. After another
+``configure()`` the next call gets a new client. The old client stays open while locks are held through it: a sync
+client ends by itself when none is, an async client with its loop. Environment and settings file are read when a client
+is made.
 
-No lock is used: a signal handler or a forked child may come at any step. Two threads may both make a client; the first
-to be kept is used by both, and the other was never opened.
+No lock is used, since a signal or a fork may come between any two steps. Two threads may both make a client; both then
+use the one that was stored first, and the other one was never opened.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Sync(NamedTuple):
-    configured: object  #: kept alive, so that its id is not another's
+    configured: object  #: kept alive, so that its id is not reused
     client: Client
 
 
@@ -59,7 +60,7 @@ def _make_sync(configured: object) -> Client:
 
 def async_client() -> AsyncClient:
     """The default client of async functions on the running event loop."""
-    asyncio: Any = sys.modules.get("asyncio")  # importing it costs much, and without it no loop can run
+    asyncio: Any = sys.modules.get("asyncio")  # not imported here: it is slow to import, and without it no loop runs
     loop = None if asyncio is None else asyncio._get_running_loop()
     if loop is None:
         raise UsageError(
@@ -82,7 +83,7 @@ def _make_async(configured: object, loop: asyncio.AbstractEventLoop) -> AsyncCli
 
 
 async def _close(client: AsyncClient, key: tuple[int, int]) -> None:
-    """Calls that come later on the same loop, as from another generator's clean-up, get another client."""
+    """Close and forget the client. Later calls on the same loop, as from a generator's clean-up, get a new one."""
     found = _async.get(key)
     if found is not None and found.client is client:
         _async.pop(key, None)

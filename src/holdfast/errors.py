@@ -1,7 +1,7 @@
 """Every error that holdfast raises, in one tree.
 
-Each class says *when* it is raised. Facts are attributes, not only text; every error can be pickled;
-no error carries a password or a URL with user info. A driver's own error is the ``__cause__``.
+The docstring of each class says *when* it is raised. Facts are attributes, not only text; every error can be pickled;
+no error contains a password or a URL with user info. A driver's own error is the ``__cause__``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LockError(Exception):
         self.name = name
 
     def __reduce__(self) -> tuple[object, ...]:
-        # BaseException pickles by calling the class with ``args``; our constructors want keywords too.
+        # BaseException is unpickled by calling the class with ``args``; these constructors need keywords too.
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
 
@@ -44,7 +44,7 @@ def _rebuild(cls: type[LockError], args: tuple[object, ...], attributes: dict[st
 
 
 class AcquireTimeout(LockError, TimeoutError):
-    """Raised when the lock stayed busy for the whole ``timeout``. Nothing is held and nothing is left behind."""
+    """Raised when the lock stayed busy for the whole ``timeout``. The caller holds nothing and has left the queue."""
 
     def __init__(self, message: str, *, name: str | None = None, timeout: float = 0.0) -> None:
         super().__init__(message, name=name)
@@ -56,7 +56,7 @@ class NotHeld(LockError):
 
 
 class LockLost(LockError):
-    """Raised when a lease was lost before it was released. ``reason`` says how; ``token`` is the lost lease's."""
+    """Raised when a lease was lost before it was released. ``reason`` says why; ``token`` is the lost lease's."""
 
     def __init__(self, reason: LossReason, *, name: str, token: int | None = None) -> None:
         super().__init__(f"lock {name!r} was lost ({reason}): {_LOSS_EXPLAINED[reason]}", name=name)
@@ -80,8 +80,8 @@ class StaleToken(LockError):
 class OutcomeUnknown(LockError):
     """Raised when it cannot be known whether ``operation`` took effect.
 
-    After an acquire, holdfast goes on withdrawing in the background until the ttl has passed; after a release,
-    the engine frees the lock by itself at its ttl at the latest. It is never renewed.
+    After an acquire, holdfast keeps withdrawing the claim in the background until the ttl has passed; after a release,
+    the lock expires after its ttl at the latest. It is never renewed.
     """
 
     def __init__(self, message: str, *, operation: str, name: str | None = None) -> None:
@@ -90,15 +90,15 @@ class OutcomeUnknown(LockError):
 
 
 class InvalidName(LockError, ValueError):
-    """Raised when a lock name is not a str of 1 to 512 UTF-8 bytes, or cannot be spoken by the engine."""
+    """Raised when a lock name is not a str of 1 to 512 UTF-8 bytes, or the engine cannot represent it."""
 
 
 class UsageError(LockError, RuntimeError):
-    """Raised when holdfast is used in a way that cannot work: the message names the remedy."""
+    """Raised when holdfast is used in a way that cannot work. The message names the remedy."""
 
 
 class EngineError(LockError):
-    """Base of what goes wrong between holdfast and the engine."""
+    """Base of errors between holdfast and the engine."""
 
 
 class EngineUnavailable(EngineError):
@@ -110,7 +110,7 @@ class UnavailableOutcomeUnknown(OutcomeUnknown, EngineUnavailable):
 
 
 class EngineRefused(EngineError):
-    """Raised at once when the engine answers but refuses: credentials, ACL, configuration, a key of another type."""
+    """Raised without a retry when the engine refuses: credentials, ACL, configuration, a key of another type."""
 
 
 class QuorumLost(EngineUnavailable):

@@ -1,4 +1,4 @@
-"""Lease: one user's handle on a hold."""
+"""Lease: a caller's handle on a hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _between: Final = call_site.between
 
 
 class NotPortable:
-    """Refuses pickle and copy: a copy would be a second owner of what it stands for."""
+    """Refuses pickle and copy: a copy would be a second owner of the same resource."""
 
     __slots__ = ()
     _remedy = "pass the URL and connect() there"
@@ -32,32 +32,32 @@ class NotPortable:
 
 
 class BaseLease(NotPortable):
-    """What sync and async leases have in common: everything that does no I/O."""
+    """What sync and async leases share: everything that does no I/O."""
 
     __slots__ = ("__weakref__", "_acquired_at", "_caller", "_hold", "_key", "_reason")
     _remedy = "pass the URL and acquire there; handing over a held lock by detach() is not in this version yet"
     _hold: Hold
 
     def __init__(self) -> None:
-        self._key: Final = next(_keys)  #: tells it from the other handles of this process
+        self._key: Final = next(_keys)  #: unique in this process
         self._caller: Hashable = None
         self._reason: LossReason | None = None
         self._acquired_at: call_site.CallSite | None = None
-        try:  # for each acquire: so not a call, and a step back by number, which is cheaper than frame.f_back
+        try:  # on every acquire: inlined, and _getframe(n) is cheaper than frame.f_back
             frame = sys._getframe(2)
             if _between[frame.f_code.co_filename]:
                 frame = sys._getframe(3)
         except ValueError:
-            return  # Lock.acquire is the first function of its thread
+            return  # the thread's own function is Lock.acquire
         code = frame.f_code
         self._acquired_at = call_site.outside(frame) if _between[code.co_filename] else (code, frame.f_lasti)
 
     def _bind(self, hold: Hold) -> None:
-        """It is a handle of ``hold`` from now on. It exists before: so a hold is never without one that can drop it."""
+        """Make this a handle of ``hold``. The lease is created before the hold, so a hold always has a handle."""
         self._hold = hold
 
     def _ready(self, on_lost: Callable[[Any], Any] | None) -> Self:
-        """Called once, when it is acquired. ``on_lost`` is the handle's own, also where the hold is shared."""
+        """Called once, after the acquire. ``on_lost`` belongs to this handle, even if the hold is shared."""
         if on_lost is not None:
             self.on_lost(on_lost)
         return self
@@ -74,35 +74,35 @@ class BaseLease(NotPortable):
 
     @property
     def owner(self) -> str:
-        """Who holds, as the engine writes it. Guards compare (token, owner)."""
+        """The holder's identity, as the engine stores it. Fences compare (token, owner)."""
         return self._hold.grant.claim.owner
 
     @property
     def ttl(self) -> float:
-        """Seconds that the lease is renewed to."""
+        """Seconds that each renewal makes the lease valid for."""
         return self._hold.grant.ttl
 
     @property
     def held(self) -> bool:
-        """Whether this process may believe to hold the lock at this moment. No I/O; true at most until the deadline.
+        """Whether the lease is valid at this moment. No I/O; true at most until the deadline.
 
-        Not guaranteed: that it is still true one instruction later. What must not happen late needs a fence.
+        Not guaranteed: that it is still valid one instruction later. Writes that must not come late need a fence.
         """
         return not self.released and self._hold.held
 
     @property
     def remaining(self) -> float:
-        """Seconds of belief left without another renewal; 0.0 when not held."""
+        """Seconds until the deadline, without another renewal; 0.0 if not held."""
         return max(0.0, self._hold.deadline - self._hold.core.front.now()) if self.held else 0.0
 
     @property
     def lost_reason(self) -> LossReason | None:
-        """Why the lease was lost, or None. See CONTRACT: expired, unreachable, stolen, broken, session, max_hold, …"""
+        """Why the lease was lost, or None: one of ``errors.LossReason``."""
         return self._reason if self.released else self._hold.lost
 
     @property
     def released(self) -> bool:
-        """Whether this handle was given back. Other handles of the same hold may go on."""
+        """Whether this lease was released. Other leases of the same caller may still hold the lock."""
         return self._key not in self._hold.handles
 
     def check(self) -> None:
@@ -113,10 +113,10 @@ class BaseLease(NotPortable):
             raise self._loss()
 
     def on_lost(self, callback: Callable[[Any], Any]) -> None:
-        """Have ``callback(lease)`` called exactly once when the lease is lost; at once if it is lost already.
+        """Call ``callback(lease)`` exactly once when the lease is lost; immediately if it is lost already.
 
-        Sync clients call it on a thread of its own, async clients on the event loop (coroutine functions allowed). What
-        it raises is logged. It is not called for a lease that was released before, or is garbage.
+        Sync clients call it on a separate thread, async clients on the event loop (coroutine functions allowed). What
+        it raises is logged. It is not called if the lease is released before, or garbage collected.
         """
         core, hold = self._hold.core, self._hold
         with core.lock:
@@ -128,7 +128,7 @@ class BaseLease(NotPortable):
         return LockLost(self._hold.lost or "expired", name=self.name, token=self.token)
 
     def _lost_on_release(self, reason: LossReason) -> None:
-        """The release found that it had been lost; told to this handle, which is no longer on the hold's list."""
+        """The release found the loss. Stored here, since this handle is no longer on the hold's list."""
         self._reason = reason
 
     def _for_renewal(self, ttl: Duration | None) -> tuple[Hold, float]:
@@ -136,11 +136,11 @@ class BaseLease(NotPortable):
         return self._hold, self._hold.grant.ttl if ttl is None else check_ttl(ttl)
 
     def _keep_for(self, seconds: float) -> None:
-        """Have the lock stay held until ``seconds`` after it was granted, also if all handles are released before."""
+        """Keep the lock until ``seconds`` after its grant, even if all handles are released before."""
         keeping.keep(self._hold.core, self._hold, seconds)
 
     def _annotate(self, error: BaseException) -> None:
-        """The body's own exception goes first; a loss on top of it is a note, never a mask."""
+        """Add the loss to the body's exception as a note, so that it does not hide that exception."""
         if (reason := self.lost_reason) is not None:
             error.add_note(f"lock {self.name!r} lost: {reason}")
 
@@ -148,7 +148,7 @@ class BaseLease(NotPortable):
         try:
             key, hold = self._key, self._hold
         except AttributeError:
-            return  # it was never acquired
+            return  # never acquired
         handle = hold.handles.get(key)
         if handle is None or (hold.state is not states.State.HELD and hold.reason in ("closed", "forked")):
             return
@@ -171,7 +171,7 @@ class BaseLease(NotPortable):
 
 
 class Loss:
-    """The loss of a lease, as an event: ``if lease.lost``, ``lease.lost.wait(5)``. Flips with no I/O."""
+    """The loss of a lease, as an event: ``if lease.lost``, ``lease.lost.wait(5)``. No I/O."""
 
     __slots__ = ("_lease",)
 
@@ -190,7 +190,7 @@ class Loss:
 
 
 async def until_lost(lease: BaseLease, timeout: float | None) -> bool:
-    """Wait until ``lease`` is lost (True), is released or the time is up (False)."""
+    """Wait until ``lease`` is lost (True), or it is released or ``timeout`` has passed (False)."""
     hold = lease._hold
     now = hold.core.front.now
     until = float("inf") if timeout is None else now() + timeout
@@ -202,9 +202,9 @@ async def until_lost(lease: BaseLease, timeout: float | None) -> bool:
 class Lease(BaseLease):
     """A held lock. A context manager; leaving it releases.
 
-    Handles of one caller on one name share one hold: same token, same deadline, same loss. The lock is given back with
-    the last of them. Not guaranteed: that losing it stops your code. You are told (``lost``, ``on_lost``, ``check()``,
-    ``LockLost`` on exit), and a fence refuses the late write.
+    Leases of one caller on one name share one hold: the same token, deadline and loss. The lock is released with the
+    last of them. Not guaranteed: that a loss stops your code. It is reported (``lost``, ``on_lost``, ``check()``,
+    ``LockLost`` on exit), and a fence refuses late writes.
     """
 
     __slots__ = ()
@@ -215,12 +215,14 @@ class Lease(BaseLease):
         return Loss(self)
 
     def renew(self, ttl: Duration | None = None) -> None:
-        """Make the lease valid for at least ``ttl`` seconds from now, and keep it so from then on. Never shortens."""
+        """Make the lease valid for at least ``ttl`` seconds from now; later renewals use this ttl. Never shortens."""
         run(renewing.renew(self._hold.core, *self._for_renewal(ttl)))
 
     def release(self) -> None:
-        """Give this handle back. Idempotent; from any thread. Raises LockLost if it was lost, OutcomeUnknown if the
-        engine could not be reached until the lease had run out."""
+        """Release this lease. Idempotent; callable from any thread.
+
+        Raises LockLost if it was lost, OutcomeUnknown if the engine could not be reached before the lease expired.
+        """
         if not self.released:
             run(self._hold.core.release(self._hold, self))
 

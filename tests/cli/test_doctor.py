@@ -19,7 +19,7 @@ import pytest
 
 import holdfast
 from holdfast.cli.doctor import examine
-from holdfast.cli.doctor.line import Line, Refused
+from holdfast.cli.doctor.connection import Line, Refused
 from holdfast.cli.doctor.rights import needs
 from tests.cli.doctor import Doctor
 from tests.servers.clock import Clock

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.live import Live
 
 from holdfast.cli.demo.live import LiveView
-from holdfast.cli.demo.scene import Freeze, Line, Outcome, Race, Span
+from holdfast.cli.demo.results import Event, Freeze, Outcome, Race, Span
 
 _RACE = Race("a race", pids=[1234567, 2], times=3, spans=[Span(0, 2, 0), Span(1, 3, 1), Span(4, 5, 0)], found=2)
-_ACT = Freeze("an act", lines=[Line(0.5, "A", "does something that takes more than one narrow line", "good")])
+_ACT = Freeze("an act", events=[Event(0.5, "A", "does something that takes more than one narrow line", "good")])
 _OUTCOME = Outcome(_RACE, _RACE, "expired", "accepted")
 
 

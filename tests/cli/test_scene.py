@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.demo.scene import Outcome, Race, Span
+from holdfast.cli.demo.results import Outcome, Race, Span
 
 
 def race(*spans: Span, found: int = 0) -> Race:
@@ -14,14 +14,14 @@ def race(*spans: Span, found: int = 0) -> Race:
 
 def test_one_after_the_other_is_never_together() -> None:
     one_by_one = race(Span(0, 1, 0), Span(1, 2, 1), Span(5, 6, 0))
-    assert one_by_one.score(10) == [{0}, {1}, {0}]
+    assert one_by_one.timeline(10) == [{0}, {1}, {0}]
     assert one_by_one.most_at_once() == 1
 
 
 def test_overlap_is_seen_in_whatever_order_it_is_heard_of() -> None:
     overlapping = race(Span(4, 9, 2), Span(0, 5, 0), Span(6, 7, 1))
-    assert overlapping.score(10) == [{0, 2}, {1, 2}]
-    assert overlapping.score(1) == [{1, 2}]
+    assert overlapping.timeline(10) == [{0, 2}, {1, 2}]
+    assert overlapping.timeline(1) == [{1, 2}]
     assert overlapping.most_at_once() == 2
 
 
@@ -33,7 +33,7 @@ def test_every_update_is_in_the_picture(drawn: list[tuple[int, int, int]]) -> No
         start = max(start, free[lane])
         free[lane] = start + length
         spans.append(Span(start, start + length, lane))
-    moments = race(*spans).score(1000)
+    moments = race(*spans).timeline(1000)
     assert len(moments) <= len(spans)
     assert all(any(span.lane in moment for moment in moments) for span in spans)
     assert all(moments)

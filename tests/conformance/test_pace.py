@@ -32,7 +32,7 @@ class TestAtItsPace(Stage):
     @case
     async def test_times_are_multiplied_by_it(self, world: World) -> None:
         assert world.paced(0.15) == 0.375
-        assert world.soon == 2.5 * World(Source("memory:"), world.colour).soon
+        assert world.soon == 2.5 * World(Source("memory:"), world.api).soon
         lock = world.connect().lock(world.name(), ttl=world.paced(0.15), renew=False)
         lease = world.keep(await world.do(lock.acquire))
         assert lease.ttl == 0.375

@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.decorator import wrapping
+from holdfast.decorator.options import Plan
 from tests.support.waiting import LASTING, eventually
 
 
@@ -155,7 +156,8 @@ def test_a_child_forked_while_another_thread_counts_a_skip_can_skip() -> None:
     child = os.fork()
     if child == 0:
         signal.alarm(10)  # ends a child that waits for a thread of its parent
-        wrapping.Skips("work").add(holdfast.AcquireTimeout("busy", name="a", timeout=0.0))
+        skips = wrapping.Skips("work", Plan("", "skip", None, 0.0))
+        skips.default(holdfast.AcquireTimeout("busy", name="a", timeout=0.0), inside=False)
         os._exit(0)
     done.set()
     thread.join(LASTING)

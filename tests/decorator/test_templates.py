@@ -63,7 +63,7 @@ def test_a_template_is_texts_and_placeholders(text: str, parts: tuple[template.P
         ("{order[a}", r"unexpected '\['"),
         ("{ordr}", "did you mean 'order'"),
         ("{Order}", "did you mean 'order'"),
-        ("{zzz}", "there is 'limit', 'order', 'user'"),
+        ("{zzz}", "known: 'limit', 'order', 'user'"),
         ("{rest}", "any number of arguments"),
         ("{more}", "any number of arguments"),
         ("{more[x]}", "any number of arguments"),

@@ -1,4 +1,4 @@
-"""The asyncio runtime: events that other threads may set, and timers on the clock of belief."""
+"""The asyncio runtime: events that other threads may set, and timers on the clock of deadlines (``clock.py``)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from holdfast.errors import UsageError
 
 _log: Final = logging.getLogger("holdfast.callbacks")
 
-# The loop's clock stands still while the machine is suspended: look at the clock of belief this often.
+# The loop's clock does not count system suspend: read the clock of deadlines at least this often.
 _SLICE: Final = 1.0
 
 
 async def _settled(future: asyncio.Future[bool], until: float | None) -> bool:
-    """Wait for ``future``; at ``until`` on the clock of belief it is settled with False."""
+    """Wait for ``future``; at ``until`` it is settled with False."""
     if until is None:
         return await future
     loop = future.get_loop()
@@ -44,7 +44,7 @@ async def _settled(future: asyncio.Future[bool], until: float | None) -> bool:
 
 
 class AsyncioEvent:
-    """A set-once flag for tasks of one loop; ``set`` may come from any thread."""
+    """A set-once flag for tasks of one loop; ``set`` may be called from any thread."""
 
     __slots__ = ("_flag", "_futures", "_loop")
 
@@ -58,7 +58,7 @@ class AsyncioEvent:
         if asyncio._get_running_loop() is self._loop:
             self._wake()
         elif not self._loop.is_closed():
-            # A waiter that read the flag just before is on the list by the time the loop runs this.
+            # A waiter that has just read the flag as unset is on the list by the time the loop runs this.
             _call_soon(self._loop, self._wake)
 
     def is_set(self) -> bool:
@@ -90,7 +90,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) 
 
 
 class AsyncioRuntime:
-    """One event loop, seen from inside it."""
+    """The runtime of one event loop. Created inside it."""
 
     def __init__(self) -> None:
         self.loop: Final = asyncio.get_running_loop()
@@ -99,7 +99,7 @@ class AsyncioRuntime:
     now = staticmethod(clock.now)
 
     def caller(self) -> Hashable:
-        # Outside of any task nothing tells two callers apart: then each call is a caller of its own.
+        # Outside of a task two callers cannot be distinguished: each call counts as a caller of its own.
         task = callers.running_task()
         return object() if task is None else task
 
@@ -134,7 +134,7 @@ class AsyncioRuntime:
         return AsyncioEvent(self.loop)
 
     def wakeup(self) -> Wakeup:
-        raise NotImplementedError("the watchdog, who sleeps on a wakeup, is a thread in both colours")
+        raise NotImplementedError("only the watchdog uses a Wakeup, and it is a thread in sync and async")
 
     async def readable(self, filenos: Sequence[int], until: float | None) -> bool:
         future: asyncio.Future[bool] = self.loop.create_future()
@@ -156,7 +156,7 @@ class AsyncioRuntime:
 
     def _start(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         task: Any = self.loop.create_task(main(), name=name)
-        task._log_destroy_pending = False  # a program may end its loop before: that is no error of the program's
+        task._log_destroy_pending = False  # no warning if the program closes its loop before the task ends
         self._keep(task)
 
     def dispatch(self, callback: Callable[[], Any]) -> None:

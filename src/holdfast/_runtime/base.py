@@ -1,7 +1,13 @@
-"""The runtime port: time, sleep and signals for code that is written once.
+"""The runtime port: time, sleep and wake-ups for code that is written once, for sync and async.
 
-Everything that talks is ``async def`` against this. On the *blocking* runtime nothing ever suspends: an await blocks
-the calling thread. On *asyncio* it is what it looks like. The *simulated* runtime has a virtual clock.
+All code that does I/O is ``async def`` and waits only through this port. On the *blocking* runtime an await never
+suspends: it blocks the calling thread. On *asyncio* it suspends the task. The *simulated* runtime of the tests has a
+virtual clock.
+
+Two kinds of signals between threads and tasks:
+
+* :class:`Event` is set once. Callers wait for it on their own runtime.
+* :class:`Wakeup` can be set and cleared many times. It wakes the watchdog thread.
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ T = TypeVar("T")
 
 
 class Event(Protocol):
-    """A flag that is set once. ``set`` may be called from any thread; any number may wait."""
+    """A flag that is set once. ``set`` may be called from any thread; any number of callers may wait."""
 
     def set(self) -> None: ...
 
@@ -24,14 +30,14 @@ class Event(Protocol):
 
 
 class Wakeup(Protocol):
-    """A bell for one sleeper. ``set`` is safe from any thread, from a signal handler and from ``__del__``."""
+    """Wakes one sleeping thread. ``set`` is safe from any thread, from a signal handler and from ``__del__``."""
 
     def set(self) -> None: ...
 
     def clear(self) -> None: ...
 
     async def wait(self, until: float | None) -> bool:
-        """True if the bell rang before ``until``. Does not clear it."""
+        """True if it was set before ``until``. Does not clear it."""
 
     def close(self) -> None: ...
 
@@ -43,21 +49,21 @@ class Runtime(Protocol):
     """Blocking, asyncio or simulated."""
 
     def now(self) -> float:
-        """Seconds on a clock that counts system suspend. The only clock that belief is measured by."""
+        """Seconds on a clock that counts system suspend. All deadlines are on this clock."""
 
     def caller(self) -> Hashable:
-        """The running caller, see ``callers``. Never equal to one that has ended.
+        """The running caller, see ``callers``. Never equal to a caller that has ended.
 
-        Only *identifies* the caller, for re-entrancy. Ownership is with the handle.
+        Only *identifies* the caller, for re-entrancy. The lease decides ownership.
         """
 
     def at_home(self) -> bool:
-        """Whether the caller may wait here: on asyncio, in the same loop. False if that loop is closed; UsageError if
-        it is another one that is still open."""
+        """Whether the caller may wait on this runtime; on asyncio, whether it runs in the same loop. False if that loop
+        is closed; UsageError if it is another loop that is still open."""
 
     def describer(self, label: str | None) -> Callable[[], bytes]:
-        """What describes the running caller of one client each time it is called: a JSON object with host, pid,
-        program, the thread's or task's name as ``thread``, and the client's ``label`` if it has one."""
+        """A function that describes the running caller of one client: a JSON object with host, pid, program, the
+        thread's or task's name as ``thread``, and the client's ``label`` if it has one."""
 
     async def sleep_until(self, when: float) -> None: ...
 
@@ -72,4 +78,4 @@ class Runtime(Protocol):
         """Run ``main()`` in the background: a daemon thread, a task, a simulated task. Safe from any thread."""
 
     def dispatch(self, callback: Callable[[], Any]) -> None:
-        """Run a user's callback soon, where it can delay nobody else; log what it raises. Safe from any thread."""
+        """Run a user's callback soon, where it delays no other caller; log what it raises. Safe from any thread."""

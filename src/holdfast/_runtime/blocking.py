@@ -19,9 +19,9 @@ from holdfast._runtime.threads import start_daemon
 T = TypeVar("T")
 _log: Final = logging.getLogger("holdfast.callbacks")
 
-# A wait on CLOCK_MONOTONIC does not notice a suspend: sleep in slices, re-reading the clock of belief.
+# A wait on CLOCK_MONOTONIC does not count system suspend: sleep in slices, and read the clock of deadlines after each.
 _SLICE: Final = 1.0
-#: Callbacks that run at the same time. More have to wait until one of them returns.
+#: Callbacks that run at the same time. Further ones wait until one of them returns.
 _MOST_CALLBACK_THREADS: Final = 32
 _IDLE_CALLBACK_THREAD: Final = 1.0
 
@@ -31,7 +31,7 @@ def _left(until: float | None) -> float:
 
 
 class _OfThread(threading.local):
-    """What is written beside a lock about the thread that holds it or waits for it."""
+    """The stored description of the calling thread, for ``inspect``."""
 
     def __init__(self, description: Description) -> None:
         self.text = description.of(threading.current_thread().name)
@@ -40,8 +40,8 @@ class _OfThread(threading.local):
 class _Driver:
     """Runs one coroutine after another inside one generator.
 
-    A coroutine that ends under ``yield from`` hands its result over directly; driven by ``send`` alone it would raise
-    StopIteration, which costs several microseconds for every lock.
+    A coroutine that ends under ``yield from`` returns its result directly; driven by ``send`` alone it would raise
+    StopIteration, which costs several microseconds for each lock.
     """
 
     __slots__ = ("_generator", "result", "send")
@@ -54,7 +54,7 @@ class _Driver:
 
     @types.coroutine  # allows it to "yield from" coroutines
     def _run(self) -> Generator[object, Coroutine[Any, Any, Any], None]:
-        done = self  # what it yields when a coroutine has ended; anything else comes from an awaitable that suspends
+        done = self  # yielded when a coroutine has ended; any other value comes from an awaitable that suspends
         while True:
             self.result = yield from (yield done)
 
@@ -62,7 +62,7 @@ class _Driver:
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine of the core to its end on the calling thread. One step: blocking awaitables never suspend."""
     try:
-        driver = _idle_drivers.pop()  # list operations are atomic: one driver is never used by two at a time
+        driver = _idle_drivers.pop()  # atomic: two threads never get the same driver
     except IndexError:
         driver = _Driver()
     if driver.send(coroutine) is not driver:
@@ -70,7 +70,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         raise RuntimeError("internal error in holdfast: the blocking runtime was asked to suspend")
     result: T = driver.result
     driver.result = None
-    _idle_drivers.append(driver)  # not after an exception, which ends the generator
+    _idle_drivers.append(driver)  # not reached after an exception, which ends the driver's generator
     return result
 
 
@@ -78,11 +78,11 @@ _idle_drivers: Final[list[_Driver]] = []
 
 
 class BlockingEvent:
-    """A set-once flag, and a gate that is shut until it is set.
+    """A set-once flag, and a gate that is closed until it is set.
 
-    The flag is the truth; the gate, one raw lock, only ends a sleep early. So a signal handler may raise anywhere in
-    here. (Inside threading.Condition it would leave a lock taken for ever, or not taken where it is given back, and the
-    caller would see that error in place of its KeyboardInterrupt.)
+    Only the flag decides; the gate, a raw lock, ends a sleep early. So a signal handler may raise anywhere in here.
+    (threading.Condition is not safe then: its lock may stay locked for ever, or its release may raise an error that
+    hides the caller's KeyboardInterrupt.)
     """
 
     __slots__ = ("_flag", "_gate")
@@ -105,7 +105,7 @@ class BlockingEvent:
             if left <= 0:
                 return False
             if self._gate.acquire(timeout=left):
-                # For the next who waits. If a signal comes in between, they look at the flag after their slice.
+                # Let the next waiter through. If a signal interrupts this, waiters read the flag after their slice.
                 self._open()
         return True
 
@@ -113,13 +113,13 @@ class BlockingEvent:
         try:
             self._gate.release()
         except RuntimeError:
-            pass  # somebody else has opened it
+            pass  # already open
 
 
 class _Pipe:
-    """Two descriptors, and a lock that keeps one from being used when ``close`` has just given it back to the system.
+    """Two descriptors, and a lock that prevents the use of a descriptor that ``close`` has just closed.
 
-    Re-entrant, so that a finaliser or a signal handler may ring while its own thread is in here.
+    Re-entrant, so that a finaliser or a signal handler may call ``set`` while its own thread is in here.
     """
 
     __slots__ = ("lock", "read", "write")
@@ -142,10 +142,11 @@ class _Pipe:
 
 
 class BlockingWakeup:
-    """A bell made of a pipe: ringing it is one non-blocking write, so it is safe in ``__del__`` and signal handlers.
+    """A Wakeup made of a pipe: ``set`` is one non-blocking write, so it is safe in ``__del__`` and signal handlers.
 
-    Garbage, it is closed before any finaliser runs: one that finds something left to do must not find it open, start a
-    thread on it, and have it closed then. (So not by ``__del__``: finalisers run in any order.)
+    When it becomes garbage, it is closed before any finaliser runs (by ``weakref.finalize``, since ``__del__`` methods
+    run in any order). Otherwise a finaliser with work left could find it open and start a thread on it, and it would
+    then be closed under that thread.
     """
 
     __slots__ = ("__weakref__", "_pipe")
@@ -161,11 +162,11 @@ class BlockingWakeup:
     def set(self) -> None:
         pipe = self._pipe
         with pipe.lock:
-            if pipe.write >= 0:  # closed: no thread sleeps here any more
+            if pipe.write >= 0:  # else it is closed, and no thread waits for it
                 try:
                     os.write(pipe.write, b"!")
                 except BlockingIOError:
-                    pass  # full: it is ringing already
+                    pass  # full: already set
 
     def clear(self) -> None:
         try:
@@ -186,9 +187,9 @@ class BlockingWakeup:
 
 
 class _Dispatcher:
-    """Daemon threads for users' callbacks, so that a slow one delays neither a renewal nor the others.
+    """Daemon threads for users' callbacks, so that a slow callback delays neither a renewal nor other callbacks.
 
-    A thread starts when a callback finds none idle, and ends when it has been idle for a while.
+    A thread is started when none is idle, and ends after it has been idle for a while.
     """
 
     def __init__(self) -> None:
@@ -237,7 +238,7 @@ class _Dispatcher:
 def _call(callback: Callable[[], Any]) -> None:
     try:
         callback()
-    except BaseException:  # also SystemExit: it must not end a thread that others wait for
+    except BaseException:  # also SystemExit: it must not end a thread that other callbacks wait for
         _log.exception("an on_lost callback raised")
 
 
@@ -256,7 +257,7 @@ class BlockingRuntime:
         return True
 
     def describer(self, label: str | None) -> Callable[[], bytes]:
-        # Not refreshed after a fork: the child's clients are opened anew, with describers of their own.
+        # Not updated after a fork: the child's clients open again, with describers of their own.
         running = _OfThread(Description(label))
         return lambda: running.text
 

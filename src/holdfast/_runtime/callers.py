@@ -1,7 +1,7 @@
-"""Which caller is running: what re-entrancy goes by. Never ownership, which is with the handle.
+"""Which caller is running. Re-entrancy depends on it; ownership does not: the lease decides that.
 
 A caller is the running asyncio task; else the running job of a thread pool; else the context of the running thread.
-A thread alone is not enough: two tasks may share a thread, and so may two jobs of a pool. Treating one as the other
+A thread alone is not enough: two tasks, or two jobs of a pool, may share a thread, and treating them as one caller
 would let both into one critical section.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 def running_task() -> Hashable | None:
     """The running asyncio task, or None."""
-    asyncio: Any = sys.modules.get("asyncio")  # importing it costs much, and without it nothing of it can run
+    asyncio: Any = sys.modules.get("asyncio")  # not imported here: it is slow to import, and without it no task runs
     if asyncio is None or asyncio._get_running_loop() is None:
         return None
     task = asyncio.current_task()
@@ -26,21 +26,21 @@ def running_task() -> Hashable | None:
 
 
 def current_caller() -> Hashable:
-    """The running caller. Never equal to one that has ended."""
+    """The running caller. Never equal to a caller that has ended."""
     asyncio: Any = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None:
         task = running_task()
-        # In a callback of the loop nothing tells two callers apart: then each call is a caller of its own.
+        # In a callback of the loop two callers cannot be distinguished: each call counts as a caller of its own.
         return object() if task is None else task
     job = _running_job()
     return _context_of_thread() if job is None else job
 
 
 def _identity(thing: object) -> Hashable:
-    """A key that does not keep ``thing`` alive: a task keeps its result, often a Lease, which could never be garbage.
+    """A key that does not keep ``thing`` alive. A task keeps its result, often a Lease, which must be collectable.
 
-    Weak references are equal while their objects live, and only to themselves afterwards. The hash must be taken while
-    the object lives.
+    Weak references are equal while their object lives, and only to themselves afterwards. The hash must be computed
+    while the object lives.
     """
     reference = weakref.ref(thing)
     hash(reference)
@@ -48,7 +48,7 @@ def _identity(thing: object) -> Hashable:
 
 
 class _Thread(threading.local):
-    """A fresh object that identifies a thread. (An ident, or a Thread object, may come back after the thread's end.)"""
+    """An object that identifies a thread. (Python may reuse an ident, or a Thread object, after the thread's end.)"""
 
     def __init__(self) -> None:
         self.identity = object()
@@ -58,10 +58,10 @@ class _Thread(threading.local):
 
 
 class _Marker:
-    """What a context remembers: the caller that runs in it, on one thread.
+    """The caller that runs in a context, on one thread. Stored in the context.
 
-    A copy of the context remembers the same. If it runs on another thread, as each job of ``asyncio.to_thread`` or
-    ``anyio.to_thread`` does, it gets a marker of its own.
+    A copy of the context contains the same marker. If it runs on another thread, as each job of ``asyncio.to_thread``
+    or ``anyio.to_thread`` does, it gets a new one.
     """
 
     __slots__ = ("thread",)
@@ -83,7 +83,7 @@ def _context_of_thread() -> _Marker:
 
 
 def _running_job() -> Hashable | None:
-    """The running job of a thread pool: its context, if it has one, may be a copy of another job's on this thread."""
+    """The running job of a thread pool. Its context cannot identify it: it may be a copy of an earlier job's."""
     pool = _thread.pool or (_ASGIREF if _ASGIREF in sys.modules else None)
     if pool is None:
         return None
@@ -97,7 +97,7 @@ def _running_job() -> Hashable | None:
     return None
 
 
-#: Which function of a pool runs one job, and what in it identifies the job, by the module whose threads these are.
+#: For each pool, by its module: the function that runs one job, and which of its variables identify the job.
 _POOLS: Final[Mapping[str, tuple[Callable[[Any], CodeType], Callable[[Mapping[str, Any]], Hashable]]]] = {
     "concurrent.futures.thread": (
         lambda module: module._WorkItem.run.__code__,
@@ -111,7 +111,7 @@ _POOLS: Final[Mapping[str, tuple[Callable[[Any], CodeType], Callable[[Mapping[st
         lambda module: module.WorkerThread.run.__code__,
         lambda variables: _identity(variables["future"]),
     ),
-    # Jobs that run on the thread of ``async_to_sync``, which is any thread.
+    # Jobs that run on the thread that called ``async_to_sync``, which may be any thread.
     _ASGIREF: (
         lambda module: module._WorkItem.run.__code__,
         lambda variables: _identity(variables["self"]),
@@ -123,6 +123,6 @@ _thread: _Thread = _Thread()
 
 
 def after_fork_in_child() -> None:
-    """The child's threads are new callers, also those that were copied."""
+    """The child's thread is a new caller, although it is a copy of the parent's."""
     global _thread
     _thread = _Thread()

@@ -1,4 +1,4 @@
-"""The clock of belief: one that goes on while the machine is suspended."""
+"""The clock of all deadlines: it goes on while the machine is suspended."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-# Linux: CLOCK_MONOTONIC stands still while the lid is closed, so a lease measured by it would outlive the engine's.
+# Linux: CLOCK_MONOTONIC stops during suspend, so a deadline on it would be later than the lease's real expiry.
 # macOS: clock_gettime(CLOCK_MONOTONIC) does count sleep; time.monotonic() does not.
 CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
-#: Seconds since some fixed point, suspend included. Not a function of ours: it is read several times for each lock.
+#: Seconds since some fixed point, suspend included. A partial of a C function, since each lock calls it several times.
 now: Final[Callable[[], float]] = partial(time.clock_gettime, CLOCK)

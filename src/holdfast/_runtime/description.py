@@ -1,6 +1,6 @@
-"""What is written beside a lock about the caller that holds it or waits for it: a JSON object, shown by inspect.
+"""The description of a holder or waiter that is stored with a lock: a JSON object, shown by ``inspect``.
 
-It is made for every claim, so all of it but the name of the thread or task is put together once for each client.
+It is needed for every claim, so all of it except the name of the thread or task is built once for each client.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import sys
 from json.encoder import encode_basestring_ascii
 from typing import Final
 
-#: Of a thread's, a task's or a program's name, in characters: what is stored beside a lock stays small.
+#: The longest name of a thread, task, program or host, in characters, so that the stored description stays small.
 _LONGEST: Final = 100
-#: What ``sys.argv[0]`` is for ``python -c`` and while ``python -m`` looks for its module, and without any program.
+#: Values of ``sys.argv[0]`` that name no program: ``python -c``, ``python -m`` before it has found its module, none.
 _NO_PROGRAM: Final = ("", "-", "-c", "-m")
 
 
 class Description:
-    """Describes the callers of one client in this process: a forked child makes its own."""
+    """Describes the callers of one client in this process. A forked child makes its own."""
 
     __slots__ = ("_before",)
 

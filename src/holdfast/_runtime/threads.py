@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def start_daemon(main: Callable[[], object], name: str) -> None:
-    """Start a daemon thread, or raise if there cannot be one more.
+    """Start a daemon thread. RuntimeError if the system refuses another thread.
 
     ``Thread.start`` waits on a condition. Interrupted there by a signal handler, it raises ``release unlocked lock``
     instead of the handler's exception. Handlers run on the main thread only, so another thread does the start.

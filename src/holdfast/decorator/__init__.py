@@ -1,15 +1,15 @@
-"""``locked``: a function that holds a lock while it runs, named by its arguments.
+"""``locked``: a decorator. Each call of the function holds a lock that is named by the call's arguments.
 
 Read ``decorate.py`` first: what happens when decorating. Then, in the order of a call:
 
 * ``keys.py``: from arguments to a name; ``template.py`` is the grammar, ``values.py`` the values that may be part of a
-  name, ``fields.py`` the check against annotations, ``nearest.py`` the hint in its errors;
-* ``locks.py``: from a name to a Lock; ``options.py`` is its policy;
-* ``wrapping.py``: around a function of each kind; ``generators.py`` and ``async_generators.py`` have the
-  steps of generators;
-* ``methods.py``: functions in classes; ``shapes.py``: the types that users see.
+  name, ``fields.py`` the check against annotations, ``nearest.py`` the hint in its errors
+* ``locks.py``: from a name to a Lock; ``options.py``: its policy
+* ``wrapping.py``: the wrapper for each kind of function; ``generators.py``, ``async_generators.py``: the steps of
+  generators
+* ``methods.py``: functions in classes; ``shapes.py``: the types that users see
 
-No engine, driver or event loop is imported by this package: decorating costs a program nothing that does not lock.
+This package imports no engine, driver or event loop, so that decorating is cheap.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def locked(
 ) -> Any:
     """Decorate a function so that each call holds a lock, by the default client: ``@holdfast.locked("{user.id}")``.
 
-    As ``client.locked``, with the client that ``connect()`` without a URL would give, made at the first call and used
-    by all functions; sync or async, as the function is. A later ``configure()`` counts for calls that begin after it.
+    As ``client.locked``, with the client that ``connect()`` without a URL returns: sync or async, as the function is,
+    made at the first call and shared by all functions. A later ``configure()`` applies to calls that begin after it.
     """
     return decorate.locked(_default_client, None, template, key, on_busy, default, options)
 

@@ -1,7 +1,8 @@
-"""Async generators inside their lock. Loaded with the first one that is decorated: it needs asyncio.
+"""Async generators inside their lock. Imported when the first one is decorated, since it needs asyncio.
 
-As in ``generators.py``; and a loss cancels the task that runs the present step, not the one that ran the first. Between
-two steps it cancels nothing: the consumer's own code would be hit, outside of the block that could raise LockLost.
+As in ``generators.py``. In addition, a loss cancels the task that runs the present step, which may be another task than
+that of the first step. Between two steps it cancels nothing: that would cancel the consumer's code, outside of the
+block that raises LockLost.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ class AsyncSteps:
             current.suspend(self._lease)
 
     def send(self, value: Any) -> None:
-        """What the ``yield`` of the body is to return at the next step."""
+        """Set what the ``yield`` of the body returns at the next step."""
         self._value = value
 
     def throw(self, error: BaseException) -> None:
-        """What the ``yield`` of the body is to raise at the next step."""
+        """Set what the ``yield`` of the body raises at the next step."""
         self._thrown = error
 
     async def advance(self) -> bool:
@@ -74,7 +75,7 @@ class AsyncSteps:
 
 
 class _Step:
-    """A step of the body: a loss cancels the task that runs it, and is raised from its end."""
+    """A step of the body: a loss cancels the task that runs it, and LockLost is raised at the end of the step."""
 
     __slots__ = ("_begun", "_lease")
 
@@ -86,7 +87,7 @@ class _Step:
         if self._lease.held:
             self._lease._begin_body()
             self._begun = True
-        else:  # the body only cleans up
+        else:  # the lease is lost: the body only cleans up
             current.enter(self._lease)
 
     async def __aexit__(

@@ -1,4 +1,4 @@
-"""What ``locked`` does: with or without parentheses, which client, which kinds of objects it decorates."""
+"""What ``locked`` does: calls with and without parentheses, the choice of client, the kinds of objects it decorates."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, Final, cast
 from holdfast.decorator import options
 from holdfast.decorator.keys import compile_key
 from holdfast.decorator.locks import Locks
-from holdfast.decorator.methods import LockedMethod, stands_in_a_class
+from holdfast.decorator.methods import LockedMethod, is_method
 from holdfast.decorator.wrapping import Skips, kind_of, wrap
 from holdfast.errors import UsageError
 
-#: Gives the function that finds the client of a call, for an async or a sync function; UsageError if there is none.
+#: Returns the function that finds the client of a call. Its argument: whether the decorated function is async.
 ClientChooser = Callable[[bool], Callable[[], Any]]
 
 _ASYNC: Final = ("coroutine", "async generator")
-#: Of the functions that ``contextlib.contextmanager`` and ``asynccontextmanager`` make.
+#: The code objects of functions made by ``contextlib.contextmanager`` and ``asynccontextmanager``.
 _CONTEXT_MANAGERS: Final[Collection[Any]] = [
     make(lambda: None).__code__ for make in cast("tuple[Any, Any]", (contextmanager, asynccontextmanager))
 ]
@@ -31,7 +31,8 @@ def locked(
 ) -> Any:
     """The decorator for these options; without parentheses (``first`` is the function), the decorated function.
 
-    ``client`` is the fixed client, on which the policy is checked now, or None. Called by the face that the user calls.
+    ``client`` is the fixed client, whose engine checks the policy now, or None. Must be called directly by the public
+    function, whose caller's frame is examined.
     """
     if first is not None and key is not None:
         raise UsageError("the key is given twice, by position and as key=; remove one of them")
@@ -57,9 +58,9 @@ def locked(
 def _is_bare(first: Any, on_busy: str, given: Mapping[str, Any], frame: FrameType) -> bool:
     """Whether ``first`` is the function to lock: ``@client.locked`` without parentheses.
 
-    A key may be a callable, too. A lambda, an object or a function beside other options is a key. A function that
-    already has its name where ``locked`` is called is not being defined there: whether it is the key or the function
-    to lock is not guessed, for a wrong guess would lock the wrong thing.
+    A key may be a callable, too. A lambda, an object, or a function beside other options is a key. A function whose
+    name already exists where ``locked`` is called is not being defined there, so it may be the key or the function to
+    lock. That is a UsageError: a wrong guess would lock the wrong thing.
     """
     if isinstance(first, (classmethod, staticmethod)):
         return True
@@ -90,13 +91,13 @@ def _decorate(function: Any, choose: ClientChooser, client: Any, key: Any, plan:
     if inspect.isclass(function):
         raise UsageError(f"locked() decorates functions; {function.__qualname__} is a class: decorate its methods")
     wrapper = _locked_function(function, choose, client, key, plan)
-    return LockedMethod(wrapper) if stands_in_a_class(wrapper) else wrapper
+    return LockedMethod(wrapper) if is_method(wrapper) else wrapper
 
 
 def _locked_function(
     function: Callable[..., Any], choose: ClientChooser, client: Any, key: Any, plan: options.Plan
 ) -> Callable[..., Any]:
-    """``function`` in its lock, with ``lock_for`` and ``skipped``."""
+    """``function`` wrapped in its lock, with ``lock_for`` and ``skipped``."""
     if not callable(function):
         raise UsageError(f"locked() decorates functions; {type(function).__qualname__} is not callable")
     if getattr(function, "__code__", None) in _CONTEXT_MANAGERS:
@@ -107,7 +108,7 @@ def _locked_function(
     locks = Locks(choose(kind_of(function) in _ASYNC), compile_key(key, plan.prefix, function), plan)
     if client is not None:
         locks.check(client)
-    skips = Skips(getattr(function, "__qualname__", type(function).__qualname__))
+    skips = Skips(getattr(function, "__qualname__", type(function).__qualname__), plan)
     wrapper: Any = wrap(function, locks, plan, skips)
 
     def lock_for(*args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Whether a template's path can exist, by the annotations of the function: found out when decorating, not at a call.
+"""Checks a template's paths against the annotations of the function, when decorating.
 
-Only what is certain is refused. A type is *closed* if its instances have no attributes but those that can be seen here:
+Only paths that cannot exist are refused. A type is *closed* if its definition shows all attributes of its instances:
 dataclasses, NamedTuples, pydantic models, TypedDicts (by item) and plain annotated classes without ``__getattr__`` or a
-metaclass of their own. Any other type, and any annotation that cannot be resolved yet, is not checked.
+metaclass of their own. Other types, and annotations that cannot be resolved yet, are not checked.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from holdfast.errors import UsageError
 _UNKNOWN: Final = Any
 #: A class whose methods use one of these may have attributes of any name.
 _SETTERS: Final = frozenset({"setattr", "__setattr__", "__dict__", "vars"})
-#: Packages of bases whose methods add no attributes.
+#: Packages of base classes whose methods add no attributes.
 _OTHERS: Final = frozenset({"abc", "builtins", "pydantic", "typing"})
-#: Files of methods that dataclasses and attrs write.
+#: File names of methods that dataclasses and attrs generate.
 _GENERATED: Final = ("<string>", "<attrs")
 #: Metaclasses that give instances no attributes of their own.
 _PLAIN_METACLASSES: Final = (type, ABCMeta, type(typing.Protocol))
@@ -45,7 +45,7 @@ def check_path(function: Callable[..., Any], parameter: inspect.Parameter, path:
 
 
 def _resolved(annotation: Any, namespace: Mapping[str, Any]) -> Any:
-    """The annotation as a type; _UNKNOWN if it is a text that cannot be evaluated (yet)."""
+    """The annotation as a type; _UNKNOWN if it is a string that cannot be evaluated yet."""
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
     try:
         return typing.get_type_hints(holder, dict(namespace))["it"]
@@ -54,7 +54,7 @@ def _resolved(annotation: Any, namespace: Mapping[str, Any]) -> Any:
 
 
 def _members(kind: Any) -> list[Any]:
-    """The types that a value may have: those of a union without None; what a NewType or Annotated stands for."""
+    """The possible types of a value: the members of a union without None; the type behind a NewType or Annotated."""
     while hasattr(kind, "__supertype__"):
         kind = kind.__supertype__
     origin = typing.get_origin(kind)
@@ -66,10 +66,10 @@ def _members(kind: Any) -> list[Any]:
 
 
 def _after(kind: Any, step: Step) -> Any:
-    """The type after ``step`` from ``kind``; a str says why there can be none."""
+    """The type after ``step`` from ``kind``, or a str that says why there is none."""
     try:
         return _item(kind, step.key) if isinstance(step, Item) else _attribute(kind, step.name)
-    except Exception:  # a class may answer questions about itself by any code; a check must not break what works
+    except Exception:  # introspection may run any code of the class; the check must not break working code
         return _UNKNOWN
 
 
@@ -121,13 +121,13 @@ def _is_closed(kind: Any) -> bool:
 
 
 def _hooks(kind: type) -> set[str]:
-    """The modules whose ``__getattr__`` or ``__getattribute__`` answers for attributes that are not defined."""
+    """The modules of bases with ``__getattr__`` or ``__getattribute__``, which may provide undefined attributes."""
     bases = [each for each in kind.__mro__ if each.__module__ != "builtins"]
     return {each.__module__ for each in bases if {"__getattr__", "__getattribute__"} & vars(each).keys()}
 
 
 def _is_pydantic(kind: type) -> bool:
-    pydantic = sys.modules.get("pydantic")  # not imported: without it there can be no model
+    pydantic = sys.modules.get("pydantic")  # if it is not imported, there is no model
     model = getattr(pydantic, "BaseModel", None)
     return model is not None and issubclass(kind, model)
 

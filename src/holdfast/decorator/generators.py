@@ -1,9 +1,9 @@
-"""Generators inside their lock: held from the first step to the end, current only while a step runs.
+"""Generators inside their lock. The lock is held from the first step to the end.
 
 Between two steps the consumer's code runs, perhaps with other generators, in other tasks, threads and contexts. So
-``current_lease()`` is set for each step, together with the blocks that the body has opened. A lease that was lost
-between two steps is raised at the ``yield``: the body does not go on without its lock. ``async_generators.py`` does the
-same for async generators.
+``current_lease()`` is set only while a step runs, together with the blocks that the body has opened. If the lease was
+lost between two steps, LockLost is raised at the ``yield``, so that the body does not continue without its lock.
+``async_generators.py`` does the same for async generators.
 """
 
 from __future__ import annotations

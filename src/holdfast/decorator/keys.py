@@ -1,7 +1,7 @@
 """From a call's arguments to the name of its lock.
 
-Everything that can be found out when decorating is: a template becomes a list of positions and access paths, so that a
-call does not bind its arguments to the signature (about 14 µs), only looks up those that the key needs.
+A template is compiled when decorating, to positions and access paths. So a call looks up only the arguments that the
+key needs, and does not bind all of them to the signature, which takes about 14 µs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.decorator.fields import check_path
 from holdfast.decorator.nearest import suggestion
 from holdfast.errors import InvalidName, UsageError
 
-#: The name of the lock of a call with these arguments.
+#: Returns the lock name of a call with these arguments.
 Namer = Callable[[tuple[Any, ...], Mapping[str, Any]], str]
 
 _MANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -36,7 +36,7 @@ def compile_key(key: Any, prefix: str, function: Callable[..., Any]) -> Namer:
 
 
 def default_key(function: Callable[..., Any]) -> str:
-    """``module.qualname``: one lock for all calls, also of a method on different objects."""
+    """``module.qualname``: one lock for all calls, and for a method, one lock for all objects."""
     try:
         return f"{function.__module__}.{function.__qualname__}"
     except AttributeError:
@@ -76,11 +76,11 @@ def _from_template(text: str, before: str, function: Callable[..., Any]) -> Name
 
 
 def _refuse_expression(text: str, function: Callable[..., Any]) -> None:
-    """Refuse ``#user.id``, as Spring's decorators write it: taken as a text, all calls would share one lock."""
+    """Refuse ``#user.id``, the syntax of Spring: taken as plain text, it would be one lock for all calls."""
     try:
         parameters = inspect.signature(function).parameters
     except (ValueError, TypeError):
-        return  # without a signature there is no parameter that it could mean
+        return  # no signature, so there is no parameter to compare with
     for name in re.findall(r"#(\w+)", text):
         if name in parameters:
             raise UsageError(f"key template {text!r} has no placeholder, and #{name} is not replaced; write {{{name}}}")
@@ -185,7 +185,7 @@ def _item(key: str) -> Callable[[Any], Any]:
 
     def read(value: Any) -> Any:
         if isinstance(value, (str, bytes, bytearray)):
-            raise TypeError("characters of a text are no items")
+            raise TypeError("a text has no items")
         if isinstance(value, Sequence) and index is not None:
             return value[index]
         return value[key]

@@ -1,6 +1,6 @@
 """The locks of one decorated function: which client, which name.
 
-A Lock is a name and a policy; making one costs about 6 µs, mostly for checks. Names recur, so the last ones are kept.
+A Lock is a name and a policy; making one costs about 6 µs, mostly for checks. Names recur, so recent locks are cached.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Final
 from holdfast.decorator.keys import Namer
 from holdfast.decorator.options import Plan, check_lasting
 
-#: Locks that are kept for each decorated function. When they are more, all are dropped: most names are either few or
-#: very many.
+#: The size of the cache of each decorated function. When it is full, all are dropped: a function usually has either
+#: few names or very many.
 _MOST: Final = 256
 
 
@@ -25,7 +25,7 @@ class Locks:
         self._client = client
         self._name = name
         self._plan = plan
-        #: The locks of one client. Another default client, as after ``configure``, has others.
+        #: The cached locks of one client. After ``configure`` there is another default client.
         self._kept: tuple[Any, dict[str, Any]] = (None, {})
 
     def of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -45,7 +45,7 @@ class Locks:
         return lock
 
     def check(self, client: Any) -> None:
-        """Raise now what the policy would raise at the first call on ``client``: an engine may not give all of it."""
+        """Raise now what the first call on ``client`` would raise: its engine may not support the policy."""
         self._make(client, "a")
 
     def _make(self, client: Any, name: str) -> Any:

@@ -1,9 +1,9 @@
 """Decorated functions in the body of a class.
 
 Outside of classes a decorated function is a plain function with the attributes ``lock_for`` and ``skipped``. A bound
-method has no attributes of its own, so that ``account.withdraw.lock_for(5)`` would not know ``account``. Therefore a
-descriptor stands in the class. It gives bound methods whose ``lock_for`` knows their object; everything else it leaves
-to the function.
+method shares the attributes of its function, so ``account.withdraw.lock_for(5)`` would not know ``account``. Therefore
+a decorated method is a descriptor. It returns bound methods whose ``lock_for`` knows their object; everything else is
+delegated to the function.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import Any, Literal
 Binding = Literal["instance", "class"]
 
 
-def stands_in_a_class(function: Callable[..., Any]) -> bool:
-    """Whether ``function`` was defined in the body of a class: its qualified name says so."""
+def is_method(function: Callable[..., Any]) -> bool:
+    """Whether ``function`` was defined in the body of a class, judged by its qualified name."""
     if not isinstance(function, FunctionType):
         return False
     outer = function.__qualname__.rpartition(".")[0]
     return bool(outer) and not outer.endswith("<locals>")
 
 
-#: Every class has these of its own, so that ``__getattr__`` is not asked.
+#: Every class defines these attributes, so ``__getattr__`` is not called for them.
 _doc: Any = property(lambda self: self._function.__doc__)
 _module: Any = property(lambda self: self._function.__module__)
 _annotations: Any = property(lambda self: self._function.__annotations__)
-#: For ``isinstance``: in the body of a model, pydantic takes what is not a function for a field.
+#: For ``isinstance``: pydantic treats everything in the body of a model that is not a function as a field.
 _class: Any = property(lambda self: FunctionType)
 
 
 class _FunctionLike:
-    """Everything but calls is asked of the function: its name, its code, its marks. ``inspect`` takes it for one."""
+    """Delegates all attributes to the function: its name, its code. ``inspect`` treats it as a function."""
 
     __slots__ = ("__weakref__", "_function")
     __class__ = _class
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_function":  # not there yet, as while it is being copied
+        if name == "_function":  # not set yet, as during a copy
             raise AttributeError(name)
         return getattr(self._function, name)
 
@@ -70,14 +70,14 @@ class LockedMethod(_FunctionLike):
         if name in ("_function", "_binding"):
             super().__setattr__(name, value)
         else:
-            setattr(self._function, name, value)  # a mark of another decorator, such as abstractmethod
+            setattr(self._function, name, value)  # set by another decorator, such as abstractmethod
 
 
 class BoundMethod(_FunctionLike):
     """A bound method whose ``lock_for`` knows its object.
 
-    ``__func__`` is the function itself, which lives as long as the class: ``weakref.WeakMethod``, and so the signals of
-    Django and others, refer to it.
+    ``__func__`` is the function itself, which lives as long as the class: ``weakref.WeakMethod``, which the signals of
+    Django and others use, refers to it.
     """
 
     __slots__ = ("__self__",)

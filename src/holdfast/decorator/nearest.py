@@ -1,4 +1,4 @@
-"""The name that was probably meant: for errors about a parameter, a field or an option."""
+"""Suggests the name that was probably meant, in errors about a parameter, a field or an option."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'?``, or the list of what there is."""
+    """``did you mean 'x'?``, or the list of known names."""
     names = sorted(known)
     by_lower = {each.lower().replace("_", ""): each for each in names}
     found = difflib.get_close_matches(name.lower().replace("_", ""), by_lower, n=1)
     if found:
         return f"did you mean {by_lower[found[0]]!r}?"
-    return f"there is {', '.join(map(repr, names))}" if names else "there is none"
+    return f"known: {', '.join(map(repr, names))}" if names else "there is none"

@@ -13,12 +13,12 @@ from holdfast.decorator.nearest import suggestion
 from holdfast.errors import UsageError
 
 OnBusy = Literal["wait", "skip", "raise"]
-#: What is not typed like a skip, which returns the default, too.
+#: ``on_busy`` without "skip", which has overloads of its own: its calls may return the default.
 WaitOrRaise = Literal["wait", "raise"]
 
 
 class LockedOptions(TypedDict, total=False):
-    """Keywords of ``locked`` beside ``on_busy`` and ``default``. All but the first three are of ``client.lock``."""
+    """Keywords of ``locked`` beside ``on_busy`` and ``default``. ``client.lock`` has all but the first three."""
 
     key: str | Callable[..., Any] | None
     prefix: str
@@ -39,13 +39,13 @@ _KNOWN: Final = frozenset(LockedOptions.__annotations__) | {"on_busy", "default"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do around a call: the policy of its lock, and what happens if that is busy."""
+    """How a call is locked: the policy of its lock, and what happens if the lock is busy."""
 
     prefix: str
     on_busy: OnBusy
     default: Any
     at_least: float  #: seconds from the grant
-    policy: Mapping[str, Any] = field(default_factory=dict)  #: keywords of ``client.lock``, those that were given
+    policy: Mapping[str, Any] = field(default_factory=dict)  #: the given keywords of ``client.lock``
 
 
 def check(on_busy: Any, default: Any, given: Mapping[str, Any]) -> Plan:
@@ -88,6 +88,6 @@ def _check_policy(policy: Mapping[str, Any], at_least: float) -> None:
 
 
 def check_lasting(at_least: float, renew: bool, ttl: float) -> None:
-    """Without renewal a lease ends with its ttl: it cannot be kept for longer."""
+    """UsageError if the lock cannot be kept for ``at_least``: without renewal a lease ends with its ttl."""
     if at_least > ttl and not renew:
         raise UsageError(f"at_least ({at_least:g} s) is longer than ttl ({ttl:g} s), and the lease is not renewed")

@@ -1,4 +1,4 @@
-"""The types of decorated functions, for type checkers. At run time they are plain functions, or stand in a class."""
+"""The types of decorated functions, for type checkers. At run time they are plain functions, or ``LockedMethod``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Key = str | Callable[..., Any] | None
 class LockedFunction(Protocol[P, R_co, L_co]):
     """A function that holds a lock while it runs; ``L_co`` is Lock or AsyncLock.
 
-    Guaranteed is what the lock guarantees: after a loss the body may still run for a moment, see ``current_lease``.
+    It guarantees what the lock guarantees: after a loss the body may still run for a moment, see ``current_lease``.
     """
 
     __name__: str
@@ -41,8 +41,8 @@ class LockedFunction(Protocol[P, R_co, L_co]):
         """Call the function with its lock held. ``on_busy`` says what happens if the lock is busy."""
 
     def lock_for(self, *args: P.args, **kwargs: P.kwargs) -> L_co:
-        """The lock of a call with these arguments, with the same policy: to look at it, or to hold it for longer.
-        No I/O. ``at_least`` is not part of a lock."""
+        """The lock of a call with these arguments, with the same policy: to inspect it, or to hold it for longer.
+        No I/O. ``at_least`` is not part of the lock."""
 
     def skipped(self) -> int:
         """How many calls were skipped in this process because the lock was busy (``on_busy="skip"``)."""

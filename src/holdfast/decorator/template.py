@@ -4,9 +4,9 @@
 
     template = { text | "{{" | "}}" | "{" parameter { "." name | "[" key "]" } "}" }
 
-Attribute and item access only: no calls, no ``!r``, no ``:spec``, no ``{}`` or ``{0}``. A name after a dot has no
-leading underscore: ``{user.__class__.__init__.__globals__}`` must not be a key. Two placeholders need text between
-them, or ``a`` + ``bc`` and ``ab`` + ``c`` would be one lock.
+Attribute and item access only: no calls, no ``!r``, no ``:spec``, no ``{}`` or ``{0}``. A name after a dot must not
+begin with an underscore: ``{user.__class__.__init__.__globals__}`` would expose secrets. Two placeholders need text
+between them: otherwise ``a`` + ``bc`` and ``ab`` + ``c`` would be the same lock.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _PARAMETER: Final = re.compile(r"[^.\[\]]*")
 
 
 def parse(template: str) -> tuple[Part, ...]:
-    """The texts and placeholders of ``template``; UsageError if it does not keep to the grammar."""
+    """The texts and placeholders of ``template``; UsageError if it does not follow the grammar."""
     parts: list[Part] = []
     for part in _pieces(template):
         last = parts[-1] if parts else None

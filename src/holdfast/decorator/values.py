@@ -1,9 +1,9 @@
 """Which values may be part of a lock's name, and their texts.
 
-Accepted: str, int, UUID, date, and Enum by its value. Each has one text in every process and every version of Python.
-Refused is what does not: None and "" (a missing value would be one lock for all), bool ("True" here, "true" elsewhere),
-float and Decimal (1, 1.0, 1.00), datetime (zones), bytes, containers and other objects (an address is another lock each
-time). Methods of subclasses are not called: their texts could be any.
+Accepted: str, int, UUID, date, and Enum by its value. Each has the same text in every process and version of Python.
+All others are refused: None and "" (all calls without a value would share one lock), bool ("True" here, "true" in other
+programs), float and Decimal (1, 1.0, 1.00), datetime (time zones), bytes, containers and other objects (their text may
+contain an address, which differs each time). ``__str__`` of subclasses is not called: it could return any text.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final
 from holdfast._core.names import MAX_BYTES
 from holdfast.errors import InvalidName
 
-_REMEDY: Final = "a key is made of str, int, UUID, date or Enum; give a callable key that makes one of these"
-#: An int of more bits has more digits than a name may have. Python refuses to convert very long ones.
+_REMEDY: Final = "a key is made of str, int, UUID, date or Enum; give a callable key that returns one of these"
+#: An int with more bits has more digits than a name may have. Python refuses to convert very long ones.
 _MOST_BITS: Final = MAX_BYTES * 4
 _FEW: Final = 10**18
 
@@ -29,11 +29,11 @@ _WHY: Final[tuple[tuple[type, str], ...]] = (
 
 
 def text_of(value: Any, what: str) -> str:
-    """The text of ``value`` in a name; InvalidName that names ``what`` it is if it may not be part of one."""
+    """The text of ``value`` in a name. InvalidName if it may not be part of one; ``what`` describes it there."""
     kind = type(value)
     if (kind is str and value) or (kind is int and -_FEW < value < _FEW):
         return str(value)
-    # By its type, not by isinstance: proxies and mocks answer that for what they stand for, and are no str.
+    # By type(), not isinstance: a proxy or mock passes isinstance for the type it imitates.
     if issubclass(kind, enum.Enum):
         return text_of(value.value, f"the value of {what}")
     if issubclass(kind, str):

@@ -1,7 +1,8 @@
-"""The four kinds of functions, each wrapped by a function of its own kind, as frameworks look at it.
+"""Wraps each of the four kinds of functions in a function of the same kind, since frameworks examine the kind.
 
-Each wrapper uses ``with lock:``, the block that releases whatever ends it: a signal between any two instructions, an
-exception, another thread that closes the generator. A wrapper that acquired and released by itself would have gaps.
+Each wrapper uses ``with lock:``, which releases the lock however the block ends: by an exception, by a signal between
+any two instructions, or when another thread closes the generator. A wrapper that called acquire and release itself
+would have gaps.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Kind = Literal["function", "coroutine", "generator", "async generator"]
 
 
 def kind_of(function: Callable[..., Any]) -> Kind:
-    """How ``function`` runs. Of a callable object, its ``__call__`` says so."""
+    """The kind of ``function``; of a callable object, that of its ``__call__``."""
     looked_at: tuple[Any, ...] = (function,)
     if not inspect.isroutine(function) and not isinstance(function, functools.partial):
         looked_at = (function, getattr(function, "__call__", None))  # noqa: B004 -- the method is wanted, not whether
@@ -43,24 +44,32 @@ def kind_of(function: Callable[..., Any]) -> Kind:
 
 def _renew_lock() -> None:
     global _counting
-    _counting = threading.RLock()  # re-entrant: a signal handler may call the function, too
+    _counting = threading.RLock()  # re-entrant: a signal handler may call a decorated function
 
 
 _renew_lock()
-os.register_at_fork(after_in_child=_renew_lock)  # a thread that was not copied may hold it
+os.register_at_fork(after_in_child=_renew_lock)  # a thread that does not exist in the child may hold it
 
 
 class Skips:
-    """Counts the calls that found their lock busy, and logs each."""
+    """Decides whether a call that found its lock busy is skipped; counts and logs skipped calls."""
 
-    def __init__(self, called: str) -> None:
+    def __init__(self, called: str, plan: Plan) -> None:
         self._called = called
+        self._plan = plan
         self._number = 0
 
-    def add(self, busy: AcquireTimeout) -> None:
+    def default(self, busy: AcquireTimeout, *, inside: bool) -> Any:
+        """The result of a skipped call. Raises ``busy`` if the call is not skipped.
+
+        ``inside``: the error came out of the function itself, about another lock that it waited for.
+        """
+        if inside or self._plan.on_busy != "skip":
+            raise busy
         with _counting:
             self._number += 1
         _log.info("%s() was skipped: lock %r is busy", self._called, busy.name)
+        return self._plan.default
 
     def count(self) -> int:
         """How many calls were skipped in this process because the lock was busy."""
@@ -68,7 +77,7 @@ class Skips:
 
 
 def wrap(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Skips) -> Callable[..., Any]:
-    """``function`` inside its lock, as a function of the same kind."""
+    """``function`` wrapped in its lock, as a function of the same kind."""
     makers = {
         "function": _function,
         "coroutine": _coroutine,
@@ -77,7 +86,7 @@ def wrap(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Skips) -
     }
     wrapper = makers[kind_of(function)](function, locks, plan, skips)
     functools.update_wrapper(wrapper, function)
-    for name in ("__module__", "__name__", "__qualname__"):  # a partial, or an object, has none: its function does
+    for name in ("__module__", "__name__", "__qualname__"):  # a partial or an object lacks these; its function has them
         if not hasattr(function, name):
             named = getattr(function, "func", type(function))
             setattr(wrapper, name, getattr(named, name, wrapper.__name__))
@@ -109,16 +118,13 @@ def _function(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Ski
                     raise _not_run(function, result)
                 return result
         except AcquireTimeout as busy:
-            if inside or plan.on_busy != "skip":
-                raise  # inside, it is about a lock that the function itself waited for
-            skips.add(busy)
-            return plan.default
+            return skips.default(busy, inside=inside)
 
     return locked_with_options
 
 
 def _not_run(function: Callable[..., Any], coroutine: Any) -> UsageError:
-    """For a plain function that returns a coroutine: the work would be done after the lock has been released."""
+    """For a plain function that returns a coroutine, which would run after the lock has been released."""
     coroutine.close()
     return UsageError(
         f"{getattr(function, '__qualname__', function)}() returned a coroutine, which would run without the lock; put "
@@ -138,10 +144,7 @@ def _coroutine(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Sk
                     lease._keep_for(at_least)
                 return await function(*args, **kwargs)
         except AcquireTimeout as busy:
-            if inside or plan.on_busy != "skip":
-                raise
-            skips.add(busy)
-            return plan.default
+            return skips.default(busy, inside=inside)
 
     return locked
 
@@ -156,10 +159,7 @@ def _generator(function: Callable[..., Any], locks: Locks, plan: Plan, skips: Sk
                     lease._keep_for(plan.at_least)
                 return (yield from steps(function(*args, **kwargs), lease))
         except AcquireTimeout as busy:
-            if inside or plan.on_busy != "skip":
-                raise
-            skips.add(busy)
-            return plan.default
+            return skips.default(busy, inside=inside)
 
     return locked
 
@@ -172,9 +172,7 @@ def _async_generator(function: Callable[..., Any], locks: Locks, plan: Plan, ski
         try:
             lease = await lock.acquire(timeout=lock._policy.timeout)
         except AcquireTimeout as busy:
-            if plan.on_busy != "skip":
-                raise
-            skips.add(busy)
+            skips.default(busy, inside=False)
             return
         async with released_at_the_end(lease):
             if plan.at_least:

@@ -5,12 +5,12 @@
     def observer(event: holdfast.observer.Event) -> None:
         match event:
             case holdfast.observer.Lost():
-                alarm(f"{event.name} lost: {event.reason}")
+                alert(f"{event.name} lost: {event.reason}")
 
     locks = holdfast.connect(url, observer=observer)
 
-Read ``events.py`` first: the events, one by one. ``reports.py`` is what the core calls; it only puts a record in a
-queue. ``delivery.py`` has the queue and the thread that calls the observer.
+Read ``events.py`` first: all events. The core calls ``reports.py``, which only puts a record in a queue.
+``delivery.py`` has the queue and the thread that calls the observer.
 """
 
 from __future__ import annotations

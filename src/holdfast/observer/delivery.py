@@ -1,10 +1,10 @@
-"""From a queue to the observer: one thread for each open client that has one.
+"""Delivers events from a queue to the observer, on one thread for each open client that has an observer.
 
 Reporting an event must not delay a lock. So it is one ``append`` to a queue, safe under any lock, in a signal handler
-and in ``__del__``; whatever the observer does, it does on the thread here.
+and in ``__del__``. The observer runs on the thread here.
 
-References: the observer may refer to the client, and the thread, like the watchdog's, outlives neither. So only
-the client has the observer, in its :class:`ObserverCell`; the thread asks for it while it has something to deliver.
+References: the observer may refer to the client, and a running thread must not keep the client alive. So only the
+client refers to the observer, through its :class:`ObserverCell`; the thread gets it only while it delivers.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from holdfast.observer.events import Dropped, Event, Observer
 
 _log: Final = logging.getLogger("holdfast.observer")
 
-#: Events that may wait for the observer; more are dropped, and counted.
+#: Events that may be queued; further ones are dropped and counted.
 CAPACITY: Final = 10_000
-#: Events are delivered together, at most this often in seconds: waking a thread costs more than a lock.
+#: Seconds between two deliveries, at least: waking a thread costs more than a lock.
 GATHER: Final = 0.01
-#: How long ``close()``, and the interpreter's exit, wait for the observer to take what is queued.
+#: How long ``close()``, and the interpreter's exit, wait until the observer has received all queued events.
 FLUSH_WITHIN: Final = 0.5
 #: Different failures of an observer that are logged.
 _MOST_LOGGED: Final = 100
 
-#: Makes the event, on the observer's thread.
+#: Builds the event, on the observer's thread.
 Record = Callable[[], Event]
 
 
 class ObserverCell:
     """The client's reference to its observer.
 
-    When the client is garbage and leases of it live on, the observer is handed to the deliveries that are open, until
-    these end. (An observer that refers to the client then keeps it for as long, and no longer.)
+    When the client becomes garbage while leases of it live on, the open deliveries keep the observer until they end.
+    (An observer that refers to the client keeps it alive for that time.)
     """
 
     __slots__ = ("__weakref__", "_deliveries", "observer")
@@ -63,7 +63,7 @@ class ObserverCell:
 
 
 class _Gate:
-    """Ends a sleep. One raw lock: opening it never waits, and may be interrupted anywhere."""
+    """Ends a sleep. A raw lock: opening it never waits, and may be interrupted by a signal anywhere."""
 
     __slots__ = ("_lock",)
 
@@ -76,10 +76,10 @@ class _Gate:
             try:
                 self._lock.release()
             except RuntimeError:
-                pass  # another thread has opened it
+                pass  # another thread has opened it meanwhile
 
     def wait(self, timeout: float = -1) -> None:
-        """Until it is opened, or was since the last ``wait``."""
+        """Wait until it is opened, or return if it was opened since the last ``wait``."""
         self._lock.acquire(timeout=timeout)
 
 
@@ -101,7 +101,7 @@ class Delivery:
         self._logged: set[tuple[str, type[BaseException]]] = set()
 
     def start(self) -> bool:
-        """Whether its thread could be started: without one, a client reports nothing, and locks all the same."""
+        """Start the thread. False if that is impossible: then the client reports no events, but still locks."""
         try:
             start_daemon(self._run, "holdfast-observer")
         except RuntimeError:
@@ -110,10 +110,10 @@ class Delivery:
             return False
         return True
 
-    # -- called by the core, by anybody, anywhere ------------------------------------------------------------------
+    # -- called by the core, from any thread -----------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        """Whether one more event may be queued; else it counts as dropped."""
+        """Whether one more event may be queued. If not, it is counted as dropped."""
         if len(self.queue) < CAPACITY:
             return True
         self._missed += 1
@@ -126,23 +126,23 @@ class Delivery:
             self._news.open()
 
     def wake(self) -> None:
-        """Something was queued."""
+        """An event was queued: wake the thread."""
         self._news.open()
 
     def adopt(self, observer: Observer) -> None:
-        """The client is garbage: keep its observer until the end."""
+        """The client is garbage: keep its observer until this delivery ends."""
         if not self.stopped.is_set():
             self._adopted = observer
             self._news.open()
 
     def shut(self) -> None:
-        """Deliver what is queued, then end. Waits for nothing."""
+        """Have the thread deliver what is queued and then end. Does not wait for it."""
         self.closing = True
         self._hurry.open()
         self._news.open()
 
     async def flush(self, until: float) -> None:
-        """Wait for the end, unless the observer itself is waiting here."""
+        """Wait until the thread has ended, unless the observer itself called this."""
         if self._thread != threading.get_ident():
             await self.stopped.wait(until)
 
@@ -159,11 +159,11 @@ class Delivery:
 
     def _round(self) -> bool:
         self._news.wait()
-        closing = self.closing  # read before the queue: what comes later is not waited for
+        closing = self.closing  # read before the queue, so that what was queued before closing is delivered
         delivered = self._deliver()
         if closing:
-            # The collector clears references to a garbage client first, and runs its finalisers later: the observer is
-            # on its way.
+            # The garbage collector clears weak references to the client before it runs finalisers: the cell's
+            # finaliser may still hand the observer over.
             until = time.monotonic() + FLUSH_WITHIN
             while not delivered and (left := until - time.monotonic()) > 0:
                 self._news.wait(left)
@@ -173,13 +173,16 @@ class Delivery:
         return True
 
     def _deliver(self) -> bool:
-        """In a frame of its own: it must not refer to the observer while it sleeps. False if there is none yet."""
+        """Deliver what is queued. False if there is no observer at present.
+
+        A function of its own, so that the thread does not refer to the observer while it sleeps.
+        """
         cell = self._cell()
         observer = self._adopted if cell is None else cell.observer
         del cell
         if observer is None:
-            return False  # the client is just becoming garbage: its cell's finaliser hands the observer over
-        for _ in range(len(self.queue)):  # no more: an observer that locks makes events, and closing must have an end
+            return False  # the client is becoming garbage: its cell's finaliser hands the observer over
+        for _ in range(len(self.queue)):  # bounded: an observer that uses locks causes more events
             self._call(observer, self.queue.popleft())
         missed = self._missed - self._missed_reported
         if missed:
@@ -199,11 +202,11 @@ class Delivery:
             if inspect.iscoroutine(result):
                 result.close()
                 raise TypeError("the observer returned a coroutine: it is called on a thread, and must be a function")
-        except BaseException as error:  # also SystemExit: the thread has more to deliver
+        except BaseException as error:  # also SystemExit: the thread must deliver the remaining events
             self._failed(event, error)
 
     def _failed(self, event: Event, error: BaseException) -> None:
-        """Log it once for each kind of event and of error: an observer that always fails must not flood the log."""
+        """Log it once for each kind of event and error: an observer that always fails must not flood the log."""
         kind = (event.kind, type(error))
         if kind not in self._logged and len(self._logged) < _MOST_LOGGED:
             self._logged.add(kind)
@@ -214,7 +217,7 @@ class Delivery:
 
 
 def _log_safely(level: int, message: str, *args: object, error: BaseException | None = None) -> None:
-    """A handler or filter of the user's may raise: the thread has more to deliver, and nobody to tell."""
+    """Log, and ignore what a log handler or filter raises: the thread must deliver the remaining events."""
     with suppress(BaseException):
         _log.log(level, message, *args, exc_info=error)
 

@@ -1,12 +1,12 @@
-"""The events, one class for each. Small, frozen, without references to clients or leases: they may be kept.
+"""The events, one class for each. Frozen, without references to clients or leases, so an observer may keep them.
 
 Durations are seconds, measured on a clock that counts system suspend. ``at`` is epoch seconds, for people and logs. A
-name is the user's, without the namespace. Names, owners and resources are data: they may come from outside.
+name is the lock's name without the namespace. Names, owners and resources may come from untrusted input.
 
 Calls: each acquire that is not a re-entry ends in exactly one :class:`Acquired`, :class:`Busy` or
 :class:`AcquireFailed`; if it had to wait, :class:`Waiting` comes before. Holds: each :class:`Acquired` is followed by
-exactly one :class:`Released` or :class:`Lost` of the same token and owner. An exception raised by a signal handler in
-the middle of a call may cost the event that ends the call. Re-entry costs no request and is not reported.
+exactly one :class:`Released` or :class:`Lost` of the same token and owner. If a signal handler raises in the middle of
+a call, the event that ends the call may be missing. Re-entry sends no request and is not reported.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import ClassVar, Literal, Protocol
 
 from holdfast.errors import LossReason
 
-#: How an acquire ended that got neither the lock nor "busy".
+#: How an acquire ended, if neither with the lock nor with "busy".
 Failure = Literal["unavailable", "refused", "unknown", "cancelled"]
-#: How a hold ended that was not lost.
+#: How a hold ended, if it was not lost.
 End = Literal["released", "handed_over", "kept", "dropped", "unknown"]
 
 
@@ -83,7 +83,7 @@ class AcquireFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed(Event):
-    """One request of the watchdog, or ``lease.renew()``, has extended leases.
+    """A request of the watchdog, or of ``lease.renew()``, has extended leases.
 
     Leases are renewed in batches: one event for each batch. ``name`` and ``remaining`` are those of the lease that was
     nearest to its deadline when the answer came. A small ``remaining`` is the warning before a loss.
@@ -99,7 +99,7 @@ class Renewed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewalFailed(Event):
-    """One request to extend leases got no usable answer. They are still held, and it is repeated until their deadline.
+    """A request to extend leases got no usable answer. They are still held; it is repeated until their deadline.
 
     ``name`` and ``remaining`` are those of the lease nearest to its deadline. ``first`` counts the leases whose last
     renewal had succeeded: 0 for a repeated failure.
@@ -157,7 +157,7 @@ class Broken(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencePassed(Event):
-    """A fence accepted a lease of this client. Not reported for a bare token: it does not know its client."""
+    """A fence accepted a lease of this client. Not reported for a bare token, whose client is unknown."""
 
     kind: ClassVar[str] = "fence_passed"
     fence: str  #: the fence's class
@@ -187,6 +187,6 @@ class Dropped(Event):
 
 
 class Observer(Protocol):
-    """What ``connect(observer=…)`` takes: a function of one event. Its result is ignored; what it raises is logged."""
+    """The argument of ``connect(observer=…)``: a function of one event. Its result is ignored; errors are logged."""
 
     def __call__(self, event: Event, /) -> object: ...

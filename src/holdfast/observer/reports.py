@@ -1,8 +1,8 @@
-"""What the core reports. Each method only puts a record in the queue: no I/O, no lock, no code of the user's.
+"""The interface that the core reports to. Each method only queues a record: no I/O, no lock, no user code.
 
-A signal handler may raise between any two instructions, and what it interrupts is repaired later, by another thread. So
-the two events of a hold are one object, ``_HoldRecord``, which moves into the queue and out of ``_open`` in one call of
-C code: it is there exactly once for the acquire and exactly once for the end, however often the end is reported.
+A signal handler may raise between any two instructions, and another thread then repairs what was interrupted. So the
+two events of a hold are one object, ``_HoldRecord``, which is moved from ``_open`` to the queue in one call of C code:
+the acquire is queued exactly once, and so is the end, however often the end is reported.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 
 def open_reports(engine: Engine, front: Runtime, cell: ObserverCell) -> Reports | None:
-    """The reports of one open client; None if there cannot be any."""
+    """The reports of one open client; None if no thread could be started."""
     delivery = Delivery(engine.scheme, cell, front.event())
-    reports = Reports(engine.scheme, front.now, delivery)  # before the thread: garbage, it ends the delivery
+    reports = Reports(engine.scheme, front.now, delivery)  # before the thread: its finaliser ends the delivery
     if not delivery.start():
         return None
     cell.attach(delivery)
@@ -58,7 +58,7 @@ def open_reports(engine: Engine, front: Runtime, cell: ObserverCell) -> Reports 
 
 
 class Reports:
-    """The core's end of a delivery."""
+    """Receives the core's reports and queues them for delivery."""
 
     def __init__(self, engine: str, now: Callable[[], float], delivery: Delivery) -> None:
         self.engine = engine
@@ -70,7 +70,7 @@ class Reports:
         self.delivery.shut()
 
     async def flush(self) -> None:
-        """Deliver what is queued, and wait for it, for half a second at most."""
+        """Deliver what is queued. Waits for at most half a second."""
         self.delivery.shut()
         await self.delivery.flush(self.now() + FLUSH_WITHIN)
 
@@ -85,7 +85,7 @@ class Reports:
     # -- holds -----------------------------------------------------------------------------------------------------
 
     def begin(self, hold: Hold, record: _HoldRecord) -> None:
-        """The hold is there. It may have been lost already, by another thread."""
+        """The hold exists. Another thread may have reported its loss already."""
         if self.delivery.has_room():
             self.delivery.queue.extend(map(self._open.setdefault, (hold,), (record,)))
             self.delivery.wake()
@@ -97,13 +97,13 @@ class Reports:
         return hold in self._open or record.ended > 0.0
 
     def releasing(self, hold: Hold, now: float) -> None:
-        """The last handle is given back: the hold ends here, whatever the engine answers."""
+        """The last handle is being released: the hold ends here, whatever the engine answers."""
         record = self._open.get(hold)
         if record is not None:
             record.over = now
 
     def end(self, hold: Hold, how: End | LossReason) -> None:
-        """It was released, or lost. Only the first report of an end counts."""
+        """The hold was released or lost. Only the first report of an end counts."""
         record = self._open.get(hold)
         if record is None:
             return
@@ -170,7 +170,7 @@ class Attempt:
         self._hold: tuple[Hold, _HoldRecord] | None = None
 
     def waiting(self) -> None:
-        """It is found busy, perhaps not for the first time."""
+        """The lock was found busy, perhaps not for the first time."""
         if not self._waited:
             self._waited = True
             self._reports.put(Waiting, name=self._name, timeout=self._timeout)
@@ -181,7 +181,7 @@ class Attempt:
         self._reports.begin(hold, record)
 
     def failed(self, error: BaseException) -> None:
-        """It ends with ``error``; unless it was interrupted after its hold had been reported, which then ends."""
+        """The acquire ends with ``error``. Not reported if its hold was reported already: the hold's end follows."""
         reports = self._reports
         if self._hold is not None and reports.has_begun(*self._hold):
             return
@@ -203,7 +203,7 @@ def _outcome(error: BaseException) -> Failure:
 
 
 class _HoldRecord:
-    """The two events of one hold. The first call makes the first event, the second call the second."""
+    """The two events of one hold. The first call builds the first event, the second call the second."""
 
     __slots__ = (
         "_acquired", "_began", "_engine", "_inherited", "_name", "_owner", "_since", "_since_at", "_token", "_waited",
@@ -214,14 +214,14 @@ class _HoldRecord:
         self._engine = reports.engine
         self._name = hold.policy.name
         self._token = hold.token
-        self._owner = hold.grant.claim.owner  # now: an engine may go on with another owner
+        self._owner = hold.grant.claim.owner  # copied now: an engine may reissue the claim with another owner
         self._began = began
         self._since = reports.now()
         self._since_at = time.time()
         self._waited = waited
         self._inherited = inherited
         self._acquired = False
-        self.over: float | None = None  #: when the last handle was given back
+        self.over: float | None = None  #: when the last handle was released
         self.ended = 0.0
         self.ended_at = 0.0
         self.how: End | LossReason = "released"

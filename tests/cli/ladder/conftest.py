@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.cli.ladder.play import Ladder
+from holdfast.cli.ladder.runner import Ladder
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.cli.ladder.play import Ladder
+from holdfast.cli.ladder.runner import Ladder
 from holdfast.cli.ladder.verdicts import FAULTS, RUNGS, Outcome, expected, fault_named
 
 RUNS: Final = 10

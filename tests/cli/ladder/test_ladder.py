@@ -109,7 +109,7 @@ def test_on_a_terminal_the_matrix_is_drawn(environment: dict[str, str]) -> None:
 def test_a_signal_gives_the_cursor_back_and_leaves_nothing(environment: dict[str, str], number: signal.Signals) -> None:
     with terminal(environment, [*COMMAND, "--rung", "6", "--fault", "slow-holder", "--runs", "20"]) as screen:
         screen.read_until("slow-holder")
-        wait_for_processes(environment, 4)  # the command, its nursery, redis-server, at least one client
+        wait_for_processes(environment, 4)  # the command, its spawner, redis-server, at least one client
         screen.process.send_signal(number)
         while screen.read():
             pass
@@ -143,13 +143,13 @@ def wait_for_a_frozen_one(environment: Mapping[str, str]) -> None:
 @pytest.mark.needs_redis
 def test_killed_it_leaves_no_process_not_even_a_frozen_one_and_no_file(environment: dict[str, str]) -> None:
     with running(environment, "--rung", "5", "--fault", "freeze", "--runs", "50") as ladder:
-        others = wait_for_processes(environment, 5) - {ladder.pid}  # nursery, redis-server, A, B
+        others = wait_for_processes(environment, 5) - {ladder.pid}  # spawner, redis-server, A, B
         wait_for_a_frozen_one(environment)
         deaths = [Death(pid) for pid in others if Path(f"/proc/{pid}").exists()]
         assert len(deaths) >= 2
         ladder.kill()
         assert all(death.happened(10) for death in deaths)
-    # By the nursery, which had ended its children first.
+    # By the spawner, which had ended its children first.
     eventually(lambda: not os.listdir(environment["TMPDIR"]), 10, "the temporary files are gone")
     assert_nothing_left(environment)
 

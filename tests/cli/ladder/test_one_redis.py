@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.ladder.play import Ladder
+from holdfast.cli.ladder.runner import Ladder
 from tests.cli.ladder.repeating import assert_all_as_promised, decisive, others, repeated
 
 pytestmark = pytest.mark.needs_redis

@@ -1,4 +1,13 @@
-"""``holdfast demo``: see updates get lost without a lock, kept with one, and a late write refused. No server needed."""
+"""``holdfast demo``: updates are lost without a lock and kept with one, and a late write is refused. Needs no server.
+
+Read ``scenario.py`` first.
+
+* ``scenario.py``: the two parts of the demo
+* ``workers.py``: the worker processes, seen from the demo; ``worker.py``: their program
+* ``counter.py``: the shared number, in a file
+* ``results.py``: what happened, as data
+* ``view.py``: chooses the output: ``live.py`` on a terminal, ``plain.py`` elsewhere
+"""
 
 from __future__ import annotations
 
@@ -15,12 +24,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """0 if everything went as promised; 1 if not, or if a process of the demo failed."""
     # Not needed for "holdfast --help".
-    from holdfast.cli.demo.crew import WorkerFailed
-    from holdfast.cli.demo.play import play
+    from holdfast.cli.demo.scenario import run as run_demo
     from holdfast.cli.demo.view import choose
+    from holdfast.cli.demo.workers import WorkerFailed
 
     try:
-        outcome = play(choose(quiet=arguments.json))
+        outcome = run_demo(choose(quiet=arguments.json))
     except WorkerFailed as error:
         write_error(str(error), command="holdfast demo")
         return FAILED

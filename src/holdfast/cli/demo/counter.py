@@ -1,4 +1,4 @@
-"""The shared thing of the demo: a file with a number in it."""
+"""The shared resource of the demo: a number in a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def read(path: Path) -> int:
 
 
 def write(path: Path, value: int) -> None:
-    """Replace the number as a whole. So a torn file is not what loses updates here: only reading, then writing, is."""
+    """Replace the file in one step: updates are lost by read-then-write only, never by a half-written file."""
     new = path.with_name(f"{path.name}.{os.getpid()}")
     new.write_text(str(value))
     os.replace(new, path)

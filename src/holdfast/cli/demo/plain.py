@@ -1,46 +1,14 @@
-"""The demo in lines of ASCII: for pipes, logs and terminals that can do no more."""
+"""The demo as lines of ASCII: for pipes, logs and terminals without cursor control."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
-from holdfast.cli.demo.scene import Freeze, Outcome, Race
+from holdfast.cli.demo.results import Freeze, Outcome, Race
+from holdfast.cli.demo.view import View
 from holdfast.cli.output import write_result
 
 
-class Silent:
-    """Shows nothing."""
-
-    def race(self, race: Race) -> None:
-        pass
-
-    def end_race(self, race: Race) -> None:
-        pass
-
-    def freeze(self, act: Freeze) -> None:
-        pass
-
-    def end_freeze(self, act: Freeze) -> None:
-        pass
-
-    def close(self, outcome: Outcome) -> None:
-        pass
-
-    def pause(self, seconds: float) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        pass
-
-
-class Plain(Silent):
-    """One line for each thing that happened, and a line for each quarter of a race."""
+class Plain(View):
+    """One line for each event, and one for each quarter of a race."""
 
     def __init__(self) -> None:
         self._race: Race | None = None
@@ -59,11 +27,11 @@ class Plain(Silent):
     def end_race(self, race: Race) -> None:
         write_result(f"  all {race.done} updates done, the file says {race.found}: {race.lost} lost")
 
-    def freeze(self, act: Freeze) -> None:
-        if len(act.lines) == 1:
-            write_result(f"{act.title}:")
-        line = act.lines[-1]
-        write_result(f"  {line.seconds:5.2f} s  {line.actor} {line.text}")
+    def freeze(self, freeze: Freeze) -> None:
+        if len(freeze.events) == 1:
+            write_result(f"{freeze.title}:")
+        event = freeze.events[-1]
+        write_result(f"  {event.seconds:5.2f} s  {event.actor} {event.text}")
 
     def close(self, outcome: Outcome) -> None:
         write_result(f"{'':16}{'updates':>9}{'in the file':>13}{'lost':>6}{'at once':>9}")

@@ -1,7 +1,7 @@
-"""The processes of the demo. Orders come in by stdin, one word a line; what happened goes out by stdout, as JSON.
+"""A worker process of the demo. It reads commands from stdin, one word a line, and writes messages to stdout, as JSON.
 
-``add COUNTER TIMES [URL]``  add one to the number, again and again: under the lock of URL, or without any.
-``hold COUNTER URL FENCE``   hold the lock and write when told to, late or not.
+``add COUNTER TIMES [URL]``  add one to the number, TIMES times: under a lock of URL, or without one.
+``hold COUNTER URL FENCE``   acquire the lock and write, each on its command, even if the lock is lost by then.
 """
 
 from __future__ import annotations
@@ -26,70 +26,70 @@ RESOURCE: Final = "counter"
 WORK: Final = 0.004
 #: Seconds between two updates of one process, at most.
 REST: Final = 0.030
-#: Lease of the holder that is going to be frozen. Short, since the audience waits for it to run out.
+#: Lease of the holder that will be frozen. Short, since the demo waits until it expires.
 TTL: Final = 1.0
-#: Longest wait for a lock, so that a demo that went wrong ends.
-PATIENCE: Final = 10.0
+#: Longest wait for a lock, so that a demo that hangs ends.
+ACQUIRE_TIMEOUT: Final = 10.0
 
 
-def say(kind: str, **facts: Any) -> None:
+def report(kind: str, **facts: Any) -> None:
     print(json.dumps({"kind": kind, **facts}), flush=True)
 
 
-def told(order: str) -> bool:
-    """Wait for the next order; False once the demo is over, or gone."""
-    return sys.stdin.readline().strip() == order
+def received(command: str) -> bool:
+    """Wait for the next command. False if it is another one, or if the demo has closed the pipe."""
+    return sys.stdin.readline().strip() == command
 
 
 def add(path: Path, times: int, url: str | None) -> None:
     with holdfast.connect(url) if url else nullcontext() as locks:
-        say("ready")
-        if not told("go"):
+        report("ready")
+        if not received("go"):
             return
         for _ in range(times):
             time.sleep(random.uniform(0.0, REST))
-            lock: AbstractContextManager[Any] = locks.lock(LOCK, timeout=PATIENCE) if locks else nullcontext()
+            lock: AbstractContextManager[Any] = locks.lock(LOCK, timeout=ACQUIRE_TIMEOUT) if locks else nullcontext()
             with lock:
                 entered = time.monotonic()
                 value = counter.read(path)
                 time.sleep(WORK)
                 counter.write(path, value + 1)
                 left = time.monotonic()
-            say("added", entered=entered, left=left)
+            report("added", entered=entered, left=left)
 
 
 def hold(path: Path, url: str, fence: FileFence) -> None:
     with holdfast.connect(url) as locks:
-        say("ready")
-        if not told("acquire"):
+        report("ready")
+        if not received("acquire"):
             return
-        lease = locks.lock(LOCK, ttl=TTL).acquire(timeout=PATIENCE)
-        say("holds", token=lease.token)
-        if told("write"):
+        lease = locks.lock(LOCK, ttl=TTL).acquire(timeout=ACQUIRE_TIMEOUT)
+        report("holds", token=lease.token)
+        if received("write"):
             _write(path, fence, lease)
-            told("leave")
+            received("leave")
         try:
             lease.release()
         except holdfast.LockLost:
-            pass  # said already
+            pass  # reported already
 
 
 def _write(path: Path, fence: FileFence, lease: holdfast.Lease) -> None:
     try:
         lease.check()
     except holdfast.LockLost as lost:
-        say("lost", reason=lost.reason)  # a careful program stops here; this one is not careful
+        report("lost", reason=lost.reason)  # a correct program stops here; this one writes anyway
     try:
         with fence.guard(RESOURCE, lease):
             value = counter.read(path) + 1
             counter.write(path, value)
-        say("wrote", value=value)
+        report("wrote", value=value)
     except holdfast.StaleToken as refused:
-        say("refused", token=refused.token, seen=refused.seen)
+        report("refused", token=refused.token, seen=refused.seen)
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process with the demo. Closing stdin does not reach one that is frozen."""
+    """Have the kernel kill this process when its parent dies. A frozen process does not notice a closed stdin."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

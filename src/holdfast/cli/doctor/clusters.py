@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from redis.connection import SSLConnection
 
+from holdfast.cli.doctor.concurrently import side_by_side
+from holdfast.cli.doctor.connection import Line, Refused
 from holdfast.cli.doctor.examine import examine
 from holdfast.cli.doctor.facts import Cluster, Facts, Member, Node, Part, host_port
-from holdfast.cli.doctor.line import Line, Refused
 from holdfast.cli.doctor.servers import name_of
-from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.settings import Settings
 from holdfast.errors import EngineRefused

@@ -13,8 +13,8 @@ from typing import Any, Final
 from redis.crc import key_slot
 
 from holdfast._runtime.blocking import run
+from holdfast.cli.doctor.connection import Line, Refused, pairs
 from holdfast.cli.doctor.facts import RIGHTS, Clock, Node, Part, Way
-from holdfast.cli.doctor.line import Line, Refused, pairs
 from holdfast.cli.doctor.rights import lacking, needs
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.blocking import BlockingChannel

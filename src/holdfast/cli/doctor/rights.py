@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from holdfast.cli.doctor.connection import Line, Refused
 from holdfast.cli.doctor.facts import Lack, Purpose
-from holdfast.cli.doctor.line import Line, Refused
 from holdfast.engines.redis.keys import keys_of, prefixed
 from holdfast.engines.redis.scripts import PING
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from holdfast._core.sentinel_target import SentinelTarget
+from holdfast.cli.doctor.concurrently import side_by_side
+from holdfast.cli.doctor.connection import Line, Refused, pairs
 from holdfast.cli.doctor.examine import examine
 from holdfast.cli.doctor.facts import Facts, Node, Part, Sentinel, host_port
-from holdfast.cli.doctor.line import Line, Refused, pairs
 from holdfast.cli.doctor.servers import name_of
-from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import settings
 from holdfast.engines.redis.settings import Settings

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.cli.doctor import clusters, sentinels
+from holdfast.cli.doctor.concurrently import side_by_side
 from holdfast.cli.doctor.examine import examine
 from holdfast.cli.doctor.facts import Facts, Part
 from holdfast.cli.doctor.servers import name_of
-from holdfast.cli.doctor.together import side_by_side
 from holdfast.engines.redis import settings
 from holdfast.engines.redis.settings import Settings
 from holdfast.errors import UsageError

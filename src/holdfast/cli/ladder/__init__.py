@@ -3,9 +3,10 @@
 Read ``verdicts.py`` first: the rungs, the faults, and what is promised for each pair. Then ``rungs/``, the locks
 themselves, and ``faults.py``, the scripts of the experiments.
 
-* ``play.py`` runs cells, with the ``servers.py`` each needs; ``stage.py`` is one run and its timeline
+* ``show.py`` runs the selected cells; ``runner.py`` runs one cell; ``experiment.py`` is one run and its timeline
+* ``servers.py`` starts and ends the lock servers
 * ``worker.py`` is a client: a real process, one update of the ``register.py``; ``lines.py`` stops it at a named line
-* ``crew.py`` starts and stops processes, through their parent, ``nursery.py``
+* ``processes.py`` starts and stops processes, through their parent, ``spawner.py``
 * ``view.py``, ``matrix.py``, ``live.py``, ``report.py``, ``explain.py``: what is shown
 * ``page.py`` makes the page of the documents from the JSON output, ``drawing.py`` its picture
 """
@@ -42,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_error("--explain needs --rung N", command=_NAME)
         return USAGE
     # Not needed for "holdfast --help".
-    from holdfast.cli.ladder.crew import LadderFailed
     from holdfast.cli.ladder.explain import explained
+    from holdfast.cli.ladder.processes import LadderFailed
     from holdfast.cli.ladder.report import encode
     from holdfast.cli.ladder.show import show
 

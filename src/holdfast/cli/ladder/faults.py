@@ -1,6 +1,6 @@
-"""The seven faults. Each is a script for two or three clients; every step waits for an event, none for luck.
+"""The seven faults. Each is a script for two or three clients. Every step waits for an event, never for a guessed time.
 
-A is the client that the fault is aimed at; its lease is short. B and C are clients as any other.
+A is the client that the fault is aimed at; its lease is short. B and C are ordinary clients.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from contextlib import ExitStack
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from holdfast.cli.ladder.crew import PATIENCE, Misplaced, Worker
-from holdfast.cli.ladder.stage import LONG, Stage
+from holdfast.cli.ladder.experiment import LONG, Experiment
+from holdfast.cli.ladder.processes import STEP_TIMEOUT, Misplaced, Worker
 from holdfast.cli.ladder.verdicts import Outcome
 from holdfast.testing.proxy import FaultProxy
 
 #: Lease of a client that will lose it. Short, since the run waits for it to expire.
 LEASE: Final = 0.3
-#: Lease of a client that renews it in time, and so must be able to, on a busy machine too.
+#: Lease of a client that renews it: long enough that a busy machine renews in time.
 RENEWED: Final = 1.0
-#: Sessions of ZooKeeper, and leases of holdfast, which gives a request a third of them: time enough for an answer.
+#: Sessions of ZooKeeper, and leases of holdfast. A request of holdfast may take a third of it.
 SESSION: Final = 0.6
 #: The first rung that renews its lease.
 _RENEWS: Final = 6
 #: How long a slow holder works, in leases.
 _SLOW: Final = 1.5
 
-#: Redlock's pause: the lease, how long each of the masters takes to answer, and how long the pause may be.
+#: Redlock's pause: the lease, the delay of each master's answer, and the longest pause.
 PAUSED_LEASE: Final = 1.0
 _ANSWER: Final = 0.2
 _PAUSE: Final = 0.6
-#: The session that such a pause is held against.
+#: The session that the same pause is tested with.
 _PAUSED_SESSION: Final = 2.0
 
 
@@ -52,70 +52,74 @@ class Failover(Protocol):
         """After the run."""
 
 
-def _lease(stage: Stage) -> float:
-    return SESSION if stage.rung.number >= 8 else LEASE
+def _lease(experiment: Experiment) -> float:
+    return SESSION if experiment.rung.number >= 8 else LEASE
 
 
-def crash_between(stage: Stage) -> Outcome:
-    return _crash(stage, "taken")
+def crash_between(experiment: Experiment) -> Outcome:
+    return _crash(experiment, "taken")
 
 
-def crash_holding(stage: Stage) -> Outcome:
-    return _crash(stage, "read")
+def crash_holding(experiment: Experiment) -> Outcome:
+    return _crash(experiment, "read")
 
 
-def _crash(stage: Stage, line: str) -> Outcome:
-    a, b = stage.client("A", _lease(stage), stop=line), stage.client("B")
+def _crash(experiment: Experiment, line: str) -> Outcome:
+    a, b = experiment.client("A", _lease(experiment), stop=line), experiment.client("B")
     a.go()
     a.reach(line)
-    stage.kill(a)
-    stuck = stage.held_for_ever()
+    experiment.kill(a)
+    stuck = experiment.held_for_ever()
     b.go()
     if stuck:
         b.reach("busy")
     else:
         b.finish()
-    return stage.outcome(stuck=stuck)
+    return experiment.outcome(stuck=stuck)
 
 
-def slow_holder(stage: Stage) -> Outcome:
-    renews = stage.rung.number >= _RENEWS
+def slow_holder(experiment: Experiment) -> Outcome:
+    renews = experiment.rung.number >= _RENEWS
     lease = RENEWED if renews else LEASE
-    a, b, c = stage.client("A", lease, stop="read"), stage.client("B", stop="read"), stage.client("C")
+    a, b, c = experiment.client("A", lease, stop="read"), experiment.client("B", stop="read"), experiment.client("C")
     a.go()
     a.reach("read")
-    work = _SLOW * lease if renews or stage.held_for_ever() else PATIENCE  # or until B gets in
+    work = _SLOW * lease if renews or experiment.held_for_ever() else STEP_TIMEOUT  # or until B gets in
     b.go()
-    stage.record(f"A works slowly; its lease is {lease:g} s")
+    experiment.record(f"A works slowly; its lease is {lease:g} s")
     if b.reaches("read", within=work):
-        stage.record("A has finished its work")
+        experiment.record("A has finished its work")
         a.go()
-        return _while_b_works(stage, a, b, c)
-    stage.record(f"A has worked for {work:g} s")
+        return _while_b_works(experiment, a, b, c)
+    experiment.record(f"A has worked for {work:g} s")
     a.go()
     a.finish()
-    return _in_turn(stage, b, c)
+    return _in_turn(experiment, b, c)
 
 
-def check_then_delete(stage: Stage) -> Outcome:
-    a, b, c = stage.client("A", _lease(stage), stop="delete"), stage.client("B", stop="read"), stage.client("C")
+def check_then_delete(experiment: Experiment) -> Outcome:
+    a, b, c = (
+        experiment.client("A", _lease(experiment), stop="delete"),
+        experiment.client("B", stop="read"),
+        experiment.client("C"),
+    )
     a.go()
     a.reach("delete", "released")
     if "delete" not in a.steps:
-        raise Misplaced  # its lease expired before it came to releasing
-    stage.freeze(a)
-    expires = not stage.held_for_ever()
+        raise Misplaced  # its lease expired before it reached the release
+    experiment.freeze(a)
+    expires = not experiment.held_for_ever()
     b.go()
     b.reach("read" if expires else "busy")
-    stage.wake(a)
+    experiment.wake(a)
     if expires:
-        return _while_b_works(stage, a, b, c)
+        return _while_b_works(experiment, a, b, c)
     a.finish()
-    return _in_turn(stage, b, c)
+    return _in_turn(experiment, b, c)
 
 
-def _while_b_works(stage: Stage, a: Worker, b: Worker, c: Worker) -> Outcome:
-    """A gives back a lock that is B's by now; then C comes. B's lease is long: C gets in only if A deleted it."""
+def _while_b_works(experiment: Experiment, a: Worker, b: Worker, c: Worker) -> Outcome:
+    """A releases a lock that B holds by now; then C tries. B's lease is long: C acquires only if A deleted B's lock."""
     a.finish()
     began = time.monotonic()
     c.go()
@@ -124,119 +128,119 @@ def _while_b_works(stage: Stage, a: Worker, b: Worker, c: Worker) -> Outcome:
     if deleted and time.monotonic() - began > LONG / 2:
         raise Misplaced
     if deleted:
-        stage.record("B's lock was deleted by A")
+        experiment.record("B's lock was deleted by A")
         c.finish()
     b.go()
     b.finish()
     c.finish()
-    return stage.outcome(deleted=deleted)
+    return experiment.outcome(deleted=deleted)
 
 
-def _in_turn(stage: Stage, b: Worker, c: Worker) -> Outcome:
+def _in_turn(experiment: Experiment, b: Worker, c: Worker) -> Outcome:
     b.reach("read")
     c.go()
     c.reach("busy", "acquired")
     b.go()
     b.finish()
     c.finish()
-    return stage.outcome()
+    return experiment.outcome()
 
 
-def freeze(stage: Stage) -> Outcome:
-    a, b = stage.client("A", _lease(stage), stop="read"), stage.client("B")
+def freeze(experiment: Experiment) -> Outcome:
+    a, b = experiment.client("A", _lease(experiment), stop="read"), experiment.client("B")
     a.go()
     a.reach("read")
-    stage.freeze(a)
-    expires = not stage.held_for_ever()
+    experiment.freeze(a)
+    expires = not experiment.held_for_ever()
     b.go()
     if expires:
         b.finish()
     else:
         b.reach("busy")
-    stage.wake(a)
+    experiment.wake(a)
     a.finish()
     b.finish()
-    return stage.outcome()
+    return experiment.outcome()
 
 
-def failover(stage: Stage, servers: Failover) -> Outcome:
+def failover(experiment: Experiment, servers: Failover) -> Outcome:
     servers.prepare()
-    lease = LONG if stage.rung.number == 8 else RENEWED
-    a = stage.client("A", lease, stop="read")
+    lease = LONG if experiment.rung.number == 8 else RENEWED
+    a = experiment.client("A", lease, stop="read")
     a.go()
     a.reach("read")
     after = servers.fail_over()
-    stage.record(servers.what)
-    b = stage.client("B", addresses=after)
+    experiment.record(servers.what)
+    b = experiment.client("B", addresses=after)
     b.go()
-    # A works on, for longer than one lease: its watchdog has to renew after the failover, too.
+    # A works for longer than one lease: its watchdog has to renew after the failover, too.
     b.reaches("released", within=_SLOW * RENEWED)
     a.go()
     a.reach("wrote", "refused")
     b.finish()
-    return stage.outcome()
+    return experiment.outcome()
 
 
-def redlock_pause(stage: Stage) -> Outcome:
-    if stage.rung.number == 7:
-        return _pause_of_redlock(stage)
-    if stage.rung.number == 8:
-        return _pause_of_session(stage)
-    return _pause(stage, stage.client("A", _lease(stage), stop="checked"))
+def redlock_pause(experiment: Experiment) -> Outcome:
+    if experiment.rung.number == 7:
+        return _pause_of_redlock(experiment)
+    if experiment.rung.number == 8:
+        return _pause_of_session(experiment)
+    return _pause(experiment, experiment.client("A", _lease(experiment), stop="checked"))
 
 
-def _pause_of_redlock(stage: Stage) -> Outcome:
+def _pause_of_redlock(experiment: Experiment) -> Outcome:
     with ExitStack() as exits:
         proxies = []
-        for address in stage.addresses:
+        for address in experiment.addresses:
             host, port = urlsplit(address).hostname, urlsplit(address).port
             assert host is not None
             assert port is not None
             proxies.append(exits.enter_context(FaultProxy(host, port)))
-        a = stage.client("A", PAUSED_LEASE, stop="checked", addresses=[proxy.url for proxy in proxies])
+        a = experiment.client("A", PAUSED_LEASE, stop="checked", addresses=[proxy.url for proxy in proxies])
         for proxy in proxies:
             proxy.on("SET").delay(_ANSWER)
-        stage.record(f"each master takes {_ANSWER:g} s to answer; the lease is {PAUSED_LEASE:g} s")
-        outcome = _pause(stage, a, at_most=PAUSED_LEASE)
+        experiment.record(f"each master takes {_ANSWER:g} s to answer; the lease is {PAUSED_LEASE:g} s")
+        outcome = _pause(experiment, a, at_most=PAUSED_LEASE)
         a.end()  # before the proxies: the watchdog of A connects through them
         return outcome
 
 
-def _pause(stage: Stage, a: Worker, *, at_most: float | None = None) -> Outcome:
+def _pause(experiment: Experiment, a: Worker, *, at_most: float | None = None) -> Outcome:
     """A is stopped after its check until B works."""
-    b = stage.client("B", stop="read")
+    b = experiment.client("B", stop="read")
     a.go()
     a.reach("checked")
-    stage.freeze(a)
+    experiment.freeze(a)
     began = time.monotonic()
     b.go()
     b.reach("read")
     if at_most is not None and time.monotonic() - began > at_most:
         raise Misplaced
-    stage.wake(a)
+    experiment.wake(a)
     a.reach("wrote", "refused")
     b.go()
     b.finish()
-    return stage.outcome()
+    return experiment.outcome()
 
 
-def _pause_of_session(stage: Stage) -> Outcome:
-    a, b = stage.client("A", _PAUSED_SESSION, stop="checked"), stage.client("B", stop="read")
+def _pause_of_session(experiment: Experiment) -> Outcome:
+    a, b = experiment.client("A", _PAUSED_SESSION, stop="checked"), experiment.client("B", stop="read")
     a.go()
     a.reach("checked")
-    stage.freeze(a)
+    experiment.freeze(a)
     b.go()
     b.reaches("read", within=_PAUSE)
-    stage.wake(a)
+    experiment.wake(a)
     a.finish()
     b.reach("read")
     b.go()
     b.finish()
-    return stage.outcome()
+    return experiment.outcome()
 
 
-#: Those that need nothing but clients; the failover needs its servers too.
-SCRIPTS: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
+#: The faults that need only clients. The failover also needs its servers.
+SCRIPTS: Final[Mapping[str, Callable[[Experiment], Outcome]]] = {
     "crash-between": crash_between,
     "crash-holding": crash_holding,
     "slow-holder": slow_holder,

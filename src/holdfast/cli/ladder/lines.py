@@ -1,4 +1,4 @@
-"""Named lines: a process stops right before a line of its rung that carries the comment ``# <- name``.
+"""Named lines: a process stops right before a line of its rung that has the comment ``# <- name``.
 
 The rungs stay plain code: no hook, no callback. Tracing is on for the main thread and the rung's file only.
 """
@@ -22,7 +22,7 @@ class NamedLine(NamedTuple):
 
 
 def named_lines(source: str) -> dict[int, NamedLine]:
-    """By their numbers."""
+    """The named lines of a source text, by line number."""
     found = ((number, _MARK.match(line)) for number, line in enumerate(source.splitlines(), 1))
     return {number: NamedLine(mark["name"], number, mark["code"].strip()) for number, mark in found if mark}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from holdfast.cli.ladder import matrix
 from holdfast.cli.ladder.verdicts import Cell
+from holdfast.cli.ladder.view import View
 from holdfast.cli.picture import Picture
 
 _GOOD: Final = "green"
@@ -19,8 +20,8 @@ _BAD: Final = "bold red"
 _UNEXPECTED: Final = "reverse bold red"
 
 
-class LiveView:
-    """Every cell has its result as text; its color only repeats it."""
+class LiveView(View):
+    """Each cell shows its result as text; the color only repeats it."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
@@ -36,9 +37,6 @@ class LiveView:
         for note in matrix.notes(cells):
             self._console.print(Text(self._shown(note), "dim"))
         self._console.print(Text(matrix.summary(cells)))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

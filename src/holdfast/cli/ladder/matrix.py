@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.cli.ladder.verdicts import FAULTS, LEGEND, NOT_APPLICABLE, Cell, Fault, Rung
 
 LABEL: Final = 16
-#: Columns in which "lost 2/3*" occurs need one more.
+#: Columns that may contain "lost 2/3*" are wider.
 _WIDTHS: Final = {"slow-holder": 10, "check-then-delete": 10, "freeze": 9, "failover": 9, "redlock-pause": 8}
 _NARROW: Final = 8
 
@@ -39,7 +39,7 @@ def ascii_only(text: str) -> str:
 
 
 def notes(cells: Sequence[Cell]) -> list[str]:
-    """What is below the matrix: the legend, what is missing, and every promise that was not kept."""
+    """The text below the matrix: the legend, missing servers, and unexpected results."""
     found = [LEGEND]
     embedded = [cell for cell in cells if cell.rung.number == 9 and not cell.missing]
     if any(cell.missing and cell.rung.number == 9 for cell in cells):

@@ -20,9 +20,9 @@ _HEAD: Final = """\
 
 *Made by `holdfast ladder`; see the end of this page. Every number and every timeline is from a run on real servers.*
 
-Most locks climb this ladder: each rung mends what broke the one below, and breaks at the next fault. `holdfast ladder`
+Most locks climb this ladder: each rung fixes what broke the one below, and breaks at the next fault. `holdfast ladder`
 runs all of them, on servers that it starts itself, and places the fault exactly: a process is killed or stopped right
-before a named line of its code, or a server's answer is held back. No step waits for luck.
+before a named line of its code, or a server's answer is held back. No step depends on timing alone.
 
 ```console
 $ holdfast ladder

@@ -1,4 +1,4 @@
-"""The shared thing: a number in a file, which clients read and write back one higher."""
+"""The shared resource: a number in a file. Clients read it and write it back plus one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.cli.demo import counter
 
 
 class Register:
-    """``lock`` with a ``guard``: every access passes it. Without: every access is let through, as usual."""
+    """If ``lock`` has a ``guard``, every access goes through it; otherwise accesses are not checked."""
 
     def __init__(self, path: Path, lock: Any = None) -> None:
         self._path = path

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.cli.ladder.crew import PATIENCE, Crew, LadderFailed
+from holdfast.cli.ladder.processes import STEP_TIMEOUT, LadderFailed, Processes
 
 _HOST: Final = "127.0.0.1"
 _POLL: Final = 0.005
 _ATTEMPTS: Final = 5
-#: Debian's package zookeeper. The first names what it needs in its manifest, except for a part of Netty.
+#: From Debian's package zookeeper. The manifest of the first lists its dependencies, except for a part of Netty.
 _JARS: Final = tuple(Path("/usr/share/java", jar) for jar in ("zookeeper.jar", "netty-codec.jar", "slf4j-simple.jar"))
 _MEMBERS: Final = 3
 _NOTHING_ON_DISK: Final = ("--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0")
@@ -33,10 +33,10 @@ _TICK: Final = 100  # ms; ZooKeeper ends a session on a full tick
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + STEP_TIMEOUT
     while not condition():
         if time.monotonic() > deadline:
-            raise LadderFailed(f"{what}: not within {PATIENCE:g} s")
+            raise LadderFailed(f"{what}: not within {STEP_TIMEOUT:g} s")
         time.sleep(_POLL)
 
 
@@ -48,32 +48,35 @@ def _free_port() -> int:
 
 
 class Program:
-    """A server program and its log, in a directory of its own, which is also its current one: no path has to pass
-    through a configuration file, where '#', '%' or a byte that is not UTF-8 would mean something."""
+    """A server program and its log, in a directory of its own.
 
-    def __init__(self, crew: Crew, name: str) -> None:
-        self._crew = crew
-        self.directory = crew.directory / name
+    That is also its working directory, so that no path is written to a configuration file, where '#', '%' or a byte
+    that is not UTF-8 would be misread.
+    """
+
+    def __init__(self, processes: Processes, name: str) -> None:
+        self._processes = processes
+        self.directory = processes.directory / name
         self.directory.mkdir()
         self._log = self.directory / "log"
         self._pid = 0
 
     def launch(self, argv: list[str]) -> None:
         self._log.unlink(missing_ok=True)
-        self._pid = self._crew.server(argv, self._log)
+        self._pid = self._processes.server(argv, self._log)
 
     def kill(self) -> None:
-        """End it without warning (SIGKILL)."""
-        self._crew.signal(self._pid, signal.SIGKILL)
+        """Send SIGKILL."""
+        self._processes.signal(self._pid, signal.SIGKILL)
 
     def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def running(self) -> bool:
-        return self._crew.exit_code(self._pid) is None
+        return self._processes.exit_code(self._pid) is None
 
     def failed_on_a_taken_port(self) -> bool:
-        """Called while it does not answer. False: still starting; raises if it ended for another reason."""
+        """Called while it does not answer. False: it is still starting. LadderFailed if it ended for another reason."""
         if "Address already in use" in self.log():
             return True
         if self.running():
@@ -85,8 +88,8 @@ class Program:
 class Redis(Program):
     """One redis-server that keeps nothing on disk."""
 
-    def __init__(self, crew: Crew, name: str) -> None:
-        super().__init__(crew, name)
+    def __init__(self, processes: Processes, name: str) -> None:
+        super().__init__(processes, name)
         for _ in range(_ATTEMPTS):
             self.port = _free_port()
             if self._start():
@@ -107,17 +110,17 @@ class Redis(Program):
             raise LadderFailed(f"port {self.port} was taken while redis-server restarted")
 
     def never_expires(self, key: str) -> bool:
-        """The key is there, and has no expiry."""
+        """Whether the key exists and has no expiry."""
         no_expiry = -1
         return bool(self.ask("PTTL", key) == no_expiry)
 
     def follow(self, master: Redis) -> None:
-        """Become its replica, and have its data."""
+        """Become its replica, and wait until the data is copied."""
         self.ask("REPLICAOF", _HOST, master.port)
         wait_until(lambda: self.ask("INFO", "replication")["master_link_status"] == "up", "the replica follows")
 
     def lose_master(self) -> None:
-        """Cut the link to the master: nothing that the master does from now on arrives here."""
+        """Cut the link to the master: nothing is replicated from now on."""
         nowhere = 1
         self.ask("REPLICAOF", _HOST, nowhere)
 
@@ -133,25 +136,27 @@ class Redis(Program):
         assert binary is not None
         self.launch([binary, "--bind", _HOST, "--port", str(self.port), *_NOTHING_ON_DISK])
         # The log first: a PING alone could be answered by a program that took the port.
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + STEP_TIMEOUT
         while "Ready to accept connections" not in self.log():
             if self.failed_on_a_taken_port():
                 return False
             if time.monotonic() > deadline:
-                raise LadderFailed(f"redis-server was not ready within {PATIENCE:g} s")
+                raise LadderFailed(f"redis-server was not ready within {STEP_TIMEOUT:g} s")
             time.sleep(_POLL)
         self._client = redis.Redis.from_url(self.url, decode_responses=True, retry=Retry(NoBackoff(), 0))
-        self._crew.at_exit(self._client.close)
+        self._processes.at_exit(self._client.close)
         self._client.ping()
         return True
 
 
 class ZooKeeper:
-    """An ensemble of three that elects a leader."""
+    """An ensemble of three servers."""
 
-    def __init__(self, crew: Crew, name: str) -> None:
+    def __init__(self, processes: Processes, name: str) -> None:
         for attempt in range(_ATTEMPTS):
-            self._members = [_Member(crew, f"{name}-{attempt}-{number}", number) for number in range(1, _MEMBERS + 1)]
+            self._members = [
+                _Member(processes, f"{name}-{attempt}-{number}", number) for number in range(1, _MEMBERS + 1)
+            ]
             if self._start():
                 return
         raise LadderFailed(f"no free ports found in {_ATTEMPTS} attempts")
@@ -161,7 +166,7 @@ class ZooKeeper:
         return [f"{_HOST}:{member.port}" for member in self._members]
 
     def replace_leader(self) -> None:
-        """Kill the leader, and wait until another one leads."""
+        """Kill the leader, and wait until another server is the leader."""
         leader = next(member for member in self._members if member.mode() == "leader")
         leader.kill()
         others = [member for member in self._members if member is not leader]
@@ -176,21 +181,21 @@ class ZooKeeper:
         for member in self._members:
             member.start(self._members)
         roles = ["follower"] * (_MEMBERS - 1) + ["leader"]
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + STEP_TIMEOUT
         while sorted(str(member.mode()) for member in self._members) != roles:
             if any(member.failed_on_a_taken_port() for member in self._members):
                 for member in self._members:
                     member.kill()
                 return False
             if time.monotonic() > deadline:
-                raise LadderFailed(f"ZooKeeper was not ready within {PATIENCE:g} s")
+                raise LadderFailed(f"ZooKeeper was not ready within {STEP_TIMEOUT:g} s")
             time.sleep(4 * _POLL)
         return True
 
 
 class _Member(Program):
-    def __init__(self, crew: Crew, name: str, number: int) -> None:
-        super().__init__(crew, name)
+    def __init__(self, processes: Processes, name: str, number: int) -> None:
+        super().__init__(processes, name)
         self.number = number
         self.port, self._quorum, self._election = (_free_port() for _ in range(3))
 

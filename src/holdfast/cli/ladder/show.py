@@ -1,8 +1,8 @@
-"""Run the cells that were asked for, and show them as they are done."""
+"""Run the selected cells, and show each when it is done."""
 
 from __future__ import annotations
 
-from holdfast.cli.ladder.play import Ladder
+from holdfast.cli.ladder.runner import Ladder
 from holdfast.cli.ladder.verdicts import FAULTS, RUNGS, Cell
 from holdfast.cli.ladder.view import choose
 

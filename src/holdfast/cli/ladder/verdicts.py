@@ -1,6 +1,6 @@
-"""The rungs, the faults, and what each fault does to each rung: decisions only, no I/O.
+"""The rungs, the faults, and the expected result of each fault on each rung. No I/O.
 
-``EXPECTED`` is the promise. The command compares a run with it, the tests repeat it, the page in the docs shows it.
+``EXPECTED`` is the promise: the command and the tests compare runs with it, and the page in the docs shows it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Rung:
     number: int
     title: str  #: short enough for a row of the matrix
     module: str  #: in ``holdfast.cli.ladder.rungs``
-    breaks_at: str | None  #: the fault that the next rung mends
+    breaks_at: str | None  #: the fault that the next rung fixes
     problem: str  #: what is wrong with it
 
 
@@ -154,7 +154,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of one cell came to. An update counts when its write succeeded, as far as its client can see."""
+    """The result of one run of one cell. An update counts if its write succeeded from its client's point of view."""
 
     updates: int
     lost: int
@@ -194,12 +194,12 @@ class Cell:
 
     @property
     def broken_promises(self) -> int:
-        """How many of its runs came out other than promised. A cell that could not run broke none."""
+        """How many runs had another result than expected; 0 for a cell that could not run."""
         return sum(outcome.kind != self.expected for outcome in self.outcomes)
 
     @property
     def text(self) -> str:
-        """What the matrix shows: the result all runs agree on. Unexpected results are marked."""
+        """The text in the matrix: the result if all runs agree on it. An unexpected result is marked with ``!``."""
         if self.expected is None:
             return NOT_APPLICABLE
         if not self.outcomes:

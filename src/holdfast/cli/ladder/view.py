@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from holdfast.cli.ladder import matrix
 from holdfast.cli.ladder.verdicts import Cell
@@ -12,28 +12,14 @@ from holdfast.cli.output import write_result
 from holdfast.cli.terminal import takes_a_picture
 
 
-class View(Protocol):
+class View:
+    """Shows nothing. Subclasses are called after each change and decide what to show."""
+
     def update(self, cells: Sequence[Cell], running: Cell | None) -> None:
-        """``cells``: all of the matrix, in order; those that have not run yet are empty. ``running``: one of them."""
+        """``cells``: the whole matrix, in order; cells that have not run yet are empty. ``running``: one of them."""
 
     def close(self, cells: Sequence[Cell]) -> None:
         """All cells are done."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
-
-class Silent:
-    """Shows nothing."""
-
-    def update(self, cells: Sequence[Cell], running: Cell | None) -> None:
-        pass
-
-    def close(self, cells: Sequence[Cell]) -> None:
-        pass
 
     def __enter__(self) -> Self:
         return self
@@ -41,11 +27,11 @@ class Silent:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        pass
+        """Restore the terminal."""
 
 
-class Plain(Silent):
-    """The heading at once, a row when its rung is done."""
+class Plain(View):
+    """The heading first, then each row when its rung is done."""
 
     def __init__(self) -> None:
         self._rows = -1
@@ -69,7 +55,7 @@ class Plain(Silent):
 
 def choose(*, quiet: bool) -> View:
     if quiet:
-        return Silent()
+        return View()
     if not takes_a_picture("holdfast ladder"):
         return Plain()
     from holdfast.cli.ladder.live import LiveView

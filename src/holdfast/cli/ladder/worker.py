@@ -1,7 +1,7 @@
 """A client of the ladder: one process, one update under a lock. It reports every step and stops at named lines.
 
 Messages are lines of JSON on a socket: ``step`` and what belongs to it, with the time (CLOCK_MONOTONIC, which all
-processes of a host share). At a line it was asked to stop at, and before it starts, it waits for a line to read.
+processes of a host share). Before its update, and at each line where it should stop, it waits for a line on the socket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.errors import EngineUnavailable, LockLost, OutcomeUnknown, StaleTo
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker has to do."""
+    """The task of one worker."""
 
     rung: str  #: a module of the rungs
     addresses: list[str]
@@ -51,10 +51,10 @@ class Reporter:
 
     def wait(self) -> None:
         if not self._stream.readline():
-            raise SystemExit  # the ladder is gone
+            raise SystemExit  # the ladder has ended
 
     def line(self, line: NamedLine) -> None:
-        """Report the first time a line is reached, and stop there if asked to."""
+        """Report a line when it is reached for the first time, and stop there if the task says so."""
         if line.name not in self._passed:
             self._passed.add(line.name)
             self.point(line.name, line=line.number, code=line.code)
@@ -67,7 +67,7 @@ class Reporter:
 
 
 def run(task: Task, connection: socket.socket) -> None:
-    logging.disable()  # kazoo logs what happens to its connections; here, that is the experiment
+    logging.disable()  # kazoo logs connection failures, which are part of the experiment
     module = importlib.import_module(f"holdfast.cli.ladder.rungs.{task.rung}")
     lock = module.Lock(task.addresses, task.name, task.lease)
     reporter = Reporter(connection, task.stops)
@@ -82,7 +82,7 @@ def run(task: Task, connection: socket.socket) -> None:
 def _update(lock: Any, register: Register, reporter: Reporter) -> None:
     try:
         lock.acquire()
-    except (EngineUnavailable, OutcomeUnknown) as error:  # no answer in time, from a server that nothing was done to
+    except (EngineUnavailable, OutcomeUnknown) as error:  # no answer in time, although no fault is aimed at the server
         reporter.report("unavailable", error=str(error))
         return
     reporter.report("acquired")

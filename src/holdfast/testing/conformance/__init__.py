@@ -1,4 +1,4 @@
-"""The conformance suite: what every lock engine must do, in both colours. Needs pytest and nothing else.
+"""The conformance suite: what every lock engine must do, in sync and async. Needs pytest and nothing else.
 
 For an engine that ``holdfast.connect`` knows::
 
@@ -36,16 +36,17 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from holdfast.testing.conformance.opening import Colour, Source
+    from holdfast.testing.conformance.opening import Api, Source
     from holdfast.testing.conformance.suite import ConformanceSuite, Stage
     from holdfast.testing.conformance.world import World
     from holdfast.testing.conformance.writing import case, needs
 
-__all__ = ["Colour", "ConformanceSuite", "Source", "Stage", "World", "case", "needs"]
+__all__ = ["Api", "ConformanceSuite", "Source", "Stage", "World", "case", "needs"]
 
 # No module has one of these names: once imported, it would be found here in the place of what it is the home of.
 _HOMES: Final = {
-    "Colour": "opening",
+    "Api": "opening",
+    "Colour": "opening",  # the former name of Api
     "ConformanceSuite": "suite",
     "Source": "opening",
     "Stage": "suite",

@@ -127,5 +127,5 @@ class TaskActor:
 
 
 async def settled(value: Any) -> Any:
-    """``value``, awaited if it is awaitable: the one difference between the colours that test bodies see."""
+    """``value``, awaited if it is awaitable: the only difference between sync and async that test bodies see."""
     return await value if inspect.isawaitable(value) else value

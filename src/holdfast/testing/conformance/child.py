@@ -63,8 +63,8 @@ class Child:
         return [await self._actor.within(self._client.lock(name), add) for _ in range(rounds)]
 
 
-async def main(source: dict[str, Any], colour: Any, keywords: dict[str, Any]) -> None:
-    child = Child(World(Source(**source), colour), keywords)
+async def main(source: dict[str, Any], api: Any, keywords: dict[str, Any]) -> None:
+    child = Child(World(Source(**source), api), keywords)
     while line := await asyncio.to_thread(sys.stdin.readline):
         what, facts = json.loads(line)
         try:

@@ -9,7 +9,10 @@ from typing import Any, Final, Literal
 import holdfast
 from holdfast.options import ClientOptions, Target
 
-Colour = Literal["sync", "async"]
+#: Which half of the public API a case uses.
+Api = Literal["sync", "async"]
+#: The former name of Api.
+Colour = Api
 
 #: So long may a request take. Whether one that gets no answer is given up in time is not for these cases.
 _PATIENCE: Final = 4.0
@@ -41,14 +44,14 @@ class Source:
         """A short ttl, wait or deadline of a case, for an engine as slow as this one: in whole milliseconds."""
         return round(seconds * self.pace, 3)
 
-    def open(self, colour: Colour, **keywords: Any) -> Any:
+    def open(self, api: Api, **keywords: Any) -> Any:
         """A new Client or AsyncClient. Does no I/O."""
         keywords = {"request_timeout": self.paced(_PATIENCE)} | keywords
         if self.engine is None:
-            return (holdfast.connect if colour == "sync" else holdfast.aio.connect)(self.url, **keywords)
+            return (holdfast.connect if api == "sync" else holdfast.aio.connect)(self.url, **keywords)
         module, _, function = self.engine.partition(":")
         make_engine = getattr(importlib.import_module(module), function)
-        kind = holdfast.Client if colour == "sync" else holdfast.aio.AsyncClient
+        kind = holdfast.Client if api == "sync" else holdfast.aio.AsyncClient
         client = kind(Target("memory", "", ClientOptions(**keywords), {}))
         client._engine = make_engine(self.url)  # before first use: nothing was opened on the other one
         return client

@@ -62,7 +62,7 @@ class Helper:
 
 @contextlib.asynccontextmanager
 async def helper(world: World, **keywords: Any) -> AsyncIterator[Helper]:
-    """A helper process of the world's colour, with a client opened with ``keywords``; gone at the end."""
+    """A helper process with a client of the same API, opened with ``keywords``. It is killed when the block ends."""
     process = await start("child", world, keywords)
     try:
         yield Helper(process, world.paced(_ANSWERS_WITHIN))
@@ -74,7 +74,7 @@ async def helper(world: World, **keywords: Any) -> AsyncIterator[Helper]:
 
 async def start(module: str, world: World, facts: Any) -> asyncio.subprocess.Process:
     """Run a module of this package, told where the locks are."""
-    told = json.dumps([dataclasses.asdict(world.source), world.colour, facts])
+    told = json.dumps([dataclasses.asdict(world.source), world.api, facts])
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", f"holdfast.testing.conformance.{module}", told,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,

@@ -182,7 +182,7 @@ def interrupt_anywhere(source: Source, name: str) -> Facts:
     return {"interrupted": interrupted, "worst": worst}
 
 
-def main(source: dict[str, Any], colour: str, facts: list[str]) -> None:
+def main(source: dict[str, Any], api: str, facts: list[str]) -> None:
     story, name = facts
     print(json.dumps(globals()[story](Source(**source), name)), flush=True)
 

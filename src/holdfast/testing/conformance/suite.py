@@ -9,7 +9,7 @@ import pytest
 pytest.register_assert_rewrite("holdfast.testing.conformance.cases")  # before they are imported
 
 from holdfast.testing.conformance import cases  # noqa: E402
-from holdfast.testing.conformance.opening import Colour, Source  # noqa: E402
+from holdfast.testing.conformance.opening import Api, Source  # noqa: E402
 from holdfast.testing.conformance.writing import Plan, skip_unless_given  # noqa: E402
 
 
@@ -35,9 +35,9 @@ class Stage:
 
     @pytest.fixture(params=["sync", "async"])
     def world(self, request: pytest.FixtureRequest, source: Source) -> Plan:
-        """Cases that take ``world`` run in both colours."""
-        colour: Colour = request.param
-        return Plan(source, colour)
+        """Cases that take ``world`` run in sync and async."""
+        api: Api = request.param
+        return Plan(source, api)
 
     @pytest.fixture
     def sync_world(self, source: Source) -> Plan:

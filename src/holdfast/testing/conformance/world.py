@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from holdfast._runtime import clock
 from holdfast.engines.base import LockState
 from holdfast.testing.conformance.actors import Actor, Call, TaskActor, ThreadActor, settled
-from holdfast.testing.conformance.opening import Colour, Source
+from holdfast.testing.conformance.opening import Api, Source
 
 T = TypeVar("T")
 
@@ -23,11 +23,14 @@ _POLL: Final = 0.004
 
 
 class World:
-    """One colour of one engine. Names made by ``name`` belong to this world alone, so tests may share a server."""
+    """One engine through one API, sync or async.
 
-    def __init__(self, source: Source, colour: Colour) -> None:
+    Names made by ``name`` belong to this world alone, so tests may share a server.
+    """
+
+    def __init__(self, source: Source, api: Api) -> None:
         self.source = source
-        self.colour: Final = colour
+        self.api: Final = api
         self.soon: Final = source.paced(_SOON)
         self.prefix: Final = f"conformance-{uuid.uuid4().hex[:12]}:"
         self._clients: list[Any] = []
@@ -41,13 +44,13 @@ class World:
 
     def connect(self, **keywords: Any) -> Any:
         """A new client, closed at the end."""
-        client = self.source.open(self.colour, **keywords)
+        client = self.source.open(self.api, **keywords)
         self._clients.append(client)
         return client
 
     def actor(self) -> Actor:
         """A new thread or task, ended at the end."""
-        kind = ThreadActor if self.colour == "sync" else TaskActor
+        kind = ThreadActor if self.api == "sync" else TaskActor
         actor = kind(f"actor-{len(self._actors)}")
         self._actors.append(actor)
         return actor
@@ -73,7 +76,7 @@ class World:
         async def run_async() -> Any:
             return [await settled(call()) for call in calls][-1]
 
-        return run if self.colour == "sync" else run_async
+        return run if self.api == "sync" else run_async
 
     def paced(self, seconds: float) -> float:
         """A ttl, wait or deadline that is short because the case would take too long else: at the engine's pace."""
@@ -103,7 +106,7 @@ class World:
         async def collect() -> list[LockState]:
             return [state async for state in client.locks(wanted)]
 
-        call: Call = collect if self.colour == "async" else lambda: list(client.locks(wanted))
+        call: Call = collect if self.api == "async" else lambda: list(client.locks(wanted))
         found: list[LockState] = await self.do(call)
         return found
 
@@ -162,14 +165,14 @@ class World:
     async def close(self) -> None:
         """Close all clients and end all actors; then nothing of this world may be left, here or in the engine."""
         for client in self._clients:
-            await (asyncio.to_thread(client.close) if self.colour == "sync" else client.close())
+            await (asyncio.to_thread(client.close) if self.api == "sync" else client.close())
         for actor in self._actors:
             await actor.end()
         self._actors, self._main, self._kept = [], None, []
         await self._nothing_is_left()
 
     async def _nothing_is_left(self) -> None:
-        probe = self.source.open(self.colour)
+        probe = self.source.open(self.api)
         try:
 
             async def nothing_held() -> bool:
@@ -214,9 +217,9 @@ def _watchdogs() -> set[threading.Thread]:
 
 
 @contextlib.asynccontextmanager
-async def open_world(source: Source, colour: Colour) -> AsyncIterator[World]:
+async def open_world(source: Source, api: Api) -> AsyncIterator[World]:
     """A world that is cleaned up whatever happens, and examined only if the test went well: its failure goes first."""
-    world = World(source, colour)
+    world = World(source, api)
     try:
         yield world
     except BaseException:

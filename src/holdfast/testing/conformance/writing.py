@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.testing.conformance.opening import Colour, Source
+from holdfast.testing.conformance.opening import Api, Source
 from holdfast.testing.conformance.world import open_world
 
 #: No case may take longer; a lost wake-up shows here, not as a hanging run.
@@ -22,15 +22,15 @@ Method = Callable[..., Awaitable[None]]
 class Plan:
     """What the fixtures ``world``, ``sync_world`` and ``async_world`` give: ``case`` makes a World of it."""
 
-    def __init__(self, source: Source, colour: Colour) -> None:
+    def __init__(self, source: Source, api: Api) -> None:
         self.source = source
-        self.colour = colour
+        self.api = api
 
 
 def case(method: Method) -> Callable[..., None]:
     """Make a test of an ``async def`` method: run in an event loop of its own, with Worlds for its Plans.
 
-    In both colours the body runs in that loop; in sync, what it tests runs on the actors' threads.
+    In sync and async the body runs in that loop; in sync, what it tests runs on the actors' threads.
     """
     assert inspect.iscoroutinefunction(method)
 
@@ -45,7 +45,7 @@ async def _play(method: Method, arguments: tuple[Any, ...], keywords: dict[str, 
     (place,) = (name for name, value in keywords.items() if isinstance(value, Plan))
     plan: Plan = keywords[place]
     limit = plan.source.paced(_CASE_WITHIN)
-    async with open_world(plan.source, plan.colour) as world, asyncio.timeout(limit):
+    async with open_world(plan.source, plan.api) as world, asyncio.timeout(limit):
         await method(*arguments, **keywords | {place: world})
 
 

@@ -16,11 +16,11 @@ from typing import Any, Final
 from kazoo.exceptions import NoNodeError
 
 from holdfast._runtime.blocking import run
+from holdfast.cli.doctor.concurrently import side_by_side
 from holdfast.cli.doctor.facts import host_port
-from holdfast.cli.doctor.together import side_by_side
-from holdfast.cli.doctor.zookeeper import words
+from holdfast.cli.doctor.zookeeper import four_letter_commands
 from holdfast.cli.doctor.zookeeper.facts import Ensemble, Server
-from holdfast.cli.doctor.zookeeper.visit import Visit
+from holdfast.cli.doctor.zookeeper.host_session import Visit
 from holdfast.engines.base import Claim, RequestFailed
 from holdfast.engines.zookeeper.handler import NoContext, tls_context
 from holdfast.errors import EngineRefused, LockError
@@ -68,10 +68,10 @@ def _told(target: Target, host: tuple[str, int]) -> Server:
         tls = tls_context(**_files(target)) if target.engine_options.get("use_ssl") else None
         for name, word, separator in (("said", "srvr", ":"), ("settings", "conf", "=")):
             try:
-                found[name] = words.lines(words.ask(host, word, timeout, tls), separator)
-            except words.Withheld as refusal:
+                found[name] = four_letter_commands.lines(four_letter_commands.ask(host, word, timeout, tls), separator)
+            except four_letter_commands.Withheld as refusal:
                 withheld[word] = str(refusal)
-    except words.Idle:
+    except four_letter_commands.Idle:
         found |= {"idle": True, "failure": "it serves nobody"}
     except NoContext:
         return server  # the session will say why
@@ -130,7 +130,7 @@ def _voters(visit: Visit, timeout: float) -> int:
         members, _ = visit.get(_MEMBERS, timeout)
     except (NoNodeError, EngineRefused):
         return 0
-    found = words.lines(members.decode("utf-8", "replace"), "=")
+    found = four_letter_commands.lines(members.decode("utf-8", "replace"), "=")
     return sum(name.startswith("server.") and ":observer" not in value for name, value in found.items())
 
 

@@ -22,7 +22,7 @@ def decorated(world: World, client: Any, body: Callable[[Any], Any], **options: 
     async def coroutine(name: str) -> Any:
         return await settled(body(name))
 
-    return client.locked("{name}", **options)(function if world.colour == "sync" else coroutine)
+    return client.locked("{name}", **options)(function if world.api == "sync" else coroutine)
 
 
 def held_now(name: str) -> bool:
@@ -74,10 +74,10 @@ class DecoratingCases:
             while True:
                 yield held_now(name)
 
-        generator = client.locked("{name}")(numbers if world.colour == "sync" else numbers_async)(world.name())
-        step = generator.__next__ if world.colour == "sync" else generator.__anext__
+        generator = client.locked("{name}")(numbers if world.api == "sync" else numbers_async)(world.name())
+        step = generator.__next__ if world.api == "sync" else generator.__anext__
         for _ in range(2):
             assert await actor.do(step) is True
             assert not await world.is_free(world.name())
-        await world.do(generator.close if world.colour == "sync" else generator.aclose)  # by another caller
+        await world.do(generator.close if world.api == "sync" else generator.aclose)  # by another caller
         assert await world.is_free(world.name())

@@ -108,7 +108,7 @@ class LosingCases:
         await world.until(lambda: later == [other])
         assert [told for told, _ in calls] == [lease, lease]
         threads = {thread.name for _, thread in calls}
-        assert threads == ({"MainThread"} if world.colour == "async" else {"holdfast-callbacks"})
+        assert threads == ({"MainThread"} if world.api == "async" else {"holdfast-callbacks"})
 
     @case
     async def test_on_lost_is_not_called_for_a_released_lease(self, world: World) -> None:

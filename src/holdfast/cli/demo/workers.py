@@ -1,4 +1,4 @@
-"""The demo's processes, seen from the demo: started, listened to, frozen, woken, and ended."""
+"""The worker processes, seen from the demo: it starts them, reads their messages, freezes, wakes and ends them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Self
 
 
 class WorkerFailed(Exception):
-    """Raised when a process of the demo ended, or fell silent, where it should not have."""
+    """Raised when a worker process ended early, or did not report in time."""
 
 
 class Message(NamedTuple):
-    """What a process said."""
+    """One message of a worker."""
 
     worker: Worker
     kind: str
@@ -29,7 +29,7 @@ class Message(NamedTuple):
 
 
 class Worker:
-    """One process, started and listening."""
+    """One process, started. It reads commands from its stdin and writes messages to its stdout."""
 
     def __init__(self, name: str, arguments: Sequence[object], errors: Path) -> None:
         self.name = name
@@ -37,39 +37,39 @@ class Worker:
         self._unread = b""
         with errors.open("wb") as stderr:
             self.process = subprocess.Popen(
-                # -P: a file of the current directory must not stand in for a module.
+                # -P: a file in the current directory must not shadow a module.
                 [sys.executable, "-P", "-m", "holdfast.cli.demo.worker", *map(str, arguments)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 bufsize=0,
-                # Ctrl-C is for the demo, which then ends its processes itself, frozen ones too.
+                # Ctrl-C reaches only the demo, which then ends its workers, frozen ones too.
                 start_new_session=True,
             )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self._orders = self.process.stdin
+        self._commands = self.process.stdin
         self.output = self.process.stdout
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    def tell(self, order: str) -> None:
+    def send(self, command: str) -> None:
         try:
-            self._orders.write(f"{order}\n".encode())
+            self._commands.write(f"{command}\n".encode())
         except BrokenPipeError:
             raise self.failure() from None
 
-    def heard(self) -> list[Message] | None:
-        """What it said since, without waiting if its output is readable; None if it has ended."""
+    def read(self) -> list[Message] | None:
+        """New messages; does not wait if the output is readable. None once the process has ended."""
         chunk = os.read(self.output.fileno(), 65536)
         *lines, self._unread = (self._unread + chunk).split(b"\n")
-        messages = [json.loads(line) for line in lines]
-        return [Message(self, facts.pop("kind"), facts) for facts in messages] if chunk else None
+        decoded = [json.loads(line) for line in lines]
+        return [Message(self, facts.pop("kind"), facts) for facts in decoded] if chunk else None
 
     def freeze(self) -> None:
-        """Stop it as a closed lid or a full swap would, and see it stopped."""
+        """Stop the process, as a suspended laptop or heavy swapping would, and wait until it has stopped."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitpid(self.pid, os.WUNTRACED)
 
@@ -83,11 +83,11 @@ class Worker:
 
     def end(self) -> None:
         with self.process:  # closes the pipes and waits
-            self.process.kill()  # also ends a frozen one
+            self.process.kill()  # also ends a frozen process
 
 
-class Crew:
-    """All processes of one act. However the act ends, none of them is left."""
+class Workers:
+    """The worker processes of one part of the demo. All of them are killed when the ``with`` block ends."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -101,30 +101,30 @@ class Crew:
         self._selector.register(worker.output, selectors.EVENT_READ, worker)
         return worker
 
-    def listen(self, seconds: float) -> list[Message]:
-        """What was said, after ``seconds`` at the latest. A process that ended well is not listened to any more."""
-        messages: list[Message] = []
+    def receive(self, seconds: float) -> list[Message]:
+        """The messages of all workers; waits for at most ``seconds``. WorkerFailed if one ended with an error."""
+        received: list[Message] = []
         for key, _ in self._selector.select(seconds):
             worker: Worker = key.data
-            heard = worker.heard()
-            if heard is None:
+            messages = worker.read()
+            if messages is None:
                 self._selector.unregister(worker.output)
                 if worker.process.wait() != 0:
                     raise worker.failure()
             else:
-                messages += heard
-        return messages
+                received += messages
+        return received
 
     def expect(self, worker: Worker, *kinds: str, within: float = 15.0) -> Message:
-        """Wait until ``worker`` says one of ``kinds``. What others say meanwhile is kept for who expects it."""
+        """Wait for a message of ``worker`` of one of these kinds. Other messages are kept for later calls."""
         until = time.monotonic() + within
         while (left := until - time.monotonic()) > 0:
             for message in self._unclaimed:
                 if message.worker is worker and message.kind in kinds:
                     self._unclaimed.remove(message)
                     return message
-            self._unclaimed += self.listen(left)
-        raise WorkerFailed(f"process {worker.name} did not say {' or '.join(kinds)!r} within {within:g} s")
+            self._unclaimed += self.receive(left)
+        raise WorkerFailed(f"process {worker.name} did not report {' or '.join(kinds)!r} within {within:g} s")
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +132,7 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with ExitStack() as stack:  # a signal during one of these must not leave out the others
+        with ExitStack() as stack:  # a signal during one of these must not prevent the others
             stack.callback(self._selector.close)
             for worker in self._workers:
                 stack.callback(worker.end)

@@ -1,8 +1,8 @@
 """The parent of all workers and servers of a run: a small process without threads.
 
 It forks workers within milliseconds, since it has imported what they need, and it can wait until a child has stopped or
-ended, which only a parent can. When the ladder ends, however it ends, the socket to it is closed: then the
-nursery kills every child, frozen ones too, and removes the directory of the run.
+ended, which only a parent can do. When the ladder ends, even by SIGKILL, the socket to it is closed: then the spawner
+kills every child, frozen ones too, and removes the directory of the run.
 
 Requests and replies are lines of JSON, one at a time: ``{"worker": task}`` (with the worker's socket attached),
 ``{"server": argv, "log": path}``, ``{"signal": number, "pid": pid}``, ``{"poll": pid}``.
@@ -35,13 +35,13 @@ _ON_DEMAND: Final = (
 )
 
 
-class Nursery:
+class Spawner:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._ended: dict[int, int | None] = {}  #: exit codes by pid; None: still there
+        self._ended: dict[int, int | None] = {}  #: exit codes by pid; None: still running
 
     def serve(self) -> None:
-        """Until the ladder closes its end."""
+        """Handle requests until the ladder closes its end of the socket."""
         while True:
             message, descriptors, _, _ = socket.recv_fds(self._connection, _LARGEST, 1)
             if not message:
@@ -82,7 +82,7 @@ class Nursery:
         except BaseException:
             traceback.print_exc()
         finally:
-            os._exit(code)  # without the parent's own way out, which kills its children
+            os._exit(code)  # skips the spawner's own exit, which kills all children
 
     def _fork_server(self, argv: list[str], log: str) -> int:
         pid = os.fork()
@@ -100,7 +100,7 @@ class Nursery:
         return pid
 
     def _signal(self, pid: int, number: int) -> None:
-        """Send it, and see that it took effect: a stopped process has stopped, a killed one is gone."""
+        """Send a signal, and wait until SIGSTOP or SIGKILL has had its effect."""
         if self._poll(pid) is not None:
             return
         os.kill(pid, number)
@@ -132,12 +132,12 @@ def _preload() -> None:
 def main(directory: str, descriptor: str) -> None:
     connection = socket.socket(fileno=int(descriptor))
     connection.set_inheritable(False)  # a server must not keep it open
-    nursery = Nursery(connection)
+    spawner = Spawner(connection)
     try:
         _preload()
-        nursery.serve()
+        spawner.serve()
     finally:
-        nursery.kill_all()
+        spawner.kill_all()
         shutil.rmtree(directory, ignore_errors=True)
 
 

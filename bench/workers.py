@@ -1,4 +1,4 @@
-"""Several processes that start together: fresh interpreters, kept over the rounds."""
+"""Worker processes that start each round together: fresh interpreters, reused in all rounds."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 T = TypeVar("T")
-_PATIENCE: Final = 60.0
+_BARRIER_TIMEOUT: Final = 60.0
 
 _start: Barrier | None = None
-_among: Barrier | None = None
+_between_workers: Barrier | None = None
 
 
 def ready() -> None:
-    """In a worker: prepared. Returns when all of the crew are, and the clock starts."""
+    """In a worker: report that it is prepared. Returns when all workers are, and the clock starts."""
     assert _start is not None
-    _start.wait(_PATIENCE)
+    _start.wait(_BARRIER_TIMEOUT)
 
 
 def meet() -> None:
     """In a worker: wait for all other workers."""
-    assert _among is not None
-    _among.wait(_PATIENCE)
+    assert _between_workers is not None
+    _between_workers.wait(_BARRIER_TIMEOUT)
 
 
-def _enlist(start: Barrier, among: Barrier) -> None:
-    global _start, _among
-    _start, _among = start, among
+def _set_barriers(start: Barrier, between_workers: Barrier) -> None:
+    global _start, _between_workers
+    _start, _between_workers = start, between_workers
 
 
-class Crew:
+class Workers:
     """``size`` processes. Each call of :meth:`work` gives every process one task, which must call ``ready`` once."""
 
     def __init__(self, size: int) -> None:
@@ -42,7 +42,7 @@ class Crew:
         self._size = size
         self._start = context.Barrier(size + 1)
         self._pool = ProcessPoolExecutor(
-            size, mp_context=context, initializer=_enlist, initargs=(self._start, context.Barrier(size))
+            size, mp_context=context, initializer=_set_barriers, initargs=(self._start, context.Barrier(size))
         )
 
     def work(
@@ -59,15 +59,15 @@ class Crew:
     def _await_start(self, running: list[Future[T]]) -> None:
         def failed(future: Future[T]) -> None:
             if future.exception() is not None:
-                self._start.abort()  # the others, and we, would wait for it in vain
+                self._start.abort()  # otherwise the parent and the other workers would wait for it until the timeout
 
         for future in running:
             future.add_done_callback(failed)
         try:
-            self._start.wait(_PATIENCE)
+            self._start.wait(_BARRIER_TIMEOUT)
         except BrokenBarrierError as broken:
             causes = [future.exception() for future in running]
-            raise next((one for one in causes if one and not isinstance(one, BrokenBarrierError)), broken) from None
+            raise next((each for each in causes if each and not isinstance(each, BrokenBarrierError)), broken) from None
 
     def __enter__(self) -> Self:
         return self

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Self
 
-from holdfast.cli.ladder.crew import Crew, LadderFailed, Worker
+from holdfast.cli.ladder.processes import LadderFailed, Processes, Worker
 from holdfast.cli.ladder.register import Register
 from holdfast.cli.ladder.servers import Redis
 from holdfast.cli.ladder.verdicts import Event, Outcome, Rung
 from holdfast.cli.ladder.worker import Task
 
-#: Lease of clients that no fault is aimed at: long, so that nothing of theirs expires by the way.
+#: Lease of clients that no fault is aimed at: long enough not to expire during a run.
 LONG: Final = 10.0
 
 _TEXTS: Final = {
@@ -30,20 +30,22 @@ _TEXTS: Final = {
     "released": "has released",
     "lost": "finds at its release that the lock was lost ({reason})",
 }
-#: Worth a line of the timeline only where the client stops.
+#: Shown in the timeline only if the client stops there.
 _DETAILS: Final = frozenset({"taken", "checked", "delete"})
 
 
-class Stage:
-    """``lock_server``: the Redis that alone decides about the lock, if there is one."""
+class Experiment:
+    """One run. ``lock_server``: the Redis server that grants the lock, if a single one does."""
 
-    def __init__(self, crew: Crew, rung: Rung, addresses: list[str], name: str, lock_server: Redis | None) -> None:
+    def __init__(
+        self, processes: Processes, rung: Rung, addresses: list[str], name: str, lock_server: Redis | None
+    ) -> None:
         self.rung = rung
         self.addresses = addresses
         self.lock_server = lock_server
-        self._crew = crew
+        self._processes = processes
         self._name = name
-        self._path = crew.directory / f"register-{name}"
+        self._path = processes.directory / f"register-{name}"
         self._register = Register(self._path)
         self._workers: list[Worker] = []
         self._events: list[Event] = []
@@ -59,10 +61,10 @@ class Stage:
     ) -> None:
         self._exits.close()
 
-    # ---- acting
+    # ---- clients and faults
 
     def client(self, name: str, lease: float = LONG, stop: str = "", addresses: list[str] | None = None) -> Worker:
-        """A connected client that is ready for its update, which begins with ``go``."""
+        """Start a client and wait until it is connected. Its update begins with ``go``."""
         stops = [stop] if stop else []
         own = self.addresses if addresses is None else addresses
         task = Task(self.rung.module, own, self._name, lease, str(self._path), stops)
@@ -71,7 +73,7 @@ class Stage:
             if _TEXTS[step] and (step not in _DETAILS or facts["stopped"]):
                 self._events.append(Event(moment - self._began, name, _TEXTS[step].format(**facts)))
 
-        worker = self._crew.worker(name, task, note)
+        worker = self._processes.worker(name, task, note)
         self._exits.callback(worker.end)
         self._workers.append(worker)
         worker.reach("ready")
@@ -95,10 +97,10 @@ class Stage:
         worker.go()
 
     def held_for_ever(self) -> bool:
-        """The lock is there and has no expiry. Ask before others try to take it: they may be about to set theirs."""
+        """Whether the lock exists without an expiry. Call it before other clients try: they may be about to set one."""
         return self.lock_server is not None and self.lock_server.never_expires(self._name)
 
-    # ---- counting
+    # ---- result
 
     def outcome(self, *, stuck: bool = False, deleted: bool = False) -> Outcome:
         updates = sum(worker.wrote for worker in self._workers)

@@ -1,4 +1,4 @@
-"""Threads that take one name as often as they can, for a while, and what they saw."""
+"""Threads that acquire one name as often as they can for a given time, and the counts of their grants and waits."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bench import crew
-from bench.contestants import Mutex, mutexes
+from bench.mutexes import Mutex, mutexes
+from bench.workers import ready
 
-# A wait that is still going on when the time is up is followed this much longer, so that it shows.
+# A wait that is still going on at the end is given this many seconds more, so that a long wait is counted.
 _GRACE: Final = 2.0
 
 
 class Tally(NamedTuple):
-    """Of one process."""
+    """The counts of one process."""
 
     grants: int
     longest_wait: float
-    turns: int  #: grants, and those that came when the time was up: the server has worked for them, too
+    turns: int  #: grants, including those after the end: they were work for the server, too
 
 
-def hammer(kind: str, where: str, name: str, threads: int, seconds: float) -> Tally:
-    """In a worker of a crew: ``threads`` threads fight for ``name`` for ``seconds``. The body of the lock is empty."""
+def contend(kind: str, where: str, name: str, threads: int, seconds: float) -> Tally:
+    """In a worker process: ``threads`` threads contend for ``name`` for ``seconds``. The lock's body is empty."""
     with mutexes(kind, where, name) as make:
         warm = make()
         if not warm.acquire(60.0):
             raise RuntimeError(f"{kind} did not get its first lock")
         warm.release()
-        crew.ready()
+        ready()
         end = time.monotonic() + seconds
         tallies: list[Tally] = []
         if threads == 1:
-            return _fight(make(), end)
-        workers = [threading.Thread(target=_into, args=(tallies, make, end)) for _ in range(threads)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+            return _take_turns(make(), end)
+        running = [threading.Thread(target=_into, args=(tallies, make, end)) for _ in range(threads)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
         if len(tallies) < threads:
             raise RuntimeError(f"{kind}: {threads - len(tallies)} of {threads} threads failed")
         grants, waits, turns = zip(*tallies, strict=True)
@@ -46,10 +46,10 @@ def hammer(kind: str, where: str, name: str, threads: int, seconds: float) -> Ta
 
 
 def _into(tallies: list[Tally], make: Callable[[], Mutex], end: float) -> None:
-    tallies.append(_fight(make(), end))
+    tallies.append(_take_turns(make(), end))
 
 
-def _fight(mutex: Mutex, end: float) -> Tally:
+def _take_turns(mutex: Mutex, end: float) -> Tally:
     grants, longest, turns = 0, 0.0, 0
     while (asked := time.monotonic()) < end:
         granted = mutex.acquire(end - asked + _GRACE)

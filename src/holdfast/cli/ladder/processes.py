@@ -1,4 +1,4 @@
-"""The processes of a run, seen from the ladder: its workers and its servers, all children of the nursery."""
+"""The processes of a run, seen from the ladder: clients and servers, all children of the spawner process."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from typing import Any, Final, Self
 
 from holdfast.cli.ladder.worker import Task
 
-#: For a step that should take milliseconds. Reaching it is a failure of the ladder, not a result.
-PATIENCE: Final = 20.0
+#: Seconds. Every step should take milliseconds; a step that takes longer is a failure of the ladder, not a result.
+STEP_TIMEOUT: Final = 20.0
 _LARGEST: Final = 1 << 16
-_NURSERY: Final = "holdfast.cli.ladder.nursery"
+_SPAWNER: Final = "holdfast.cli.ladder.spawner"
 
 
 class LadderFailed(Exception):
-    """Raised when an experiment could not be carried out: a process or a server failed, or did not get far enough."""
+    """Raised when an experiment could not be carried out: a process or a server failed, or did not respond in time."""
 
 
 class Misplaced(Exception):
-    """Raised when a fault did not hit where it was aimed at, because the machine was too slow. Run it again."""
+    """Raised when a fault missed its place because the machine was too slow. The runner repeats the experiment."""
 
 
-class Crew:
-    """``with Crew() as crew:``. However the block ends, no process and no file of it is left."""
+class Processes:
+    """``with Processes() as processes:``. All processes and files are removed when the block ends."""
 
     def __init__(self) -> None:
         self._exits = ExitStack()
-        self._turn = threading.Lock()  # runs may share a crew
+        self._turn = threading.Lock()  # several runs may share this object
 
     def __enter__(self) -> Self:
         with self._exits:  # undone if a signal interrupts the start
@@ -47,17 +47,17 @@ class Crew:
             self._connection, theirs = socket.socketpair()
             self._exits.enter_context(self._connection)
             with theirs, (self.directory / "workers.log").open("wb") as log:
-                nursery = subprocess.Popen(
-                    # -P: a file of the current directory must not stand in for a module.
-                    [sys.executable, "-P", "-m", _NURSERY, str(self.directory), str(theirs.fileno())],
+                spawner = subprocess.Popen(
+                    # -P: a file in the current directory must not shadow a module.
+                    [sys.executable, "-P", "-m", _SPAWNER, str(self.directory), str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    # Ctrl-C is for the ladder, which then ends its processes itself, frozen ones too.
+                    # Ctrl-C reaches only the ladder, which then ends its processes, frozen ones too.
                     start_new_session=True,
                 )
-            self._exits.callback(nursery.wait)
+            self._exits.callback(spawner.wait)
             self._exits.callback(self._connection.close)
             self._exits = self._exits.pop_all()
         return self
@@ -74,7 +74,7 @@ class Crew:
         return Worker(self, name, pid, ours, note)
 
     def server(self, argv: Sequence[str], log: Path) -> int:
-        """Start a program; its pid."""
+        """Start a program. Returns its pid."""
         pid: int = self._request({"server": list(argv), "log": str(log)})
         return pid
 
@@ -88,7 +88,7 @@ class Crew:
         return code
 
     def log(self) -> str:
-        """The last thing that a worker, or the nursery, complained about."""
+        """The last line that a worker, or the spawner, wrote to stderr."""
         log = self.directory / "workers.log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         return lines[-1] if lines else "no reason was given"
@@ -107,20 +107,20 @@ class Crew:
                         raise ConnectionResetError
                     reply += chunk
             except OSError:
-                raise LadderFailed(f"the parent of the workers ended: {self.log()}") from None
+                raise LadderFailed(f"the spawner process ended: {self.log()}") from None
             except BaseException:
-                # Interrupted by a signal: the reply is still to come, and a later request would take it for its own.
+                # Interrupted by a signal: the reply is still to come, and the next request would read it as its own.
                 self._connection.close()
                 raise
         return json.loads(reply)
 
 
 class Worker:
-    """One client. ``reach`` waits for a step; at a step it was asked to stop at it waits for ``go``."""
+    """One client process. ``reach`` waits for a step. At a step where the client stops, it waits for ``go``."""
 
     def __init__(
         self,
-        crew: Crew,
+        processes: Processes,
         name: str,
         pid: int,
         connection: socket.socket,
@@ -129,7 +129,7 @@ class Worker:
         self.name = name
         self.pid = pid
         self.steps: dict[str, dict[str, Any]] = {}
-        self._crew = crew
+        self._processes = processes
         self._connection = connection
         self._note = note
         self._unread = b""
@@ -145,7 +145,7 @@ class Worker:
             raise self._failure() from None
 
     def reaches(self, *steps: str, within: float) -> bool:
-        """Did it come to one of these steps, now or within ``within`` seconds?"""
+        """Whether the client reaches one of these steps within ``within`` seconds, or has reached it already."""
         deadline = time.monotonic() + within
         while not self.steps.keys() & set(steps):
             if not self._read(max(0.0, deadline - time.monotonic())):
@@ -153,32 +153,32 @@ class Worker:
         return True
 
     def reach(self, *steps: str) -> None:
-        if not self.reaches(*steps, within=PATIENCE):
-            raise LadderFailed(f"client {self.name} did not get to {' or '.join(steps)} within {PATIENCE:g} s")
+        if not self.reaches(*steps, within=STEP_TIMEOUT):
+            raise LadderFailed(f"client {self.name} did not reach {' or '.join(steps)} within {STEP_TIMEOUT:g} s")
 
     def finish(self) -> None:
-        """Until its update is over: written or refused, and the lock given back as far as it was still there."""
+        """Wait until the update is over: written or refused, and the lock released, or found lost."""
         self.reach("released", "lost")
 
     def freeze(self) -> None:
-        self._crew.signal(self.pid, signal.SIGSTOP)
+        self._processes.signal(self.pid, signal.SIGSTOP)
 
     def wake(self) -> None:
-        self._crew.signal(self.pid, signal.SIGCONT)
+        self._processes.signal(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        self._crew.signal(self.pid, signal.SIGKILL)
+        self._processes.signal(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
         try:
             self.kill()
         except LadderFailed:
-            pass  # the nursery is gone or going, and kills its children
+            pass  # the spawner has ended, or is ending, and kills its children
         finally:
             self._connection.close()
 
     def _read(self, seconds: float) -> bool:
-        """Take what it reported; False if there was nothing in time."""
+        """Read reported steps; False if none arrived in time."""
         if not select.select([self._connection], [], [], seconds)[0]:
             return False
         chunk = self._connection.recv(_LARGEST)
@@ -195,4 +195,4 @@ class Worker:
         return True
 
     def _failure(self) -> LadderFailed:
-        return LadderFailed(f"client {self.name} ended too early: {self._crew.log()}")
+        return LadderFailed(f"client {self.name} ended too early: {self._processes.log()}")

@@ -1,4 +1,4 @@
-"""What the demo shows, as data: no terminal, no process."""
+"""What the demo shows, as data. No terminal, no process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Span(NamedTuple):
 
 @dataclass
 class Race:
-    """Some processes add to one number: act one, once without a lock and once with it."""
+    """Part one: some processes add to one number, once without a lock and once with it."""
 
     title: str
     pids: Sequence[int]
@@ -45,57 +45,57 @@ class Race:
     def most_at_once(self) -> int:
         return max((len(lanes) for lanes in _together(self.spans)), default=0)
 
-    def score(self, width: int) -> list[frozenset[int]]:
+    def timeline(self, width: int) -> list[frozenset[int]]:
         """The last ``width`` moments, oldest first: in each, the lanes that were inside at the same time.
 
-        Moments in which somebody came or left; not evenly spaced in time, so that even the shortest one is seen.
+        One for each time a process entered or left; not evenly spaced, so that even the shortest overlap is visible.
         """
         return list(_together(self.spans))[-width:]
 
 
 def _together(spans: Sequence[Span]) -> Iterator[frozenset[int]]:
-    """Who was inside, from one coming or leaving to the next; moments without anybody are left out."""
-    # At equal times leaving goes first: touching is not overlapping.
+    """The lanes inside, between one entry or exit and the next. Moments with no lane inside are left out."""
+    # At equal times an exit sorts before an entry: spans that only touch do not overlap.
     edges = sorted([(span.entered, 1, span.lane) for span in spans] + [(span.left, 0, span.lane) for span in spans])
     inside: set[int] = set()
-    came = False
-    for _, coming, lane in edges:
-        if not coming and came:
+    entered = False
+    for _, entering, lane in edges:
+        if not entering and entered:
             yield frozenset(inside)
-        came = bool(coming)
-        if coming:
+        entered = bool(entering)
+        if entering:
             inside.add(lane)
         else:
             inside.discard(lane)
 
 
-Mood = Literal["plain", "good", "bad"]
+Tone = Literal["plain", "good", "bad"]
 
 
-class Line(NamedTuple):
-    """One thing that happened in act two."""
+class Event(NamedTuple):
+    """One event of part two."""
 
-    seconds: float  #: since the act began
+    seconds: float  #: since the part began
     actor: str
     text: str
-    mood: Mood = "plain"
+    tone: Tone = "plain"
 
 
 @dataclass
 class Freeze:
-    """A holder is frozen past its lease, and wakes up when another one has the lock: act two."""
+    """Part two: a holder is frozen past its lease and wakes up when another process holds the lock."""
 
     title: str
-    lines: list[Line] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The counts of one run, as they were."""
+    """The counts of one run."""
 
     unlocked: Race
     locked: Race
-    loss_reason: str | None  #: what the frozen holder was told; None: it was not told
+    loss_reason: str | None  #: as the frozen holder saw it; None: it did not notice
     stale_write: Literal["refused", "accepted"]
 
     @property

@@ -1,4 +1,4 @@
-"""Locks under one face, for the questions in which several processes fight for one name."""
+"""The compared locks behind one interface, for the questions in which several processes contend for one name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TTL: Final = 30.0
 
 
 class Mutex(Protocol):
-    """For one thread."""
+    """A lock as one thread uses it."""
 
     def acquire(self, timeout: float) -> bool: ...
 
@@ -89,7 +89,7 @@ class _Kazoo:
 
 @contextmanager
 def mutexes(kind: str, where: str, name: str) -> Iterator[Callable[[], Mutex]]:
-    """Makes mutexes on ``name``, one for each thread: one client for the process. ``where``: a URL, or a path."""
+    """Yields a function that makes a mutex on ``name`` for one thread. All share one client. ``where``: URL or path."""
     with ExitStack() as stack:
         if kind in (HOLDFAST, HOLDFAST_FAIR):
             locks = stack.enter_context(holdfast.connect(where, ttl=TTL))

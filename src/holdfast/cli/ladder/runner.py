@@ -1,4 +1,4 @@
-"""Running cells: the servers each needs, started when the first cell needs them, and the runs."""
+"""Runs cells. The servers that a cell needs are started by the first cell that needs them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final, Self
 from urllib.parse import quote
 
 from holdfast.cli.ladder import faults
-from holdfast.cli.ladder.crew import Crew, LadderFailed, Misplaced
+from holdfast.cli.ladder.experiment import Experiment
+from holdfast.cli.ladder.processes import LadderFailed, Misplaced, Processes
 from holdfast.cli.ladder.servers import Redis, ZooKeeper, missing_redis, missing_zookeeper
-from holdfast.cli.ladder.stage import Stage
 from holdfast.cli.ladder.verdicts import Cell, Fault, Outcome, Rung, expected, place_of
 
 _MASTERS: Final = 3
-#: How often a fault may miss its place on a machine that is too slow, before that is reported.
+#: Attempts to place a fault. On a slow machine a fault may miss its place.
 _ATTEMPTS: Final = 5
 
 
@@ -31,7 +31,7 @@ class Ladder:
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
-        self._crew = self._exits.enter_context(Crew())
+        self._processes = self._exits.enter_context(Processes())
         return self
 
     def __exit__(
@@ -47,7 +47,7 @@ class Ladder:
         return "" if place == "embedded" else self.missing_redis
 
     def run(self, rung: Rung, fault: Fault) -> Outcome:
-        """One run of one cell that applies, and for which nothing is missing."""
+        """Run one cell once. The fault must apply to the rung, and no server may be missing."""
         for _ in range(_ATTEMPTS):
             try:
                 return self._run(rung, fault)
@@ -56,7 +56,7 @@ class Ladder:
         raise LadderFailed(f"{fault.name} could not be placed in {_ATTEMPTS} attempts: this machine is too slow")
 
     def cell(self, rung: Rung, fault: Fault, runs: int) -> Cell:
-        """One cell; one that cannot be run, or does not apply, has no outcomes."""
+        """Run one cell. It has no outcomes if a server is missing or the fault does not apply."""
         missing = self.missing(rung, fault)
         count = 0 if missing or expected(rung, fault) is None else runs
         return Cell(rung, fault, [self.run(rung, fault) for _ in range(count)], missing)
@@ -67,16 +67,16 @@ class Ladder:
         if fault.name == "failover":
             return self._run_failover(rung, name)
         if place == "embedded":
-            path = quote(os.fsencode(self._crew.directory / "locks.db"))
-            stage = Stage(self._crew, rung, [f"sqlite:{path}"], name, None)
+            path = quote(os.fsencode(self._processes.directory / "locks.db"))
+            experiment = Experiment(self._processes, rung, [f"sqlite:{path}"], name, None)
         elif place == "zookeeper":
-            stage = Stage(self._crew, rung, self._zookeeper.addresses, name, None)
+            experiment = Experiment(self._processes, rung, self._zookeeper.addresses, name, None)
         elif place == "masters":
-            stage = Stage(self._crew, rung, self._redlock_addresses(rung), name, None)
+            experiment = Experiment(self._processes, rung, self._redlock_addresses(rung), name, None)
         else:
-            stage = Stage(self._crew, rung, [self._redis.url], name, self._redis)
-        with stage:
-            return faults.SCRIPTS[fault.name](stage)
+            experiment = Experiment(self._processes, rung, [self._redis.url], name, self._redis)
+        with experiment:
+            return faults.SCRIPTS[fault.name](experiment)
 
     def _run_failover(self, rung: Rung, name: str) -> Outcome:
         servers: faults.Failover
@@ -87,10 +87,12 @@ class Ladder:
             servers = _MasterComesBackEmpty(self._masters)
             addresses = self._redlock_addresses(rung)
         else:
-            servers = _ReplicaTakesOver(Redis(self._crew, f"master-{name}"), Redis(self._crew, f"replica-{name}"))
+            servers = _ReplicaTakesOver(
+                Redis(self._processes, f"master-{name}"), Redis(self._processes, f"replica-{name}")
+            )
             addresses = [servers.master.url]
-        with Stage(self._crew, rung, addresses, name, None) as stage:
-            outcome = faults.failover(stage, servers)
+        with Experiment(self._processes, rung, addresses, name, None) as experiment:
+            outcome = faults.failover(experiment, servers)
         servers.clean_up()
         return outcome
 
@@ -101,15 +103,15 @@ class Ladder:
 
     @cached_property
     def _redis(self) -> Redis:
-        return Redis(self._crew, "redis")
+        return Redis(self._processes, "redis")
 
     @cached_property
     def _masters(self) -> list[Redis]:
-        return [Redis(self._crew, f"master-{number}") for number in range(1, _MASTERS + 1)]
+        return [Redis(self._processes, f"master-{number}") for number in range(1, _MASTERS + 1)]
 
     @cached_property
     def _zookeeper(self) -> ZooKeeper:
-        return ZooKeeper(self._crew, "zookeeper")
+        return ZooKeeper(self._processes, "zookeeper")
 
 
 @dataclass
@@ -137,14 +139,14 @@ class _MasterComesBackEmpty:
     what: str = "one of the masters dies and comes back empty"
 
     def prepare(self) -> None:
-        """All masters are there."""
+        """All masters are running already."""
 
     def fail_over(self) -> list[str]:
         self.masters[0].restart_empty()
         return [master.url for master in self.masters]
 
     def clean_up(self) -> None:
-        """All masters are there."""
+        """All masters are running again."""
 
 
 @dataclass
@@ -153,7 +155,7 @@ class _LeaderDies:
     what: str = "the leader dies; another one is elected"
 
     def prepare(self) -> None:
-        """All members are there."""
+        """All members are running already."""
 
     def fail_over(self) -> list[str]:
         self.ensemble.replace_leader()
