@@ -1,4 +1,4 @@
-"""Both colours from one test body, claims, and what a server reports."""
+"""Sync and async from one test body, claims, and what a server reports."""
 
 from __future__ import annotations
 
@@ -38,40 +38,40 @@ class Makes(Protocol[S]):
     def session(self, runtime: Runtime) -> S: ...
 
 
-def both_colours(body: Body) -> Callable[..., None]:
+def sync_and_async(body: Body) -> Callable[..., None]:
     """Run ``async def test(session, server, …)`` on a blocking and on an asyncio session of ``redis_server``."""
 
-    def test(colour: str, redis_server: RedisServer, **fixtures: Any) -> None:
-        in_colour(colour, redis_server.url, lambda session: body(session, redis_server, **fixtures))
+    def test(api: str, redis_server: RedisServer, **fixtures: Any) -> None:
+        on_api(api, redis_server.url, lambda session: body(session, redis_server, **fixtures))
 
     others = list(inspect.signature(body).parameters.values())[2:]
     test.__name__, test.__doc__ = body.__name__, body.__doc__
     keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own = [inspect.Parameter(name, keyword) for name in ("colour", "redis_server")]
+    own = [inspect.Parameter(name, keyword) for name in ("api", "redis_server")]
     test.__signature__ = inspect.Signature([*own, *others])  # type: ignore[attr-defined]
     test.pytestmark = [  # type: ignore[attr-defined]
-        pytest.mark.parametrize("colour", ["blocking", "asyncio"]).mark,
+        pytest.mark.parametrize("api", ["sync", "async"]).mark,
         *getattr(body, "pytestmark", []),
     ]
     return test
 
 
-def in_colour(colour: str, url: str, body: Callable[[RedisSession], Coroutine[Any, Any, None]], **options: Any) -> None:
-    """Run ``body`` on a session of one colour."""
-    on(connect(url, options), colour, body)
+def on_api(api: str, url: str, body: Callable[[RedisSession], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run ``body`` on a session of one API."""
+    on(connect(url, options), api, body)
 
 
-def on(engine: Makes[S], colour: str, body: Callable[[S], Coroutine[Any, Any, None]]) -> None:
-    """Run ``body`` on a session of ``engine``, of one colour."""
+def on(engine: Makes[S], api: str, body: Callable[[S], Coroutine[Any, Any, None]]) -> None:
+    """Run ``body`` on a session of ``engine``, sync or async."""
 
     async def main() -> None:
-        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
+        session = engine.session(BLOCKING if api == "sync" else AsyncioRuntime())
         try:
             await body(session)
         finally:
             await session.close()
 
-    if colour == "blocking":
+    if api == "sync":
         run(main())
     else:
         asyncio.run(main())

@@ -20,18 +20,18 @@ from holdfast.engines.redis.aio import AsyncioChannel
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import LATE, TIMEOUT, Other, both_colours, command, connections, in_colour, make_claim
+from tests.redis.support import LATE, TIMEOUT, Other, command, connections, make_claim, on_api, sync_and_async
 from tests.servers.redis import RedisServer
 from tests.support.calls import Later
+from tests.support.clients import APIS
 from tests.support.forking import in_a_child
 from tests.support.leaks import descriptors
 from tests.support.waiting import eventually
 
-COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 StartRedis = Callable[..., RedisServer]
 
 
-def failure_of(colour: str, url: str, timeout: float = TIMEOUT) -> BaseException:
+def failure_of(api: str, url: str, timeout: float = TIMEOUT) -> BaseException:
     caught: list[BaseException] = []
 
     async def body(session: RedisSession) -> None:
@@ -39,7 +39,7 @@ def failure_of(colour: str, url: str, timeout: float = TIMEOUT) -> BaseException
             await session.ping(timeout)
         caught.append(error.value)
 
-    in_colour(colour, url, body)
+    on_api(api, url, body)
     return caught[0]
 
 
@@ -49,22 +49,22 @@ def arrived(server: RedisServer) -> Callable[[], bool]:
     return lambda: bool(client.info("clients")["blocked_clients"] == 1)
 
 
-@COLOURS
-def test_no_server_is_unreachable_and_nothing_happened(colour: str) -> None:
+@APIS
+def test_no_server_is_unreachable_and_nothing_happened(api: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    failure = failure_of(colour, f"redis://:s3cr3t@127.0.0.1:{port}/0")
+    failure = failure_of(api, f"redis://:s3cr3t@127.0.0.1:{port}/0")
     assert isinstance(failure, RequestFailed)
     assert failure.may_have_happened is False
     assert "s3cr3t" not in repr(failure)
     assert f"127.0.0.1:{port}" in str(failure)
 
 
-@COLOURS
-def test_a_wrong_password_is_refused_at_once_and_not_repeated(colour: str, start_redis: StartRedis) -> None:
+@APIS
+def test_a_wrong_password_is_refused_at_once_and_not_repeated(api: str, start_redis: StartRedis) -> None:
     server = start_redis(password="right")
     for user_info in (":s3cr3t@", "nobody:s3cr3t@", ""):
-        failure = failure_of(colour, f"redis://{user_info}127.0.0.1:{server.port}/0")
+        failure = failure_of(api, f"redis://{user_info}127.0.0.1:{server.port}/0")
         assert isinstance(failure, EngineRefused), failure
         cause: BaseException | None = failure
         while cause is not None:
@@ -73,18 +73,18 @@ def test_a_wrong_password_is_refused_at_once_and_not_repeated(colour: str, start
         assert "s3cr3t" not in str(pickle.loads(pickle.dumps(failure)))
 
 
-@COLOURS
-def test_a_user_without_permission_is_refused(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_a_user_without_permission_is_refused(api: str, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "+@all", "-evalsha")
-    failure = failure_of(colour, redis_server.url_as("poor", "pw"))
+    failure = failure_of(api, redis_server.url_as("poor", "pw"))
     assert isinstance(failure, EngineRefused)
     assert "NOPERM" in str(failure)
     admin.acl_deluser("poor")
 
 
-@COLOURS
-def test_the_smallest_acl_is_enough(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_the_smallest_acl_is_enough(api: str, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     commands = (
         "+hello +evalsha +eval +exists +get +set +del +hset +hexists +hlen +hgetall +pttl +pexpire +time "
@@ -107,12 +107,12 @@ def test_the_smallest_acl_is_enough(colour: str, redis_server: RedisServer) -> N
         with pytest.raises(EngineRefused, match="NOPERM"):
             await session.acquire(make_claim("elsewhere"), TIMEOUT)
 
-    in_colour(colour, f"{redis_server.url_as('least', 'pw')}?client_name=mine", body)
+    on_api(api, f"{redis_server.url_as('least', 'pw')}?client_name=mine", body)
     admin.acl_deluser("least")
 
 
-@COLOURS
-def test_a_frozen_server_may_have_done_it(colour: str, start_redis: StartRedis) -> None:
+@APIS
+def test_a_frozen_server_may_have_done_it(api: str, start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -131,10 +131,10 @@ def test_a_frozen_server_may_have_done_it(colour: str, start_redis: StartRedis) 
         # Reset when it was given up; the server may have read it before, and then it holds: the same claim is told.
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
 
-    in_colour(colour, server.url, body)
+    on_api(api, server.url, body)
 
 
-@both_colours
+@sync_and_async
 async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSession, server: RedisServer) -> None:
     await session.ping(TIMEOUT)
     client = server.client()
@@ -148,8 +148,8 @@ async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSe
     assert "in time" not in str(failure.value)
 
 
-@COLOURS
-def test_a_restarted_server_is_found_again(colour: str, start_redis: StartRedis) -> None:
+@APIS
+def test_a_restarted_server_is_found_again(api: str, start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -166,10 +166,10 @@ def test_a_restarted_server_is_found_again(colour: str, start_redis: StartRedis)
         assert outcome is Found.GONE
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
 
-    in_colour(colour, server.url, body)
+    on_api(api, server.url, body)
 
 
-@both_colours
+@sync_and_async
 async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job")
     assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
@@ -178,7 +178,7 @@ async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: R
         assert await operation in (Found.OURS, [Found.OURS])
 
 
-@both_colours
+@sync_and_async
 async def test_a_killed_connection_costs_one_request(session: RedisSession, server: RedisServer) -> None:
     await session.ping(TIMEOUT)
     server.client().client_kill_filter(skipme=True)
@@ -228,25 +228,25 @@ def test_idle_connections_are_few(redis_server: RedisServer) -> None:
     eventually(lambda: count() == 0)
 
 
-@COLOURS
-def test_after_close_nothing_is_left_open(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_after_close_nothing_is_left_open(api: str, redis_server: RedisServer) -> None:
     count = connections(redis_server, "brief")
 
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
-        if colour == "blocking":  # as a watchdog: its renewals have a connection of their own
+        if api == "sync":  # as a watchdog: its renewals have a connection of their own
             bell = BLOCKING.wakeup()
             await session.doze(clock.now(), bell)
             bell.close()
         await session.renew([make_claim("job")], 30.0, TIMEOUT)
-        assert count() == (2 if colour == "blocking" else 1)
+        assert count() == (2 if api == "sync" else 1)
         await session.close()
         eventually(lambda: count() == 0)
         with pytest.raises(RequestFailed) as failure:
             await session.ping(TIMEOUT)
         assert failure.value.may_have_happened is False
 
-    in_colour(colour, f"{redis_server.url}?client_name=brief", body)
+    on_api(api, f"{redis_server.url}?client_name=brief", body)
 
 
 def test_an_interrupted_request_never_gives_its_reply_to_the_next(redis_server: RedisServer) -> None:
@@ -302,7 +302,7 @@ def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServe
                 assert again == result  # the token that was stored for this very lock
         assert ours() == before
 
-    in_colour("asyncio", f"{redis_server.url}?client_name=ours", body)
+    on_api("async", f"{redis_server.url}?client_name=ours", body)
 
 
 def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) -> None:
@@ -315,7 +315,7 @@ def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) ->
         await asyncio.gather(*(session.acquire(make_claim(f"job-{number}"), TIMEOUT) for number in range(100)))
         assert client.info("stats")["total_reads_processed"] - before < 10
 
-    in_colour("asyncio", redis_server.url, body)
+    on_api("async", redis_server.url, body)
 
 
 def test_the_shortest_timeout_counts_even_behind_a_long_one(start_redis: StartRedis) -> None:
@@ -335,7 +335,7 @@ def test_the_shortest_timeout_counts_even_behind_a_long_one(start_redis: StartRe
         await patient
         await session.ping(TIMEOUT)
 
-    in_colour("asyncio", server.url, body)
+    on_api("async", server.url, body)
 
 
 def test_the_first_caller_may_be_cancelled_while_connecting(redis_server: RedisServer) -> None:
@@ -350,7 +350,7 @@ def test_the_first_caller_may_be_cancelled_while_connecting(redis_server: RedisS
             await first
         assert count() == 1
 
-    in_colour("asyncio", f"{redis_server.url}?client_name=shared", body)
+    on_api("async", f"{redis_server.url}?client_name=shared", body)
 
 
 def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: RedisServer) -> None:
@@ -366,7 +366,7 @@ def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: 
         eventually(lambda: client.exists("job") and time.monotonic() > blocked_until)
         assert isinstance(await task, Granted)
 
-    in_colour("asyncio", redis_server.url, body)
+    on_api("async", redis_server.url, body)
 
 
 def test_closing_while_connecting_and_while_waiting(redis_server: RedisServer) -> None:
@@ -392,8 +392,8 @@ def test_closing_while_connecting_and_while_waiting(redis_server: RedisServer) -
 # ---- forks
 
 
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_a_forked_child_closes_what_it_inherits_without_a_word(api: str, redis_server: RedisServer) -> None:
     engine = connect(f"{redis_server.url}?client_name=inherited", {})
     count = connections(redis_server, "inherited")
 
@@ -406,7 +406,7 @@ def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redi
         from holdfast._runtime.asyncio import AsyncioRuntime
         from holdfast._runtime.blocking import BLOCKING
 
-        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
+        session = engine.session(BLOCKING if api == "sync" else AsyncioRuntime())
         claim = make_claim("job")
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
         assert in_a_child(close_descriptors)
@@ -416,27 +416,27 @@ def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redi
         assert count() == 1
         await session.close()
 
-    run(body()) if colour == "blocking" else asyncio.run(body())
+    run(body()) if api == "sync" else asyncio.run(body())
 
 
 # ---- other ways to connect
 
 
-@COLOURS
-def test_a_unix_socket(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_a_unix_socket(api: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         claim = make_claim("job")
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
         assert redis_server.client().exists("job") == 1
 
-    in_colour(colour, redis_server.unix_url, body)
+    on_api(api, redis_server.unix_url, body)
 
 
-@COLOURS
-def test_database_and_client_name(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_database_and_client_name(api: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
         assert redis_server.client(redis_server.url.replace("/0", "/3")).exists("job") == 1
         assert "mine" in {entry["name"] for entry in redis_server.client().client_list()}
 
-    in_colour(colour, redis_server.url.replace("/0", "/3") + "?client_name=mine", body)
+    on_api(api, redis_server.url.replace("/0", "/3") + "?client_name=mine", body)

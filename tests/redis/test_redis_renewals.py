@@ -16,13 +16,13 @@ from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
 from holdfast.engines.redis.blocking import BlockingChannel
 from holdfast.engines.redis.session import RedisSession
 from tests.redis.sentinel_support import StartRedis
-from tests.redis.support import LATE, TIMEOUT, Other, both_colours, command, connections, make_claim
+from tests.redis.support import LATE, TIMEOUT, Other, command, connections, make_claim, sync_and_async
 from tests.servers.redis import RedisServer
 from tests.support.calls import Later
 from tests.support.waiting import eventually
 
 
-@both_colours
+@sync_and_async
 async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, server: RedisServer) -> None:
     claims = [make_claim(f"job-{number}", ttl=30.0) for number in range(1000)]
     with Other(server.url) as other:
@@ -48,7 +48,7 @@ async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, s
     assert 50_000 < client.pttl("holdfast_owner:{job-1}") <= 60_000
 
 
-@both_colours
+@sync_and_async
 async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job", ttl=60.0)
     await session.acquire(claim, TIMEOUT)
@@ -57,7 +57,7 @@ async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServ
     assert server.client().pttl("holdfast_owner:{job}") > 50_000
 
 
-@both_colours
+@sync_and_async
 async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, server: RedisServer) -> None:
     client, claim, javas = server.client(), make_claim("job"), make_claim("javas")
     client.set("redisson_lock_token:{javas}", 1)
@@ -69,12 +69,12 @@ async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, 
     assert client.ttl("redisson_lock_token:{javas}") == -1
 
 
-@both_colours
+@sync_and_async
 async def test_no_claims_no_request(session: RedisSession, server: RedisServer) -> None:
     assert await session.renew([], 30.0, TIMEOUT) == []
 
 
-@both_colours
+@sync_and_async
 async def test_a_refused_renewal_is_a_failure_for_each_claim(session: RedisSession, server: RedisServer) -> None:
     """An ACL can be mended before the lease runs out: the watchdog tries again."""
     claims = [make_claim(f"job-{number}") for number in range(3)]

@@ -20,7 +20,6 @@ from holdfast.engines.redis.sentinel import SentinelEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused, UsageError
 from tests.redis.sentinel_support import (
-    COLOURS,
     StartRedis,
     StartSentinel,
     engine_for,
@@ -33,6 +32,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel
 from tests.support.certificates import certificates
+from tests.support.clients import APIS
 from tests.support.forking import in_a_child
 from tests.support.leaks import descriptors
 
@@ -46,10 +46,10 @@ ASYNCIO_SENTINEL: Any = redis.asyncio.sentinel.Sentinel
 # ---- existing clients
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("manager", [BLOCKING_SENTINEL, ASYNCIO_SENTINEL])
 def test_an_existing_client(
-    colour: str, manager: Callable[..., Any], start_redis: StartRedis, start_sentinel: StartSentinel
+    api: str, manager: Callable[..., Any], start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis(password="pw")
     sentinel = start_sentinel(master, password="another")
@@ -64,7 +64,7 @@ def test_an_existing_client(
         assert master.client(master.url.replace("/0", "/3")).exists("job") == 1
         assert count() == 1  # ours: the client itself has not connected
 
-    on(engine, colour, body)
+    on(engine, api, body)
 
 
 def test_a_client_for_replicas_is_refused() -> None:
@@ -73,35 +73,35 @@ def test_a_client_for_replicas_is_refused() -> None:
         connect(manager.slave_for(MASTER_NAME), {})
 
 
-@COLOURS
+@APIS
 def test_settings_of_an_existing_sentinel_are_obeyed(
-    colour: str, pair: Replication, start_sentinel: StartSentinel
+    api: str, pair: Replication, start_sentinel: StartSentinel
 ) -> None:
     places = [(sentinel.host, sentinel.port) for sentinel in [start_sentinel(pair.master)]]
     lonely = BLOCKING_SENTINEL(places, min_other_sentinels=1).master_for(MASTER_NAME)
-    failure = failure_of(connect(lonely, {}), colour)
+    failure = failure_of(connect(lonely, {}), api)
     assert isinstance(failure, RequestFailed)
     assert "too few other sentinels" in str(failure)
     elsewhere = BLOCKING_SENTINEL(places, force_master_ip="127.0.0.9").master_for(MASTER_NAME)
-    assert f"127.0.0.9:{pair.master.port}" in str(failure_of(connect(elsewhere, {}), colour))
+    assert f"127.0.0.9:{pair.master.port}" in str(failure_of(connect(elsewhere, {}), api))
 
 
 # ---- nothing is left behind
 
 
-@COLOURS
-def test_nothing_leaks(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+@APIS
+def test_nothing_leaks(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     dead, guarded, good = (start_sentinel(pair.master, password=password) for password in (None, "pw", None))
     dead.kill()
     engines = [engine_for(dead, guarded, good), engine_for(guarded), engine_for(good, master="unknown")]
-    on(engines[0], colour, hold_and_release)
+    on(engines[0], api, hold_and_release)
     gc.collect()
     before = len(descriptors())
     for _ in range(3):
         engines[0] = engine_for(dead, guarded, good)
-        on(engines[0], colour, hold_and_release)
-        assert isinstance(failure_of(engines[1], colour), EngineRefused)
-        assert isinstance(failure_of(engines[2], colour), EngineRefused)
+        on(engines[0], api, hold_and_release)
+        assert isinstance(failure_of(engines[1], api), EngineRefused)
+        assert isinstance(failure_of(engines[2], api), EngineRefused)
     gc.collect()  # an unclosed socket would complain now
     assert len(descriptors()) <= before
 
@@ -126,8 +126,8 @@ def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentin
     gc.collect()
 
 
-@COLOURS
-def test_a_fork_shares_nothing(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+@APIS
+def test_a_fork_shares_nothing(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     engine = engine_for(start_sentinel(pair.master))
 
     async def body(session: RedisSession) -> None:
@@ -137,7 +137,7 @@ def test_a_fork_shares_nothing(colour: str, pair: Replication, start_sentinel: S
         assert await session.release(claim, TIMEOUT) is Found.OURS
         assert pair.master.ask("EXISTS", "of the child") == 1
 
-    on(engine, colour, body)
+    on(engine, api, body)
 
 
 def takes_a_lock(engine: SentinelEngine) -> bool:
@@ -168,9 +168,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return certificates(tmp_path_factory.mktemp("sentinel-tls"))
 
 
-@COLOURS
+@APIS
 def test_tls_for_sentinels_and_data_nodes(
-    colour: str, authority: Path, start_redis: StartRedis, start_sentinel: StartSentinel
+    api: str, authority: Path, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis("tls-replication yes", password="pw", tls=authority)
     sentinel = start_sentinel(master, kind=TlsSentinel, password="another")
@@ -178,8 +178,8 @@ def test_tls_for_sentinels_and_data_nodes(
     trusting = SentinelTarget(MASTER_NAME, places, master.url)
     engine = connect(trusting, {"sentinel_password": "another"})
     assert repr(engine) == f"<redis engine rediss+sentinel://{sentinel.address}/{MASTER_NAME}/0>"
-    on(engine, colour, hold_and_release)
+    on(engine, api, hold_and_release)
     wary = SentinelTarget(MASTER_NAME, places, master.url.partition("?")[0])
-    failure = failure_of(connect(wary, {"sentinel_password": "another"}), colour)
+    failure = failure_of(connect(wary, {"sentinel_password": "another"}), api)
     assert isinstance(failure, EngineRefused)
     assert f"sentinel {sentinel.address}: the server's certificate was not accepted" in str(failure)

@@ -12,12 +12,11 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import ALL_NAMES, Found, Granted
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import SOON, TIMEOUT, Other, in_colour, make_claim
+from tests.redis.support import SOON, TIMEOUT, Other, make_claim, on_api
 from tests.servers.redis import RedisServer
 from tests.support.calls import Later
 from tests.support.certificates import certificates
-
-COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+from tests.support.clients import APIS
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +26,8 @@ def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer
 
 
 @pytest.mark.needs_redis
-@COLOURS
-def test_a_lock_over_tls(colour: str, tls_server: RedisServer) -> None:
+@APIS
+def test_a_lock_over_tls(api: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         claim = make_claim("job", description=b'{"thread": "' + b"x" * 3000 + b'"}')
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
@@ -36,13 +35,13 @@ def test_a_lock_over_tls(colour: str, tls_server: RedisServer) -> None:
         assert len((await session.inspect("job", TIMEOUT)).holders) == 1
         assert await session.release(claim, TIMEOUT) is Found.OURS
 
-    in_colour(colour, tls_server.url, body)
+    on_api(api, tls_server.url, body)
 
 
 @pytest.mark.needs_redis
 @pytest.mark.usefixtures("only_woken")
-@COLOURS
-def test_a_waiter_is_woken_over_tls(colour: str, tls_server: RedisServer) -> None:
+@APIS
+def test_a_waiter_is_woken_over_tls(api: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         with Other(tls_server.url) as other:
             held, claim, client = other.hold("job"), make_claim("job"), tls_server.client()
@@ -55,7 +54,7 @@ def test_a_waiter_is_woken_over_tls(colour: str, tls_server: RedisServer) -> Non
             await contender.leave()
             await session.release(claim, TIMEOUT)
 
-    in_colour(colour, tls_server.url, body)
+    on_api(api, tls_server.url, body)
 
 
 @pytest.mark.needs_redis
@@ -73,10 +72,10 @@ def test_a_loss_is_told_over_tls(tls_server: RedisServer) -> None:
 
 
 @pytest.mark.needs_redis
-@COLOURS
-def test_an_unknown_authority_is_refused(colour: str, tls_server: RedisServer) -> None:
+@APIS
+def test_an_unknown_authority_is_refused(api: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         with pytest.raises(EngineRefused, match="certificate"):
             await session.ping(TIMEOUT)
 
-    in_colour(colour, tls_server.url.partition("?")[0], body)
+    on_api(api, tls_server.url.partition("?")[0], body)

@@ -17,7 +17,7 @@ from holdfast.engines.redis.contender import RedisContender
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.watch import Way
-from tests.redis.support import LATE, SOON, TIMEOUT, Other, both_colours, command, in_colour, make_claim
+from tests.redis.support import LATE, SOON, TIMEOUT, Other, command, make_claim, on_api, sync_and_async
 from tests.servers.redis import RedisServer
 from tests.support.calls import Later
 from tests.support.waiting import eventually
@@ -62,9 +62,9 @@ async def patience(session: RedisSession, name: str = "job", seconds: float = 10
 
 
 @pytest.mark.usefixtures("only_woken")
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+@pytest.mark.parametrize("api", ["sync", "async"])
 @pytest.mark.parametrize("way", list(Way), ids=lambda way: way.value)
-def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisServer) -> None:
+def test_a_release_wakes_the_waiter(api: str, way: Way, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "waiter", "on", ">pw", "~*", "&*", *USERS[way].split())
     with Other(redis_server.url) as other:
@@ -84,14 +84,14 @@ def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisSe
                 await session.release(claim, TIMEOUT)
             assert session._channel.way is way  # type: ignore[attr-defined]
 
-        in_colour(colour, redis_server.url_as("waiter", "pw"), body)
+        on_api(api, redis_server.url_as("waiter", "pw"), body)
     eventually(lambda: admin.pubsub_numsub(keys_of("job").channel)[0][1] == 0)
     assert admin.keys("holdfast_queue:*") == []
     assert admin.keys("holdfast_probe:*") == []
     admin.acl_deluser("waiter")
 
 
-@both_colours
+@sync_and_async
 @pytest.mark.usefixtures("only_woken")
 async def test_flushall_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
@@ -101,7 +101,7 @@ async def test_flushall_wakes_the_waiter(session: RedisSession, server: RedisSer
     assert time.monotonic() - later.began < SOON
 
 
-@both_colours
+@sync_and_async
 @pytest.mark.usefixtures("only_woken")
 async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
@@ -112,8 +112,8 @@ async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: 
 
 
 @pytest.mark.usefixtures("only_woken")
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., RedisServer]) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_expiry_is_not_left_to_the_push(api: str, start_redis: Callable[..., RedisServer]) -> None:
     """A server with many keys pushes an expiry late or never; this one never does."""
     server = start_redis()
     command(server, "DEBUG", "SET-ACTIVE-EXPIRE", 0)
@@ -125,10 +125,10 @@ def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., 
             assert await patience(session) is not None
             assert time.monotonic() - began < 0.15 + SOON
 
-    in_colour(colour, server.url, body)
+    on_api(api, server.url, body)
 
 
-@both_colours
+@sync_and_async
 async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, server: RedisServer) -> None:
     """SWAPDB pushes nothing and publishes nothing: only the poll helps."""
     server.client().hset("job", "java:1", 1)
@@ -139,7 +139,7 @@ async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, s
     command(server, "SWAPDB", 0, 5)
 
 
-@both_colours
+@sync_and_async
 @pytest.mark.usefixtures("only_woken")
 async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
@@ -150,7 +150,7 @@ async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, s
         assert server.client().keys("holdfast_queue:*") == []
 
 
-@both_colours
+@sync_and_async
 async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held, claim = other.hold("job"), make_claim("job")
@@ -163,7 +163,7 @@ async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server:
         contender.abandon()
 
 
-@both_colours
+@sync_and_async
 async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
@@ -175,7 +175,7 @@ async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: R
         assert server.client().keys("holdfast_queue:*") == []
 
 
-@both_colours
+@sync_and_async
 async def test_a_grant_that_came_unnoticed_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
     """A late acquire is granted while the claim already waits again: the next try finds its own lock."""
     with Other(server.url) as other:
@@ -205,7 +205,7 @@ class Line:
             run(contender.leave())
 
 
-@both_colours
+@sync_and_async
 async def test_a_fair_claim_does_not_overtake_live_waiters(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
@@ -222,7 +222,7 @@ async def test_a_fair_claim_does_not_overtake_live_waiters(session: RedisSession
         line.close()
 
 
-@both_colours
+@sync_and_async
 async def test_a_polite_claim_yields_once_and_an_unfair_one_does_not(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -235,7 +235,7 @@ async def test_a_polite_claim_yields_once_and_an_unfair_one_does_not(
         line.close()
 
 
-@both_colours
+@sync_and_async
 async def test_dead_waiters_are_passed_over(session: RedisSession, server: RedisServer) -> None:
     """More of them than one call clears: a few calls do."""
     client = server.client()
@@ -246,7 +246,7 @@ async def test_dead_waiters_are_passed_over(session: RedisSession, server: Redis
     assert client.exists("holdfast_queue:{job}") == 0
 
 
-@both_colours
+@sync_and_async
 async def test_a_waiter_clears_the_dead_in_front_of_it(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     with Other(server.url) as other:
@@ -257,7 +257,7 @@ async def test_a_waiter_clears_the_dead_in_front_of_it(session: RedisSession, se
         later.join()
 
 
-@both_colours
+@sync_and_async
 async def test_the_third_in_line_watches_the_second(session: RedisSession, server: RedisServer) -> None:
     """A release wakes the first two; the third sleeps on until the second has gone."""
     with Other(server.url) as other:
@@ -274,7 +274,7 @@ async def test_the_third_in_line_watches_the_second(session: RedisSession, serve
         line.close()
 
 
-@both_colours
+@sync_and_async
 @pytest.mark.usefixtures("only_woken")
 async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
@@ -291,7 +291,7 @@ async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, ser
         assert time.monotonic() - later.began < SOON
 
 
-@both_colours
+@sync_and_async
 async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -309,7 +309,7 @@ async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
         await contender.leave()
 
 
-@both_colours
+@sync_and_async
 async def test_a_waiter_refreshes_its_key_only_when_half_of_it_has_run_out(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -355,15 +355,15 @@ def test_many_tasks_and_threads_pass_one_lock_round(fair: bool, redis_server: Re
 
     with Other(redis_server.url) as other:
         thread = Later(lambda: True, lambda: run(worker(other.session)))
-        in_colour("asyncio", redis_server.url, main)
+        on_api("async", redis_server.url, main)
         thread.join()
     assert len(turns) == 55
     assert turns == sorted(set(turns))
 
 
 @pytest.mark.usefixtures("only_woken")
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_the_loss_of_the_connection_ends_the_wait(api: str, redis_server: RedisServer) -> None:
     client = redis_server.client()
 
     async def body(session: RedisSession) -> None:
@@ -384,13 +384,11 @@ def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: Red
             await contender.wait(clock.now() + 0.01)  # and it goes on with a new one
             await contender.leave()
 
-    in_colour(colour, redis_server.url, body)
+    on_api(api, redis_server.url, body)
 
 
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_a_server_that_is_away_ends_the_wait_with_an_error(
-    colour: str, start_redis: Callable[..., RedisServer]
-) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_a_server_that_is_away_ends_the_wait_with_an_error(api: str, start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -403,7 +401,7 @@ def test_a_server_that_is_away_ends_the_wait_with_an_error(
             await contender.wait(clock.now() + 5)
         await contender.leave()
 
-    in_colour(colour, server.url, body)
+    on_api(api, server.url, body)
 
 
 @pytest.mark.usefixtures("only_woken")
@@ -421,5 +419,5 @@ def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> Non
             later.join()
             assert time.monotonic() - later.began < SOON
 
-    in_colour("blocking", redis_server.url_as("narrow", "pw"), body)
+    on_api("sync", redis_server.url_as("narrow", "pw"), body)
     admin.acl_deluser("narrow")

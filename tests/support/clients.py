@@ -11,9 +11,9 @@ import pytest
 
 from holdfast._runtime import clock
 from holdfast.testing.conformance.actors import Actor, Call, TaskActor, ThreadActor
-from holdfast.testing.conformance.opening import Colour, Source
+from holdfast.testing.conformance.opening import Api, Source
 
-COLOURS: Final = pytest.mark.parametrize("colour", ["sync", "async"])
+APIS: Final = pytest.mark.parametrize("api", ["sync", "async"])
 #: What happens immediately may take this much longer on a busy machine, which may stall for a second. A wrong result
 #: has to take longer still: see PATIENT.
 SLACK: Final = 1.5
@@ -24,21 +24,21 @@ PATIENT: Final = 10.0
 class Clients:
     """Clients of one API, on any server, and their callers. All of them end together."""
 
-    def __init__(self, colour: Colour) -> None:
-        self.colour: Final = colour
+    def __init__(self, api: Api) -> None:
+        self.api: Final = api
         self._clients: list[Any] = []
         self._callers: list[Actor] = []
         self._kept: list[Any] = []
         self._first = self.caller()
 
     def connect(self, url: str, **options: Any) -> Any:
-        client = Source(url).open(self.colour, **options)
+        client = Source(url).open(self.api, **options)
         self._clients.append(client)
         return client
 
     def caller(self) -> Actor:
         """A new thread or task: a caller that does not re-enter what others hold."""
-        caller = (ThreadActor if self.colour == "sync" else TaskActor)(f"caller-{len(self._callers)}")
+        caller = (ThreadActor if self.api == "sync" else TaskActor)(f"caller-{len(self._callers)}")
         self._callers.append(caller)
         return caller
 
@@ -54,15 +54,15 @@ class Clients:
 
     async def close(self) -> None:
         for client in self._clients:
-            await (asyncio.to_thread(client.close) if self.colour == "sync" else client.close())
+            await (asyncio.to_thread(client.close) if self.api == "sync" else client.close())
         for caller in self._callers:
             await caller.end()
 
 
 @contextlib.asynccontextmanager
-async def open_clients(colour: Colour) -> AsyncIterator[Clients]:
+async def open_clients(api: Api) -> AsyncIterator[Clients]:
     """Clients that are closed whatever happens; an error of the test itself has priority."""
-    ours = Clients(colour)
+    ours = Clients(api)
     try:
         yield ours
     except BaseException:

@@ -39,7 +39,7 @@ def shared() -> Iterator[ZooKeeperServer]:
         yield server
 
 
-def test_tls_in_both_colours(tls_server: ZooKeeperServer, connect: Connect) -> None:
+def test_tls_sync_and_async(tls_server: ZooKeeperServer, connect: Connect) -> None:
     server = tls_server
     locks, others = (connect(server.url, unavailable_after=PATIENT) for _ in range(2))
     held = locks.lock("a").acquire()

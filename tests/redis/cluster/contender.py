@@ -1,6 +1,6 @@
 """One of several processes that want the same locks.
 
-``python -m tests.redis.cluster.contender URL DIRECTORY COLOUR NUMBER``
+``python -m tests.redis.cluster.contender URL DIRECTORY API NUMBER``
 
 Each caller takes one name after the other, adds a number of its own to that name's register, and gives the name back,
 until a line comes in. Then it prints as JSON which numbers were acknowledged, and when each name was held.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import holdfast
-from holdfast.testing.conformance.opening import Colour, Source
+from holdfast.testing.conformance.opening import Api, Source
 from tests.support.register import Register
 
 NAMES: Final = 200
@@ -46,8 +46,8 @@ class Record:
 
 
 class Contender:
-    def __init__(self, url: str, directory: Path, colour: Colour, number: int) -> None:
-        self._client = Source(url).open(colour, ttl=TTL, unavailable_after=1.0)
+    def __init__(self, url: str, directory: Path, api: Api, number: int) -> None:
+        self._client = Source(url).open(api, ttl=TTL, unavailable_after=1.0)
         self._directory = directory
         self._numbers = iter(range(number, 10**9, 4))
         self._dice = random.Random(number)
@@ -103,11 +103,11 @@ async def _done(result: Any) -> Any:
 
 
 def main() -> None:
-    colour: Colour = "sync" if sys.argv[3] == "sync" else "async"
-    contender = Contender(sys.argv[1], Path(sys.argv[2]), colour, int(sys.argv[4]))
+    api: Api = "sync" if sys.argv[3] == "sync" else "async"
+    contender = Contender(sys.argv[1], Path(sys.argv[2]), api, int(sys.argv[4]))
     print("ready", flush=True)
     threading.Thread(target=contender.listen, daemon=True).start()
-    if colour == "sync":
+    if api == "sync":
         threads = [threading.Thread(target=lambda: _run(contender.work())) for _ in range(CALLERS)]
         for thread in threads:
             thread.start()

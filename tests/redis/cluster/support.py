@@ -1,4 +1,4 @@
-"""Sessions of either colour on a cluster, names by server, slots on the move, and what servers have counted."""
+"""Sync and async sessions on a cluster, names by server, slots on the move, and what servers have counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import pytest
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from holdfast.engines.redis.cluster.engine import ClusterEngine
@@ -20,7 +19,6 @@ from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
-RUNTIMES: Final = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 #: What happens immediately may take this much longer on a busy machine, which may stall for a second. A wrong result
 #: has to take longer still.
 SLACK: Final = 1.5
@@ -36,9 +34,9 @@ def engine_for(url_or_client: Any, **options: Any) -> ClusterEngine:
     return engine
 
 
-def on(url_or_client: Any, colour: str, body: Body, **options: Any) -> None:
-    """Run ``body`` on a session of one colour."""
-    on_engine(engine_for(url_or_client, **options), colour, body)
+def on(url_or_client: Any, api: str, body: Body, **options: Any) -> None:
+    """Run ``body`` on a session of one API."""
+    on_engine(engine_for(url_or_client, **options), api, body)
 
 
 # ---- names, slots, servers

@@ -20,12 +20,12 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.errors import EngineRefused
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.cluster.support import RUNTIMES, SLACK, engine_for, keys, move, names_at, on, user
+from holdfast.testing.conformance.opening import Api
+from tests.redis.cluster.support import SLACK, engine_for, keys, move, names_at, on, user
 from tests.redis.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
-from tests.support.clients import COLOURS, open_clients
+from tests.support.clients import APIS, open_clients
 from tests.support.forking import in_a_child
 from tests.support.leaks import descriptors, open_files
 from tests.support.waiting import LASTING, eventually, renewed, until
@@ -57,10 +57,10 @@ def with_seed_first(cluster: RedisCluster, seed: str) -> str:
     return cluster.url.replace("://", f"://{seed},")
 
 
-@RUNTIMES
+@APIS
 @pytest.mark.parametrize("seed", ["dead", "deaf", "fresh"])
 def test_a_seed_that_is_of_no_use(
-    colour: str, seed: str, cluster: RedisCluster, start_redis: Callable[..., RedisServer]
+    api: str, seed: str, cluster: RedisCluster, start_redis: Callable[..., RedisServer]
 ) -> None:
     """Nobody is there; or nobody answers; or it is a node that has not joined yet and knows of no slots."""
 
@@ -74,30 +74,30 @@ def test_a_seed_that_is_of_no_use(
             place = start_redis("cluster-enabled yes").address
         elif seed == "dead":
             place = "127.0.0.1:1"
-        on(with_seed_first(cluster, place), colour, body)
+        on(with_seed_first(cluster, place), api, body)
 
 
-@COLOURS
-async def test_a_seed_that_is_no_node_of_a_cluster(colour: Colour, redis_server: RedisServer) -> None:
-    async with open_clients(colour) as ours:
+@APIS
+async def test_a_seed_that_is_no_node_of_a_cluster(api: Api, redis_server: RedisServer) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect(f"redis+cluster://{redis_server.address}")
         for call in (locks.ping, lambda: locks.lock("job").acquire(), lambda: locks.inspect("job")):
             with pytest.raises(EngineRefused, match="no node of a Redis Cluster; connect with redis://"):
                 await ours.do(call)
 
 
-@COLOURS
-async def test_the_other_way_round_there_is_a_hint_too(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_the_other_way_round_there_is_a_hint_too(api: Api, cluster: RedisCluster) -> None:
     node = cluster.masters()[0]
     name = next(name for name in map("job-{}".format, range(99)) if cluster.master_of(name) is not node)
-    async with open_clients(colour) as ours:
+    async with open_clients(api) as ours:
         with pytest.raises(EngineRefused, match=r"connect with redis\+cluster://"):
             await ours.acquire(ours.connect(node.url), name)
 
 
-@COLOURS
-async def test_no_seed_answers(colour: Colour) -> None:
-    async with open_clients(colour) as ours:
+@APIS
+async def test_no_seed_answers(api: Api) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect("redis+cluster://127.0.0.1:1,127.0.0.1:2", unavailable_after=0.2)
         began = clock.now()
         with pytest.raises(holdfast.EngineUnavailable, match=r"127\.0\.0\.1:1/") as failed:
@@ -109,10 +109,10 @@ async def test_no_seed_answers(colour: Colour) -> None:
 # ---- passwords
 
 
-@COLOURS
-async def test_a_user_and_a_password_are_for_all_nodes(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_a_user_and_a_password_are_for_all_nodes(api: Api, cluster: RedisCluster) -> None:
     with user(cluster, "+@all") as url:
-        async with open_clients(colour) as ours:
+        async with open_clients(api) as ours:
             locks = ours.connect(url, ttl=LASTING)
             leases = [await ours.acquire(locks, names_at(node, 1)[0]) for node in cluster.masters()]
             await until(renewed(*leases))
@@ -123,11 +123,11 @@ async def test_a_user_and_a_password_are_for_all_nodes(colour: Colour, cluster: 
             assert "s3cr3t" not in repr(locks)
 
 
-@COLOURS
-async def test_a_node_that_refuses_costs_its_own_locks_only(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_a_node_that_refuses_costs_its_own_locks_only(api: Api, cluster: RedisCluster) -> None:
     bad, good, _ = cluster.masters()
     with user(cluster, "+@all") as url:
-        async with open_clients(colour) as ours:
+        async with open_clients(api) as ours:
             locks = ours.connect(url)
             await ours.do(locks.ping)
             bad.ask("ACL", "SETUSER", "app", "-@all")
@@ -154,8 +154,8 @@ def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis.cluster, "CommandsParser", lambda _: None)
 
 
-@RUNTIMES
-def test_a_blocking_client_of_redis_py(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_blocking_client_of_redis_py(api: str, cluster: RedisCluster) -> None:
     node = cluster.nodes[0]
     with user(cluster, "+@all"):
         client = redis.RedisCluster(
@@ -163,7 +163,7 @@ def test_a_blocking_client_of_redis_py(colour: str, cluster: RedisCluster) -> No
         )  # fmt: skip
         client.set("{x}", "1")
         before = own_connections(client)
-        on(client, colour, hold_and_release)
+        on(client, api, hold_and_release)
         assert own_connections(client) == before
         assert client.get("{x}") == "1"
         client.close()
@@ -239,11 +239,11 @@ def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
     assert keys(*cluster.masters()) == set()
 
 
-@COLOURS
-async def test_nothing_is_left_behind(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_nothing_is_left_behind(api: Api, cluster: RedisCluster) -> None:
     for node in cluster.nodes:
         node.ask("PING")
-    async with open_clients(colour) as ours:
+    async with open_clients(api) as ours:
         await ours.do(lambda: None)
         gc.collect()
         before = len(descriptors())

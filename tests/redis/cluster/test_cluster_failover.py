@@ -40,15 +40,15 @@ StartCluster = Callable[..., RedisCluster]
 
 
 class Contenders:
-    """Four processes, two of each colour."""
+    """Four processes, two sync and two async."""
 
     def __init__(self, url: str, directory: Path) -> None:
         self._processes = [
             subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", _CONTENDER, url, directory, colour, str(number)],
+                [sys.executable, "-W", "error", "-m", _CONTENDER, url, directory, api, str(number)],
                 cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )
-            for number, colour in enumerate(("sync", "async") * 2)
+            for number, api in enumerate(("sync", "async") * 2)
         ]  # fmt: skip
         for process in self._processes:
             assert self._line(process) == "ready\n"

@@ -15,13 +15,13 @@ from holdfast.engines.base import Granted
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.watch import Way
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.cluster.support import NO_TRACKING, RUNTIMES, move, names_at, on, subscribers, user
+from holdfast.testing.conformance.opening import Api
+from tests.redis.cluster.support import NO_TRACKING, move, names_at, on, subscribers, user
 from tests.redis.support import TIMEOUT, make_claim
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
 from tests.support.child import Child
-from tests.support.clients import COLOURS, open_clients
+from tests.support.clients import APIS, open_clients
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
@@ -43,9 +43,9 @@ def is_armed(server: RedisServer, way: Way) -> bool:
 
 
 async def woken_by_another_process(
-    colour: Colour, cluster: RedisCluster, url: str, way: Way, moves: int = 0, **options: Any
+    api: Api, cluster: RedisCluster, url: str, way: Way, moves: int = 0, **options: Any
 ) -> None:
-    async with open_clients(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(url, **options)
         with Child(cluster.url, **options) as holder:
             holder.do("keep.update(lease=locks.lock('job', ttl=30.0).acquire()) or True")
@@ -63,33 +63,33 @@ async def woken_by_another_process(
         await ours.do(lease.release)
 
 
-@COLOURS
+@APIS
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("moves", [0, 2])
-async def test_a_release_in_another_process_wakes(colour: Colour, moves: int, cluster: RedisCluster) -> None:
+async def test_a_release_in_another_process_wakes(api: Api, moves: int, cluster: RedisCluster) -> None:
     """Also where the slot has moved there and back since."""
-    await woken_by_another_process(colour, cluster, cluster.url, Way.TRACKING, moves)
+    await woken_by_another_process(api, cluster, cluster.url, Way.TRACKING, moves)
 
 
-@COLOURS
+@APIS
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("mode, moves", [("auto", 2), ("off", 0), ("both", 0)])
-async def test_without_tracking_the_channel_wakes(colour: Colour, mode: str, moves: int, cluster: RedisCluster) -> None:
+async def test_without_tracking_the_channel_wakes(api: Api, mode: str, moves: int, cluster: RedisCluster) -> None:
     with user(cluster, *NO_TRACKING) as url:
-        await woken_by_another_process(colour, cluster, url, Way.CHANNEL, moves, sharded_pubsub=mode)
+        await woken_by_another_process(api, cluster, url, Way.CHANNEL, moves, sharded_pubsub=mode)
     await until(lambda: not any(subscribers(node) for node in cluster.nodes), 5.0, "no subscription is left")
 
 
-@COLOURS
+@APIS
 @pytest.mark.usefixtures("only_woken")
-async def test_who_may_not_even_listen_looks_often_enough(colour: Colour, cluster: RedisCluster) -> None:
+async def test_who_may_not_even_listen_looks_often_enough(api: Api, cluster: RedisCluster) -> None:
     with user(cluster, *NO_TRACKING, "-subscribe", "-ssubscribe") as url:
-        await woken_by_another_process(colour, cluster, url, Way.POLLING, moves=1)
+        await woken_by_another_process(api, cluster, url, Way.POLLING, moves=1)
 
 
-@RUNTIMES
+@APIS
 @pytest.mark.parametrize("mode", list(MODES))
-def test_a_release_is_published_as_told(colour: str, mode: str, cluster: RedisCluster) -> None:
+def test_a_release_is_published_as_told(api: str, mode: str, cluster: RedisCluster) -> None:
     """Who listens on the sharded channel, as Redisson does from 7.0 on, and who listens on the plain one, anywhere."""
     master = cluster.master_of("job")
     other = next(node for node in cluster.masters() if node is not master)
@@ -101,7 +101,7 @@ def test_a_release_is_published_as_told(colour: str, mode: str, cluster: RedisCl
         await session.release(claim, TIMEOUT)
 
     with Ear(master, "SSUBSCRIBE") as sharded, Ear(other, "SUBSCRIBE") as plain:
-        on(cluster.url, colour, body, sharded_pubsub=mode)
+        on(cluster.url, api, body, sharded_pubsub=mode)
         # From the same server as the release, and so after it.
         assert sharded.heard_before(lambda: master.ask("SPUBLISH", CHANNEL, "over")) == (MODES[mode] != "PUBLISH")
         assert plain.heard_before(lambda: master.ask("PUBLISH", CHANNEL, "over")) == (MODES[mode] != "SPUBLISH")
@@ -137,8 +137,8 @@ class Ear:
         self._socket.close()
 
 
-@RUNTIMES
-def test_servers_that_know_no_sharded_channels(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_servers_that_know_no_sharded_channels(api: str, cluster: RedisCluster) -> None:
     """As before 7.0, or where an ACL does not allow it."""
 
     async def body(session: ClusterSession) -> None:
@@ -146,11 +146,11 @@ def test_servers_that_know_no_sharded_channels(colour: str, cluster: RedisCluste
         assert session._channel.publish == "PUBLISH"
 
     with user(cluster, "+@all", "-pubsub|shardnumsub") as url:
-        on(url, colour, body)
+        on(url, api, body)
 
 
-@RUNTIMES
-def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(api: str, cluster: RedisCluster) -> None:
     """The server ends it by a push that nobody asked for, on a connection where answers are awaited."""
 
     async def body(session: ClusterSession) -> None:
@@ -175,4 +175,4 @@ def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(colour: str, cl
         await waiter.leave()
 
     with user(cluster, *NO_TRACKING) as url:
-        on(url, colour, body)
+        on(url, api, body)

@@ -97,12 +97,12 @@ class Watched:
         self._told_kept, self._told_lost = LossReports(), LossReports()
 
     async def hold_what_is_kept(self, sentinels: StaleSentinels) -> None:
-        name = f"kept-{self._ours.colour}"
+        name = f"kept-{self._ours.api}"
         self._kept = await self._ours.acquire(self._locks, name, ttl=LONG, on_lost=self._told_kept)
         await until(lambda: sentinels.known_to_replicas(name) == 2)
 
     async def hold_what_is_lost(self, sentinels: StaleSentinels) -> None:
-        name = f"lost-{self._ours.colour}"
+        name = f"lost-{self._ours.api}"
         self._lost = await self._ours.acquire(self._locks, name, ttl=SHORT, on_lost=self._told_lost)
         assert sentinels.known_to_replicas(name) == 0
 

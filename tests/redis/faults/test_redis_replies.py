@@ -1,4 +1,4 @@
-"""Lost requests, lost replies, late duplicates, cancellation: FAULTS R1–R6, R8, in both colours.
+"""Lost requests, lost replies, late duplicates, cancellation: FAULTS R1–R6, R8, sync and async.
 
 Each fault strikes one request or one reply, by a proxy that understands RESP: as a reset, and as a black hole.
 """

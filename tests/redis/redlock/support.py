@@ -8,7 +8,7 @@ from typing import Any, Final, Self, overload
 
 import holdfast
 from holdfast.testing.conformance import Source
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.conformance.world import World, open_world
 from holdfast.testing.faults import Words
 from holdfast.testing.proxy import FaultProxy
@@ -24,9 +24,9 @@ LASTING: Final = 2.4
 MENDED: Final = 20.0
 
 
-def on(url: str, colour: Colour) -> contextlib.AbstractAsyncContextManager[World]:
-    """A world of one colour: clients, threads or tasks; at its end no lock may be left."""
-    return open_world(Source(url), colour)
+def on(url: str, api: Api) -> contextlib.AbstractAsyncContextManager[World]:
+    """A world of one API: clients, threads or tasks; at its end no lock may be left."""
+    return open_world(Source(url), api)
 
 
 async def introduce(world: World, client: Any) -> None:

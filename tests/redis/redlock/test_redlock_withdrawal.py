@@ -18,7 +18,7 @@ from holdfast.engines.redis.blocking_fleet import BlockingFleet
 from holdfast.engines.redis.channel import Answer
 from holdfast.engines.redis.redlock import connect
 from holdfast.engines.redis.requests import Call
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.faults import Rule
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.redlock.support import (
@@ -75,9 +75,9 @@ class Lost:
 
 @pytest.mark.parametrize("lose", [reply_lost_by_reset, reply_lost_in_a_black_hole, request_late])
 async def test_three_lost_replies_are_withdrawn_and_asked_for_again(
-    five_masters: Masters, proxies: Proxies, colour: Colour, lose: Callable[[FaultProxy], Rule]
+    five_masters: Masters, proxies: Proxies, api: Api, lose: Callable[[FaultProxy], Rule]
 ) -> None:
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client = world.connect(request_timeout=4.0)
         await introduce(world, client)
         lost = [lose(proxy) for proxy in proxies[2:]]
@@ -94,9 +94,9 @@ async def test_three_lost_replies_are_withdrawn_and_asked_for_again(
 
 
 async def test_what_cannot_be_taken_back_is_withdrawn_once_it_can_be(
-    five_masters: Masters, proxies: Proxies, colour: Colour
+    five_masters: Masters, proxies: Proxies, api: Api
 ) -> None:
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client = world.connect(ttl=60, unavailable_after=0.5, request_timeout=1.6)
         await introduce(world, client)
         lost = [Lost(proxy) for proxy in proxies[2:]]
@@ -112,10 +112,10 @@ async def test_what_cannot_be_taken_back_is_withdrawn_once_it_can_be(
 
 
 async def test_an_acquire_does_not_wait_for_what_it_left_behind_itself(
-    five_masters: Masters, proxies: Proxies, colour: Colour
+    five_masters: Masters, proxies: Proxies, api: Api
 ) -> None:
     """Granted by three whose replies were lost, and who were out of reach when it was taken back."""
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client = world.connect(ttl=120, unavailable_after=50, request_timeout=1.6)
         await introduce(world, client)
         lost = [Lost(proxy) for proxy in proxies[2:]]
@@ -133,9 +133,9 @@ async def test_an_acquire_does_not_wait_for_what_it_left_behind_itself(
 
 
 async def test_a_late_joining_does_not_bring_back_what_was_released(
-    five_masters: Masters, proxies: Proxies, colour: Colour
+    five_masters: Masters, proxies: Proxies, api: Api
 ) -> None:
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client = world.connect(ttl=60, request_timeout=4.0)
         lease = await world.do(client.lock("it").acquire)
         joining = proxies[4].on(script=scripts.JOIN).delay(side="request")

@@ -1,4 +1,4 @@
-"""One of several processes that want the same lock: ``python -m tests.redis.redlock.worker COLOUR URL FILE ROUNDS``.
+"""One of several processes that want the same lock: ``python -m tests.redis.redlock.worker API URL FILE ROUNDS``.
 
 Prints "ready", waits for a line, then adds one to the number in FILE, ROUNDS times, each time under the lock.
 Prints for each grant: its token, and when it began and ended (CLOCK_BOOTTIME, in seconds).
@@ -55,6 +55,6 @@ def wait_for_the_start() -> None:
 
 
 if __name__ == "__main__":
-    colour, where, what, count = sys.argv[1:]
+    api, where, what, count = sys.argv[1:]
     arguments = (where, Path(what), int(count))
-    print(json.dumps(asyncio.run(work_async(*arguments)) if colour == "async" else work(*arguments)))
+    print(json.dumps(asyncio.run(work_async(*arguments)) if api == "async" else work(*arguments)))

@@ -24,10 +24,10 @@ async def test_a_killed_holder_is_succeeded_when_its_session_has_ended(
         async with open_clients("sync") as threads, open_clients("async") as tasks:
             waiting = {}
             for ours in (threads, tasks):
-                victim.do(f"keep.update({ours.colour}_=locks.lock({ours.colour!r}).acquire())")
-                lock = ours.connect(zookeeper_server.url).lock(ours.colour)
+                victim.do(f"keep.update({ours.api}_=locks.lock({ours.api!r}).acquire())")
+                lock = ours.connect(zookeeper_server.url).lock(ours.api)
                 waiting[ours] = ours.caller().do(lambda lock=lock: lock.acquire(timeout=20))  # type: ignore[misc]
-            lines = {ours: QueueNodes(zookeeper, ours.colour) for ours in waiting}
+            lines = {ours: QueueNodes(zookeeper, ours.api) for ours in waiting}
             await until(lambda: all(len(line.nodes()) == 2 for line in lines.values()))
             tokens = {ours: line.tokens() for ours, line in lines.items()}
             victim.kill()

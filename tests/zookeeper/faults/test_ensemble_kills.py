@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.redis.failover.worker import Workers, registers
 from tests.servers.ensemble import Ensemble
 from tests.support.clients import Clients, LossReports, open_clients
@@ -28,7 +28,7 @@ SERVICE_IS_BACK_WITHIN = 4.5
 ANSWERED_WITHIN = 1.5
 #: Of leases that live through any election, and of one that does not live through an outage.
 LONG, SHORT = 40.0, 2.0
-COLOURS: list[Colour] = ["sync", "async", "sync", "async"]
+APIS: list[Api] = ["sync", "async", "sync", "async"]
 
 
 def grants_since(workers: Workers, moment: float) -> list[float]:
@@ -49,7 +49,7 @@ def check(workers: Workers, directory: Path) -> None:
 
 async def test_one_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
     """First the leader, and when that one is back and follows, a follower."""
-    with Workers(ensemble.url, tmp_path, COLOURS) as workers:
+    with Workers(ensemble.url, tmp_path, APIS) as workers:
         async with open_clients("sync") as threads, open_clients("async") as tasks:
             kept = [await Kept.by(ours, ensemble.url) for ours in (threads, tasks)]
             await until(lambda: all(len(journal.holds()) > 2 for journal in workers.journals), 20.0)
@@ -77,7 +77,7 @@ class Kept:
     async def by(cls, ours: Clients, url: str) -> Kept:
         told = LossReports()
         lease = await ours.acquire(
-            ours.connect(url, ttl=LONG, unavailable_after=20.0), f"kept-{ours.colour}", on_lost=told
+            ours.connect(url, ttl=LONG, unavailable_after=20.0), f"kept-{ours.api}", on_lost=told
         )
         return cls(ours, lease, told)
 
@@ -91,7 +91,7 @@ class Kept:
 async def test_two_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
     """Nobody serves, and everybody is told; with the second one back, it goes on."""
     one, other = ensemble.leader(), ensemble.followers()[0]
-    with Workers(ensemble.url, tmp_path, COLOURS) as workers:
+    with Workers(ensemble.url, tmp_path, APIS) as workers:
         async with open_clients("sync") as threads, open_clients("async") as tasks:
             cut_short = [CutShort(ours, ensemble.url) for ours in (threads, tasks)]
             await until(lambda: all(len(journal.holds()) > 2 for journal in workers.journals), 20.0)
@@ -116,7 +116,7 @@ class CutShort:
 
     def __init__(self, ours: Clients, url: str) -> None:
         self._ours = ours
-        self._name = f"short-{ours.colour}"
+        self._name = f"short-{ours.api}"
         self._patient = ours.connect(url, ttl=SHORT, unavailable_after=20.0)
         self._impatient = ours.connect(url, ttl=SHORT, unavailable_after=0.5)
         self._told = LossReports()

@@ -98,7 +98,7 @@ class Duel:
 
     def __init__(self, ours: Clients, proxy: ZooKeeperProxy, ensemble: Ensemble, follower: Member) -> None:
         self._ours = ours
-        self._name = f"job-{ours.colour}"
+        self._name = f"job-{ours.api}"
         others = [each for each in ensemble.members if each is not follower]
         self._elsewhere = others[0]
         self._proxy = proxy
@@ -159,16 +159,16 @@ async def test_a_create_that_is_passed_on_late_is_not_carried_out(
         patience = {"request_timeout": 0.2, "unavailable_after": 20.0}
         both = {ours: ours.connect(url, ttl=3.0, **patience) for ours in (threads, tasks)}
         for ours, locks in both.items():
-            await ours.do((await ours.acquire(locks, ours.colour)).release)
+            await ours.do((await ours.acquire(locks, ours.api)).release)
         proxy.refuse()
         ensemble.cut_off(follower)
         stuck = proxy.on(Op.CREATE2, times=2).notice()
-        leases = await asyncio.gather(*(ours.acquire(locks, ours.colour, 20.0) for ours, locks in both.items()))
+        leases = await asyncio.gather(*(ours.acquire(locks, ours.api, 20.0) for ours, locks in both.items()))
         assert len(stuck.hits) == 2
         ensemble.heal()
         looking.sync(BASE)  # answered after what the follower had to pass on before
         for ours, lease in zip(both, leases, strict=True):
-            line = QueueNodes(looking, ours.colour)
+            line = QueueNodes(looking, ours.api)
             assert line.tokens() == [lease.token]
             assert line.ever() == 2
 

@@ -31,7 +31,7 @@ class Pair:
 
     def __init__(self, ours: Clients, server: ZooKeeperServer) -> None:
         self._ours = ours
-        self._name = f"job-{ours.colour}"
+        self._name = f"job-{ours.api}"
         self._server = server
         self._locks = ours.connect(server.url, ttl=TTL, unavailable_after=40.0)
         self._told = LossReports()

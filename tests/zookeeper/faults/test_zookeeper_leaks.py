@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.servers.zookeeper import ZooKeeperServer
-from tests.support.clients import COLOURS, open_clients
+from tests.support.clients import APIS, open_clients
 from tests.support.leaks import Baseline, threads
 from tests.support.waiting import until
 from tests.zookeeper.server_counts import ServerCounts
@@ -30,20 +30,20 @@ def server() -> Iterator[ZooKeeperServer]:
         yield started
 
 
-@COLOURS
+@APIS
 @pytest.mark.needs_zookeeper
-async def test_waits_in_vain_leave_nothing_behind(colour: Colour, server: ZooKeeperServer) -> None:
+async def test_waits_in_vain_leave_nothing_behind(api: Api, server: ZooKeeperServer) -> None:
     server.flush()
     await until(lambda: not {"holdfast-zookeeper", "holdfast-watchdog"} & set(threads()))  # of tests before this one
     here, there = Baseline(), ServerCounts.of(server)
-    await wait_in_vain(colour, server)
+    await wait_in_vain(api, server)
     await here.until_nothing_is_left(BACK_WITHIN)
     # The two locks and what is above them are containers: the server removes them in its own time.
     await back_at(there._replace(nodes=there.nodes + 3), server)
 
 
-async def wait_in_vain(colour: Colour, server: ZooKeeperServer) -> None:
-    async with open_clients(colour) as ours:
+async def wait_in_vain(api: Api, server: ZooKeeperServer) -> None:
+    async with open_clients(api) as ours:
         callers = [ours.caller() for _ in range(AT_ONCE)]
         locks = ours.connect(server.url)
         await ours.do((await ours.acquire(locks, "other")).release)  # now it has all the threads that it ever will
