@@ -4,7 +4,7 @@
 PYTHON ?= python3
 # More arguments for pytest, the demo or the benchmark: make test ARGS="-k names"
 ARGS ?=
-# Most tests wait for a server or a clock: six at a time leave time for the servers. Those of one module stay
+# Most tests wait for a server or a clock: six at a time leave time for the servers. Tests of one module stay
 # together, since they share servers.
 SPREAD := -n 6 --dist loadscope
 # What pytest ends with if ARGS chose no test of this part.
@@ -29,7 +29,8 @@ UNMEASURED := not interrupt and not struck and not fork and not leak and not cos
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-waiting test-computing coverage lint types check api wheel sdist bench sim interop clean
+.PHONY: help setup demo test test-waiting test-computing soak coverage lint types check api wheel sdist bench sim interop
+.PHONY: clean
 .PHONY: redis zookeeper postgres compiler
 
 help: ## this list
@@ -42,19 +43,23 @@ demo: $(DONE)/wheel ## see it work
 
 test: setup redis zookeeper postgres compiler ## all tests, against the wheel
 	@$(MAKE) --no-print-directory --jobs=2 test-waiting test-computing
-	$(PYTEST) -m alone $(ARGS) || $(NONE)
+	$(PYTEST) -m 'alone and not soak' $(ARGS) || $(NONE)
 
 test-waiting:
-	$(PYTEST) $(SPREAD) -m 'not alone and not busy' $(ARGS) || $(NONE)
+	$(PYTEST) $(SPREAD) -m 'not alone and not busy and not soak' $(ARGS) || $(NONE)
 
 # Simulations compute all the time. With a low priority they have the cores while the tests above wait, and cost these
-# no time, since whoever wakes up goes first. For the same reason they may take long. They report when all is done.
+# no time, since a process that wakes up has priority. For the same reason they may take long. They report at the end.
 test-computing:
-	@report="$$(nice -n 10 $(PYTEST) -n 2 --dist worksteal --timeout=600 -m busy $(ARGS) 2>&1)"; code=$$?; \
+	@report="$$(nice -n 10 $(PYTEST) -n 2 --dist worksteal --timeout=600 -m 'busy and not soak' $(ARGS) 2>&1)"; code=$$?; \
 	printf '%s\n' "$$report"; [ $$code -eq 0 ] || [ $$code -eq 5 ]
 
 coverage: setup redis zookeeper postgres compiler ## lines and branches that the quick tests reach, with a floor
-	$(PYTEST) $(SPREAD) -m 'not alone and not busy' -k '$(UNMEASURED)' --cov --cov-report=term:skip-covered $(MEASURED)
+	$(PYTEST) $(SPREAD) -m 'not alone and not busy and not soak' -k '$(UNMEASURED)' --cov --cov-report=term:skip-covered $(MEASURED)
+
+# What a smaller case of the same test in `make test` shows, many times over.
+soak: setup redis zookeeper postgres compiler ## the long repetitions of some tests
+	$(PYTEST) -n 2 --dist worksteal --timeout=3600 -m soak $(ARGS) || $(NONE)
 
 lint: $(DONE)/dev ## ruff: rules and format; codespell
 	$(BIN)/ruff check $(CODE)
@@ -80,7 +85,7 @@ bench: setup redis zookeeper ## measure; needs an otherwise idle machine
 	$(CLEAN_PATH) $(BIN)/python -m bench $(ARGS)
 
 sim: setup ## the simulated core, many seeds
-	$(PYTEST) tests/simulation $(ARGS)
+	$(PYTEST) tests/simulation -m 'not soak' $(ARGS)
 
 interop: setup zookeeper ## beside Java programs with Curator; needs a JDK and Maven, which downloads it
 	INTEROP=1 $(PYTEST) tests/interop $(ARGS)

@@ -8,10 +8,12 @@ import inspect
 import logging
 import os
 import signal
+import uuid
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import hypothesis
 import pytest
@@ -26,10 +28,12 @@ from tests.servers.ensemble import Ensemble
 from tests.servers.group import Group
 from tests.servers.masters import Masters
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import ServerProcess
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import SentinelSet
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.support.skipping import Skips
 
 IN_CI: Final = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -48,204 +52,25 @@ _SIMULATION: Final = Path(__file__).parent / "simulation"
 _ZOOKEEPER_FIXTURES: Final = frozenset({"zookeeper_server", "start_zookeeper", "ensemble", "start_ensemble"})
 _POSTGRES_FIXTURES: Final = frozenset({"postgres_server"})
 
-AnyServer: TypeAlias = RedisServer | Group | ZooKeeperServer | Ensemble | PostgresServer
-T = TypeVar("T", bound=AnyServer)
+T = TypeVar("T", bound=ServerProcess | Group[Any])
 
-# How long one example takes says more about the machine than about the code.
+# How long one example takes depends on the machine more than on the code.
 hypothesis.settings.register_profile("holdfast", deadline=None)
 hypothesis.settings.load_profile("holdfast")
 
-_running: Final = pytest.StashKey[list[AnyServer]]()
+_running: Final = pytest.StashKey[list[ServerProcess | Group[Any]]]()
 
 
 @pytest.fixture(autouse=True)
 def _no_watchdog_meets_a_bug(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """It goes on after one, so no test would notice, not even if it is the watchdog of a test before."""
+    """A watchdog goes on after a bug, so no test would notice; it may also be the watchdog of an earlier test."""
     yield
     if request.node.get_closest_marker("watchdog_bug") is None:
         bugs = [record for record in caplog.get_records("call") if "met a bug" in record.getMessage()]
         assert not bugs, logging.Formatter().format(bugs[0])
 
 
-# ---- Redis, one server
-
-
-@pytest.fixture(scope="session")
-def _shared_redis(pytestconfig: pytest.Config) -> Iterator[RedisServer]:
-    with _starter(pytestconfig) as start:
-        yield start(RedisServer())
-
-
-@pytest.fixture
-def redis_server(_shared_redis: RedisServer) -> RedisServer:
-    """The session's Redis, empty at the start of each test. Tests that stop or freeze a server use ``start_redis``."""
-    _shared_redis.flush()
-    return _shared_redis
-
-
-@pytest.fixture
-def redis_url(redis_server: RedisServer) -> str:
-    return redis_server.url
-
-
-@pytest.fixture
-def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for a lock on Redis is woken, or waits for a minute: one who looks for himself, twice a second, is hard
-    to tell from one who was woken on a busy machine."""
-    monkeypatch.setattr("holdfast._core.acquisition._LONGEST_WAIT", 60.0)
-    monkeypatch.setattr("holdfast.engines.redis.waiting.contender._LOOK_AGAIN", 120.0)
-
-
-@pytest.fixture
-def start_redis(pytestconfig: pytest.Config) -> Iterator[Callable[..., RedisServer]]:
-    """``start_redis("maxmemory 3mb")``: a server for this test alone; arguments as for RedisServer."""
-    with _starter(pytestconfig) as start:
-        yield lambda *config, **settings: start(RedisServer(*config, **settings))
-
-
-# ---- Redis, several servers
-
-
-@pytest.fixture
-def start_replication(pytestconfig: pytest.Config) -> Iterator[Callable[..., Replication]]:
-    """``start_replication(2)``: a master and its replicas for this test alone; arguments as for Replication."""
-    with _starter(pytestconfig) as start:
-        yield lambda replicas, *config, **settings: start(Replication(replicas, *config, **settings))
-
-
-@pytest.fixture
-def start_sentinels(pytestconfig: pytest.Config) -> Iterator[Callable[..., SentinelSet]]:
-    """``start_sentinels(password="pw")``: a set for this test alone; arguments as for SentinelSet."""
-    with _starter(pytestconfig) as start:
-        yield lambda *config, **settings: start(SentinelSet(*config, **settings))
-
-
-@pytest.fixture
-def sentinel_set(start_sentinels: Callable[..., SentinelSet]) -> SentinelSet:
-    """A master, two replicas and three sentinels for this test alone, who may kill what it likes."""
-    return start_sentinels()
-
-
-@pytest.fixture(scope="session")
-def _shared_cluster(pytestconfig: pytest.Config) -> Iterator[RedisCluster]:
-    with _starter(pytestconfig) as start:
-        # Nobody is killed here. A node that a busy machine holds up for a second is not to be taken for dead.
-        yield start(RedisCluster(node_timeout=5.0))
-
-
-@pytest.fixture
-def redis_cluster(_shared_cluster: RedisCluster) -> RedisCluster:
-    """The session's cluster, empty at the start of each test. Slots may be migrated, all the way; tests that stop,
-    freeze or kill a node or leave a slot half-way use ``start_cluster``."""
-    _shared_cluster.wait_until_ok()
-    _shared_cluster.flush()
-    return _shared_cluster
-
-
-@pytest.fixture
-def start_cluster(pytestconfig: pytest.Config) -> Iterator[Callable[..., RedisCluster]]:
-    """``start_cluster()``: a cluster for this test alone; arguments as for RedisCluster."""
-    with _starter(pytestconfig) as start:
-        yield lambda *config, **settings: start(RedisCluster(*config, **settings))
-
-
-@pytest.fixture(scope="module")
-def _shared_masters(pytestconfig: pytest.Config) -> Iterator[Masters]:
-    with _starter(pytestconfig) as start:
-        yield start(Masters(5))
-
-
-@pytest.fixture
-def five_masters(_shared_masters: Masters) -> Masters:
-    """The module's five masters, empty at the start of each test. Tests that stop one use ``start_masters``."""
-    _shared_masters.flush()
-    return _shared_masters
-
-
-@pytest.fixture
-def start_masters(pytestconfig: pytest.Config) -> Iterator[Callable[..., Masters]]:
-    """``start_masters(5)``: masters for this test alone; arguments as for Masters."""
-    with _starter(pytestconfig) as start:
-        yield lambda count, *config, **settings: start(Masters(count, *config, **settings))
-
-
-@pytest.fixture(scope="session")
-def clock_shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_shim(tmp_path_factory.mktemp("clock"))
-
-
-@pytest.fixture
-def server_clock(clock_shim: Path, tmp_path: Path) -> Iterator[Clock]:
-    """``start_redis(clock=server_clock)``: a server whose wall clock the test moves."""
-    moved = Clock(clock_shim, tmp_path)
-    yield moved
-    moved.close()
-
-
-# ---- ZooKeeper
-
-
-@pytest.fixture(scope="session")
-def _shared_zookeeper(pytestconfig: pytest.Config) -> Iterator[ZooKeeperServer]:
-    with _starter(pytestconfig) as start:
-        yield start(ZooKeeperServer())
-
-
-@pytest.fixture
-def zookeeper_server(_shared_zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
-    """The session's ZooKeeper, empty at the start of each test. Tests that stop or freeze it: ``start_zookeeper``."""
-    _shared_zookeeper.flush()
-    yield _shared_zookeeper
-    _shared_zookeeper.close_clients()
-
-
-@pytest.fixture
-def start_zookeeper(pytestconfig: pytest.Config) -> Iterator[Callable[..., ZooKeeperServer]]:
-    """``start_zookeeper(tick=0.5)``: a server for this test alone; arguments as for ZooKeeperServer."""
-    with _starter(pytestconfig) as start:
-        yield lambda *config, **settings: start(ZooKeeperServer(*config, **settings))
-
-
-@pytest.fixture(scope="module")
-def _shared_ensemble(pytestconfig: pytest.Config) -> Iterator[Ensemble]:
-    with _starter(pytestconfig) as start:
-        yield start(Ensemble())
-
-
-@pytest.fixture
-def ensemble(_shared_ensemble: Ensemble) -> Iterator[Ensemble]:
-    """The module's ensemble, whole and empty at the start of each test, who may kill, freeze and cut what it likes."""
-    _shared_ensemble.recover()
-    _shared_ensemble.flush()
-    yield _shared_ensemble
-    _shared_ensemble.resume()  # a client waits for the answer to its farewell
-    _shared_ensemble.close_clients()
-
-
-@pytest.fixture
-def start_ensemble(pytestconfig: pytest.Config) -> Iterator[Callable[..., Ensemble]]:
-    """``start_ensemble(sync_limit=60)``: an ensemble for this test alone; arguments as for Ensemble."""
-    with _starter(pytestconfig) as start:
-        yield lambda *config, **settings: start(Ensemble(*config, **settings))
-
-
-# ---- PostgreSQL
-
-
-@pytest.fixture(scope="session")
-def _shared_postgres(pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
-    with _starter(pytestconfig) as start:
-        yield start(PostgresServer())
-
-
-@pytest.fixture
-def postgres_server(_shared_postgres: PostgresServer) -> PostgresServer:
-    """The session's PostgreSQL, without tables and other sessions at the start of each test."""
-    _shared_postgres.clear()
-    return _shared_postgres
-
-
-# ---- all of them
+# ---- starting servers
 
 
 @contextmanager
@@ -262,6 +87,156 @@ def _starter(config: pytest.Config) -> Iterator[Callable[[T], T]]:
             return what
 
         yield start
+
+
+def _starting(make: Callable[..., T]) -> Any:
+    """A fixture: a function that makes and starts one for this test alone; arguments as for ``make``."""
+
+    @pytest.fixture
+    def starting(pytestconfig: pytest.Config) -> Iterator[Callable[..., T]]:
+        with _starter(pytestconfig) as start:
+            yield lambda *arguments, **settings: start(make(*arguments, **settings))
+
+    return starting
+
+
+def _shared(make: Callable[[], T], scope: Literal["session", "module"]) -> Any:
+    """A fixture: one that all tests of the session or module share."""
+
+    @pytest.fixture(scope=scope)
+    def shared(pytestconfig: pytest.Config) -> Iterator[T]:
+        with _starter(pytestconfig) as start:
+            yield start(make())
+
+    return shared
+
+
+start_redis = _starting(RedisServer)  # start_redis("maxmemory 3mb")
+start_replication = _starting(Replication)  # start_replication(2): a master and two replicas
+start_sentinels = _starting(SentinelSet)  # start_sentinels(password="pw")
+start_cluster = _starting(RedisCluster)
+start_masters = _starting(Masters)  # start_masters(5)
+start_zookeeper = _starting(ZooKeeperServer)  # start_zookeeper(tick=0.5)
+start_ensemble = _starting(Ensemble)  # start_ensemble(sync_limit=60)
+
+_shared_redis = _shared(RedisServer, "session")
+# No node is killed here, and a node that a busy machine holds up for a second must not be taken for dead.
+_shared_cluster = _shared(lambda: RedisCluster(node_timeout=5.0), "session")
+_shared_masters = _shared(lambda: Masters(5), "module")
+_shared_zookeeper = _shared(ZooKeeperServer, "session")
+_shared_ensemble = _shared(Ensemble, "module")
+_shared_postgres = _shared(PostgresServer, "session")
+
+
+# ---- servers that tests share
+
+
+@pytest.fixture
+def redis_server(_shared_redis: RedisServer) -> RedisServer:
+    """The session's Redis, empty at the start of each test. Tests that stop or freeze a server use ``start_redis``."""
+    _shared_redis.flush()
+    return _shared_redis
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    return redis_server.url
+
+
+@pytest.fixture
+def sentinel_set(start_sentinels: Callable[..., SentinelSet]) -> SentinelSet:
+    """A master, two replicas and three sentinels for this test alone, which may kill any of them."""
+    return start_sentinels()
+
+
+@pytest.fixture
+def redis_cluster(_shared_cluster: RedisCluster) -> RedisCluster:
+    """The session's cluster, empty at the start of each test. Slots may be migrated, all the way; tests that stop,
+    freeze or kill a node or leave a slot half-way use ``start_cluster``."""
+    _shared_cluster.wait_until_ok()
+    _shared_cluster.flush()
+    return _shared_cluster
+
+
+@pytest.fixture
+def five_masters(_shared_masters: Masters) -> Masters:
+    """The module's five masters, empty at the start of each test. Tests that stop one use ``start_masters``."""
+    _shared_masters.flush()
+    return _shared_masters
+
+
+@pytest.fixture
+def zookeeper_server(_shared_zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperServer]:
+    """The session's ZooKeeper, empty at the start of each test. Tests that stop or freeze it: ``start_zookeeper``."""
+    _shared_zookeeper.flush()
+    yield _shared_zookeeper
+    _shared_zookeeper.close_clients()
+
+
+@pytest.fixture
+def ensemble(_shared_ensemble: Ensemble) -> Iterator[Ensemble]:
+    """The module's ensemble, whole and empty at the start of each test, which may kill, freeze and cut any member."""
+    _shared_ensemble.recover()
+    _shared_ensemble.flush()
+    yield _shared_ensemble
+    _shared_ensemble.resume()  # a client that closes waits for the server's answer
+    _shared_ensemble.close_clients()
+
+
+@pytest.fixture
+def postgres_server(_shared_postgres: PostgresServer) -> PostgresServer:
+    """The session's PostgreSQL, without tables and other sessions at the start of each test."""
+    _shared_postgres.clear()
+    return _shared_postgres
+
+
+@pytest.fixture
+def zookeeper_proxy(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperProxy]:
+    """In front of the session's ZooKeeper."""
+    with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
+        yield proxy
+
+
+# ---- other fixtures
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store of each of the engines that need no servers but one Redis."""
+    if request.param == "redis":
+        return str(request.getfixturevalue("redis_url"))
+    return f"memory:{uuid.uuid4().hex}" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
+
+
+@pytest.fixture
+def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiter for a lock on Redis is woken, or waits for a minute: on a busy machine a waiter that polls twice a
+    second looks like one that was woken."""
+    monkeypatch.setattr("holdfast._core.acquisition._LONGEST_WAIT", 60.0)
+    monkeypatch.setattr("holdfast.engines.redis.contender._LOOK_AGAIN", 120.0)
+
+
+@pytest.fixture
+def no_warnings_of_dropped_objects() -> Iterator[None]:
+    """For tests that interrupt: leases and sockets, and coroutines before their first step, are dropped on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+        gc.collect()
+
+
+@pytest.fixture(scope="session")
+def clock_shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_shim(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.fixture
+def server_clock(clock_shim: Path, tmp_path: Path) -> Iterator[Clock]:
+    """``start_redis(clock=server_clock)``: a server whose wall clock the test moves."""
+    moved = Clock(clock_shim, tmp_path)
+    yield moved
+    moved.close()
 
 
 # ---- hooks
@@ -314,8 +289,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there now stays till the end. Else each collection of garbage in a test would go through thousands of
-    tests, for longer than some leases live."""
+    """Exempt everything collected from garbage collection. A collection in a test would otherwise go through thousands
+    of tests, for longer than some leases live."""
     gc.collect()
     gc.freeze()
 
@@ -354,7 +329,7 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         for what in item.config.stash[_running]:
-            servers, lines = (what.servers, 15) if isinstance(what, Group | Ensemble) else ([what], 40)
+            servers, lines = (what.servers, 15) if isinstance(what, Group) else ([what], 40)
             for server in servers:
                 report.sections.append((f"{server.program} on port {server.port}", server.log(lines)))
     return report

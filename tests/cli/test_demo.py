@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+
+from tests.support.processes import Death, started_with
+from tests.support.terminal import assert_cursor_is_back, terminal
 
 COMMAND = [sys.executable, "-W", "error", "-m", "holdfast.cli", "demo"]
 
@@ -37,15 +35,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def processes(environment: Mapping[str, str]) -> list[int]:
     """Every process that was started with this environment, whoever is its parent by now."""
-    mark = f"DEMO_UNDER_TEST={environment['DEMO_UNDER_TEST']}".encode()
-    found = []
-    for status in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (status / "environ").read_bytes().split(b"\0"):
-                found.append(int(status.name))
-        except OSError:
-            continue  # ended meanwhile, or not ours
-    return found
+    return started_with("DEMO_UNDER_TEST", environment["DEMO_UNDER_TEST"])
 
 
 def assert_nothing_left(environment: Mapping[str, str]) -> None:
@@ -87,57 +77,9 @@ def test_json_is_one_line_and_nothing_else(environment: dict[str, str]) -> None:
     assert_nothing_left(environment)
 
 
-class Terminal:
-    """A terminal with a command in it, the demo if nothing else is said."""
-
-    def __init__(self, environment: Mapping[str, str], command: Sequence[str] = COMMAND) -> None:
-        self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        try:
-            self.process = subprocess.Popen(
-                command, env={**environment, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs
-            )
-        finally:
-            os.close(theirs)
-        self.seen = ""
-
-    def read(self) -> bool:
-        """Read on; False when everybody on the other side has closed the terminal."""
-        try:
-            chunk = os.read(self._ours, 65536)
-        except OSError:  # EIO: nobody has it open any more
-            return False
-        self.seen += chunk.decode(errors="replace")
-        return bool(chunk)
-
-    def read_until(self, text: str) -> None:
-        while text not in self.seen:
-            assert self.read(), self.seen
-
-    def hang_up(self) -> None:
-        """As when the window is closed, or the line breaks: nothing can be written any more."""
-        ours, self._ours = self._ours, -1
-        if ours >= 0:
-            os.close(ours)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.hang_up()
-
-
-@contextmanager
-def terminal(environment: Mapping[str, str], command: Sequence[str] = COMMAND) -> Iterator[Terminal]:
-    opened = Terminal(environment, command)
-    try:
-        yield opened
-    finally:
-        opened.close()
-
-
 def test_on_a_terminal(environment: dict[str, str]) -> None:
     began = time.monotonic()
-    with terminal(environment) as screen:
+    with terminal(environment, COMMAND) as screen:
         while screen.read():
             pass
         assert screen.process.wait(10) == 0
@@ -149,13 +91,9 @@ def test_on_a_terminal(environment: dict[str, str]) -> None:
     assert_nothing_left(environment)
 
 
-def assert_cursor_is_back(seen: str) -> None:
-    assert -1 < seen.rfind("\x1b[?25l") < seen.rfind("\x1b[?25h")
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_gives_the_cursor_back_and_leaves_nothing(environment: dict[str, str], number: signal.Signals) -> None:
-    with terminal(environment) as screen:
+    with terminal(environment, COMMAND) as screen:
         screen.read_until("updates done 1")
         assert len(processes(environment)) == 5
         screen.process.send_signal(number)  # the workers are in sessions of their own: Ctrl-C is for the demo
@@ -168,7 +106,7 @@ def test_a_signal_gives_the_cursor_back_and_leaves_nothing(environment: dict[str
 
 
 def test_a_terminal_that_is_gone_leaves_nothing(environment: dict[str, str]) -> None:
-    with terminal(environment) as screen:
+    with terminal(environment, COMMAND) as screen:
         screen.read_until("updates done 1")
         screen.process.send_signal(signal.SIGSTOP)  # or it might notice by itself, and end with another code
         os.waitpid(screen.process.pid, os.WUNTRACED)
@@ -204,17 +142,10 @@ def test_terminated_it_leaves_nothing(environment: dict[str, str]) -> None:
 def test_killed_it_leaves_no_process_not_even_the_frozen_one(environment: dict[str, str]) -> None:
     with frozen(environment) as demo:
         workers = set(processes(environment)) - {demo.pid}
-        handles = [os.pidfd_open(pid) for pid in workers]
-        assert len(handles) == 2
+        deaths = [Death(pid) for pid in workers]
+        assert len(deaths) == 2
         demo.kill()
-        assert all(map(ended, handles))
-
-
-def ended(handle: int) -> bool:
-    try:
-        return bool(select.select([handle], [], [], 10)[0])
-    finally:
-        os.close(handle)
+        assert all(death.happened(10) for death in deaths)
 
 
 def test_without_rich_it_says_how_to_get_it_and_goes_on_in_lines(environment: dict[str, str]) -> None:

@@ -10,9 +10,9 @@ from kazoo.security import CREATOR_ALL_ACL, make_acl
 
 import holdfast
 from tests.cli.doctor import Doctor
-from tests.redis.test_redis_tls import certificates
 from tests.servers.ensemble import Ensemble
 from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.support.certificates import certificates
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_zookeeper

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.compat.redis_py import outliving
-from tests.support.open_clients import end_open_clients
+from tests.support.leaks import close_open_clients
 
 
 @pytest.fixture(autouse=True)
@@ -20,4 +20,4 @@ def _forget_locks_with_a_timeout() -> Iterator[None]:
 def _end_clients() -> Iterator[None]:
     """Functions of a module, and locks with a timeout, keep their clients: end their threads."""
     yield
-    end_open_clients()
+    close_open_clients()

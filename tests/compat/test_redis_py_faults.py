@@ -20,6 +20,7 @@ from holdfast import errors
 from holdfast.compat.redis_py import Lock
 from holdfast.compat.redis_py import asyncio as compat_asyncio
 from tests.servers.ports import free_port
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -205,8 +206,10 @@ def test_a_cancelled_acquire_leaves_nothing(client: Any, async_client: Any) -> N
         lock = compat_asyncio.Lock(async_client, "stock")
         other = compat_asyncio.Lock(async_client, "stock")
         await other.acquire()
+        assert other.lease is not None
+        hold = other.lease._hold
         waiting = asyncio.ensure_future(lock.acquire())
-        await asyncio.sleep(0.05)
+        await until(lambda: hold.core.queue.waiting(hold.policy.key) == 1, 5)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await other.release()

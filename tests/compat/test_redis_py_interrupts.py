@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from holdfast.compat.redis_py import Lock, outliving
-from tests.support.striker import SOURCE, Strike, Striker
+from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 
 #: No code can defend the first instruction of the function that the program calls: the signal belongs to its caller.
 ENTRIES = ("in release", "in __exit__")
@@ -41,10 +41,10 @@ def test_interrupted_lock_is_free_although_its_object_lives_on(
     client: Any, use: Callable[[Lock], None], timeout: float | None
 ) -> None:
     def interrupted(lock: Lock, place: int) -> str | None:
-        striker = Striker(place, places=(f"{SOURCE}/compat",))
-        with contextlib.suppress(Strike), striker:
+        injector = SignalInjector(place, places=(f"{SOURCE}/compat",))
+        with contextlib.suppress(InjectedInterrupt), injector:
             use(lock)
-        return striker.struck_at[0] if striker.struck_at else None
+        return injector.interrupted_at[0] if injector.interrupted_at else None
 
     entries: list[str] = []
     for place in itertools.count():

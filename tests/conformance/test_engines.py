@@ -59,7 +59,7 @@ def quick_zookeeper() -> Iterator[ZooKeeperServer]:
 
 @pytest.mark.needs_zookeeper
 class TestZooKeeper(ConformanceSuite):
-    pace = 2.0  # the last quarter of a session, and a tick, are not believed in
+    pace = 2.0  # the last quarter of a session, and a tick, do not count as held
 
     @pytest.fixture
     def url(self, quick_zookeeper: ZooKeeperServer) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
-from tests.support.threads import new_since
+from tests.support.leaks import new_threads
 
 
 class ClosesAfter:
@@ -100,4 +100,4 @@ def test_a_waiter_does_not_start_a_thread_for_a_client_that_is_closed_and_gone(u
     before = set(threading.enumerate())
     core.withdraw(core.new_attempt(client.lock("a")._policy, non_barging=False))
     assert not core.watchdog.started
-    assert not new_since(before)
+    assert not new_threads(before)

@@ -24,8 +24,8 @@ AWAITED = {
     "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait",
     "AsyncLock.locked",
 }  # fmt: skip
-#: Words that differ by colour.
-COLOURED = [
+#: Words that differ between sync and async.
+DIFFERING = [
     ("async with", "with"),
     ("await ", ""),
     ("task", "thread"),
@@ -40,7 +40,7 @@ def public(kind: type) -> dict[str, Any]:
 
 def first_sentence(thing: Any) -> str:
     text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
-    for theirs, ours in COLOURED:
+    for theirs, ours in DIFFERING:
         text = text.replace(theirs, ours)
     return text
 
@@ -82,7 +82,7 @@ def test_what_may_do_io_is_awaited_and_nothing_else(sync: type, async_: type) ->
 
 
 @pytest.mark.parametrize("sync, async_", TWINS, ids=ids)
-def test_context_managers_of_the_right_colour(sync: type, async_: type) -> None:
+def test_context_managers_are_sync_or_async_as_their_class(sync: type, async_: type) -> None:
     assert hasattr(sync, "__enter__") == hasattr(async_, "__aenter__")
     assert not hasattr(sync, "__aenter__")
     assert not hasattr(async_, "__enter__")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import os
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -14,59 +11,37 @@ import holdfast
 from holdfast.engines.base import Found
 from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.session import RedisSession
-from tests.support.threads import new_since
+from tests.support.leaks import Baseline
 from tests.support.waiting import LASTING, eventually, renewed
-
-
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "redis":
-        return str(request.getfixturevalue("redis_url"))
-    return "memory:forgotten" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
-
-
-class Before:
-    """What there was when it was made. Less is no leak: something of an earlier test may have been on its way out."""
-
-    def __init__(self) -> None:
-        gc.collect()
-        self._threads = set(threading.enumerate())
-        self._descriptors = len(os.listdir("/proc/self/fd"))
-
-    def nothing_is_left(self) -> bool:
-        gc.collect()
-        return not new_since(self._threads) and len(os.listdir("/proc/self/fd")) <= self._descriptors
 
 
 @pytest.mark.needs_redis
 def test_a_client_made_for_one_lock_ends_with_it(url: str) -> None:
-    before = Before()
+    before = Baseline()
     with holdfast.connect(url).lock("one-liner") as lease:
         assert lease.held
     del lease
-    eventually(before.nothing_is_left)
+    before.wait_until_nothing_is_left(5)
 
 
 @pytest.mark.needs_redis
 def test_a_lease_outlives_the_client_object(url: str) -> None:
-    before = Before()
+    before = Baseline()
     lease = holdfast.connect(url, ttl=LASTING).lock("kept").acquire()
     gc.collect()
     eventually(renewed(lease))  # although the client object is garbage
     lease.release()
     del lease
-    eventually(before.nothing_is_left)
+    before.wait_until_nothing_is_left(5)
 
 
 @pytest.mark.needs_redis
 async def test_an_async_client_made_for_one_lock_ends_with_it(url: str) -> None:
-    before = Before()
+    before = Baseline()
     async with holdfast.aio.connect(url).lock("one-liner") as lease:
         assert lease.held
     del lease
-    async with asyncio.timeout(5):
-        while not before.nothing_is_left():
-            await asyncio.sleep(0.01)
+    await before.until_nothing_is_left(5)
 
 
 def test_a_release_under_way_keeps_the_session(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
 
 import holdfast
+from tests.support.forking import in_a_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -33,19 +33,6 @@ def held_elsewhere(lock: AbstractContextManager[bool]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def in_a_child(work: Callable[[], bool]) -> bool:
-    """Whether ``work`` is true in a forked child; a child that hangs is ended after five seconds."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(5)
-        code = 1
-        try:
-            code = 0 if work() else 2
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def use(client: holdfast.Client) -> bool:

@@ -11,8 +11,7 @@ import contextlib
 import gc
 import threading
 import uuid
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,21 +19,13 @@ import pytest
 import holdfast
 from holdfast._core import local_queue
 from holdfast._core.acquisition import Acquisition
-from tests.support.handling import Handling
-from tests.support.striker import Strike, Striker
+from tests.support.signal_injector import HandlerInjector, InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually, until
+
+pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 
 #: For a waiter that nothing but the watchdog's check of the slots wakes.
 SOON = 10.0
-
-
-@pytest.fixture(autouse=True)
-def _dropped_handles_and_coroutines_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
-        gc.collect()
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +38,7 @@ class Stage:
 
     def __init__(self, number: int) -> None:
         store = f"memory:{uuid.uuid4().hex}"
-        self.striker = Striker(number)
+        self.injector = SignalInjector(number)
         self.client = holdfast.connect(store)
         self.other = holdfast.connect(store)
         self.client.ping()
@@ -75,14 +66,14 @@ class Stage:
 
     def play(self, interrupted: Callable[[], object]) -> None:
         try:
-            with self.striker:
+            with self.injector:
                 interrupted()
-        except (Strike, holdfast.AcquireTimeout):
+        except (InjectedInterrupt, holdfast.AcquireTimeout):
             gc.collect(0)
 
     def check(self) -> None:
         """All waiters are served; then every caller can have the lock."""
-        place = self.striker.struck_at
+        place = self.injector.interrupted_at
         for _ in self._waiters:
             assert self.served.acquire(timeout=SOON), f"a waiter was left waiting by a signal at {place}"
         if self.client._opened is not None and not self.client._opened.closed:
@@ -109,7 +100,7 @@ def everywhere(play: Callable[[Stage], None]) -> int:
             stage.check()
         finally:
             stage.close()
-        if not stage.striker.struck_at:
+        if not stage.injector.interrupted_at:
             return number
         number += 1
 
@@ -128,9 +119,9 @@ def test_a_block_of_a_shared_lock_with_waiters() -> None:
     def play(stage: Stage) -> None:
         def block() -> None:
             with stage.lock:
-                stage.striker.__exit__()
+                stage.injector.__exit__()
                 stage.wait_in_threads(1)
-                stage.striker.__enter__()
+                stage.injector.__enter__()
 
         stage.play(block)
 
@@ -197,7 +188,7 @@ def test_a_handler_that_uses_the_same_lock_and_returns(what: str) -> None:
                 if lease is not None:
                     lease.release()
 
-        stage.striker = Handling(number, use)
+        stage.injector = HandlerInjector(number, use)
         try:
             if what == "release":
                 lease = stage.lock.acquire()
@@ -208,7 +199,7 @@ def test_a_handler_that_uses_the_same_lock_and_returns(what: str) -> None:
             stage.check()
         finally:
             stage.close()
-        if not stage.striker.struck_at:
+        if not stage.injector.interrupted_at:
             break
         number += 1
     assert number > 15

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import uuid
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,86 +16,79 @@ from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.blocking import BlockingEvent, BlockingWakeup, run
 from holdfast._runtime.clock import now
-from tests.support.striker import SOURCE, Strike, Striker
+from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually
 
-
-@pytest.fixture(autouse=True)
-def _dropped_handles_and_coroutines_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that was struck before its first step
-        yield
-        gc.collect()
+pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 
 
-def strike_everywhere(play: Callable[[holdfast.Client, Striker], None]) -> int:
+def interrupt_everywhere(play: Callable[[holdfast.Client, SignalInjector], None]) -> int:
     """Play it with a signal at its first place, its second, …, until it goes through. After each the lock is free, long
     before its ttl of 30 s or a third of it."""
     number = 0
     while True:
         url = f"memory:{uuid.uuid4().hex}"
-        striker = Striker(number)
+        injector = SignalInjector(number)
         with holdfast.connect(url) as stranger, holdfast.connect(url) as client:
             client.ping()
             core = client._opened
             assert core is not None
             try:
-                play(client, striker)
-            except Strike:
+                play(client, injector)
+            except InjectedInterrupt:
                 gc.collect(0)
             free = stranger.lock("a").try_acquire(timeout=5)
-            assert free is not None, f"left held by a strike at {striker.struck_at}"
+            assert free is not None, f"left held by a strike at {injector.interrupted_at}"
             assert core.queue.waiting("a") == 0
-        if not striker.struck_at:
+        if not injector.interrupted_at:
             return number
         number += 1
 
 
 def test_acquiring() -> None:
-    def play(client: holdfast.Client, striker: Striker) -> None:
+    def play(client: holdfast.Client, injector: SignalInjector) -> None:
         lock = client.lock("a")
-        with striker:
+        with injector:
             lease = lock.acquire(timeout=5)
         lease.release()
 
-    assert strike_everywhere(play) > 50
+    assert interrupt_everywhere(play) > 50
 
 
 def test_releasing() -> None:
-    def play(client: holdfast.Client, striker: Striker) -> None:
+    def play(client: holdfast.Client, injector: SignalInjector) -> None:
         lease = client.lock("a").acquire(timeout=5)
-        with striker:
+        with injector:
             lease.release()
 
-    assert strike_everywhere(play) > 15
+    assert interrupt_everywhere(play) > 15
 
 
 def test_the_with_statement() -> None:
-    def play(client: holdfast.Client, striker: Striker) -> None:
+    def play(client: holdfast.Client, injector: SignalInjector) -> None:
         lock = client.lock("a")
-        with striker, lock:
+        with injector, lock:
             pass
 
-    assert strike_everywhere(play) > 60
+    assert interrupt_everywhere(play) > 60
 
 
 def test_the_same_caller_can_acquire_again() -> None:
     """Nothing of the interrupted call may be taken for a hold or a place in the queue of this process."""
 
-    def play(client: holdfast.Client, striker: Striker) -> None:
+    def play(client: holdfast.Client, injector: SignalInjector) -> None:
         lock = client.lock("a")
         try:
-            with striker:
+            with injector:
                 lock.acquire(timeout=5).release()
-        except Strike:
+        except InjectedInterrupt:
             gc.collect(0)
         again = lock.try_acquire(timeout=5)
-        assert again is not None, f"this caller is locked out by a strike at {striker.struck_at}"
+        assert again is not None, f"this caller is locked out by a strike at {injector.interrupted_at}"
         assert again.held
         again.release()
 
-    assert strike_everywhere(play) > 80
+    assert interrupt_everywhere(play) > 80
 
 
 def test_struck_when_the_hold_was_there_but_nobody_knew_it_is_not_re_entered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,12 +98,12 @@ def test_struck_when_the_hold_was_there_but_nobody_knew_it_is_not_re_entered(mon
     def struck(self: Watchdog, grant: Grant, confirmed: float) -> None:
         monkeypatch.setattr(Watchdog, "watch", watch)
         watch(self, grant, confirmed)
-        raise Strike
+        raise InjectedInterrupt
 
     store = f"memory:{uuid.uuid4().hex}"
     with holdfast.connect(store) as one, holdfast.connect(store) as two:
         monkeypatch.setattr(Watchdog, "watch", struck)
-        with pytest.raises(Strike):
+        with pytest.raises(InjectedInterrupt):
             one.lock("a").acquire()
         other = two.lock("a").acquire(timeout=5)
         assert one.lock("a").try_acquire() is None
@@ -122,11 +114,11 @@ def test_struck_while_it_waits_a_caller_sees_nothing_else() -> None:
     """threading.Condition, struck where it takes its lock again, raised 'release unlocked lock' instead."""
     number = 0
     while True:
-        event, striker = BlockingEvent(), Striker(number, places=(SOURCE, threading.__file__))
+        event, injector = BlockingEvent(), SignalInjector(number, places=(SOURCE, threading.__file__))
         try:
-            with striker:
+            with injector:
                 assert not run(event.wait(now() + 0.002))
-        except Strike:
+        except InjectedInterrupt:
             pass
         others = [threading.Thread(target=run, args=(event.wait(now() + 30.0),), daemon=True) for _ in range(3)]
         others.append(threading.Thread(target=event.set, daemon=True))
@@ -134,8 +126,8 @@ def test_struck_while_it_waits_a_caller_sees_nothing_else() -> None:
             each.start()
         for each in others:
             each.join(10)
-            assert not each.is_alive(), f"left waiting by a strike at {striker.struck_at}"
-        if not striker.struck_at:
+            assert not each.is_alive(), f"left waiting by a strike at {injector.interrupted_at}"
+        if not injector.interrupted_at:
             break
         number += 1
     assert number > 3
@@ -147,7 +139,7 @@ def test_struck_while_it_rings_for_the_watchdog_the_next_caller_rings(monkeypatc
 
     def struck(self: BlockingWakeup) -> None:
         monkeypatch.setattr(BlockingWakeup, "set", ring)
-        raise Strike
+        raise InjectedInterrupt
 
     store = f"memory:{uuid.uuid4().hex}"
     with holdfast.connect(store) as client, holdfast.connect(store) as other:
@@ -158,7 +150,7 @@ def test_struck_while_it_rings_for_the_watchdog_the_next_caller_rings(monkeypatc
         forgotten, orphan = (core.new_attempt(client.lock("b")._policy, non_barging=False) for _ in range(2))
         run(core.session.acquire(orphan, 1.0))
         monkeypatch.setattr(BlockingWakeup, "set", struck)
-        with pytest.raises(Strike):
+        with pytest.raises(InjectedInterrupt):
             core.withdraw(forgotten)
         core.withdraw(orphan)
         other.lock("b").acquire(timeout=5).release()

@@ -8,24 +8,23 @@ pairs may be renewed, and what was asked for in a wait that was too short is wit
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import redis
 
 import holdfast
 from tests.servers.redis import RedisServer
-from tests.support.threads import new_since
+from tests.support.leaks import Baseline
+from tests.support.soak import soak
 from tests.support.waiting import LASTING, eventually, renewed, until
 
-PAIRS = 10_000
-WAITS = 1_000
+#: Cycles of acquire and release, and of waits that time out.
+CYCLES = pytest.mark.parametrize(
+    "cycles, waits", [(1_000, 100), soak(10_000, 1_000, reason="shows what leaks once in thousands of cycles")]
+)
 
 
 @pytest.fixture
@@ -41,34 +40,9 @@ def assert_every_key_ends(admin: redis.Redis) -> None:
     assert not endless
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "redis":
-        return str(request.getfixturevalue("redis_url"))
-    return "memory:leaks" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
-
-
-class Before:
-    """What there was when it was made: threads, descriptors, connections, tasks. Less is no leak: something of an
-    earlier test, or of a request that was given up, may have been on its way out."""
-
-    def __init__(self, admin: redis.Redis) -> None:
-        self._admin = admin
-        gc.collect()
-        self._threads = set(threading.enumerate())
-        self._counts = self._count()
-
-    def nothing_is_left(self) -> bool:
-        gc.collect()
-        no_more = [now <= before for now, before in zip(self._count(), self._counts, strict=True)]
-        return not new_since(self._threads) and all(no_more)
-
-    def _count(self) -> tuple[int, int, int]:
-        try:
-            tasks = len(asyncio.all_tasks())
-        except RuntimeError:
-            tasks = 0  # no loop runs here
-        return len(os.listdir("/proc/self/fd")), len(self._admin.client_list()), tasks
+def baseline(admin: redis.Redis) -> Baseline:
+    """With the connections that the server counts."""
+    return Baseline(connections=lambda: len(admin.client_list()))
 
 
 @contextmanager
@@ -82,8 +56,9 @@ def in_vain() -> Iterator[None]:
 
 @pytest.mark.needs_redis
 @pytest.mark.timeout(120)
-def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
-    outside = Before(admin)
+@CYCLES
+def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis, cycles: int, waits: int) -> None:
+    outside = baseline(admin)
     with holdfast.connect(url, ttl=5.0) as locks, holdfast.connect(url, ttl=300.0) as others:
         names = [f"cycle-{number}" for number in range(50)]
         blocker = others.lock("busy").acquire()
@@ -100,24 +75,25 @@ def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
         with pytest.warns(ResourceWarning, match="dropped"):
             del lease
         eventually(lambda: not locks.inspect("dropped").holders)
-        before = Before(admin)
-        for number in range(PAIRS):
+        before = baseline(admin)
+        for number in range(cycles):
             locks.lock(names[number % 50]).acquire().release()
-        for _ in range(WAITS):
+        for _ in range(waits):
             with in_vain():
                 assert locks.lock("busy").try_acquire(timeout=0.001) is None
-        eventually(before.nothing_is_left)
+        before.wait_until_nothing_is_left(5)
         eventually(lambda: locks.inspect("busy").waiters == 0)
         eventually(lambda: [state.name for state in locks.locks()] == ["busy"])
         blocker.release()
     assert_every_key_ends(admin)
     eventually(lambda: not admin.keys("holdfast_queue*"))
-    eventually(outside.nothing_is_left)
+    outside.wait_until_nothing_is_left(5)
 
 
 @pytest.mark.needs_redis
 @pytest.mark.timeout(120)
-async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -> None:
+@CYCLES
+async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis, cycles: int, waits: int) -> None:
     async with holdfast.aio.connect(url, ttl=5.0) as locks, holdfast.aio.connect(url, ttl=300.0) as others:
         blocker = await others.lock("busy").acquire()
         await asyncio.gather(*(pairs(locks, number, 2) for number in range(50)))
@@ -135,18 +111,17 @@ async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis) -
         async with asyncio.timeout(5):
             while (await locks.inspect("dropped")).holders:
                 await asyncio.sleep(0.01)
-        before = Before(admin)
-        await asyncio.gather(*(pairs(locks, number, PAIRS // 50) for number in range(50)))
-        for _ in range(WAITS // 10):
+        before = baseline(admin)
+        await asyncio.gather(*(pairs(locks, number, cycles // 50) for number in range(50)))
+        for _ in range(waits // 10):
             await asyncio.gather(*(wait_in_vain(locks) for _ in range(10)))
+        await before.until_nothing_is_left(5)
         async with asyncio.timeout(5):
-            while not before.nothing_is_left() or (await locks.inspect("busy")).waiters:
+            while (await locks.inspect("busy")).waiters:
                 await asyncio.sleep(0.01)
         await blocker.release()
     assert_every_key_ends(admin)
-    async with asyncio.timeout(5):
-        while len(asyncio.all_tasks()) > 1:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(asyncio.all_tasks()) == 1, 5)
 
 
 async def wait_in_vain(locks: holdfast.aio.AsyncClient) -> None:

@@ -6,23 +6,23 @@ import itertools
 import threading
 
 from holdfast._runtime.blocking import BlockingRuntime
-from tests.support.striker import SOURCE, Strike, Striker
+from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 
 
 def test_callbacks_are_run_after_a_strike_at_any_place() -> None:
     for first in itertools.count():
-        runtime, striker, told = (
+        runtime, injector, told = (
             BlockingRuntime(),
-            Striker(first, places=(SOURCE, threading.__file__)),
+            SignalInjector(first, places=(SOURCE, threading.__file__)),
             threading.Event(),
         )
         try:
-            with striker:
+            with injector:
                 runtime.dispatch(lambda: None)
-        except (Strike, RuntimeError):
+        except (InjectedInterrupt, RuntimeError):
             pass  # RuntimeError: struck in a certain place, threading itself releases a lock that it has not taken
         runtime.dispatch(told.set)
-        assert told.wait(5), f"never again after a strike at {striker.struck_at}"
-        if not striker.struck_at:
+        assert told.wait(5), f"never again after a strike at {injector.interrupted_at}"
+        if not injector.interrupted_at:
             break
     assert first > 10

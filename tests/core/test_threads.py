@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from holdfast._runtime.threads import start_daemon
-from tests.support.striker import SOURCE, Strike, Striker
+from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 
 
 def test_a_signal_while_a_thread_is_started_shows_nothing_else() -> None:
@@ -15,14 +15,14 @@ def test_a_signal_while_a_thread_is_started_shows_nothing_else() -> None:
     number = 0
     while True:
         ran = threading.Event()
-        striker = Striker(number, places=(SOURCE, threading.__file__))
+        injector = SignalInjector(number, places=(SOURCE, threading.__file__))
         try:
-            with striker:
+            with injector:
                 start_daemon(ran.set, "holdfast-test")
-        except Strike:
+        except InjectedInterrupt:
             start_daemon(ran.set, "holdfast-test")  # nothing is broken: the next one starts
         assert ran.wait(5)
-        if not striker.struck_at:
+        if not injector.interrupted_at:
             break
         number += 1
     assert number > 3

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from tests.support.open_clients import end_open_clients
+from tests.support.leaks import close_open_clients
 
 
 @pytest.fixture
@@ -33,4 +33,4 @@ def other(url: str) -> Iterator[holdfast.Client]:
 def _end_clients() -> Iterator[None]:
     """Functions of a module, and locks with a timeout, keep their clients: end their threads."""
     yield
-    end_open_clients()
+    close_open_clients()

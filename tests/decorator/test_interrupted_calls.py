@@ -4,45 +4,37 @@ from __future__ import annotations
 
 import gc
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import holdfast
-from tests.support.striker import Strike, Striker
+from tests.support.signal_injector import InjectedInterrupt, SignalInjector
+
+pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 
 
-@pytest.fixture(autouse=True)
-def _dropped_handles_and_coroutines_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
-        gc.collect()
-
-
-def strike_everywhere(prepare: Callable[[holdfast.Client], Callable[[], Any]]) -> int:
+def interrupt_everywhere(prepare: Callable[[holdfast.Client], Callable[[], Any]]) -> int:
     """Call it with a signal at its first place, its second, …, until it goes through. Each time another client gets the
     lock, long before its ttl of 30 s, and the same caller can call again."""
     number = 0
     while True:
-        url, striker = f"memory:{uuid.uuid4().hex}", Striker(number)
+        url, injector = f"memory:{uuid.uuid4().hex}", SignalInjector(number)
         with holdfast.connect(url) as other, holdfast.connect(url) as client:
             client.ping()
             call = prepare(client)
             try:
-                with striker:
+                with injector:
                     call()
-            except Strike:
+            except InjectedInterrupt:
                 gc.collect(0)
             free = other.lock("a").try_acquire(timeout=5)
-            assert free is not None, f"left held by a strike at {striker.struck_at}"
+            assert free is not None, f"left held by a strike at {injector.interrupted_at}"
             free.release()
             call()
             assert holdfast.current_lease() is None
-        if not striker.struck_at:
+        if not injector.interrupted_at:
             return number
         number += 1
 
@@ -51,21 +43,21 @@ def test_a_function() -> None:
     def prepare(client: holdfast.Client) -> Callable[[], Any]:
         return client.locked("{name}")(lambda name="a": None)
 
-    assert strike_everywhere(prepare) > 60
+    assert interrupt_everywhere(prepare) > 60
 
 
 def test_a_function_that_may_be_skipped() -> None:
     def prepare(client: holdfast.Client) -> Callable[[], Any]:
         return client.locked("{name}", on_busy="skip", timeout=5)(lambda name="a": None)
 
-    assert strike_everywhere(prepare) > 60
+    assert interrupt_everywhere(prepare) > 60
 
 
 def test_a_function_that_keeps_its_lock_for_a_while() -> None:
     def prepare(client: holdfast.Client) -> Callable[[], Any]:
         return client.locked("a", at_least=0.01)(lambda: None)
 
-    assert strike_everywhere(prepare) > 60
+    assert interrupt_everywhere(prepare) > 60
 
 
 def test_a_generator() -> None:
@@ -77,4 +69,4 @@ def test_a_generator() -> None:
 
         return lambda: list(steps())
 
-    assert strike_everywhere(prepare) > 60
+    assert interrupt_everywhere(prepare) > 60

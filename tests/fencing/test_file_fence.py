@@ -14,6 +14,7 @@ import pytest
 from holdfast.errors import EngineRefused, StaleToken
 from holdfast.fencing import FileFence, record
 from holdfast.fencing.rule import LARGEST_TOKEN, Bearer
+from tests.support.leaks import descriptors
 
 
 @pytest.fixture
@@ -24,11 +25,6 @@ def directory(tmp_path: Path) -> Path:
 def only(directory: Path, suffix: str) -> Path:
     (found,) = directory.glob(f"*{suffix}")
     return found
-
-
-def descriptors() -> set[str]:
-    listed = os.listdir("/proc/self/fd")
-    return {name for name in listed if os.path.lexists(f"/proc/self/fd/{name}")}  # without that of listdir itself
 
 
 def test_files_are_private_and_never_named_by_the_resource(directory: Path, tmp_path: Path) -> None:
@@ -48,7 +44,7 @@ def test_no_descriptor_is_kept_and_those_of_a_guard_do_not_survive_exec(director
     with fence.guard("r", 1):
         during = descriptors() - before
         assert len(during) == 2
-        assert not any(os.get_inheritable(int(fd)) for fd in during)
+        assert not any(os.get_inheritable(fd) for fd in during)
     with pytest.raises(StaleToken), fence.guard("r", 0):
         pass
     assert descriptors() == before

@@ -1,4 +1,4 @@
-"""What every fence promises: check and guard, in both colours."""
+"""What every fence promises: check and guard, sync and async."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -18,8 +17,8 @@ from holdfast.fencing import Fence, FileFence, Guard, MemoryFence
 from holdfast.fencing.file_gate import FileGate
 from holdfast.fencing.rule import Bearer
 from tests.fencing.processes import Program, programs
-from tests.support.handling import Handling
-from tests.support.striker import SOURCE, Strike, Striker
+from tests.support.leaks import descriptors
+from tests.support.signal_injector import SOURCE, HandlerInjector, InjectedInterrupt, SignalInjector
 
 PLACES = (SOURCE, __file__)
 OWNER = "us"
@@ -84,15 +83,15 @@ def run_on(loop: asyncio.AbstractEventLoop, fence: Fence, token: int, write: Cal
     loop.run_until_complete(enter_async(fence, token, write))
 
 
-def interrupt(play: Callable[[], None], number: int, then: int | None) -> Striker:
+def interrupt(play: Callable[[], None], number: int, then: int | None) -> SignalInjector:
     """Play with a signal at place ``number``, and another one ``then`` lines later."""
-    striker = Striker(number, then, PLACES)
+    injector = SignalInjector(number, then, PLACES)
     try:
-        with striker:
+        with injector:
             play()
-    except Strike:
+    except InjectedInterrupt:
         pass  # its traceback is dropped here, and the guard with it
-    return striker
+    return injector
 
 
 def is_free_and_raised(fence: Fence, token: int, thread: ThreadPoolExecutor, process: Program | None) -> None:
@@ -105,9 +104,9 @@ def is_free_and_raised(fence: Fence, token: int, thread: ThreadPoolExecutor, pro
         fence.check("r", token, OWNER)
 
 
-def descriptors() -> set[str]:
+def descriptors_in_use() -> set[int]:
     gc.collect(0)
-    return set(os.listdir("/proc/self/fd"))
+    return descriptors()
 
 
 @pytest.mark.parametrize("then", [None, 1, 4])
@@ -116,20 +115,20 @@ def test_one_signal_at_each_instruction_of_a_guard_leaves_the_fence_free(
 ) -> None:
     number = token = 0
     fence.check("r", 0)
-    before = descriptors()
+    before = descriptors_in_use()
     while True:
         token += 10
         resource = Resource()
         # With the same token, so that it does not matter which of them comes first.
         waiting = other_thread.submit(enter, fence, token, lambda: None)
-        striker = interrupt(partial(enter, fence, token, resource.write), number, then)
+        injector = interrupt(partial(enter, fence, token, resource.write), number, then)
         waiting.result(15)
         if resource.written:
             with pytest.raises(StaleToken):
                 fence.check("r", token - 1, OWNER)
         is_free_and_raised(fence, token, other_thread, other_process)
-        assert descriptors() == before, f"left open by a signal at {striker.struck_at}"
-        if not striker.struck_at:
+        assert descriptors_in_use() == before, f"left open by a signal at {injector.interrupted_at}"
+        if not injector.interrupted_at:
             break
         number += 1
     assert number > 20
@@ -140,8 +139,8 @@ def test_a_guard_that_was_interrupted_can_be_raised_again(fence: Fence) -> None:
     number = 0
     while True:
         guard = fence.guard("r", 1, OWNER, timeout=10)
-        striker = interrupt(guard.__enter__, number, None)
-        if not striker.struck_at:
+        injector = interrupt(guard.__enter__, number, None)
+        if not injector.interrupted_at:
             guard.__exit__(None, None, None)
             break
         with guard:
@@ -154,10 +153,10 @@ def test_a_signal_before_the_first_instruction_of_the_exit_is_made_up_for_when_t
     fence: Fence, monkeypatch: pytest.MonkeyPatch, other_thread: ThreadPoolExecutor
 ) -> None:
     def interrupted(*_: object) -> None:
-        raise Strike
+        raise InjectedInterrupt
 
     monkeypatch.setattr(Guard, "__exit__", interrupted)
-    with pytest.raises(Strike):
+    with pytest.raises(InjectedInterrupt):
         enter(fence, 1, lambda: None)
     monkeypatch.undo()
     other_thread.submit(enter, fence, 2, lambda: None).result(15)
@@ -175,12 +174,12 @@ def test_one_signal_at_each_instruction_of_an_async_guard_leaves_the_fence_free(
         loop = asyncio.new_event_loop()
         loop.set_exception_handler(lambda loop, context: None)  # "Task exception was never retrieved": it was raised
         waiting = other_thread.submit(enter, fence, token, lambda: None)
-        striker = interrupt(partial(run_on, loop, fence, token, resource.write), number, None)
+        injector = interrupt(partial(run_on, loop, fence, token, resource.write), number, None)
         loop.close()
         gc.collect()  # a task and the exception that it ended with refer to each other
         waiting.result(15)
         is_free_and_raised(fence, token, other_thread, other_process)
-        if not striker.struck_at:
+        if not injector.interrupted_at:
             break
         number += 1
     assert number > 20
@@ -222,7 +221,7 @@ def test_a_signal_handler_may_use_a_fence_while_the_thread_that_it_interrupts_do
     """It runs in the middle of whatever the thread does there: a mutex would be waited for for ever."""
     number = 0
     while True:
-        handler = Handling(number, lambda: fence.check("other", 1, OWNER))
+        handler = HandlerInjector(number, lambda: fence.check("other", 1, OWNER))
         with handler:
             fence.check("r", 1, OWNER)
         if not handler.handled:

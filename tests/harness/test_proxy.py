@@ -1,4 +1,4 @@
-"""The fault proxy, against a real Redis: each fault does what its name says, to the request it is meant for."""
+"""The fault proxy, against a real Redis: each fault does what its name promises, to the request it is meant for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.engines.redis.scripts import Script
 from holdfast.testing.proxy import FaultProxy
 from holdfast.testing.resp import ProtocolError
 from tests.servers.redis import RedisServer
-from tests.support.threads import new_since
+from tests.support.leaks import new_threads
 
 SOON = 5.0  # a deadline for what must happen
 NEVER = 0.1  # long enough to see a reply that must not come: loopback takes microseconds
@@ -97,7 +97,7 @@ def test_passes_everything(proxy: FaultProxy, protocol: int) -> None:
     assert (b"INCRBY", b"n", b"1") in proxy.seen
 
 
-def test_pipelined_requests_of_one_packet_are_told_apart(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_pipelined_requests_of_one_packet_are_matched_alone(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
     lost = proxy.on("INCR", nth=2).drop_reply_and_reset()
     packet = b"".join(pack(*words) for words in [("INCR", "n"), ("PING",), ("INCR", "n"), ("PING",)])
     wire.socket.sendall(packet)
@@ -120,7 +120,7 @@ def test_drop_reply_and_reset(proxy: FaultProxy, wire: Wire, direct: redis.Redis
     assert direct.get("key") == b"value"
 
 
-def test_the_fault_strikes_once_unless_told_otherwise(proxy: FaultProxy, connect: Callable[[], Wire]) -> None:
+def test_a_fault_happens_once_unless_the_rule_repeats(proxy: FaultProxy, connect: Callable[[], Wire]) -> None:
     proxy.on("PING", nth=2).drop_reply_and_reset()
     first = connect()
     assert first.call("PING") == b"PONG"
@@ -141,7 +141,7 @@ def test_black_hole(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
     wire.send("INCR", "n")
     assert rule.wait(SOON)
     assert direct.get("n") == b"1"
-    wire.send("INCR", "n")  # the connection is open, and nobody is there
+    wire.send("INCR", "n")  # the connection is open, and no server is behind it
     with pytest.raises(TimeoutError):
         wire.receive(NEVER)
     assert direct.get("n") == b"1"
@@ -241,7 +241,7 @@ def test_a_duplicate_speaks_as_the_same_user_to_the_same_database(start_redis: C
 
 
 def data_segments_received(connection: socket.socket) -> int:
-    """From the kernel's count (Linux, struct tcp_info): what recv() returns depends on who is scheduled when."""
+    """From the kernel's count (Linux, struct tcp_info): what recv() returns depends on the scheduler."""
     information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     return int(struct.unpack_from("=I", information, 152)[0])
 
@@ -434,7 +434,7 @@ def test_nothing_is_left_behind(redis_server: RedisServer) -> None:
         wire.send("PING")
         assert held.wait(SOON)  # closing must not wait for the release
     wire.socket.close()
-    assert not new_since(before)
+    assert not new_threads(before)
     with pytest.raises(RuntimeError, match="not running"):
         proxy.refuse()
     proxy.close()  # twice is fine

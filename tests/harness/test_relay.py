@@ -1,4 +1,4 @@
-"""The tests' own relay: what is said in the light arrives, what was given up in the dark does not."""
+"""The tests' own relay: bytes pass while the link is open; a connection given up while it is dark never arrives."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def say_and_hang_up(relay: Relay) -> None:
         client.sendall(b"hello")
 
 
-def test_who_speaks_and_hangs_up_before_the_relay_looks_is_heard(
+def test_who_speaks_and_hangs_up_before_the_relay_looks_is_accepted(
     relay: Relay, loop: LoopThread, target: socket.socket
 ) -> None:
     """A member with a small number introduces itself and hangs up, to be called back. On a busy machine none of these
@@ -59,11 +59,11 @@ def test_who_speaks_and_hangs_up_before_the_relay_looks_is_heard(
     assert busy.wait(WITHIN)
     say_and_hang_up(relay)
     done.set()
-    heard, _ = target.accept()
-    with heard:
-        heard.settimeout(WITHIN)
-        assert heard.recv(100) == b"hello"
-        assert heard.recv(100) == b""
+    accepted, _ = target.accept()
+    with accepted:
+        accepted.settimeout(WITHIN)
+        assert accepted.recv(100) == b"hello"
+        assert accepted.recv(100) == b""
 
 
 def test_who_hangs_up_in_the_dark_never_arrives(relay: Relay, target: socket.socket) -> None:
@@ -73,7 +73,7 @@ def test_who_hangs_up_in_the_dark_never_arrives(relay: Relay, target: socket.soc
     relay.heal()
     with socket.create_connection((relay.host, relay.port), WITHIN) as client:
         client.sendall(b"later")
-        heard, _ = target.accept()
-        with heard:
-            heard.settimeout(WITHIN)
-            assert heard.recv(100) == b"later"
+        accepted, _ = target.accept()
+        with accepted:
+            accepted.settimeout(WITHIN)
+            assert accepted.recv(100) == b"later"

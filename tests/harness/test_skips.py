@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """pytest on ``arguments``, on a machine with nothing on PATH."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments],
-        cwd=ROOT, env=inherited | {"PATH": "/nonexistent"} | environment, capture_output=True, text=True, timeout=50,
-    )  # fmt: skip
-
+from tests.support.runs import ROOT, run_pytest
 
 NEEDS_REDIS = "tests/harness/test_redis_server.py::test_unix_socket"
 
 
 def test_without_redis_a_test_is_skipped_by_name() -> None:
-    done = run(NEEDS_REDIS)
+    done = run_pytest(NEEDS_REDIS)
     assert done.returncode == 0, done.stdout
     assert "SKIPPED (1)" in done.stdout
     assert f"{NEEDS_REDIS}: redis-server is not on PATH" in done.stdout
 
 
 def test_without_redis_ci_fails() -> None:
-    done = run(NEEDS_REDIS, CI="true")
+    done = run_pytest(NEEDS_REDIS, CI="true")
     assert done.returncode == 1
     assert "1 failed" in done.stdout or "1 error" in done.stdout
     assert "with CI=true that is a failure" in done.stdout
@@ -50,7 +37,7 @@ def test_a_skip_that_is_not_listed_fails_the_run(tmp_path: Path, body: str) -> N
     (tmp_path / "test_lazy.py").write_text(f"{body}\n", "utf-8")
     (tmp_path / "test_good.py").write_text("def test_y(): assert True\n", "utf-8")
     # From outside the tree, so the rule must be loaded by name.
-    done = run("-p", "tests.conftest", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), str(tmp_path))
+    done = run_pytest("-p", "tests.conftest", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), str(tmp_path))
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     assert "NOT LISTED IN tests/skips.toml" in done.stdout
     assert "not today" in done.stdout

@@ -1,12 +1,9 @@
-"""The tests' own topologies of Redis: they come up, break and heal as the tests about faults believe they do."""
+"""The tests' own topologies of Redis: they come up, break and heal as the tests about faults assume."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,20 +12,21 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from tests.harness.test_skips import run
 from tests.servers.clock import Clock
 from tests.servers.cluster import RedisCluster
 from tests.servers.group import Group
 from tests.servers.masters import Masters
-from tests.servers.redis import RedisServer, ServerFailed
+from tests.servers.process import ServerFailed
+from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication, is_linked
 from tests.servers.sentinel import SentinelSet
+from tests.support.runs import assert_servers_end_with_a_killed_run, run_pytest
 from tests.support.waiting import eventually
 
 StartRedis = Callable[..., RedisServer]
 StartReplication = Callable[..., Replication]
 
-#: For those who are there to acknowledge, in milliseconds.
+#: For replicas that can acknowledge, in milliseconds.
 WAIT = 4_000
 
 
@@ -37,8 +35,8 @@ WAIT = 4_000
 
 def test_five_masters_know_nothing_of_each_other(five_masters: Masters) -> None:
     for place, server in enumerate(five_masters.servers):
-        server.ask("SET", "who", place)
-    assert [server.ask("GET", "who") for server in five_masters.servers] == ["0", "1", "2", "3", "4"]
+        server.ask("SET", "place", place)
+    assert [server.ask("GET", "place") for server in five_masters.servers] == ["0", "1", "2", "3", "4"]
     assert five_masters.url == "redlock://" + ",".join(f"127.0.0.1:{one.port}" for one in five_masters.servers)
 
 
@@ -48,7 +46,7 @@ def test_five_masters_are_empty_at_the_start_of_each_test(five_masters: Masters)
 
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("make", [lambda: Masters(2), lambda: Replication(1), SentinelSet, RedisCluster])
-def test_a_group_leaves_nothing_behind(make: Callable[[], Group]) -> None:
+def test_a_group_leaves_nothing_behind(make: Callable[[], Group[RedisServer]]) -> None:
     with make() as group:
         servers = list(group.servers)
         pids = [server.pid for server in servers]
@@ -69,21 +67,11 @@ def test_a_group_that_cannot_start_leaves_no_process_behind() -> None:
 
 @pytest.mark.needs_redis
 def test_no_server_of_a_group_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
-    program = (
-        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+    start = (
         "from tests.servers.replication import Replication\n"
-        "print(*(server.port for server in Replication(2).start().servers), flush=True); input()"
+        "print(*(server.port for server in Replication(2).start().servers), flush=True)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as victim:
-        assert victim.stdout is not None
-        ports = [int(port) for port in victim.stdout.readline().split()]
-        connections = [socket.create_connection(("127.0.0.1", port), 5.0) for port in ports]
-        victim.kill()
-        assert [connection.recv(1) for connection in connections] == [b""] * 3
-        for connection in connections:
-            connection.close()
+    assert assert_servers_end_with_a_killed_run(tmp_path, start) == 3
 
 
 # ---- replication
@@ -103,7 +91,7 @@ def test_R17_a_replica_in_the_dark_is_stale_when_promoted(start_replication: Sta
     client = replication.master.client()
     client.set("before", 1)
     assert client.wait(1, WAIT) == 1
-    link.black_hole()
+    link.black_hole_all()
     client.set("after", 1)
     assert client.wait(1, 50) == 0
     replication.promote(replica)
@@ -120,7 +108,7 @@ def test_what_was_held_back_arrives_when_the_link_heals(start_replication: Start
     replication = start_replication(1)
     (replica,), (link,) = replication.replicas, replication.links
     client = replication.master.client()
-    link.black_hole()
+    link.black_hole_all()
     for number in range(100):
         client.rpush("list", number)
     assert client.wait(1, 50) == 0
@@ -133,7 +121,7 @@ def test_what_was_held_back_arrives_when_the_link_heals(start_replication: Start
 def test_the_end_of_a_master_is_not_heard_in_the_dark(start_replication: StartReplication) -> None:
     replication = start_replication(1)
     (replica,), (link,) = replication.replicas, replication.links
-    link.black_hole()
+    link.black_hole_all()
     replication.master.kill()
     quiet_until = time.monotonic() + 0.2
     while time.monotonic() < quiet_until:
@@ -257,7 +245,7 @@ def test_without_a_compiler_the_clock_is_skipped_by_name_or_fails(tmp_path: Path
     assert server is not None
     os.symlink(server, tmp_path / "redis-server")
     test = "tests/harness/test_topologies.py::test_R19_R20_keys_expire_by_the_wall_clock"
-    done = run(test, PATH=str(tmp_path), CI=ci)
+    done = run_pytest(test, PATH=str(tmp_path), CI=ci)
     assert done.returncode == bool(ci), done.stdout
     expected = "no C compiler is on PATH; with CI=true that is a failure" if ci else f"{test}: no C compiler is on PATH"
     assert expected in done.stdout

@@ -16,7 +16,7 @@ import pytest
 
 from tests.servers.ensemble import Ensemble, Member
 from tests.servers.silent_session import SilentSession
-from tests.support.threads import new_since
+from tests.support.leaks import new_threads
 from tests.support.waiting import eventually
 
 #: In seconds. It outlives a pause, also if the machine stands still meanwhile.
@@ -110,7 +110,7 @@ def test_nothing_is_left_behind() -> None:
         ensemble.cut_off(ensemble.leader())
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     assert not [member for member in ensemble.members if member.directory.exists()]
-    eventually(lambda: not new_since(before))
+    eventually(lambda: not new_threads(before))
 
 
 # ---- what the leader knows

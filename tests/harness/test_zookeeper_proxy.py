@@ -17,7 +17,7 @@ from tests.servers.silent_session import SilentSession
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op, ProtocolError
-from tests.support.threads import new_since
+from tests.support.leaks import new_threads
 from tests.support.waiting import eventually
 
 SOON = 5.0
@@ -25,9 +25,8 @@ CREATES = (Op.CREATE, Op.CREATE2, Op.CREATE_CONTAINER)
 
 
 @pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperProxy]:
-    with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
-        yield proxy
+def proxy(zookeeper_proxy: ZooKeeperProxy) -> ZooKeeperProxy:
+    return zookeeper_proxy
 
 
 @pytest.fixture
@@ -261,7 +260,7 @@ def test_nothing_is_left_behind(zookeeper_server: ZooKeeperServer) -> None:
         session = SilentSession(proxy.host, proxy.port, 30.0)
         proxy.black_hole_all()  # closing must not wait for the light
     session.close()
-    eventually(lambda: not new_since(before))
+    eventually(lambda: not new_threads(before))
     with pytest.raises(RuntimeError, match="not running"):
         proxy.refuse()
     proxy.close()  # twice is fine

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,15 +13,12 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import CREATOR_ALL_ACL
 
-from tests.harness.test_skips import run
-from tests.redis.test_redis_tls import certificates
-from tests.servers import zookeeper as servers
-from tests.servers.ports import free_port
-from tests.servers.redis import ServerFailed
 from tests.servers.silent_session import SilentSession
 from tests.servers.zookeeper import BASE, Operations, ZooKeeperServer
 from tests.servers.zookeeper_wire import Op
-from tests.support.threads import new_since
+from tests.support.certificates import certificates
+from tests.support.leaks import new_threads
+from tests.support.runs import run_pytest
 from tests.support.waiting import eventually
 
 Start = Callable[..., ZooKeeperServer]
@@ -118,33 +113,6 @@ def test_empty_containers_are_removed_soon(start_zookeeper: Start) -> None:
     eventually(lambda: client.exists("/parent") is None)
 
 
-def test_a_frozen_server_can_be_stopped(start_zookeeper: Start) -> None:
-    server = start_zookeeper()
-    server.client()
-    server.pause()
-    server.stop()
-    assert not server.running
-
-
-def test_a_taken_port_is_not_the_end(start_zookeeper: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as squatter:
-        squatter.bind(("127.0.0.1", 0))
-        squatter.listen()
-        taken, free = squatter.getsockname()[1], free_port()
-        ports = iter([taken, free])
-        monkeypatch.setattr(servers, "free_port", lambda: next(ports))
-        assert start_zookeeper().port == free
-
-
-@pytest.mark.needs_zookeeper
-def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
-    server = ZooKeeperServer("initLimit=soon")
-    with pytest.raises(ServerFailed, match='For input string: "soon"'):
-        server.start()
-    server.close()
-    assert not server.directory.exists()
-
-
 @pytest.mark.needs_zookeeper
 def test_nothing_is_left_behind() -> None:
     before = set(threading.enumerate())
@@ -155,29 +123,13 @@ def test_nothing_is_left_behind() -> None:
         server.pause()  # nobody waits for the answer to a farewell
     assert not directory.exists()
     assert not Path(f"/proc/{pid}").exists()
-    eventually(lambda: not new_since(before))
-
-
-@pytest.mark.needs_zookeeper
-def test_it_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
-    program = (
-        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
-        "from tests.servers.zookeeper import ZooKeeperServer\n"
-        "print(ZooKeeperServer().start().port, flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as victim:
-        assert victim.stdout is not None
-        with socket.create_connection(("127.0.0.1", int(victim.stdout.readline())), 5.0) as connection:
-            victim.kill()
-            assert connection.recv(1) == b""  # closed by the server's end, not by a time-out
+    eventually(lambda: not new_threads(before))
 
 
 @pytest.mark.parametrize("ci", ["", "true"])
 def test_without_java_a_test_is_skipped_by_name_or_fails(ci: str) -> None:
     test = "tests/harness/test_zookeeper_server.py::test_it_is_ours"
-    done = run(test, CI=ci)
+    done = run_pytest(test, CI=ci)
     expected = "java is not on PATH; with CI=true that is a failure" if ci else f"{test}: java is not on PATH"
     assert expected in done.stdout
     assert "1 passed" not in done.stdout

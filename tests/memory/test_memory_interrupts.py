@@ -17,8 +17,7 @@ from holdfast._runtime.clock import now
 from holdfast.engines import memory
 from holdfast.engines.base import Busy, Claim, Granted, SimpleAttempt
 from holdfast.engines.memory import MemoryKeeper, MemorySession, Store
-from tests.support.handling import Handling
-from tests.support.striker import Strike, Striker
+from tests.support.signal_injector import HandlerInjector, InjectedInterrupt, SignalInjector
 
 HERE = (memory.__file__,)
 TTL = 3600.0
@@ -130,19 +129,19 @@ def test_one_signal_at_each_instruction_does_not_block_the_next_waiter(
                 while not bench.store.names["a"].queue:
                     pass
         before = bench.store.names["a"].token if prepare is hold else 0
-        striker = Striker(number, None, HERE)
+        injector = SignalInjector(number, None, HERE)
         try:
-            with striker:
+            with injector:
                 operation(bench)
-        except Strike:
+        except InjectedInterrupt:
             pass
         bench.clean_up()
         granted = (waiting or thread.submit(bench.wait_and_acquire)).result(25)
         assert granted.token > before
         assert run(bench.other.release(bench.rival, 1.0)).name == "OURS"
         gc.collect(0)
-        assert bench.store.names == {}, f"left behind by a signal at {striker.struck_at}"
-        if not striker.struck_at:
+        assert bench.store.names == {}, f"left behind by a signal at {injector.interrupted_at}"
+        if not injector.interrupted_at:
             break
         number += 1
     assert number >= 3
@@ -162,11 +161,11 @@ def test_a_signal_handler_may_use_the_lock_that_its_thread_uses() -> None:
                 tokens.append(answer.token)
                 run(bench.other.release(rival, 1.0))
 
-        handling = Handling(number, handle, HERE)
+        handling = HandlerInjector(number, handle, HERE)
         with handling:
             answer = run(bench.ours.acquire(bench.attempt, 1.0))
             assert isinstance(answer, Granted)
-            assert answer.token > tokens[-1], f"a handler at {handling.struck_at} was granted a newer one"
+            assert answer.token > tokens[-1], f"a handler at {handling.interrupted_at} was granted a newer one"
             tokens.append(answer.token)
             assert run(bench.ours.release(bench.attempt, 1.0)).name == "OURS"
             run(bench.contender.wait(0.0))
@@ -188,10 +187,10 @@ def test_a_signal_handler_that_keeps_the_lock_keeps_its_thread_out() -> None:
         def handle(bench: Bench = bench, rival: SimpleAttempt = rival, granted: list[bool] = granted) -> None:
             granted.append(isinstance(run(bench.other.acquire(rival, 1.0)), Granted))
 
-        handling = Handling(number, handle, HERE)
+        handling = HandlerInjector(number, handle, HERE)
         with handling:
             granted.append(isinstance(run(bench.ours.acquire(bench.attempt, 1.0)), Granted))
-        assert granted.count(True) == 1, f"a handler at {handling.struck_at}: {granted}"
+        assert granted.count(True) == 1, f"a handler at {handling.interrupted_at}: {granted}"
         if not handling.handled:
             break
         number += 1
@@ -216,7 +215,7 @@ def test_a_signal_handler_may_wait_for_a_lock_that_another_thread_holds() -> Non
                 locks.lock("other", reentrant=False).acquire(timeout=10).release()
 
             releasing = thread.submit(release)
-            handling = Handling(number, handle, HERE)
+            handling = HandlerInjector(number, handle, HERE)
             with handling:
                 lock.acquire(timeout=5).release()
             waiting.set()

@@ -21,7 +21,7 @@ import pytest
 import holdfast
 from holdfast._runtime.blocking import BLOCKING
 from holdfast.observer import Acquired, Dropped, Event, Released, Renewed, delivery
-from tests.core.test_forking import in_a_child
+from tests.support.forking import in_a_child
 from tests.support.waiting import LASTING, eventually, renewed
 
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

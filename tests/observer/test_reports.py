@@ -6,9 +6,7 @@ import asyncio
 import gc
 import threading
 import uuid
-import warnings
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,7 +27,7 @@ from holdfast.observer import (
     Renewed,
     Waiting,
 )
-from tests.support.striker import Strike, Striker
+from tests.support.signal_injector import InjectedInterrupt, SignalInjector
 from tests.support.waiting import LASTING, eventually, until
 
 
@@ -37,38 +35,29 @@ def store() -> str:
     return f"memory:{uuid.uuid4().hex}"
 
 
-@pytest.fixture
-def _dropped_handles_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that was interrupted before its first step
-        yield
-        gc.collect()
-
-
-@pytest.mark.usefixtures("_dropped_handles_warn")
+@pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 def test_a_signal_at_any_place_leaves_no_hold_with_half_of_its_events() -> None:
     """Acquired without an end, or an end without Acquired, would make every gauge drift for ever."""
     number = 0
     while True:
         events: list[Event] = []
-        striker = Striker(number)
+        injector = SignalInjector(number)
         with holdfast.connect(store(), observer=events.append) as client:
             client.ping()
             lock = client.lock("a")
             try:
-                with striker:
+                with injector:
                     lock.acquire(timeout=5).release()
-            except Strike:
+            except InjectedInterrupt:
                 gc.collect(0)
             free = lock.try_acquire(timeout=5)
             assert free is not None
             free.release()
         begun = Counter(event.token for event in events if isinstance(event, Acquired))
         ended = Counter(event.token for event in events if isinstance(event, (Released, Lost)))
-        assert begun == ended, f"struck at {striker.struck_at}: {events}"
+        assert begun == ended, f"struck at {injector.interrupted_at}: {events}"
         assert set(begun.values()) == {1}
-        if not striker.struck_at:
+        if not injector.interrupted_at:
             break
         number += 1
     assert number > 80

@@ -18,8 +18,7 @@ from tests.redis.support import TIMEOUT, make_attempt, on
 from tests.servers.redis import RedisServer
 from tests.servers.sentinel import MASTER_NAME, Sentinel
 
-COLOURS: Final = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-#: What one request may take: a share of it must be long enough for a machine that stands still now and then.
+#: What one request may take: a share of it must be long enough for a machine that stalls now and then.
 REQUEST: Final = 5.0
 
 StartRedis = Callable[..., RedisServer]
@@ -39,7 +38,7 @@ async def hold_and_release(session: RedisSession) -> None:
     assert await session.release(attempt, TIMEOUT) is Found.OURS
 
 
-def failure_of(engine: SentinelEngine, colour: str, timeout: float = REQUEST) -> Exception:
+def failure_of(engine: SentinelEngine, api: str, timeout: float = REQUEST) -> Exception:
     """What ``ping`` raises, in no more than ``timeout``."""
     caught: list[Exception] = []
 
@@ -50,7 +49,7 @@ def failure_of(engine: SentinelEngine, colour: str, timeout: float = REQUEST) ->
         assert time.monotonic() - began < timeout + 1.2
         caught.append(error.value)
 
-    on(engine, colour, body)
+    on(engine, api, body)
     return caught[0]
 
 

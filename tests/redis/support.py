@@ -1,4 +1,4 @@
-"""Both colours from one test body, claims, and waiting for what a server can tell."""
+"""Sync and async from one test body, claims, and what a server reports."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 import inspect
 import secrets
 import socket
-import threading
-import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,14 +21,13 @@ from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.engine import RedisEngine, connect
 from holdfast.engines.redis.session import RedisSession
 from tests.servers.redis import RedisServer
-from tests.support.waiting import eventually
 
 TIMEOUT: Final = 5.0
 #: A waiter looks by itself after half a second at the earliest: what comes sooner was a wake-up.
 WOKEN: Final = 0.4
-#: With ``only_woken``: who goes on by then was woken. (The places of those in front run out after five seconds.)
+#: With ``only_woken``: a waiter that goes on by then was woken. (Places of earlier waiters expire after five seconds.)
 SOON: Final = 4.0
-#: How much later than it should something may be on a machine that stands still now and then.
+#: How much later than due something may be on a machine that stalls now and then.
 LATE: Final = 1.5
 
 Body = Callable[..., Coroutine[Any, Any, None]]
@@ -68,41 +65,41 @@ async def renewed(session: Session[Any], attempt: Any, ttl: float, timeout: floa
         return failure
 
 
-def both_colours(body: Body) -> Callable[..., None]:
+def sync_and_async(body: Body) -> Callable[..., None]:
     """Run ``async def test(session, server, …)`` on a blocking and on an asyncio session of ``redis_server``."""
 
-    def test(colour: str, redis_server: RedisServer, **fixtures: Any) -> None:
-        in_colour(colour, redis_server.url, lambda session: body(session, redis_server, **fixtures))
+    def test(api: str, redis_server: RedisServer, **fixtures: Any) -> None:
+        on_api(api, redis_server.url, lambda session: body(session, redis_server, **fixtures))
 
     others = list(inspect.signature(body).parameters.values())[2:]
     test.__name__, test.__doc__ = body.__name__, body.__doc__
     keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own = [inspect.Parameter(name, keyword) for name in ("colour", "redis_server")]
+    own = [inspect.Parameter(name, keyword) for name in ("api", "redis_server")]
     test.__signature__ = inspect.Signature([*own, *others])  # type: ignore[attr-defined]
     test.pytestmark = [  # type: ignore[attr-defined]
-        pytest.mark.parametrize("colour", ["blocking", "asyncio"]).mark,
+        pytest.mark.parametrize("api", ["sync", "async"]).mark,
         *getattr(body, "pytestmark", []),
     ]
     return test
 
 
-def in_colour(colour: str, url: str, body: Callable[[RedisSession], Coroutine[Any, Any, None]], **options: Any) -> None:
-    """Run ``body`` on a session of one colour."""
-    on(connect(url, options), colour, body)
+def on_api(api: str, url: str, body: Callable[[RedisSession], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run ``body`` on a session of one API."""
+    on(connect(url, options), api, body)
 
 
-def on(engine: Makes[S], colour: str, body: Callable[[S], Coroutine[Any, Any, None]]) -> None:
-    """Run ``body`` on a session of ``engine``, of one colour."""
+def on(engine: Makes[S], api: str, body: Callable[[S], Coroutine[Any, Any, None]]) -> None:
+    """Run ``body`` on a session of ``engine``, sync or async."""
 
     async def main() -> None:
-        session, keeper = session_and_keeper(engine, BLOCKING if colour == "blocking" else AsyncioRuntime())
+        session, keeper = session_and_keeper(engine, BLOCKING if api == "sync" else AsyncioRuntime())
         try:
             await body(session)
         finally:
             await keeper.close()
             await session.close()
 
-    if colour == "blocking":
+    if api == "sync":
         run(main())
     else:
         asyncio.run(main())
@@ -162,7 +159,7 @@ def calls(server: RedisServer) -> dict[str, int]:
 
 @contextmanager
 def full(server: RedisServer) -> Iterator[None]:
-    """Nobody is let in any more; those who are in are served."""
+    """The server refuses new connections, and serves the existing ones."""
     server.client().ping()
     with ExitStack() as closing:
         while True:
@@ -171,29 +168,3 @@ def full(server: RedisServer) -> Iterator[None]:
             if other.recv(100).startswith(b"-ERR max number of clients"):
                 break
         yield
-
-
-class Later:
-    """Run ``action`` on a thread once ``condition`` holds; remembers when it began."""
-
-    def __init__(self, condition: Callable[[], object], action: Callable[[], object]) -> None:
-        self.began = float("inf")
-        self._error: BaseException | None = None
-        self._condition = condition
-        self._action = action
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            eventually(self._condition)
-            self.began = time.monotonic()
-            self._action()
-        except BaseException as error:
-            self._error = error
-
-    def join(self) -> None:
-        self._thread.join(10.0)
-        assert not self._thread.is_alive()
-        if self._error is not None:
-            raise self._error

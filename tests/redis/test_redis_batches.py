@@ -21,8 +21,9 @@ from holdfast.engines.redis.scripts import RELEASE
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, calls, command, full, keeper_of, make_attempt
+from tests.redis.support import LATE, TIMEOUT, Other, calls, command, full, keeper_of, make_attempt, sync_and_async
 from tests.servers.redis import RedisServer
+from tests.support.calls import Later
 from tests.support.waiting import eventually, renewed, until
 
 
@@ -67,7 +68,7 @@ def hold_many(url: str, count: int) -> list[RedlockAttempt]:
 # ---- withdrawing
 
 
-@both_colours
+@sync_and_async
 async def test_a_batch_of_claims_is_withdrawn_each_with_its_own_answer(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -91,7 +92,7 @@ async def test_a_batch_of_claims_is_withdrawn_each_with_its_own_answer(
         other.release(held)
 
 
-@both_colours
+@sync_and_async
 async def test_what_is_left_of_earlier_attempts_is_withdrawn_too(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job")
     await session.acquire(attempt, TIMEOUT)
@@ -103,7 +104,7 @@ async def test_what_is_left_of_earlier_attempts_is_withdrawn_too(session: RedisS
     assert server.client().exists(*(f"holdfast_lock:{{job}}:gone:{owner}" for owner in (first, attempt.owner))) == 2
 
 
-@both_colours
+@sync_and_async
 async def test_a_withdrawn_claim_wakes_the_next_waiter(
     session: RedisSession, server: RedisServer, only_woken: None
 ) -> None:
@@ -178,7 +179,7 @@ def test_a_batch_to_a_server_that_has_forgotten_the_script(redis_server: RedisSe
         assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1, "its text travels once"
 
 
-@both_colours
+@sync_and_async
 async def test_a_refused_withdrawal_is_not_tried_again(session: RedisSession, server: RedisServer) -> None:
     attempts = [make_attempt("a"), make_attempt("b")]
     await session.acquire(attempts[0], TIMEOUT)

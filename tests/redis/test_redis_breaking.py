@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis.session import RedisSession
-from tests.redis.support import TIMEOUT, both_colours, make_attempt
+from tests.redis.support import TIMEOUT, make_attempt, sync_and_async
 from tests.servers.redis import RedisServer
 
 _FOREIGN = "8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42"
 
 
-@both_colours
+@sync_and_async
 async def test_each_token_of_the_holders_block_breaks_it_and_no_other(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -23,7 +23,7 @@ async def test_each_token_of_the_holders_block_breaks_it_and_no_other(
         assert (await session.release(attempt, TIMEOUT)) is (Found.GONE if broken else Found.OURS)
 
 
-@both_colours
+@sync_and_async
 async def test_a_break_that_does_not_match_writes_nothing(session: RedisSession, server: RedisServer) -> None:
     granted = await session.acquire(make_attempt("job"), TIMEOUT)
     assert isinstance(granted, Granted)
@@ -34,7 +34,7 @@ async def test_a_break_that_does_not_match_writes_nothing(session: RedisSession,
     assert {key: client.dump(key) for key in client.keys("*")} == before
 
 
-@both_colours
+@sync_and_async
 async def test_a_holder_without_a_token_is_broken_only_without_one(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.hset("job", _FOREIGN, 2)
@@ -45,7 +45,7 @@ async def test_a_holder_without_a_token_is_broken_only_without_one(session: Redi
     assert await session.break_("job", TIMEOUT) is True
 
 
-@both_colours
+@sync_and_async
 async def test_metadata_of_an_earlier_holder_does_not_pass_for_the_present_ones(
     session: RedisSession, server: RedisServer
 ) -> None:

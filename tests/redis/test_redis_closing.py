@@ -20,10 +20,10 @@ from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.scripts import ACQUIRE, RENEW
 from holdfast.engines.redis.session import RedisSession
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.sentinel_support import COLOURS
-from tests.redis.support import TIMEOUT, in_colour, make_attempt
+from tests.redis.support import TIMEOUT, make_attempt, on_api
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
+from tests.support.clients import APIS
 from tests.support.waiting import eventually
 
 PUSH = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\njob\r\n"
@@ -102,8 +102,8 @@ async def test_all_tasks_of_the_loop_are_cancelled_while_we_connect(redis_server
     await session.close()
 
 
-@COLOURS
-def test_connecting_and_asking_have_one_bound_together(colour: str, pair: Replication) -> None:
+@APIS
+def test_connecting_and_asking_have_one_bound_together(api: str, pair: Replication) -> None:
     async def body(session: RedisSession) -> None:
         began = time.monotonic()
         with pytest.raises(RequestFailed):
@@ -113,6 +113,6 @@ def test_connecting_and_asking_have_one_bound_together(colour: str, pair: Replic
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
         slow = proxy.on("HELLO").delay(2.0)
         silent = proxy.on(script=ACQUIRE).black_hole()
-        in_colour(colour, proxy.url, body)
+        on_api(api, proxy.url, body)
         assert slow.fired
         assert silent.fired

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
 import signal
 import socket
@@ -18,29 +17,21 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Found, Granted, RequestFailed
 from holdfast.engines.redis.connections.aio import AsyncioChannel
-from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.engine import connect
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import (
-    LATE,
-    TIMEOUT,
-    Later,
-    Other,
-    both_colours,
-    command,
-    connections,
-    in_colour,
-    make_attempt,
-)
+from tests.redis.support import LATE, TIMEOUT, Other, command, connections, make_attempt, on_api, sync_and_async
 from tests.servers.redis import RedisServer
+from tests.support.calls import Later
+from tests.support.clients import APIS
+from tests.support.forking import in_a_child
+from tests.support.leaks import descriptors
 from tests.support.waiting import eventually
 
-COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 StartRedis = Callable[..., RedisServer]
 
 
-def failure_of(colour: str, url: str, timeout: float = TIMEOUT) -> BaseException:
+def failure_of(api: str, url: str, timeout: float = TIMEOUT) -> BaseException:
     caught: list[BaseException] = []
 
     async def body(session: RedisSession) -> None:
@@ -48,7 +39,7 @@ def failure_of(colour: str, url: str, timeout: float = TIMEOUT) -> BaseException
             await session.ping(timeout)
         caught.append(error.value)
 
-    in_colour(colour, url, body)
+    on_api(api, url, body)
     return caught[0]
 
 
@@ -58,22 +49,22 @@ def arrived(server: RedisServer) -> Callable[[], bool]:
     return lambda: bool(client.info("clients")["blocked_clients"] == 1)
 
 
-@COLOURS
-def test_no_server_is_unreachable_and_nothing_happened(colour: str) -> None:
+@APIS
+def test_no_server_is_unreachable_and_nothing_happened(api: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    failure = failure_of(colour, f"redis://:s3cr3t@127.0.0.1:{port}/0")
+    failure = failure_of(api, f"redis://:s3cr3t@127.0.0.1:{port}/0")
     assert isinstance(failure, RequestFailed)
     assert failure.may_have_happened is False
     assert "s3cr3t" not in repr(failure)
     assert f"127.0.0.1:{port}" in str(failure)
 
 
-@COLOURS
-def test_a_wrong_password_is_refused_at_once_and_not_repeated(colour: str, start_redis: StartRedis) -> None:
+@APIS
+def test_a_wrong_password_is_refused_at_once_and_not_repeated(api: str, start_redis: StartRedis) -> None:
     server = start_redis(password="right")
     for user_info in (":s3cr3t@", "nobody:s3cr3t@", ""):
-        failure = failure_of(colour, f"redis://{user_info}127.0.0.1:{server.port}/0")
+        failure = failure_of(api, f"redis://{user_info}127.0.0.1:{server.port}/0")
         assert isinstance(failure, EngineRefused), failure
         cause: BaseException | None = failure
         while cause is not None:
@@ -82,18 +73,18 @@ def test_a_wrong_password_is_refused_at_once_and_not_repeated(colour: str, start
         assert "s3cr3t" not in str(pickle.loads(pickle.dumps(failure)))
 
 
-@COLOURS
-def test_a_user_without_permission_is_refused(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_a_user_without_permission_is_refused(api: str, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "+@all", "-evalsha")
-    failure = failure_of(colour, redis_server.url_as("poor", "pw"))
+    failure = failure_of(api, redis_server.url_as("poor", "pw"))
     assert isinstance(failure, EngineRefused)
     assert "NOPERM" in str(failure)
     admin.acl_deluser("poor")
 
 
-@COLOURS
-def test_the_smallest_acl_is_enough(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_the_smallest_acl_is_enough(api: str, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     commands = (
         "+hello +evalsha +eval +exists +get +set +del +hset +hexists +hlen +hgetall +pttl +pexpire +time "
@@ -116,12 +107,12 @@ def test_the_smallest_acl_is_enough(colour: str, redis_server: RedisServer) -> N
         with pytest.raises(EngineRefused, match="NOPERM"):
             await session.acquire(make_attempt("elsewhere"), TIMEOUT)
 
-    in_colour(colour, f"{redis_server.url_as('least', 'pw')}?client_name=mine", body)
+    on_api(api, f"{redis_server.url_as('least', 'pw')}?client_name=mine", body)
     admin.acl_deluser("least")
 
 
-@COLOURS
-def test_a_frozen_server_may_have_done_it(colour: str, start_redis: StartRedis) -> None:
+@APIS
+def test_a_frozen_server_may_have_done_it(api: str, start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -140,10 +131,10 @@ def test_a_frozen_server_may_have_done_it(colour: str, start_redis: StartRedis) 
         # Reset when it was given up; the server may have read it before, and then it holds: the same claim is told.
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
 
-    in_colour(colour, server.url, body)
+    on_api(api, server.url, body)
 
 
-@both_colours
+@sync_and_async
 async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSession, server: RedisServer) -> None:
     await session.ping(TIMEOUT)
     client = server.client()
@@ -157,8 +148,8 @@ async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSe
     assert "in time" not in str(failure.value)
 
 
-@COLOURS
-def test_a_restarted_server_is_found_again(colour: str, start_redis: StartRedis) -> None:
+@APIS
+def test_a_restarted_server_is_found_again(api: str, start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -175,10 +166,10 @@ def test_a_restarted_server_is_found_again(colour: str, start_redis: StartRedis)
         assert outcome is Found.GONE
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
 
-    in_colour(colour, server.url, body)
+    on_api(api, server.url, body)
 
 
-@both_colours
+@sync_and_async
 async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job")
     assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
@@ -187,7 +178,7 @@ async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: R
         assert await operation is Found.OURS
 
 
-@both_colours
+@sync_and_async
 async def test_a_killed_connection_costs_one_request(session: RedisSession, server: RedisServer) -> None:
     await session.ping(TIMEOUT)
     server.client().client_kill_filter(skipme=True)
@@ -237,8 +228,8 @@ def test_idle_connections_are_few(redis_server: RedisServer) -> None:
     eventually(lambda: count() == 0)
 
 
-@COLOURS
-def test_after_close_nothing_is_left_open(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_after_close_nothing_is_left_open(api: str, redis_server: RedisServer) -> None:
     count = connections(redis_server, "brief")
 
     async def body(session: RedisSession) -> None:
@@ -251,7 +242,7 @@ def test_after_close_nothing_is_left_open(colour: str, redis_server: RedisServer
             await session.ping(TIMEOUT)
         assert failure.value.may_have_happened is False
 
-    in_colour(colour, f"{redis_server.url}?client_name=brief", body)
+    on_api(api, f"{redis_server.url}?client_name=brief", body)
 
 
 def test_after_close_a_keeper_leaves_nothing_open(redis_server: RedisServer) -> None:
@@ -318,7 +309,7 @@ def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServe
                 assert again == result  # the token that was stored for this very lock
         assert ours() == before
 
-    in_colour("asyncio", f"{redis_server.url}?client_name=ours", body)
+    on_api("async", f"{redis_server.url}?client_name=ours", body)
 
 
 def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) -> None:
@@ -331,7 +322,7 @@ def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) ->
         await asyncio.gather(*(session.acquire(make_attempt(f"job-{number}"), TIMEOUT) for number in range(100)))
         assert client.info("stats")["total_reads_processed"] - before < 10
 
-    in_colour("asyncio", redis_server.url, body)
+    on_api("async", redis_server.url, body)
 
 
 def test_the_shortest_timeout_counts_even_behind_a_long_one(start_redis: StartRedis) -> None:
@@ -351,7 +342,7 @@ def test_the_shortest_timeout_counts_even_behind_a_long_one(start_redis: StartRe
         await patient
         await session.ping(TIMEOUT)
 
-    in_colour("asyncio", server.url, body)
+    on_api("async", server.url, body)
 
 
 def test_the_first_caller_may_be_cancelled_while_connecting(redis_server: RedisServer) -> None:
@@ -366,7 +357,7 @@ def test_the_first_caller_may_be_cancelled_while_connecting(redis_server: RedisS
             await first
         assert count() == 1
 
-    in_colour("asyncio", f"{redis_server.url}?client_name=shared", body)
+    on_api("async", f"{redis_server.url}?client_name=shared", body)
 
 
 def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: RedisServer) -> None:
@@ -382,7 +373,7 @@ def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: 
         eventually(lambda: client.exists("job") and time.monotonic() > blocked_until)
         assert isinstance(await task, Granted)
 
-    in_colour("asyncio", redis_server.url, body)
+    on_api("async", redis_server.url, body)
 
 
 def test_closing_while_connecting_and_while_waiting(redis_server: RedisServer) -> None:
@@ -408,58 +399,51 @@ def test_closing_while_connecting_and_while_waiting(redis_server: RedisServer) -
 # ---- forks
 
 
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_a_forked_child_closes_what_it_inherits_without_a_word(api: str, redis_server: RedisServer) -> None:
     engine = connect(f"{redis_server.url}?client_name=inherited", {})
     count = connections(redis_server, "inherited")
 
-    def child(channel: BlockingChannel | AsyncioChannel) -> int:
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                before = len(os.listdir("/proc/self/fd"))
-                engine.after_fork_in_child()
-                status = 0 if len(os.listdir("/proc/self/fd")) < before else 2
-            finally:
-                os._exit(status)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    def close_descriptors() -> bool:
+        before = len(descriptors())
+        engine.after_fork_in_child()
+        return len(descriptors()) < before
 
     async def body() -> None:
         from holdfast._runtime.asyncio import AsyncioRuntime
         from holdfast._runtime.blocking import BLOCKING
 
-        session = engine.session(BLOCKING if colour == "blocking" else AsyncioRuntime())
+        session = engine.session(BLOCKING if api == "sync" else AsyncioRuntime())
         attempt = make_attempt("job")
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
-        assert child(session._channel) == 0  # type: ignore[arg-type]
+        assert in_a_child(close_descriptors)
         # The parent's connection is the same one as before, and alive.
         assert count() == 1
         assert await session.release(attempt, TIMEOUT) is Found.OURS
         assert count() == 1
         await session.close()
 
-    run(body()) if colour == "blocking" else asyncio.run(body())
+    run(body()) if api == "sync" else asyncio.run(body())
 
 
 # ---- other ways to connect
 
 
-@COLOURS
-def test_a_unix_socket(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_a_unix_socket(api: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         attempt = make_attempt("job")
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
         assert redis_server.client().exists("job") == 1
 
-    in_colour(colour, redis_server.unix_url, body)
+    on_api(api, redis_server.unix_url, body)
 
 
-@COLOURS
-def test_database_and_client_name(colour: str, redis_server: RedisServer) -> None:
+@APIS
+def test_database_and_client_name(api: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
         assert redis_server.client(redis_server.url.replace("/0", "/3")).exists("job") == 1
         assert "mine" in {entry["name"] for entry in redis_server.client().client_list()}
 
-    in_colour(colour, redis_server.url.replace("/0", "/3") + "?client_name=mine", body)
+    on_api(api, redis_server.url.replace("/0", "/3") + "?client_name=mine", body)

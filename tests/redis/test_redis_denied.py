@@ -126,9 +126,9 @@ def _engine(server: RedisServer, *denied: str) -> RedisEngine:
 
 
 @pytest.mark.parametrize("act, script, held", _ACTS, ids=[act.__name__.strip("_") for act, _, _ in _ACTS])
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+@pytest.mark.parametrize("api", ["sync", "async"])
 def test_each_command_denied_in_turn_leaves_nothing_without_a_ttl(
-    act: Act, script: Script, held: bool, colour: str, redis_server: RedisServer
+    act: Act, script: Script, held: bool, api: str, redis_server: RedisServer
 ) -> None:
     refusals = list[str]()
     for denied in _used(script):
@@ -145,7 +145,7 @@ def test_each_command_denied_in_turn_leaves_nothing_without_a_ttl(
             except EngineRefused as refusal:
                 refusals.append(str(refusal))
 
-        on(engine, colour, body)
+        on(engine, api, body)
         assert _endless(redis_server) == [], f"without {denied}"
     assert refusals, "no command was refused: this test shows nothing"
     assert all("ACL" in each and "doctor" in each for each in refusals), refusals
@@ -157,7 +157,7 @@ def test_a_refused_acquire_leaves_the_lock_to_others(denied: tuple[str, ...], re
         with pytest.raises(EngineRefused):
             await session.acquire(make_attempt(_NAME), TIMEOUT)
 
-    on(_engine(redis_server, *denied), "blocking", body)
+    on(_engine(redis_server, *denied), "sync", body)
     eventually(lambda: not redis_server.client().exists(_NAME))  # overwritten with a millisecond to live, at worst
     with Other(redis_server.url) as other:
         other.hold(_NAME)

@@ -11,9 +11,10 @@ from holdfast.engines.base import Busy, Granted
 from holdfast.engines.redis.connections import handshake, settings
 from holdfast.engines.redis.engine import RedisEngine
 from holdfast.engines.redis.session import RedisSession
-from tests.redis.sentinel_support import COLOURS, StartRedis
+from tests.redis.sentinel_support import StartRedis
 from tests.redis.support import TIMEOUT, Other, make_attempt, on
 from tests.servers.redis import RedisServer
+from tests.support.clients import APIS
 
 
 class Found:
@@ -42,8 +43,8 @@ class Found:
         return opened
 
 
-@COLOURS
-def test_another_master_is_found_while_we_connect_to_the_old_one(colour: str, start_redis: StartRedis) -> None:
+@APIS
+def test_another_master_is_found_while_we_connect_to_the_old_one(api: str, start_redis: StartRedis) -> None:
     """The connection to the old one must not pass for one to the new: it would never be dropped."""
     old, new = start_redis(), start_redis()
     sought = Found(old)
@@ -58,11 +59,11 @@ def test_another_master_is_found_while_we_connect_to_the_old_one(colour: str, st
         assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
         assert (old.ask("EXISTS", "job"), new.ask("EXISTS", "job")) == (0, 1)
 
-    on(RedisEngine(sought, None), colour, body)
+    on(RedisEngine(sought, None), api, body)
 
 
-@COLOURS
-def test_a_waiter_looks_where_it_acquires(colour: str, start_redis: StartRedis) -> None:
+@APIS
+def test_a_waiter_looks_where_it_acquires(api: str, start_redis: StartRedis) -> None:
     """On the old master, cut off but alive, the lock runs out, and is free for ever; on the new one it is held. Who
     looks here and asks there would go round in circles as fast as two servers can answer."""
     old, new = start_redis(), start_redis()
@@ -83,4 +84,4 @@ def test_a_waiter_looks_where_it_acquires(colour: str, start_redis: StartRedis) 
             assert clock.now() >= until
             contender.abandon()
 
-        on(RedisEngine(sought, None), colour, body)
+        on(RedisEngine(sought, None), api, body)

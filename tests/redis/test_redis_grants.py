@@ -14,7 +14,7 @@ from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.scripts import JOIN, RAISE, Script
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.support import TIMEOUT, Other, both_colours, in_colour, keeper_of, make_attempt
+from tests.redis.support import TIMEOUT, Other, keeper_of, make_attempt, on_api, sync_and_async
 from tests.servers.redis import RedisServer
 
 
@@ -24,7 +24,7 @@ async def token_of(session: RedisSession, attempt: object) -> int:
     return granted.token
 
 
-@both_colours
+@sync_and_async
 async def test_a_grant_excludes_others_until_its_release(session: RedisSession, server: RedisServer) -> None:
     first, second = make_attempt("job"), make_attempt("job")
     assert isinstance(await session.acquire(first, TIMEOUT), Granted)
@@ -36,7 +36,7 @@ async def test_a_grant_excludes_others_until_its_release(session: RedisSession, 
     assert isinstance(await session.acquire(second, TIMEOUT), Granted)
 
 
-@both_colours
+@sync_and_async
 async def test_the_wire_format_is_redissons(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("order:42")
     token = await token_of(session, attempt)
@@ -52,7 +52,7 @@ async def test_the_wire_format_is_redissons(session: RedisSession, server: Redis
     assert client.exists("order:42") == 0
 
 
-@both_colours
+@sync_and_async
 async def test_a_repeat_is_given_the_token_of_this_grant(session: RedisSession, server: RedisServer) -> None:
     """The first reply may have been lost; and the counter may have moved since (Java's INCR, break_)."""
     attempt = make_attempt("job")
@@ -62,7 +62,7 @@ async def test_a_repeat_is_given_the_token_of_this_grant(session: RedisSession, 
     assert server.client().hgetall("job") == {attempt.owner.encode(): b"1"}
 
 
-@both_colours
+@sync_and_async
 async def test_a_repeat_extends_and_never_shortens(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job", ttl=10.0)
     await token_of(session, attempt)
@@ -76,7 +76,7 @@ async def test_a_repeat_extends_and_never_shortens(session: RedisSession, server
     assert client.pttl("job") > 50_000
 
 
-@both_colours
+@sync_and_async
 async def test_a_repeat_without_its_metadata_is_given_a_newer_token(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job")
     token = await token_of(session, attempt)
@@ -85,7 +85,7 @@ async def test_a_repeat_without_its_metadata_is_given_a_newer_token(session: Red
     assert server.client().hgetall("job") == {attempt.owner.encode(): b"1"}
 
 
-@both_colours
+@sync_and_async
 async def test_release_tells_ours_gone_and_stolen(session: RedisSession, server: RedisServer) -> None:
     attempt, thief = make_attempt("job"), make_attempt("job")
     await token_of(session, attempt)
@@ -96,7 +96,7 @@ async def test_release_tells_ours_gone_and_stolen(session: RedisSession, server:
     assert server.client().hexists("job", thief.owner)
 
 
-@both_colours
+@sync_and_async
 async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, server: RedisServer) -> None:
     released, withdrawn, plain = make_attempt("a"), make_attempt("b"), make_attempt("c")
     for attempt in (released, withdrawn, plain):
@@ -115,7 +115,7 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
     assert 50_000 < client.pttl(tombstone) <= 60_000
 
 
-@both_colours
+@sync_and_async
 async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job", ttl=100.0)
     await keeper_of(session).withdraw([attempt], TIMEOUT)
@@ -123,7 +123,7 @@ async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: 
     assert 150_000 < server.client().pttl(tombstone) <= 200_000
 
 
-@both_colours
+@sync_and_async
 async def test_tokens_grow_over_the_loss_of_everything(session: RedisSession, server: RedisServer) -> None:
     client, tokens = server.client(), []
     for spoil in (lambda: None, client.flushall, lambda: client.delete("redisson_lock_token:{job}"), lambda: None):
@@ -135,7 +135,7 @@ async def test_tokens_grow_over_the_loss_of_everything(session: RedisSession, se
     assert abs(tokens[0] - time.time_ns() // 1000) < 60_000_000
 
 
-@both_colours
+@sync_and_async
 async def test_a_block_of_tokens_is_reserved_by_its_end(session: RedisSession, server: RedisServer) -> None:
     attempt, following = make_attempt("job", tokens=17), make_attempt("job")
     # A counter ahead of the clock: then tokens are numbers in a row.
@@ -147,7 +147,7 @@ async def test_a_block_of_tokens_is_reserved_by_its_end(session: RedisSession, s
 
 
 @pytest.mark.parametrize("counter", ["9007199254740991", "1e400", "nan", "0x7fffffffffffffff", "many"])
-@both_colours
+@sync_and_async
 async def test_a_counter_that_cannot_count_is_refused(session: RedisSession, server: RedisServer, counter: str) -> None:
     server.client().set("redisson_lock_token:{job}", counter)
     with pytest.raises(EngineRefused, match="fencing counter"):
@@ -155,7 +155,7 @@ async def test_a_counter_that_cannot_count_is_refused(session: RedisSession, ser
     assert server.client().keys("*") == [b"redisson_lock_token:{job}"]
 
 
-@both_colours
+@sync_and_async
 async def test_a_counter_keeps_its_kind_of_lifetime(session: RedisSession, server: RedisServer) -> None:
     client, month = server.client(), 30 * 86400
     attempt = make_attempt("ours")
@@ -171,17 +171,17 @@ async def test_a_counter_keeps_its_kind_of_lifetime(session: RedisSession, serve
     assert client.ttl("redisson_lock_token:{javas}") == -1
 
 
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_token_ttl_none_means_for_ever(colour: str, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_token_ttl_none_means_for_ever(api: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         await token_of(session, make_attempt("job"))
 
-    in_colour(colour, redis_server.url, body, token_ttl=None)
+    on_api(api, redis_server.url, body, token_ttl=None)
     assert redis_server.client().ttl("redisson_lock_token:{job}") == -1
 
 
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(colour: str, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(api: str, redis_server: RedisServer) -> None:
     """Left there, the counter expires while it is in use, and Java's INCR starts again at 1."""
     counter = "redisson_lock_token:{job}"
 
@@ -191,7 +191,7 @@ def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(colour: str, redis
         await session.release(attempt, TIMEOUT)
 
     for token_ttl, lasts in ((60.0, False), (None, True), (60.0, True)):
-        in_colour(colour, redis_server.url, body, token_ttl=token_ttl)
+        on_api(api, redis_server.url, body, token_ttl=token_ttl)
         assert (redis_server.client().ttl(counter) == -1) is lasts, "a counter without a TTL never gets one"
 
 
@@ -212,7 +212,7 @@ def test_a_server_among_several_removes_the_ttl_too(script: Script, last: int, r
     assert int(client.get(counter) or 0) == max(last, 2**51)
 
 
-@both_colours
+@sync_and_async
 async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -> None:
     held, waits, over = make_attempt("a"), make_attempt("a"), make_attempt("b")
     await token_of(session, held)
@@ -227,7 +227,7 @@ async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -
     contender.abandon()
 
 
-@both_colours
+@sync_and_async
 async def test_a_key_of_another_type_is_refused_with_the_remedy(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.set("job", "token-of-redis-py")
@@ -246,7 +246,7 @@ async def test_a_key_of_another_type_is_refused_with_the_remedy(session: RedisSe
     assert client.exists("beside") == 0
 
 
-@both_colours
+@sync_and_async
 async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSession, server: RedisServer) -> None:
     """A hold that is gone is a loss, whatever has taken its place; only a new acquire is refused because of it."""
     attempt = make_attempt("job")
@@ -258,7 +258,7 @@ async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSessio
     assert server.client().get("job") == b"token-of-redis-py"
 
 
-@both_colours
+@sync_and_async
 async def test_a_foreign_value_in_place_of_the_queue_does_not_keep_the_lock(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -270,7 +270,7 @@ async def test_a_foreign_value_in_place_of_the_queue_does_not_keep_the_lock(
     assert not server.client().exists("job")
 
 
-@both_colours
+@sync_and_async
 @pytest.mark.parametrize("field", ["name", "mode", "12:30", "aa:bb:cc:dd:ee:ff:00:11:22:33", "0123456789abcdef:x"])
 async def test_a_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
     session: RedisSession, server: RedisServer, field: str
@@ -285,7 +285,7 @@ async def test_a_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
     assert not client.exists("redisson_lock_token:{user:42}")
 
 
-@both_colours
+@sync_and_async
 async def test_a_huge_hash_is_refused_unread(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.hset("big", mapping={make_attempt("big").owner: 1 for _ in range(10_001)})
@@ -295,7 +295,7 @@ async def test_a_huge_hash_is_refused_unread(session: RedisSession, server: Redi
     assert "cmdstat_hgetall" not in client.info("commandstats")
 
 
-@both_colours
+@sync_and_async
 async def test_locks_of_redisson_can_be_broken(session: RedisSession, server: RedisServer) -> None:
     client, owner = server.client(), "8743c9c0-0795-4907-87fd-6c719a6b4586"
     client.hset("plain", f"{owner}:1", 2)
@@ -306,7 +306,7 @@ async def test_locks_of_redisson_can_be_broken(session: RedisSession, server: Re
         assert not client.exists(name)
 
 
-@both_colours
+@sync_and_async
 async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -325,7 +325,7 @@ async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
     assert await session.release(plain, TIMEOUT) is Found.OURS
 
 
-@both_colours
+@sync_and_async
 async def test_a_foreign_hash_beside_a_lock_of_almost_that_name_is_not_listed(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -334,13 +334,13 @@ async def test_a_foreign_hash_beside_a_lock_of_almost_that_name_is_not_listed(
     assert {name async for name in session.names("", TIMEOUT)} == {"x"}
 
 
-@both_colours
+@sync_and_async
 async def test_a_lock_without_a_ttl_is_busy(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
     assert await session.acquire(make_attempt("job"), TIMEOUT) == Busy(None)
 
 
-@both_colours
+@sync_and_async
 async def test_an_expired_lock_is_free(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job", ttl=0.1)
@@ -349,7 +349,7 @@ async def test_an_expired_lock_is_free(session: RedisSession, server: RedisServe
             assert time.monotonic() < end
 
 
-@both_colours
+@sync_and_async
 async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job")
     token = await token_of(session, attempt)
@@ -360,7 +360,7 @@ async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSessio
     assert await session.release(attempt, TIMEOUT) is Found.GONE
 
 
-@both_colours
+@sync_and_async
 async def test_a_grant_that_no_replica_acknowledged_is_taken_back(
     session: RedisSession, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,17 +374,17 @@ async def test_a_grant_that_no_replica_acknowledged_is_taken_back(
     assert server.client().exists("job") == 0
 
 
-def test_two_colours_exclude_each_other(redis_server: RedisServer) -> None:
+def test_sync_and_async_clients_exclude_each_other(redis_server: RedisServer) -> None:
     with Other(redis_server.url) as other:
         other.hold("job")
 
         async def body(session: RedisSession) -> None:
             assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Busy)
 
-        in_colour("asyncio", redis_server.url, body)
+        on_api("async", redis_server.url, body)
 
 
-@both_colours
+@sync_and_async
 async def test_names_with_braces_follow_redissons_rule(session: RedisSession, server: RedisServer) -> None:
     for name in ("plain", "with{tag}", "open{", "}closed", "{whole}", "glob*[x]?"):
         attempt = make_attempt(name)

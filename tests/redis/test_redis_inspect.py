@@ -7,7 +7,7 @@ import time
 from holdfast._runtime import clock
 from holdfast.engines.base import Granted, Waiter
 from holdfast.engines.redis.session import RedisSession
-from tests.redis.support import TIMEOUT, Other, both_colours, make_attempt
+from tests.redis.support import TIMEOUT, Other, make_attempt, sync_and_async
 from tests.servers.redis import RedisServer
 
 
@@ -15,7 +15,7 @@ async def names(session: RedisSession, prefix: str = "") -> set[str]:
     return {name async for name in session.names(prefix, TIMEOUT)}
 
 
-@both_colours
+@sync_and_async
 async def test_a_held_lock_is_described(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job", description=b'{"host": "h", "pid": 7, "thread": "t", "program": "p"}')
     granted = await session.acquire(attempt, TIMEOUT)
@@ -39,13 +39,13 @@ async def test_a_held_lock_is_described(session: RedisSession, server: RedisServ
     await contender.leave()
 
 
-@both_colours
+@sync_and_async
 async def test_a_free_lock_has_no_holders(session: RedisSession, server: RedisServer) -> None:
     state = await session.inspect("nothing", TIMEOUT)
     assert (state.name, state.holders, state.waiters, state.token, state.remaining) == ("nothing", (), 0, None, None)
 
 
-@both_colours
+@sync_and_async
 async def test_a_foreign_holder_is_seen(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.hset("job", "8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42", 2)
@@ -55,7 +55,7 @@ async def test_a_foreign_holder_is_seen(session: RedisSession, server: RedisServ
     assert (holder.host, holder.since, holder.token) == (None, None, None)
 
 
-@both_colours
+@sync_and_async
 async def test_names_held_at_present(session: RedisSession, server: RedisServer) -> None:
     held = {"app:1", "app:{2}", "app:*", "other", "{app:3}", "é"}
     with Other(server.url) as other:
@@ -72,7 +72,7 @@ async def test_names_held_at_present(session: RedisSession, server: RedisServer)
         assert await names(session, "zzz") == set()
 
 
-@both_colours
+@sync_and_async
 async def test_many_names_are_found_once_each(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         for number in range(1200):
@@ -81,7 +81,7 @@ async def test_many_names_are_found_once_each(session: RedisSession, server: Red
         assert sorted(found) == sorted(f"job-{number}" for number in range(1200))
 
 
-@both_colours
+@sync_and_async
 async def test_waiters_are_described_in_their_keys_which_have_a_ttl(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
@@ -101,7 +101,7 @@ async def test_waiters_are_described_in_their_keys_which_have_a_ttl(session: Red
         assert (await session.inspect("job", TIMEOUT)).queue == ()
 
 
-@both_colours
+@sync_and_async
 async def test_waiters_of_others_are_shown_as_far_as_they_say(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     said = {"old": "1", "odd": "1790000000.000001 a:1 [", "long": "x" * 5000, "none": ""}
@@ -120,7 +120,7 @@ async def test_waiters_of_others_are_shown_as_far_as_they_say(session: RedisSess
     assert state.waiters == 5
 
 
-@both_colours
+@sync_and_async
 async def test_a_long_queue_is_counted_and_its_beginning_listed(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     for number in range(250):
@@ -133,7 +133,7 @@ async def test_a_long_queue_is_counted_and_its_beginning_listed(session: RedisSe
     assert state.waiters == 225
 
 
-@both_colours
+@sync_and_async
 async def test_a_key_of_another_type_beside_redissons_queue_does_not_matter(
     session: RedisSession, server: RedisServer
 ) -> None:

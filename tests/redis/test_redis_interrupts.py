@@ -4,11 +4,9 @@ reply to another's request: that would be a lock that two believe in."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
-import warnings
 from asyncio import selector_events
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import NoReturn, TypeVar
 
 import pytest
@@ -26,7 +24,9 @@ from holdfast.engines.redis.session import RedisSession
 from tests.redis.support import TIMEOUT, Other, keeper_of, make_attempt, session_and_keeper
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
-from tests.support.striker import SOURCE, Strike, Striker
+from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
+
+pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 
 #: The second strike, so many lines after the first: while that is being cleaned up after. None: there is no second.
 AFTER = (None, 0)
@@ -34,45 +34,36 @@ AFTER = (None, 0)
 #: How long an answer that was lost is waited for. No answer may be; a wrong one not.
 SOON = 0.1
 T = TypeVar("T")
-Play = Callable[[RedisSession, RedlockAttempt, Striker], None]
+Play = Callable[[RedisSession, RedlockAttempt, SignalInjector], None]
 
 
-@pytest.fixture(autouse=True)
-def _dropped_sockets_and_coroutines_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that was struck before its first step
-        yield
-        gc.collect()
-
-
-def strike_everywhere(server: RedisServer, play: Play) -> int:
+def interrupt_everywhere(server: RedisServer, play: Play) -> int:
     """Play it with a strike at its first place, its second, …, until it goes through. After each, the same session
     still tells what is ours from what is not."""
     with Other(server.url) as other:
         other.hold("theirs", ttl=600.0)
         for first in itertools.count():
             for then in AFTER:
-                striker = Striker(first, then)
+                injector = SignalInjector(first, then)
                 session, keeper = session_and_keeper(connect(server.url, {}), BLOCKING)
                 try:
-                    _struck(session, play, striker)
+                    _struck(session, play, injector)
                 finally:
                     run(session.close())
                     run(keeper.close())
-                if not striker.struck_at:
+                if not injector.interrupted_at:
                     return first
     raise AssertionError("not reached")
 
 
-def _struck(session: RedisSession, play: Play, striker: Striker) -> None:
+def _struck(session: RedisSession, play: Play, injector: SignalInjector) -> None:
     mine = make_attempt("mine")
     assert isinstance(run(session.acquire(mine, TIMEOUT)), Granted)
     try:
-        play(session, mine, striker)
-    except Strike:
+        play(session, mine, injector)
+    except InjectedInterrupt:
         pass
-    where = f"after strikes at {striker.struck_at}"
+    where = f"after strikes at {injector.interrupted_at}"
     theirs, nobodys = make_attempt("theirs"), make_attempt("nobodys")
     assert run(session.renew(theirs, 30.0, TIMEOUT)) == Found.STOLEN, where
     assert run(session.renew(nobodys, 30.0, TIMEOUT)) == Found.GONE, where
@@ -85,51 +76,51 @@ def _struck(session: RedisSession, play: Play, striker: Striker) -> None:
 
 
 def test_struck_while_renewing(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
+    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         assert run(session.renew(mine, 30.0, TIMEOUT)) == Found.OURS  # the connection is there
-        with striker:
+        with injector:
             run(session.renew(mine, 30.0, TIMEOUT))
 
-    assert strike_everywhere(redis_server, play) > 30
+    assert interrupt_everywhere(redis_server, play) > 30
 
 
 def test_keeper_interrupted_while_renewing_reads_no_stale_reply(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
+    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         keeper = keeper_of(session)
         assert run(keeper.renew([mine], 30.0, TIMEOUT)) == [Found.OURS]  # the connection is open
-        with striker:
+        with injector:
             run(keeper.renew([mine], 30.0, TIMEOUT))
 
-    assert strike_everywhere(redis_server, play) > 30
+    assert interrupt_everywhere(redis_server, play) > 30
 
 
 def test_struck_while_asking(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
-        with striker:
+    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
+        with injector:
             run(session.inspect("theirs", TIMEOUT))
 
-    assert strike_everywhere(redis_server, play) > 10
+    assert interrupt_everywhere(redis_server, play) > 10
 
 
 def test_struck_while_waiting_for_replicas(pair: Replication) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
-        with striker:
+    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
+        with injector:
             run(session.acquire(make_attempt("theirs", replicas=1), TIMEOUT))
 
-    assert strike_everywhere(pair.master, play) > 10
+    assert interrupt_everywhere(pair.master, play) > 10
 
 
 def test_struck_while_waiting_in_line(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, striker: Striker) -> None:
+    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         contender = session.contender(make_attempt("theirs"), TIMEOUT)
         try:
             run(contender.wait(clock.now()))  # the way of waking is known
-            with striker:
+            with injector:
                 run(contender.wait(clock.now()))
         finally:
             contender.abandon()
 
-    assert strike_everywhere(redis_server, play) > 30
+    assert interrupt_everywhere(redis_server, play) > 30
 
 
 # ---- an event loop that is left by a signal, and run once more to clean up
@@ -141,19 +132,19 @@ def test_struck_on_an_event_loop(redis_server: RedisServer) -> None:
     with Other(redis_server.url) as other:
         other.hold("theirs", ttl=600.0)
         for first in itertools.count():
-            striker = Striker(first, places=(SOURCE, selector_events.__file__))
+            injector = SignalInjector(first, places=(SOURCE, selector_events.__file__))
             loop = asyncio.new_event_loop()
             loop.set_exception_handler(lambda *_: None)  # it would complain of what was struck
             try:
-                _struck_on(loop, redis_server, striker)
+                _struck_on(loop, redis_server, injector)
             finally:
                 loop.close()
-            if not striker.struck_at:
+            if not injector.interrupted_at:
                 break
     assert first > 100
 
 
-def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, striker: Striker) -> None:
+def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, injector: SignalInjector) -> None:
     mine, theirs = make_attempt("mine"), make_attempt("theirs")
 
     async def begin() -> RedisSession:
@@ -171,28 +162,28 @@ def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, striker: St
         tasks = [loop.create_task(ask(each, Found.OURS if each is mine else Found.STOLEN)) for each in attempts]
         await asyncio.wait(tasks)
         for task in tasks:
-            if not isinstance(task.exception(), Strike):
+            if not isinstance(task.exception(), InjectedInterrupt):
                 task.result()
 
     async def clean_up() -> None:
         # Beside what was struck, as if nothing had happened; in another order, so that one who is out of step shows.
         await asyncio.wait([main, loop.create_task(work(theirs, mine))])
-        if not isinstance(main.exception(), Strike):
+        if not isinstance(main.exception(), InjectedInterrupt):
             main.result()
         assert await session.release(mine, TIMEOUT) is Found.OURS
         await session.close()
 
     main = loop.create_task(work(mine, theirs))
     try:
-        with striker:
+        with injector:
             loop.run_until_complete(main)
-    except Strike:
+    except InjectedInterrupt:
         loop.call_soon(loop.stop)  # the end of the struck one may still be on its way, and would end the next run
         loop.run_forever()
     try:
         loop.run_until_complete(clean_up())
     except AssertionError as error:
-        raise AssertionError(f"after a strike at {striker.struck_at}") from error
+        raise AssertionError(f"after a strike at {injector.interrupted_at}") from error
 
 
 def test_a_strike_while_connecting_is_told_once(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +193,7 @@ def test_a_strike_while_connecting_is_told_once(redis_server: RedisServer, monke
 
     async def struck(server: Server, timeout: float) -> NoReturn:
         monkeypatch.setattr(aio, "open_transport", open_transport)
-        raise Strike
+        raise InjectedInterrupt
 
     async def begin() -> RedisSession:
         return connect(redis_server.url, {}).session(AsyncioRuntime())
@@ -211,11 +202,11 @@ def test_a_strike_while_connecting_is_told_once(redis_server: RedisServer, monke
         session = loop.run_until_complete(begin())
         monkeypatch.setattr(aio, "open_transport", struck)
         everybody = asyncio.gather(*(loop.create_task(session.ping(TIMEOUT)) for _ in range(3)))
-        with pytest.raises(Strike):
+        with pytest.raises(InjectedInterrupt):
             loop.run_until_complete(everybody)
         try:
             loop.run_until_complete(everybody)
-        except Strike:
+        except InjectedInterrupt:
             pytest.fail("told again")
         loop.run_until_complete(session.close())
     finally:

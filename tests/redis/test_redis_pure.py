@@ -192,7 +192,7 @@ def test_a_url_that_cannot_be_read_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("package", [redis, redis.asyncio], ids=["blocking", "asyncio"])
-def test_the_settings_of_an_existing_client_are_taken_for_both_colours(package: Any) -> None:
+def test_the_settings_of_an_existing_client_are_taken_for_sync_and_async(package: Any) -> None:
     client = package.Redis(
         host="h", port=1, db=2, username="u", password="p", client_name="n", ssl=True, ssl_check_hostname=False,
         ssl_cert_reqs="none", socket_timeout=99, health_check_interval=7, decode_responses=True, protocol=2,

@@ -16,12 +16,13 @@ from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects
 from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.session import RedisSession
 from tests.redis.sentinel_support import StartRedis
-from tests.redis.support import LATE, TIMEOUT, Later, Other, both_colours, command, connections, keeper_of, make_attempt
+from tests.redis.support import LATE, TIMEOUT, Other, command, connections, keeper_of, make_attempt, sync_and_async
 from tests.servers.redis import RedisServer
+from tests.support.calls import Later
 from tests.support.waiting import eventually
 
 
-@both_colours
+@sync_and_async
 async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, server: RedisServer) -> None:
     attempts = [make_attempt(f"job-{number}", ttl=30.0) for number in range(1000)]
     with Other(server.url) as other:
@@ -47,7 +48,7 @@ async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, s
     assert 50_000 < client.pttl("holdfast_owner:{job-1}") <= 60_000
 
 
-@both_colours
+@sync_and_async
 async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job", ttl=60.0)
     await session.acquire(attempt, TIMEOUT)
@@ -56,7 +57,7 @@ async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServ
     assert server.client().pttl("holdfast_owner:{job}") > 50_000
 
 
-@both_colours
+@sync_and_async
 async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, server: RedisServer) -> None:
     client, attempt, javas = server.client(), make_attempt("job"), make_attempt("javas")
     client.set("redisson_lock_token:{javas}", 1)
@@ -68,12 +69,12 @@ async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, 
     assert client.ttl("redisson_lock_token:{javas}") == -1
 
 
-@both_colours
+@sync_and_async
 async def test_no_claims_no_request(session: RedisSession, server: RedisServer) -> None:
     assert await keeper_of(session).renew([], 30.0, TIMEOUT) == []
 
 
-@both_colours
+@sync_and_async
 async def test_a_refused_renewal_is_a_failure_for_each_claim(session: RedisSession, server: RedisServer) -> None:
     """An ACL can be mended before the lease runs out: the watchdog tries again."""
     attempts = [make_attempt(f"job-{number}") for number in range(3)]

@@ -19,7 +19,6 @@ from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import EngineRefused
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.sentinel_support import (
-    COLOURS,
     REQUEST,
     StartRedis,
     StartSentinel,
@@ -33,6 +32,7 @@ from tests.redis.support import TIMEOUT, make_attempt, on, renewed
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel
+from tests.support.clients import APIS
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_redis
@@ -41,8 +41,8 @@ pytestmark = pytest.mark.needs_redis
 # ---- found
 
 
-@COLOURS
-def test_a_lock_on_the_master(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+@APIS
+def test_a_lock_on_the_master(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     engine = engine_for(start_sentinel(pair.master), start_sentinel(pair.master))
 
     async def body(session: RedisSession) -> None:
@@ -50,12 +50,12 @@ def test_a_lock_on_the_master(colour: str, pair: Replication, start_sentinel: St
         assert isinstance(await session.acquire(make_attempt("other"), TIMEOUT), Granted)
         assert pair.master.ask("EXISTS", "other") == 1
 
-    on(engine, colour, body)
+    on(engine, api, body)
 
 
-@COLOURS
+@APIS
 def test_database_and_client_name_are_for_the_data_node(
-    colour: str, pair: Replication, start_sentinel: StartSentinel
+    api: str, pair: Replication, start_sentinel: StartSentinel
 ) -> None:
     engine = engine_for(start_sentinel(pair.master), db=3, client_name="mine")
 
@@ -64,7 +64,7 @@ def test_database_and_client_name_are_for_the_data_node(
         assert pair.master.client(pair.master.url.replace("/0", "/3")).exists("job") == 1
         assert "mine" in {entry["name"] for entry in pair.master.client().client_list()}
 
-    on(engine, colour, body)
+    on(engine, api, body)
 
 
 def test_it_shows_where_and_no_secret(pair: Replication, start_sentinel: StartSentinel) -> None:
@@ -76,10 +76,8 @@ def test_it_shows_where_and_no_secret(pair: Replication, start_sentinel: StartSe
     assert engine_for(first, replicas=1).guarantees.loss_bound.startswith("the ttl")
 
 
-@COLOURS
-def test_errors_name_the_server_that_is_meant(
-    colour: str, start_redis: StartRedis, start_sentinel: StartSentinel
-) -> None:
+@APIS
+def test_errors_name_the_server_that_is_meant(api: str, start_redis: StartRedis, start_sentinel: StartSentinel) -> None:
     master = start_redis()
     engine = engine_for(start_sentinel(master))
 
@@ -89,13 +87,13 @@ def test_errors_name_the_server_that_is_meant(
         with pytest.raises(RequestFailed, match=f"redis://{master.address}/0: no reply in time"):
             await session.ping(0.3)
 
-    on(engine, colour, body)
+    on(engine, api, body)
 
 
 # ---- credentials
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize(
     "sentinel_password, options",
     [
@@ -106,18 +104,18 @@ def test_errors_name_the_server_that_is_meant(
     ],
 )
 def test_passwords_of_data_nodes_and_sentinels(
-    colour: str, sentinel_password: str | None, options: dict[str, Any], start_redis: StartRedis,
+    api: str, sentinel_password: str | None, options: dict[str, Any], start_redis: StartRedis,
     start_sentinel: StartSentinel,
 ) -> None:  # fmt: skip
     sentinel = start_sentinel(start_redis(password="pw"), password=sentinel_password)
     engine = engine_for(sentinel, user_info=":pw@", **options)
     for _ in range(2):  # the second time it is known what the sentinel wants
-        on(engine, colour, hold_and_release)
+        on(engine, api, hold_and_release)
 
 
-@COLOURS
+@APIS
 def test_a_wrong_password_is_refused_and_not_shown(
-    colour: str, start_redis: StartRedis, start_sentinel: StartSentinel
+    api: str, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis(password="pw")
     sentinel, dead = start_sentinel(master, password="another"), start_sentinel(master)
@@ -129,14 +127,14 @@ def test_a_wrong_password_is_refused_and_not_shown(
         {},
     )
     for options in wrong:
-        failure = failure_of(engine_for(sentinel, **options), colour)
+        failure = failure_of(engine_for(sentinel, **options), api)
         assert isinstance(failure, EngineRefused), failure
         assert "s3cr3t" not in texts(failure)
         assert sentinel.address in str(failure)
     # The master has the last word, whoever else is silent. What a sentinel refuses, another one might not.
-    failure = failure_of(engine_for(dead, sentinel, user_info=":s3cr3t@", sentinel_password="another"), colour)
+    failure = failure_of(engine_for(dead, sentinel, user_info=":s3cr3t@", sentinel_password="another"), api)
     assert isinstance(failure, EngineRefused), failure
-    failure = failure_of(engine_for(dead, sentinel, user_info=":pw@", sentinel_password="s3cr3t"), colour)
+    failure = failure_of(engine_for(dead, sentinel, user_info=":pw@", sentinel_password="s3cr3t"), api)
     assert isinstance(failure, RequestFailed), failure
     assert "s3cr3t" not in texts(failure)
 
@@ -153,9 +151,9 @@ def texts(error: BaseException) -> str:
 # ---- sentinels that do not answer
 
 
-@COLOURS
+@APIS
 def test_a_frozen_sentinel_takes_its_share_and_no_more(
-    colour: str, pair: Replication, start_sentinel: StartSentinel
+    api: str, pair: Replication, start_sentinel: StartSentinel
 ) -> None:
     frozen, good = start_sentinel(pair.master), start_sentinel(pair.master)
     frozen.pause()
@@ -167,29 +165,29 @@ def test_a_frozen_sentinel_takes_its_share_and_no_more(
         assert time.monotonic() - began < REQUEST * 0.7  # two shares of three are left for the others
         await session.release(attempt, TIMEOUT)
 
-    on(engine, colour, body)
+    on(engine, api, body)
     assert first_to_be_asked(engine) == good.address
-    on(engine, colour, lambda session: session.ping(REQUEST / 4))  # less than the frozen one's share
+    on(engine, api, lambda session: session.ping(REQUEST / 4))  # less than the frozen one's share
 
 
-@COLOURS
-def test_a_dead_sentinel_costs_nothing(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+@APIS
+def test_a_dead_sentinel_costs_nothing(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     dead, good = start_sentinel(pair.master), start_sentinel(pair.master)
     dead.kill()
     engine = engine_for(dead, good)
-    on(engine, colour, hold_and_release)
+    on(engine, api, hold_and_release)
     assert first_to_be_asked(engine) == good.address
 
 
-@COLOURS
+@APIS
 def test_without_any_sentinel_it_is_unreachable_in_time(
-    colour: str, pair: Replication, start_sentinel: StartSentinel
+    api: str, pair: Replication, start_sentinel: StartSentinel
 ) -> None:
     sentinels = [start_sentinel(pair.master) for _ in range(3)]
     sentinels[0].pause()
     sentinels[1].kill()
     sentinels[2].pause()
-    failure = failure_of(engine_for(*sentinels, user_info=":s3cr3t@"), colour, 1.6)
+    failure = failure_of(engine_for(*sentinels, user_info=":s3cr3t@"), api, 1.6)
     assert isinstance(failure, RequestFailed)
     assert failure.may_have_happened is False
     assert "s3cr3t" not in texts(failure)
@@ -197,26 +195,26 @@ def test_without_any_sentinel_it_is_unreachable_in_time(
         assert sentinel.address in str(failure)
 
 
-@COLOURS
+@APIS
 def test_a_frozen_master_leaves_the_time_as_it_was(
-    colour: str, start_redis: StartRedis, start_sentinel: StartSentinel
+    api: str, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis()
     frozen, frozen_too, good = (start_sentinel(master) for _ in range(3))
     for server in (frozen, frozen_too, master):
         server.pause()
-    failure = failure_of(engine_for(frozen, frozen_too, good), colour, 3.0)
+    failure = failure_of(engine_for(frozen, frozen_too, good), api, 3.0)
     assert isinstance(failure, RequestFailed)
     assert failure.may_have_happened is False
     assert f"redis://{master.address}" in str(failure)
 
 
-@COLOURS
-def test_slow_steps_do_not_add_up(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+@APIS
+def test_slow_steps_do_not_add_up(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     with FaultProxy(pair.master.host, pair.master.port) as slow:
         slow.on("HELLO", times=None).delay(0.8)
         watched = SimpleNamespace(host="127.0.0.1", port=slow.port, password=None)
-        failure = failure_of(engine_for(start_sentinel(watched)), colour, 1.0)
+        failure = failure_of(engine_for(start_sentinel(watched)), api, 1.0)
         assert isinstance(failure, RequestFailed)
         assert failure.may_have_happened is False
 
@@ -224,9 +222,9 @@ def test_slow_steps_do_not_add_up(colour: str, pair: Replication, start_sentinel
 # ---- sentinels that are wrong
 
 
-@COLOURS
+@APIS
 def test_a_replica_that_a_stale_sentinel_names_is_not_asked(
-    colour: str, start_redis: StartRedis, start_sentinel: StartSentinel, monkeypatch: pytest.MonkeyPatch
+    api: str, start_redis: StartRedis, start_sentinel: StartSentinel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = start_redis()
     empty = start_redis(f"replicaof {master.host} {nobody_listens()}")  # it could never follow
@@ -239,51 +237,49 @@ def test_a_replica_that_a_stale_sentinel_names_is_not_asked(
     async def renew(session: RedisSession, found: Found = Found.OURS) -> None:
         assert await session.renew(attempt, 40.0, TIMEOUT) == found
 
-    on(engine_for(good), colour, hold)
+    on(engine_for(good), api, hold)
     engine = engine_for(stale, good)
-    on(engine, colour, renew)
+    on(engine, api, renew)
     assert first_to_be_asked(engine) == good.address
-    failure = failure_of(engine_for(stale), colour)
+    failure = failure_of(engine_for(stale), api)
     assert isinstance(failure, RequestFailed)
     assert f"redis://{empty.address}" in str(failure)
     assert "replica, not the master" in str(failure)
     # And this is what it is good for: the replica would have said that the lock is gone.
     monkeypatch.setattr(handshake, "_check_master", lambda *_: None)
-    on(engine_for(stale, good), colour, lambda session: renew(session, Found.GONE))
+    on(engine_for(stale, good), api, lambda session: renew(session, Found.GONE))
 
 
-@COLOURS
+@APIS
 def test_the_named_master_is_dead_and_another_sentinel_knows_better(
-    colour: str, pair: Replication, start_redis: StartRedis, start_sentinel: StartSentinel
+    api: str, pair: Replication, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     former = start_redis()
     stale, good = start_sentinel(former), start_sentinel(pair.master)
     former.kill()
     engine = engine_for(stale, good)
-    on(engine, colour, hold_and_release)
+    on(engine, api, hold_and_release)
     assert first_to_be_asked(engine) == good.address
 
 
-@COLOURS
-def test_an_unknown_master_is_refused_by_its_name(
-    colour: str, pair: Replication, start_sentinel: StartSentinel
-) -> None:
+@APIS
+def test_an_unknown_master_is_refused_by_its_name(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     sentinels = [start_sentinel(pair.master) for _ in range(2)]
-    failure = failure_of(engine_for(*sentinels, master="yourmaster"), colour)
+    failure = failure_of(engine_for(*sentinels, master="yourmaster"), api)
     assert isinstance(failure, EngineRefused)
     assert "knows no master 'yourmaster'" in str(failure)
     assert "SENTINEL MASTERS" in str(failure)
     # A sentinel that does not answer may know it.
     sentinels[0].kill()
-    failure = failure_of(engine_for(*sentinels, master="yourmaster"), colour)
+    failure = failure_of(engine_for(*sentinels, master="yourmaster"), api)
     assert isinstance(failure, RequestFailed)
     assert "knows no master 'yourmaster'" in str(failure)
 
 
-@COLOURS
-def test_a_data_node_is_no_sentinel(colour: str, pair: Replication) -> None:
+@APIS
+def test_a_data_node_is_no_sentinel(api: str, pair: Replication) -> None:
     target = SentinelTarget(MASTER_NAME, (("127.0.0.1", pair.master.port),), pair.master.url)
-    failure = failure_of(connect(target, {}), colour)
+    failure = failure_of(connect(target, {}), api)
     assert isinstance(failure, EngineRefused)
     assert "SENTINEL" in str(failure)
 
@@ -291,8 +287,8 @@ def test_a_data_node_is_no_sentinel(colour: str, pair: Replication) -> None:
 # ---- followed
 
 
-@COLOURS
-def test_a_demoted_master_is_left_with_the_same_claim(colour: str, start_sentinel: StartSentinel) -> None:
+@APIS
+def test_a_demoted_master_is_left_with_the_same_claim(api: str, start_sentinel: StartSentinel) -> None:
     with Replication(1, links=False) as pair:
         old, new = pair.master, pair.replicas[0]
         sentinel = start_sentinel(old)
@@ -317,11 +313,11 @@ def test_a_demoted_master_is_left_with_the_same_claim(colour: str, start_sentine
             assert answers[-1] is Found.OURS
             assert await session.release(held, TIMEOUT) is Found.OURS
 
-        on(engine, colour, body)
+        on(engine, api, body)
 
 
-@COLOURS
-def test_once_another_master_is_known_nobody_talks_to_the_old_one(colour: str, start_sentinel: StartSentinel) -> None:
+@APIS
+def test_once_another_master_is_known_nobody_talks_to_the_old_one(api: str, start_sentinel: StartSentinel) -> None:
     """An old master that is cut off from the others still serves those who reach it. One session finds the new one:
     were the other to stay, what is acquired here would be renewed there, found missing, and lost."""
     with Replication(1, links=False) as pair:
@@ -336,13 +332,13 @@ def test_once_another_master_is_known_nobody_talks_to_the_old_one(colour: str, s
             sentinel.ask("SENTINEL", "REMOVE", MASTER_NAME)
             pair.promote(new)  # the old one is not told
             sentinel.ask("SENTINEL", "MONITOR", MASTER_NAME, new.host, new.port, 2)
-            on_another_thread(lambda: on(engine, "blocking", hold_and_release))
+            on_another_thread(lambda: on(engine, "sync", hold_and_release))
             attempt = make_attempt("after")
             assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
             assert await session.renew(attempt, 40.0, TIMEOUT) == Found.OURS
             assert (old.ask("EXISTS", "after"), new.ask("EXISTS", "after")) == (0, 1)
 
-        on(engine, colour, body)
+        on(engine, api, body)
 
 
 def on_another_thread(action: Callable[[], None]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import EngineRefused, UsageError
 from tests.redis.sentinel_support import (
-    COLOURS,
     StartRedis,
     StartSentinel,
     engine_for,
@@ -30,10 +28,13 @@ from tests.redis.sentinel_support import (
     nobody_listens,
 )
 from tests.redis.support import TIMEOUT, connections, make_attempt, on
-from tests.redis.test_redis_tls import certificates
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel
+from tests.support.certificates import certificates
+from tests.support.clients import APIS
+from tests.support.forking import in_a_child
+from tests.support.leaks import descriptors
 
 pytestmark = pytest.mark.needs_redis
 
@@ -45,10 +46,10 @@ ASYNCIO_SENTINEL: Any = redis.asyncio.sentinel.Sentinel
 # ---- existing clients
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("manager", [BLOCKING_SENTINEL, ASYNCIO_SENTINEL])
 def test_an_existing_client(
-    colour: str, manager: Callable[..., Any], start_redis: StartRedis, start_sentinel: StartSentinel
+    api: str, manager: Callable[..., Any], start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis(password="pw")
     sentinel = start_sentinel(master, password="another")
@@ -63,7 +64,7 @@ def test_an_existing_client(
         assert master.client(master.url.replace("/0", "/3")).exists("job") == 1
         assert count() == 1  # ours: the client itself has not connected
 
-    on(engine, colour, body)
+    on(engine, api, body)
 
 
 def test_a_client_for_replicas_is_refused() -> None:
@@ -72,41 +73,37 @@ def test_a_client_for_replicas_is_refused() -> None:
         connect(manager.slave_for(MASTER_NAME), {})
 
 
-@COLOURS
+@APIS
 def test_settings_of_an_existing_sentinel_are_obeyed(
-    colour: str, pair: Replication, start_sentinel: StartSentinel
+    api: str, pair: Replication, start_sentinel: StartSentinel
 ) -> None:
     places = [(sentinel.host, sentinel.port) for sentinel in [start_sentinel(pair.master)]]
     lonely = BLOCKING_SENTINEL(places, min_other_sentinels=1).master_for(MASTER_NAME)
-    failure = failure_of(connect(lonely, {}), colour)
+    failure = failure_of(connect(lonely, {}), api)
     assert isinstance(failure, RequestFailed)
     assert "too few other sentinels" in str(failure)
     elsewhere = BLOCKING_SENTINEL(places, force_master_ip="127.0.0.9").master_for(MASTER_NAME)
-    assert f"127.0.0.9:{pair.master.port}" in str(failure_of(connect(elsewhere, {}), colour))
+    assert f"127.0.0.9:{pair.master.port}" in str(failure_of(connect(elsewhere, {}), api))
 
 
 # ---- nothing is left behind
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-@COLOURS
-def test_nothing_leaks(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+@APIS
+def test_nothing_leaks(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     dead, guarded, good = (start_sentinel(pair.master, password=password) for password in (None, "pw", None))
     dead.kill()
     engines = [engine_for(dead, guarded, good), engine_for(guarded), engine_for(good, master="unknown")]
-    on(engines[0], colour, hold_and_release)
+    on(engines[0], api, hold_and_release)
     gc.collect()
-    before = descriptors()
+    before = len(descriptors())
     for _ in range(3):
         engines[0] = engine_for(dead, guarded, good)
-        on(engines[0], colour, hold_and_release)
-        assert isinstance(failure_of(engines[1], colour), EngineRefused)
-        assert isinstance(failure_of(engines[2], colour), EngineRefused)
+        on(engines[0], api, hold_and_release)
+        assert isinstance(failure_of(engines[1], api), EngineRefused)
+        assert isinstance(failure_of(engines[2], api), EngineRefused)
     gc.collect()  # an unclosed socket would complain now
-    assert descriptors() <= before
+    assert len(descriptors()) <= before
 
 
 def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentinel: StartSentinel) -> None:
@@ -115,46 +112,38 @@ def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentin
     engine = engine_for(frozen)
 
     async def body() -> None:
-        before = descriptors()
+        before = len(descriptors())
         task = asyncio.create_task(open_transport(engine._server, TIMEOUT))
-        while descriptors() == before:
+        while len(descriptors()) == before:
             await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(0)  # the transport closes its socket in the next round of the loop
-        assert descriptors() == before
+        assert len(descriptors()) == before
 
     asyncio.run(body())
     gc.collect()
 
 
-@COLOURS
-def test_a_fork_shares_nothing(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+@APIS
+def test_a_fork_shares_nothing(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     engine = engine_for(start_sentinel(pair.master))
 
     async def body(session: RedisSession) -> None:
         attempt = make_attempt("job")
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
-        assert exit_code_of_child(engine) == 0
+        assert in_a_child(lambda: takes_a_lock(engine))
         assert await session.release(attempt, TIMEOUT) is Found.OURS
         assert pair.master.ask("EXISTS", "of the child") == 1
 
-    on(engine, colour, body)
+    on(engine, api, body)
 
 
-def exit_code_of_child(engine: SentinelEngine) -> int:
-    """Fork, and take a lock in the child."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            engine.after_fork_in_child()
-            taken = run(engine.session(BLOCKING).acquire(make_attempt("of the child"), TIMEOUT))
-            status = 0 if isinstance(taken, Granted) else 2
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def takes_a_lock(engine: SentinelEngine) -> bool:
+    """In a forked child."""
+    engine.after_fork_in_child()
+    return isinstance(run(engine.session(BLOCKING).acquire(make_attempt("of the child"), TIMEOUT)), Granted)
 
 
 # ---- TLS
@@ -179,9 +168,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return certificates(tmp_path_factory.mktemp("sentinel-tls"))
 
 
-@COLOURS
+@APIS
 def test_tls_for_sentinels_and_data_nodes(
-    colour: str, authority: Path, start_redis: StartRedis, start_sentinel: StartSentinel
+    api: str, authority: Path, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis("tls-replication yes", password="pw", tls=authority)
     sentinel = start_sentinel(master, kind=TlsSentinel, password="another")
@@ -189,8 +178,8 @@ def test_tls_for_sentinels_and_data_nodes(
     trusting = SentinelTarget(MASTER_NAME, places, master.url)
     engine = connect(trusting, {"sentinel_password": "another"})
     assert repr(engine) == f"<redis engine rediss+sentinel://{sentinel.address}/{MASTER_NAME}/0>"
-    on(engine, colour, hold_and_release)
+    on(engine, api, hold_and_release)
     wary = SentinelTarget(MASTER_NAME, places, master.url.partition("?")[0])
-    failure = failure_of(connect(wary, {"sentinel_password": "another"}), colour)
+    failure = failure_of(connect(wary, {"sentinel_password": "another"}), api)
     assert isinstance(failure, EngineRefused)
     assert f"sentinel {sentinel.address}: the server's certificate was not accepted" in str(failure)

@@ -19,7 +19,7 @@ from holdfast.engines.redis.connections import aio, handshake
 from holdfast.engines.redis.connections.aio import AsyncioChannel
 from holdfast.engines.redis.connections.settings import from_url
 from holdfast.engines.redis.dialect.packing import pack
-from tests.redis.support import LATE, TIMEOUT, in_colour, make_attempt
+from tests.redis.support import LATE, TIMEOUT, make_attempt, on_api
 from tests.servers.redis import RedisServer
 from tests.support.waiting import until
 
@@ -175,7 +175,7 @@ def test_a_busy_loop_connects_in_time(redis_server: RedisServer) -> None:
         outcomes = await asyncio.gather(*asking, return_exceptions=True)
         assert not [outcome for outcome in outcomes if not isinstance(outcome, Granted)]
 
-    in_colour("asyncio", redis_server.url, body)
+    on_api("async", redis_server.url, body)
 
 
 async def test_a_refused_connection_is_one_attempt_for_all_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_a_script_is_sent_once_to_a_server_that_does_not_know_it(redis_server: R
         assert all(hasattr(grant, "token") for grant in grants)
         assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1
 
-    in_colour("asyncio", redis_server.url, body)
+    on_api("async", redis_server.url, body)
 
 
 async def test_what_was_not_sent_did_not_happen(redis_server: RedisServer) -> None:

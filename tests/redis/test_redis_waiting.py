@@ -17,19 +17,9 @@ from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.waiting.contender import RedisContender
 from holdfast.engines.redis.waiting.watch import Way
-from tests.redis.support import (
-    LATE,
-    SOON,
-    TIMEOUT,
-    Later,
-    Other,
-    both_colours,
-    command,
-    in_colour,
-    keeper_of,
-    make_attempt,
-)
+from tests.redis.support import LATE, SOON, TIMEOUT, Other, command, keeper_of, make_attempt, on_api, sync_and_async
 from tests.servers.redis import RedisServer
+from tests.support.calls import Later
 from tests.support.waiting import eventually
 
 #: What each way of being woken needs, and how the server shows that a waiter is ready to be woken.
@@ -72,9 +62,9 @@ async def patience(session: RedisSession, name: str = "job", seconds: float = 10
 
 
 @pytest.mark.usefixtures("only_woken")
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+@pytest.mark.parametrize("api", ["sync", "async"])
 @pytest.mark.parametrize("way", list(Way), ids=lambda way: way.value)
-def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisServer) -> None:
+def test_a_release_wakes_the_waiter(api: str, way: Way, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "waiter", "on", ">pw", "~*", "&*", *USERS[way].split())
     with Other(redis_server.url) as other:
@@ -94,14 +84,14 @@ def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisSe
                 await session.release(attempt, TIMEOUT)
             assert session._channel.way is way  # type: ignore[attr-defined]
 
-        in_colour(colour, redis_server.url_as("waiter", "pw"), body)
+        on_api(api, redis_server.url_as("waiter", "pw"), body)
     eventually(lambda: admin.pubsub_numsub(keys_of("job").channel)[0][1] == 0)
     assert admin.keys("holdfast_queue:*") == []
     assert admin.keys("holdfast_probe:*") == []
     admin.acl_deluser("waiter")
 
 
-@both_colours
+@sync_and_async
 @pytest.mark.usefixtures("only_woken")
 async def test_flushall_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
@@ -111,7 +101,7 @@ async def test_flushall_wakes_the_waiter(session: RedisSession, server: RedisSer
     assert time.monotonic() - later.began < SOON
 
 
-@both_colours
+@sync_and_async
 @pytest.mark.usefixtures("only_woken")
 async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
@@ -122,8 +112,8 @@ async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: 
 
 
 @pytest.mark.usefixtures("only_woken")
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., RedisServer]) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_expiry_is_not_left_to_the_push(api: str, start_redis: Callable[..., RedisServer]) -> None:
     """A server with many keys pushes an expiry late or never; this one never does."""
     server = start_redis()
     command(server, "DEBUG", "SET-ACTIVE-EXPIRE", 0)
@@ -135,10 +125,10 @@ def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., 
             assert await patience(session) is not None
             assert time.monotonic() - began < 0.15 + SOON
 
-    in_colour(colour, server.url, body)
+    on_api(api, server.url, body)
 
 
-@both_colours
+@sync_and_async
 async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, server: RedisServer) -> None:
     """SWAPDB pushes nothing and publishes nothing: only the poll helps."""
     server.client().hset("job", "java:1", 1)
@@ -149,7 +139,7 @@ async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, s
     command(server, "SWAPDB", 0, 5)
 
 
-@both_colours
+@sync_and_async
 @pytest.mark.usefixtures("only_woken")
 async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
@@ -160,7 +150,7 @@ async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, s
         assert server.client().keys("holdfast_queue:*") == []
 
 
-@both_colours
+@sync_and_async
 async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held, attempt = other.hold("job"), make_attempt("job")
@@ -173,7 +163,7 @@ async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server:
         contender.abandon()
 
 
-@both_colours
+@sync_and_async
 async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
@@ -185,7 +175,7 @@ async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: R
         assert server.client().keys("holdfast_queue:*") == []
 
 
-@both_colours
+@sync_and_async
 async def test_a_grant_that_came_unnoticed_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
     """A late acquire is granted while the claim already waits again: the next try finds its own lock."""
     with Other(server.url) as other:
@@ -201,8 +191,8 @@ async def test_a_grant_that_came_unnoticed_leaves_the_queue_too(session: RedisSe
         contender.abandon()
 
 
-class Line:
-    """Waiters of one name, standing in line without anybody driving them."""
+class WaitingClaims:
+    """Waiters of one name, in its queue; no thread drives them."""
 
     def __init__(self, other: Other, name: str, count: int, **keywords: Any) -> None:
         self.claims = [make_attempt(name, **keywords) for _ in range(count)]
@@ -215,37 +205,37 @@ class Line:
             run(contender.leave())
 
 
-@both_colours
+@sync_and_async
 async def test_a_fair_claim_does_not_overtake_live_waiters(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
-        line = Line(other, "job", 2, fair=True)
+        waiting = WaitingClaims(other, "job", 2, fair=True)
         other.release(held)
         late = make_attempt("job", fair=True)
         assert await session.acquire(late, TIMEOUT) == Busy(None)
-        assert isinstance(run(other.session.acquire(line.claims[1], TIMEOUT)), Busy)
-        assert isinstance(run(other.session.acquire(line.claims[0], TIMEOUT)), Granted)
-        other.release(line.claims[0])
-        assert isinstance(run(other.session.acquire(line.claims[1], TIMEOUT)), Granted)
-        other.release(line.claims[1])
+        assert isinstance(run(other.session.acquire(waiting.claims[1], TIMEOUT)), Busy)
+        assert isinstance(run(other.session.acquire(waiting.claims[0], TIMEOUT)), Granted)
+        other.release(waiting.claims[0])
+        assert isinstance(run(other.session.acquire(waiting.claims[1], TIMEOUT)), Granted)
+        other.release(waiting.claims[1])
         assert isinstance(await session.acquire(late, TIMEOUT), Granted)
-        line.close()
+        waiting.close()
 
 
-@both_colours
+@sync_and_async
 async def test_a_polite_claim_yields_once_and_an_unfair_one_does_not(
     session: RedisSession, server: RedisServer
 ) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
-        line = Line(other, "job", 1)
+        waiting = WaitingClaims(other, "job", 1)
         other.release(held)
         assert isinstance(await session.acquire(make_attempt("job", non_barging=True), TIMEOUT), Busy)
         assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
-        line.close()
+        waiting.close()
 
 
-@both_colours
+@sync_and_async
 async def test_dead_waiters_are_passed_over(session: RedisSession, server: RedisServer) -> None:
     """More of them than one call clears: a few calls do."""
     client = server.client()
@@ -256,7 +246,7 @@ async def test_dead_waiters_are_passed_over(session: RedisSession, server: Redis
     assert client.exists("holdfast_queue:{job}") == 0
 
 
-@both_colours
+@sync_and_async
 async def test_a_waiter_clears_the_dead_in_front_of_it(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     with Other(server.url) as other:
@@ -267,12 +257,12 @@ async def test_a_waiter_clears_the_dead_in_front_of_it(session: RedisSession, se
         later.join()
 
 
-@both_colours
+@sync_and_async
 async def test_the_third_in_line_watches_the_second(session: RedisSession, server: RedisServer) -> None:
     """A release wakes the first two; the third sleeps on until the second has gone."""
     with Other(server.url) as other:
         held = other.hold("job")
-        line = Line(other, "job", 2)
+        waiting = WaitingClaims(other, "job", 2)
         attempt = make_attempt("job")
         contender = session.contender(attempt, TIMEOUT)
         began = clock.now()
@@ -281,19 +271,19 @@ async def test_the_third_in_line_watches_the_second(session: RedisSession, serve
         later.join()
         assert clock.now() - began >= 0.5  # woken by its own poll, not by the release
         await contender.leave()
-        line.close()
+        waiting.close()
 
 
-@both_colours
+@sync_and_async
 @pytest.mark.usefixtures("only_woken")
 async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
-        line = Line(other, "job", 1, fair=True)
+        waiting = WaitingClaims(other, "job", 1, fair=True)
 
         def go() -> None:
             other.release(held)
-            line.close()
+            waiting.close()
 
         later = Later(armed(server, Way.TRACKING, waiters=2), go)
         assert await patience(session, fair=True) is not None
@@ -301,7 +291,7 @@ async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, ser
         assert time.monotonic() - later.began < SOON
 
 
-@both_colours
+@sync_and_async
 async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -319,7 +309,7 @@ async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
         await contender.leave()
 
 
-@both_colours
+@sync_and_async
 async def test_a_waiter_refreshes_its_key_only_when_half_of_it_has_run_out(
     session: RedisSession, server: RedisServer
 ) -> None:
@@ -365,15 +355,15 @@ def test_many_tasks_and_threads_pass_one_lock_round(fair: bool, redis_server: Re
 
     with Other(redis_server.url) as other:
         thread = Later(lambda: True, lambda: run(worker(other.session)))
-        in_colour("asyncio", redis_server.url, main)
+        on_api("async", redis_server.url, main)
         thread.join()
     assert len(turns) == 55
     assert turns == sorted(set(turns))
 
 
 @pytest.mark.usefixtures("only_woken")
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_the_loss_of_the_connection_ends_the_wait(api: str, redis_server: RedisServer) -> None:
     client = redis_server.client()
 
     async def body(session: RedisSession) -> None:
@@ -394,13 +384,11 @@ def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: Red
             await contender.wait(clock.now() + 0.01)  # and it goes on with a new one
             await contender.leave()
 
-    in_colour(colour, redis_server.url, body)
+    on_api(api, redis_server.url, body)
 
 
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_a_server_that_is_away_ends_the_wait_with_an_error(
-    colour: str, start_redis: Callable[..., RedisServer]
-) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_a_server_that_is_away_ends_the_wait_with_an_error(api: str, start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -413,7 +401,7 @@ def test_a_server_that_is_away_ends_the_wait_with_an_error(
             await contender.wait(clock.now() + 5)
         await contender.leave()
 
-    in_colour(colour, server.url, body)
+    on_api(api, server.url, body)
 
 
 @pytest.mark.usefixtures("only_woken")
@@ -431,5 +419,5 @@ def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> Non
             later.join()
             assert time.monotonic() - later.began < SOON
 
-    in_colour("blocking", redis_server.url_as("narrow", "pw"), body)
+    on_api("sync", redis_server.url_as("narrow", "pw"), body)
     admin.acl_deluser("narrow")

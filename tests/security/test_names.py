@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import holdfast
@@ -13,13 +11,6 @@ HOSTILE = [
     "a b", "a\nb", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n", "a\0b", "{", "}", "{}", "}x", "a}b{c", "{a}", "a:b", "../../x",
     "'; DROP TABLE lock; --", '"', "\\", "*", "?", "[a-z]", "ключ", "锁", "🔒", "x" * 512, "KEYS[1]", "%s", "\x1b[31m",
 ]  # fmt: skip
-
-
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "redis":
-        return str(request.getfixturevalue("redis_url"))
-    return "memory:names" if request.param == "memory" else f"sqlite:{tmp_path / 'locks.db'}"
 
 
 @pytest.mark.needs_redis

@@ -8,15 +8,17 @@ from typing import Any, Final, TypeAlias
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from tests.servers.group import READY_WITHIN, Group, start_all, wait_until
+from tests.servers.group import READY_WITHIN, Group, wait_until
 from tests.servers.ports import PORTS, is_free
-from tests.servers.redis import RedisServer, ServerFailed
+from tests.servers.process import ServerFailed, start_all
+from tests.servers.redis import RedisServer
 from tests.servers.replication import QUICK, is_linked
 
 FAILOVER_WITHIN: Final = 20.0
 _MASTERS: Final = 3
-# The node timeout until all have met, in seconds: a meeting that takes longer is given up for good, and machines stall.
-_PATIENT: Final = 15.0
+# The node timeout until all have met, in seconds. A meeting that takes longer is given up and not repeated, and
+# machines stall.
+_MEETING_TIMEOUT: Final = 15.0
 # And until all know that they are ready: nodes talk to each other twice in that time.
 _BRISK: Final = 1.0
 _MIGRATE_DEADLINE_MS: Final = 5_000
@@ -49,16 +51,16 @@ class ClusterNode(RedisServer):
             for first, last, master, *replicas in self.cluster("SLOTS")
         }
 
-    def _choose_port(self) -> int:
+    def _choose_ports(self) -> None:
         while not (is_free(port := secrets.choice(_CLUSTER_PORTS)) and is_free(port + _BUS)):
             pass
-        return port
+        self.port = port
 
     def _ports(self) -> tuple[int, ...]:
         return (self.port, self.port + _BUS)
 
 
-class RedisCluster(Group):
+class RedisCluster(Group[ClusterNode]):
     """``with RedisCluster() as cluster:``; each argument is a line of redis.conf for all nodes.
 
     ``node_timeout`` (seconds): for how long a node must be silent before the others take it for dead. Short for tests
@@ -66,15 +68,17 @@ class RedisCluster(Group):
     """
 
     def __init__(self, *config: str, password: str | None = None, node_timeout: float = 1.0) -> None:
-        super().__init__()
         credentials = [f"masterauth {password}"] if password else []
         lines = ("cluster-enabled yes", "cluster-require-full-coverage no")
+        super().__init__(
+            [ClusterNode(*QUICK, *lines, *credentials, *config, password=password) for _ in range(2 * _MASTERS)]
+        )
         self._password = password
         self._node_timeout = node_timeout
-        self.nodes = [
-            ClusterNode(*QUICK, *lines, *credentials, *config, password=password) for _ in range(2 * _MASTERS)
-        ]
-        self.servers += self.nodes
+
+    @property
+    def nodes(self) -> list[ClusterNode]:
+        return self.servers
 
     @property
     def url(self) -> str:
@@ -82,20 +86,20 @@ class RedisCluster(Group):
         user_info = f":{self._password}@" if self._password else ""
         return f"redis+cluster://{user_info}{','.join(node.address for node in self.nodes[:_MASTERS])}"
 
-    # ---- who serves what
+    # ---- which node serves what
 
     def master_of(self, key_or_slot: str | int) -> ClusterNode:
         """The master of a key or a slot, as the first node that answers sees it."""
         slot = key_or_slot if isinstance(key_or_slot, int) else key_slot(key_or_slot.encode())
-        return self._node(next(ports[0] for slots, ports in self._map().items() if slot in slots))
+        return self.at(next(ports[0] for slots, ports in self._map().items() if slot in slots))
 
     def masters(self) -> list[ClusterNode]:
         """The nodes that serve slots."""
-        return [self._node(port) for port in sorted({ports[0] for ports in self._map().values()})]
+        return [self.at(port) for port in sorted({ports[0] for ports in self._map().values()})]
 
     def replica_of(self, master: ClusterNode) -> ClusterNode:
         """The replica that would take over from ``master``."""
-        return self._node(next(ports[1] for ports in self._map().values() if ports[0] == master.port))
+        return self.at(next(ports[1] for ports in self._map().values() if ports[0] == master.port))
 
     def flush(self) -> None:
         """Forget all data and all scripts, everywhere."""
@@ -110,12 +114,12 @@ class RedisCluster(Group):
         node.kill()
 
     def wait_until_ok(self, within: float = FAILOVER_WITHIN) -> None:
-        """Wait until all slots are served and every replica follows its master, by nodes that answer, who all see it
-        so and call the cluster well."""
+        """Wait until all slots are served and every replica follows its master, by nodes that answer; all of
+        them must see it so and report the cluster as ok."""
         try:
             wait_until(self._is_ok, within, "the cluster is well")
         except ServerFailed as error:
-            views = "\n".join(str(node.cluster("NODES")) for node in self._answering())
+            views = "\n".join(str(node.cluster("NODES")) for node in self.answering)
             raise ServerFailed(f"{error}\n{views}") from error
 
     # ---- slots on the move
@@ -143,10 +147,10 @@ class RedisCluster(Group):
         return len(keys)
 
     def end_migration(self, slot: int, to: ClusterNode) -> None:
-        """``to`` serves the slot. It is told first: given away and not yet taken, nobody would serve it.
+        """``to`` serves the slot. It is notified first: otherwise no node would serve the slot for a moment.
 
-        Returns when all masters know of the epoch in which it was taken. Moved on before that, it would be won by who
-        has it no more: two masters would for ever take each other for its owner.
+        Returns when all masters know of the epoch in which it was taken. Moved on before that, an
+        earlier owner would win it: two masters would take each other for its owner and never settle.
         """
         masters = self.masters()
         source, new_owner = self.master_of(slot), to.node_id
@@ -159,27 +163,23 @@ class RedisCluster(Group):
     # ---- inside
 
     def _know(self, identity: str, epoch: int) -> bool:
-        """Whether all masters have heard of ``epoch`` of the node ``identity``."""
+        """Whether all masters know ``epoch`` of the node ``identity``."""
         views = [str(master.cluster("NODES")).splitlines() for master in self.masters()]
         return all(
             any(line.startswith(identity) and int(line.split()[6]) >= epoch for line in lines) for lines in views
         )
 
-    def _answering(self) -> list[ClusterNode]:
-        return [node for node in self.nodes if node.answering]
-
-    def _node(self, port: int) -> ClusterNode:
-        return next(node for node in self.nodes if node.port == port)
-
     def _map(self) -> SlotMap:
-        return self._answering()[0].slot_map()
+        return self.answering[0].slot_map()
 
     def _start(self) -> None:
         start_all(self.nodes)
-        self._set_node_timeout(_PATIENT)
+        self._set_node_timeout(_MEETING_TIMEOUT)
         masters, replicas = self.nodes[:_MASTERS], self.nodes[_MASTERS:]
         for place, node in enumerate(self.nodes):
-            node.cluster("SET-CONFIG-EPOCH", place + 1)  # nodes with the same epoch first have to settle who keeps it
+            node.cluster(
+                "SET-CONFIG-EPOCH", place + 1
+            )  # nodes with the same epoch first have to settle which of them keeps it
         for place, master in enumerate(masters):
             first, end = (REDIS_CLUSTER_HASH_SLOTS * edge // _MASTERS for edge in (place, place + 1))
             master.cluster("ADDSLOTS", *range(first, end))
@@ -203,10 +203,10 @@ class RedisCluster(Group):
         return all(nodes.count("\n") == len(self.nodes) and "handshake" not in nodes for nodes in known)
 
     def _is_ok(self) -> bool:
-        nodes = self._answering()
+        nodes = self.answering
         maps = [node.slot_map() for node in nodes]
-        masters = {self._node(ports[0]) for ports in maps[0].values()}
-        members = {self._node(port) for ports in maps[0].values() for port in ports}
+        masters = {self.at(ports[0]) for ports in maps[0].values()}
+        members = {self.at(port) for ports in maps[0].values() for port in ports}
         return (
             all("cluster_state:ok" in str(node.cluster("INFO")) for node in nodes)
             and all(each == maps[0] for each in maps)

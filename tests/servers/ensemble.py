@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kazoo.client import KazooClient
 
+from tests.servers.group import READY_WITHIN, Group, wait_until
 from tests.servers.loop_thread import LoopThread
 from tests.servers.ports import free_port
-from tests.servers.redis import ServerFailed
+from tests.servers.process import start_all
 from tests.servers.relay import Passage, Relay
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 
-READY_WITHIN: Final = 30.0
 _MEMBERS: Final = 3
-_POLL: Final = 0.01
-# A follower knows who leads a moment before the leader listens. It would call again; a relay that has picked up must.
-_PATIENCE: Final = 2.0
+# A follower knows the leader a moment before the leader listens. It would connect again, so the relay must, too.
+_RETRY_FOR: Final = 2.0
 
 _LONG: Final = struct.Struct(">q")
 _INT: Final = struct.Struct(">i")
 
 
 class Introduction(Passage):
-    """To an election port. A member introduces itself with its own address, and is called back there, past all relays;
-    so the introduction is cut down to its older form, the number alone: who has that looks into its own configuration.
+    """To an election port. A member introduces itself with its own address, and is called back there, past all relays.
+    So the introduction is cut down to its older form, the number alone: the receiver has the address in its
+    configuration.
     """
 
     async def upstream(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -73,58 +71,35 @@ class Member(ZooKeeperServer):
         return [*super()._lines(), own, *self._peers(self)]
 
 
-class Ensemble:
+class Ensemble(Group[Member]):
     """``with Ensemble() as ensemble:``; each argument is a line of zoo.cfg for all members.
 
-    With ticks of 0.1 s and ``sync_limit`` 10: a follower that hears nothing from its leader, or a leader that hears
-    nothing from its majority, gives up and hangs up on its clients after 1 s. On an idle machine all are there after
-    2 s, a killed leader is replaced after 0.4 s, a killed member is back after 1.5 s, one that was cut off 0.1 s after
-    ``heal``.
+    With ticks of 0.1 s and ``sync_limit`` 10: a follower that receives nothing from its leader, or a leader that
+    receives nothing from its majority, gives up and hangs up on its clients after 1 s. On an idle machine all are
+    there after 2 s, a killed leader is replaced after 0.4 s, a killed member is back after 1.5 s, one that was cut off
+    0.1 s after ``heal``.
     """
 
     def __init__(self, *config: str, tick: float = 0.1, sync_limit: int = 10, jvm: Sequence[str] = ()) -> None:
         limits = ("initLimit=50", f"syncLimit={sync_limit}")
-        # Else who is alone for a while asks around less and less often, up to once a minute.
+        # Otherwise a member without a majority asks less and less often, down to once a minute.
         asking = "-Dzookeeper.fastleader.maxNotificationInterval=400"
         self.tick = tick
-        self.members = [
-            Member(number, *limits, *config, peers=self._peers_of, tick=tick, jvm=(asking, *jvm))
-            for number in range(1, _MEMBERS + 1)
-        ]
+        super().__init__(
+            [
+                Member(number, *limits, *config, peers=self._peers_of, tick=tick, jvm=(asking, *jvm))
+                for number in range(1, _MEMBERS + 1)
+            ]
+        )
         self._loop = LoopThread("ensemble-relays")
-        # For each member who calls and each who is called: the relays to the latter's quorum and election port.
+        # For each pair (caller, called): the relays to the quorum and election port of the latter.
         self._relays = {pair: self._make_relays(pair[1]) for pair in permutations(self.members, 2)}
 
     # ---- life
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def start(self) -> Self:
-        """Start all, and wait until one leads and the others follow; if it does not get there, the logs are kept."""
-        for relay in self._all_relays():
-            relay.start()
-        try:
-            for member in self.members:
-                member.spawn()
-            for member in self.members:
-                member.wait_until_ready()
-            self.wait_until_complete()
-        except BaseException:
-            self.kill(*self.members)
-            raise
-        return self
-
     def close(self) -> None:
         """End all and remove every trace."""
-        self.kill(*self.members)
-        for member in self.members:
-            member.close()
+        super().close()
         for relay in self._all_relays():
             relay.close()
         self._loop.close()
@@ -132,8 +107,8 @@ class Ensemble:
     # ---- facts
 
     @property
-    def servers(self) -> list[Member]:
-        return self.members
+    def members(self) -> list[Member]:
+        return self.servers
 
     @property
     def hosts(self) -> str:
@@ -169,8 +144,8 @@ class Ensemble:
         return self.leader()
 
     def wait_until_silent(self, *members: Member, within: float = READY_WITHIN) -> None:
-        """Until these serve nobody any more: they know that they are without a majority."""
-        self._wait(lambda _: not any(member.mode() for member in members), within, "nobody serves")
+        """Until these serve no client any more: they know that they have no majority."""
+        self._wait(lambda _: not any(member.mode() for member in members), within, "none of them serves")
 
     # ---- faults
 
@@ -186,7 +161,7 @@ class Ensemble:
         self.wait_until_complete()
 
     def cut(self, one: Member, other: Member) -> None:
-        """From now on nothing passes between these two, in either direction; nobody is told. Clients still reach both.
+        """From now on nothing passes between these two, in either direction, without notice. Clients still reach both.
 
         It lasts until ``heal``.
         """
@@ -206,7 +181,7 @@ class Ensemble:
             relay.heal()
 
     def resume(self) -> None:
-        """Wake those who are frozen."""
+        """Continue the frozen members."""
         for member in self.members:
             if member.running and not member.answering:
                 member.resume()
@@ -225,7 +200,7 @@ class Ensemble:
 
     def _make_relays(self, called: Member) -> tuple[Relay, Relay]:
         return (
-            Relay(self._loop, lambda: (called.host, called.quorum_port), patience=_PATIENCE),
+            Relay(self._loop, lambda: (called.host, called.quorum_port), retry_for=_RETRY_FOR),
             ElectionRelay(self._loop, lambda: (called.host, called.election_port)),
         )
 
@@ -236,11 +211,11 @@ class Ensemble:
         links = ((other.number, *self._relays[member, other]) for other in self.members if other is not member)
         return [f"server.{number}={quorum.address}:{election.port}" for number, quorum, election in links]
 
+    def _start(self) -> None:
+        for relay in self._all_relays():
+            relay.start()
+        start_all(self.members)
+        self.wait_until_complete()
+
     def _wait(self, what: Callable[[list[str | None]], bool], within: float, event: str) -> None:
-        deadline = time.monotonic() + within
-        while time.monotonic() < deadline:
-            modes = [member.mode() for member in self.members]
-            if what(modes):
-                return
-            time.sleep(_POLL)
-        raise ServerFailed(f"{event}: not within {within:g} s")
+        wait_until(lambda: what([member.mode() for member in self.members]), within, event)

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-#: What may take anything that is asked of the loop. Reaching it is a bug in the tests.
-_PATIENCE: Final = 10.0
+#: The longest that any call on the loop may take. Reaching it is a bug in the tests.
+_TIMEOUT: Final = 10.0
 
 
 class LoopThread:
@@ -23,12 +23,12 @@ class LoopThread:
         """Run ``main()`` over there and wait for it: when this returns, it has happened."""
         if self._loop.is_closed():
             raise RuntimeError("not running; use it in a with block")
-        return asyncio.run_coroutine_threadsafe(main(), self._loop).result(_PATIENCE)
+        return asyncio.run_coroutine_threadsafe(main(), self._loop).result(_TIMEOUT)
 
     def close(self) -> None:
         """Twice is fine."""
         if self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_PATIENCE)
+        self._thread.join(_TIMEOUT)
         self._loop.close()

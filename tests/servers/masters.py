@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.servers.clock import Clock
-from tests.servers.group import Group, start_all
+from tests.servers.group import Group
+from tests.servers.process import start_all
 from tests.servers.redis import RedisServer
 
 
-class Masters(Group):
+class Masters(Group[RedisServer]):
     """``Masters(5)``; each further argument is a line of redis.conf. ``clocks`` has the places that get a clock."""
 
     def __init__(
         self, count: int, *config: str, password: str | None = None, clocks: Mapping[int, Clock] | None = None
     ) -> None:
-        super().__init__()
-        self._password = password
         clocks = clocks or {}
-        self.servers += [RedisServer(*config, password=password, clock=clocks.get(place)) for place in range(count)]
+        super().__init__([RedisServer(*config, password=password, clock=clocks.get(place)) for place in range(count)])
+        self._password = password
 
     @property
     def url(self) -> str:

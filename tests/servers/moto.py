@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import http.client
 import sys
-import time
 import uuid
 from contextlib import closing
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 from obstore.store import S3Store
 
-from tests.servers.ports import free_port
 from tests.servers.process import ServerProcess
-from tests.servers.redis import ServerFailed
 
-# Long: the machine may be busy with something else, such as other servers that start.
-_START_DEADLINE: Final = 30.0
-_POLL: Final = 0.02
 # moto only looks at the region in it.
 _SIGNED: Final = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 
@@ -26,21 +20,6 @@ class MotoServer(ServerProcess):
     """``bucket()`` makes a new, empty bucket and returns a store for it."""
 
     program: ClassVar[str] = "moto"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.port = 0
-
-    def start(self) -> Self:
-        self.port = free_port()
-        self._kept.keep(self.port)
-        self.launch([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)])
-        deadline = time.monotonic() + _START_DEADLINE
-        while not self._answers():
-            if not self.running or time.monotonic() > deadline:
-                raise ServerFailed(f"moto did not start\n{self.log()}")
-            time.sleep(_POLL)
-        return self
 
     @property
     def url(self) -> str:
@@ -53,6 +32,9 @@ class MotoServer(ServerProcess):
             connection.request("PUT", f"/{name}", headers={"Authorization": _SIGNED, "Content-Length": "0"})
             assert connection.getresponse().status == 200
         return store_of(self.url, name), name
+
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "moto.server", "-H", self.host, "-p", str(self.port)]
 
     def _answers(self) -> bool:
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=1)) as connection:

@@ -1,4 +1,4 @@
-"""Ports of 127.0.0.1 for servers. Who has chosen one keeps it while its server is down: nobody else is given it."""
+"""Ports of 127.0.0.1 for servers. A chosen port stays reserved while its server is down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PORTS: Final = range(10_000, 32_768)
 
 
 def free_port() -> int:
-    """A port nobody listens on at the moment."""
+    """A port on which no server listens at the moment."""
     # Not from the module random: seeded alike for each test, it would name the same ports again and again.
     while not is_free(port := secrets.choice(PORTS)):
         pass
@@ -26,10 +26,10 @@ def is_free(port: int) -> bool:
 
 
 class Kept:
-    """Ports that ``is_free`` denies to everybody else, also in another run, until they are let go.
+    """Ports that ``is_free`` reports as taken, also in another run, until they are let go.
 
-    Each is bound by a socket that never listens. A server may still bind it, as servers say SO_REUSEADDR; so do we, but
-    not before we have it, as two of us would else have the same one.
+    Each is bound by a socket that never listens. A server may still bind it, as servers set SO_REUSEADDR. So
+    does this class, but only after the bind: otherwise two of them could have the same port.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Kept:
         for port in ports:
             placeholder = socket.socket()
             self._sockets.append(placeholder)
-            # Else it was taken since we looked: the server will say so.
+            # Otherwise it was taken meanwhile: the server will report that.
             if _bound(placeholder, port):
                 placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 

@@ -8,17 +8,14 @@ import secrets
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 import psycopg
 
-from tests.servers.ports import free_port
-from tests.servers.process import ServerProcess
-from tests.servers.redis import ServerFailed
+from tests.servers.process import ServerFailed, ServerProcess
+from tests.support.waiting import eventually
 
 _SETPRIV: Final = shutil.which("setpriv")
 #: PostgreSQL refuses to run as root; the first of these accounts that exists runs it then.
@@ -38,10 +35,7 @@ _SETTINGS: Final = {
     "autovacuum": "off",
     "jit": "off",
 }
-# Long: the machine may be busy with other servers that start.
-_START_DEADLINE: Final = 40.0
-_POLL: Final = 0.02
-_ATTEMPTS: Final = 5
+_BLOCKED_WITHIN: Final = 40.0
 
 
 def _programs() -> Path | None:
@@ -76,30 +70,14 @@ class PostgresServer(ServerProcess):
 
     def __init__(self) -> None:
         super().__init__()
-        self.host = "127.0.0.1"
-        self.port = 0
         self._password = secrets.token_hex(16)
 
     # ---- life
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def start(self) -> Self:
         """Create the data directory and start on a free port."""
         self._initialise()
-        for _ in range(_ATTEMPTS):
-            self.port = free_port()
-            self._kept.keep(self.port)
-            self.launch(self._command())
-            if self._comes_up():
-                return self
-        raise ServerFailed(f"no free port found in {_ATTEMPTS} attempts; log kept in {self.directory}\n{self.log()}")
+        return super().start()
 
     def close(self) -> None:
         """End it and remove the directory. Not by SIGKILL, which would leave a shared memory segment behind."""
@@ -132,14 +110,13 @@ class PostgresServer(ServerProcess):
 
     def wait_until_blocked(self, pid: int) -> None:
         """Wait until the session ``pid`` waits for a lock of another session."""
-        deadline = time.monotonic() + _START_DEADLINE
         with self.connect(autocommit=True) as admin:
-            while time.monotonic() < deadline:
+
+            def blocked() -> bool:
                 row = admin.execute("SELECT cardinality(pg_blocking_pids(%s))", [pid]).fetchone()
-                if row is not None and row[0]:
-                    return
-                time.sleep(_POLL)
-        raise AssertionError(f"session {pid} waits for no lock")
+                return row is not None and row[0] > 0
+
+            eventually(blocked, _BLOCKED_WITHIN, f"session {pid} waits for a lock")
 
     # ---- details
 
@@ -169,21 +146,12 @@ class PostgresServer(ServerProcess):
         assert PROGRAMS is not None, "PostgreSQL is not installed"
         return [*_other_account(), str(PROGRAMS / program), *arguments]
 
-    def _comes_up(self) -> bool:
-        """Wait until it answers; False if the port was taken."""
-        deadline = time.monotonic() + _START_DEADLINE
-        while time.monotonic() < deadline:
-            if self.exit_code is not None:
-                if "Address already in use" in self.log(200):
-                    return False
-                raise ServerFailed(f"postgres ended with {self.exit_code}\n{self.log()}")
-            try:
-                self.connect().close()  # with its own password: no other server would accept it
-                return True
-            except psycopg.OperationalError:
-                time.sleep(_POLL)
-        self.kill()
-        raise ServerFailed(f"postgres was not ready within {_START_DEADLINE:g} s\n{self.log()}")
+    def _answers(self) -> bool:
+        try:
+            self.connect().close()  # with its own password: no other server would accept it
+        except psycopg.OperationalError:
+            return False
+        return True
 
 
 def _other_account() -> Sequence[str]:

@@ -1,4 +1,7 @@
-"""A program for tests, in a directory of its own: started, frozen, killed, and gone at the end."""
+"""One way to run a server program for tests: start, wait until it answers, freeze, restart, end, remove every trace.
+
+A subclass has the ports, the configuration, the command and a question whose answer shows that the server is ready.
+"""
 
 from __future__ import annotations
 
@@ -7,41 +10,102 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar, Final
+from types import TracebackType
+from typing import ClassVar, Final, Self, TypeVar
 
-from tests.servers.ports import Kept
+from tests.servers.ports import Kept, free_port
+from tests.support.waiting import eventually
 
-# A run that is killed (a time-out, an impatient person) cannot clean up: the kernel then ends the server. Tied to the
-# thread that starts it.
+# A test run that is killed cannot clean up: the kernel then ends the server. This is tied to the thread that starts it.
 _SETPRIV: Final = shutil.which("setpriv")
 _WITH_US: Final = [_SETPRIV, "--pdeathsig", "TERM"] if _SETPRIV else []
 
+# Long: the machine may be busy with other servers that start.
+_START_DEADLINE: Final = 40.0
 _STOP_DEADLINE: Final = 10.0
+_ATTEMPTS: Final = 5
 
 
-class ServerProcess:
-    """``launch`` it, in ``directory``; what it writes is its ``log``. ``close`` leaves no trace."""
+class ServerFailed(RuntimeError):
+    """The server did not start. The text has the end of its log; its directory is kept."""
 
-    #: What it is called in reports of failed tests.
+
+class Closing:
+    """``with thing as …:`` starts it, and closes it at the end: what servers, groups and relays have in common."""
+
+    def start(self) -> Self:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ServerProcess(Closing):
+    """``with SomeServer() as server:``; it runs on a free port of 127.0.0.1, in a directory of its own.
+
+    ``stop``, ``kill`` and ``pause`` leave the port and the directory as they are, for ``restart`` and ``resume``.
+    """
+
+    #: Its name in reports of failed tests.
     program: ClassVar[str]
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix=f"holdfast-{self.program}-"))
+        self.host = "127.0.0.1"
+        self.port = 0
+        self.directory = Path(tempfile.mkdtemp(prefix=f"holdfast-{self.program.split()[0]}-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._paused = False
         self._kept = Kept()
 
-    def launch(self, command: Sequence[str]) -> None:
-        """Start it and do not wait: several can then come up side by side. From a thread that lives on."""
-        assert not self.running
-        with (self.directory / "log").open("wb") as output:
-            # A session of its own: Ctrl-C in the terminal is for the tests, which then stop the server in good order.
-            self._process = subprocess.Popen(
-                [*_WITH_US, *command], cwd=self.directory,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
+    # ---- life
+
+    def start(self) -> Self:
+        """Start on a free port and wait until it answers."""
+        self.spawn()
+        return self.wait_until_ready()
+
+    def spawn(self) -> None:
+        """Start on a free port and do not wait: several servers can then come up side by side.
+
+        All from one thread that lives on: a server ends with the thread that started it.
+        """
+        self._choose_ports()
+        self._kept.keep(*self._ports())
+        self._configure()
+        self._launch()
+
+    def wait_until_ready(self) -> Self:
+        """After ``spawn``. If another program took the port before the server did, this tries other ports."""
+        for _ in range(_ATTEMPTS - 1):
+            if self._comes_up():
+                return self
+            self.kill()
+            self.spawn()
+        if self._comes_up():
+            return self
+        raise ServerFailed(f"no free port found in {_ATTEMPTS} attempts; log kept in {self.directory}\n{self.log()}")
+
+    def respawn(self) -> None:
+        """Start again on the same ports with the configuration and data on the disk, and do not wait."""
+        self.stop()
+        self._launch()
+
+    def restart(self) -> Self:
+        """As ``respawn``, and wait until it answers."""
+        self.respawn()
+        if not self._comes_up():
+            raise ServerFailed(f"port {self.port} was taken meanwhile\n{self.log()}")
+        return self
 
     def stop(self) -> None:
         """End it in good order (SIGTERM)."""
@@ -52,7 +116,7 @@ class ServerProcess:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP): connections stay open, the kernel still accepts new ones, nobody answers."""
+        """Freeze it (SIGSTOP): connections stay open, the kernel still accepts new ones, no request is answered."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED)  # on a busy machine a thread may run on for a while
         self._paused = True
@@ -62,7 +126,7 @@ class ServerProcess:
         self._paused = False
 
     def close(self) -> None:
-        """End it and remove every trace. What it would save on an orderly end goes anyway."""
+        """End it and remove every trace, also what an orderly end would save."""
         self.kill()
         self._kept.let_go()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -88,6 +152,10 @@ class ServerProcess:
         """With which it ended by itself; None while it runs, and after ``stop`` or ``kill``."""
         return None if self._process is None else self._process.poll()
 
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
     def log(self, lines: int = 40) -> str:
         """The end of its log."""
         try:
@@ -95,6 +163,57 @@ class ServerProcess:
         except FileNotFoundError:
             return "(no log)"
         return "\n".join(text.splitlines()[-lines:])
+
+    # ---- what a subclass defines
+
+    def _choose_ports(self) -> None:
+        self.port = free_port()
+
+    def _ports(self) -> Iterable[int]:
+        """All that it listens on."""
+        return (self.port,)
+
+    def _configure(self) -> None:
+        """Write its configuration, with the ports just chosen."""
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _environment(self) -> Mapping[str, str]:
+        """Variables for the server alone."""
+        return {}
+
+    def _answers(self) -> bool:
+        """Whether it is ready, asked so that no other server on this port would give the same answer."""
+        raise NotImplementedError
+
+    # ---- inside
+
+    def _launch(self) -> None:
+        assert not self.running
+        with (self.directory / "log").open("wb") as output:
+            # A session of its own: Ctrl-C in the terminal is for the tests, which then end the server.
+            self._process = subprocess.Popen(
+                [*_WITH_US, *self._command()], cwd=self.directory, env=os.environ | self._environment(),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+
+    def _comes_up(self) -> bool:
+        """Wait until it answers; False if the port was taken."""
+
+        def ended_or_answers() -> bool:
+            return self.exit_code is not None or self._answers()
+
+        try:
+            eventually(ended_or_answers, _START_DEADLINE, f"{self.program} is ready", failure=ServerFailed)
+        except ServerFailed as error:
+            self.kill()
+            raise ServerFailed(f"{error}\n{self.log()}") from error
+        if self.exit_code is None:
+            return True
+        if "Address already in use" in self.log(200):
+            return False
+        raise ServerFailed(f"{self.program} ended with {self.exit_code}\n{self.log()}")
 
     def _end(self, number: signal.Signals) -> None:
         process = self._process
@@ -111,3 +230,15 @@ class ServerProcess:
                 process.wait(_STOP_DEADLINE)
         self._paused = False
         self._process = None
+
+
+AnyServer = TypeVar("AnyServer", bound=ServerProcess)
+
+
+def start_all(servers: Iterable[AnyServer]) -> None:
+    """Start them side by side. From this thread, as a server ends with the thread that started it."""
+    servers = list(servers)
+    for server in servers:
+        server.spawn()
+    for server in servers:
+        server.wait_until_ready()

@@ -11,28 +11,29 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from tests.servers.loop_thread import LoopThread
+from tests.servers.process import Closing
 
 Address: TypeAlias = tuple[str, int]
 
 _CHUNK: Final = 1 << 16
 _RETRY: Final = 0.01
-# What the kernel says of a connection whose other end has not hung up.
+# The kernel's state of a connection whose other end has not hung up.
 _ESTABLISHED: Final = 1
 
 
-class Relay:
+class Relay(Closing):
     """Listens on a port of 127.0.0.1 and passes everything on to ``target()``, asked anew for each connection.
 
-    For ``patience`` seconds it keeps calling a target that refuses, before it hangs up on the client.
+    For ``retry_for`` seconds it tries again to reach a target that refuses, before it hangs up on the client.
     """
 
-    def __init__(self, loop: LoopThread, target: Callable[[], Address], *, patience: float = 0.0) -> None:
+    def __init__(self, loop: LoopThread, target: Callable[[], Address], *, retry_for: float = 0.0) -> None:
         self.host = "127.0.0.1"
         # Never listens: keeps the port ours while new connections are refused.
         self._placeholder = _bind(0)
         self.port: int = self._placeholder.getsockname()[1]
         self.target = target
-        self.patience = patience
+        self.retry_for = retry_for
         self.light = asyncio.Event()
         self.light.set()
         self._loop = loop
@@ -55,9 +56,6 @@ class Relay:
         if self._faults:
             raise self._faults.pop()
 
-    def __enter__(self) -> Self:
-        return self.start()
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -79,7 +77,7 @@ class Relay:
     # ---- faults
 
     def refuse(self) -> None:
-        """Refuse new connections, as if nobody listened. Those that exist go on."""
+        """Refuse new connections, as if no server listened. Those that exist go on."""
 
         async def refuse() -> None:
             if self._listener is not None:
@@ -158,7 +156,7 @@ class Relay:
 class Passage:
     """One connection through a relay. A subclass may look at what passes, or change it.
 
-    ``silent``: nothing passes any more, for ever, but nothing is closed either, as after a lost NAT entry.
+    ``silent``: nothing passes any more, but nothing is closed either, as after a lost NAT entry.
     """
 
     def __init__(self, relay: Relay, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
@@ -222,7 +220,7 @@ class Passage:
 
     async def _reach_server(self) -> asyncio.StreamReader | None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._relay.patience
+        deadline = loop.time() + self._relay.retry_for
         while True:
             try:
                 server_in, self._server_out = await asyncio.open_connection(*self._relay.target())
@@ -245,12 +243,12 @@ class Passage:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _to_the_end(self, passing: Coroutine[Any, Any, None], sink: asyncio.StreamWriter) -> None:
-        """Pass on what one side says until its end, and the end."""
+        """Pass on what one side sends until its end, and the end."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             await passing
         await self._relay.light.wait()
         if not self.silent:
-            sink.close()  # after what was written; and whoever reads from that side sees the end, too
+            sink.close()  # after what was written; and a reader of that side sees the end, too
 
 
 async def _closed(writer: asyncio.StreamWriter) -> None:

@@ -1,12 +1,18 @@
-"""A master with replicas, each behind a link that can go dark."""
+"""A master with replicas, each behind a link that can go dark: how a replica is made stale (FAULTS R16, R17).
+
+A frozen replica is not a stale one: what was sent waits in its socket and is applied when it wakes. Behind a dark link
+nothing reaches it. Bytes are held back, as TCP would hold them: after ``heal`` they arrive, in order.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.servers.group import READY_WITHIN, Group, start_all, wait_until
-from tests.servers.link import ReplicationLink
+from tests.servers.group import READY_WITHIN, Group, wait_until
+from tests.servers.loop_thread import LoopThread
+from tests.servers.process import start_all
 from tests.servers.redis import RedisServer
+from tests.servers.relay import Relay
 
 #: Replication without its usual pauses, and an end that does not wait for replicas.
 QUICK: Final = (
@@ -16,11 +22,11 @@ QUICK: Final = (
 )
 
 
-class Replication(Group):
+class Replication(Group[RedisServer]):
     """``Replication(2)``: ``master``, ``replicas`` and, in the same order, the ``links`` they replicate through.
 
-    Further arguments are lines of redis.conf for all of them. ``links=False``: the replicas are told the master's own
-    address, as Sentinel needs it. A link leads to the first master for ever; ``demote`` goes around it.
+    Further arguments are lines of redis.conf for all of them. ``links=False``: the replicas know the master's own
+    address, as Sentinel needs it. A link always leads to the first master; ``demote`` goes around it.
     """
 
     def __init__(self, replicas: int, *config: str, password: str | None = None, links: bool = True) -> None:
@@ -28,10 +34,10 @@ class Replication(Group):
         self._config = (*QUICK, *config, *([f"masterauth {password}"] if password else []))
         self._password = password
         self._count = replicas
-        self._linked = links
+        self._loop = LoopThread("replication-links") if links else None
         self.master = RedisServer(*self._config, password=password)
         self.replicas: list[RedisServer] = []
-        self.links: list[ReplicationLink] = []
+        self.links: list[Relay] = []
         self.servers.append(self.master)
 
     @property
@@ -52,14 +58,17 @@ class Replication(Group):
         super().close()
         for link in self.links:
             link.close()
+        if self._loop is not None:
+            self._loop.close()
 
     def _start(self) -> None:
         self.master.start()
         for _ in range(self._count):
             port = self.master.port
-            if self._linked:
-                self.links.append(ReplicationLink(self.master))
-                port = self.links[-1].port
+            if self._loop is not None:
+                link = Relay(self._loop, lambda: (self.master.host, self.master.port)).start()
+                self.links.append(link)
+                port = link.port
             replica = RedisServer(*self._config, f"replicaof 127.0.0.1 {port}", password=self._password)
             self.replicas.append(replica)
             self.servers.append(replica)

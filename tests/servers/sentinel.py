@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tests.servers.group import READY_WITHIN, Group, start_all, wait_until
+from tests.servers.group import READY_WITHIN, Group, wait_until
+from tests.servers.process import start_all
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 
@@ -14,14 +15,14 @@ _REPLICAS: Final = 2
 _SENTINELS: Final = 3
 _QUORUM: Final = 2
 
-# Sentinels look for each other and for replicas every 2 and 10 s. That is hurried until all know all, and put back:
-# a failover then takes its usual time.
-_HURRIED: Final = ("info-period", 100, "publish-period", 100)
-_USUAL: Final = ("info-period", 10_000, "publish-period", 2_000)
-# For how long a server has to be silent before a sentinel calls it down, in milliseconds. Until somebody is killed, a
-# server that does not run for a second is only slow: a failover that nobody asked for would take away the master.
-_PATIENT: Final = 60_000
-_VIGILANT: Final = 1_000
+# Sentinels look for each other and for replicas every 2 and 10 s. The periods are shorter until all know
+# all, and then put back: a failover takes its usual time.
+_SHORT_PERIODS: Final = ("info-period", 100, "publish-period", 100)
+_USUAL_PERIODS: Final = ("info-period", 10_000, "publish-period", 2_000)
+# For how long a server has to be silent before a sentinel calls it down, in milliseconds. Until a server is killed,
+# one that does not run for a second is only slow: an unwanted failover would take away the master.
+_SLOW_DETECTION: Final = 60_000
+_QUICK_DETECTION: Final = 1_000
 # On a busy machine a sentinel may not run for two seconds. It then does nothing for 30 s (TILT), and the test gives up.
 _SHORT_TILT: Final = ("tilt-period", 1_000)
 
@@ -37,7 +38,7 @@ class Sentinel(RedisServer):
         self._master = master
 
     def master_port(self) -> int:
-        """Where it believes the master to be."""
+        """The master's port as this sentinel knows it."""
         _, port = self.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME)
         return int(port)
 
@@ -55,9 +56,9 @@ class Sentinel(RedisServer):
     def set_periods(self, *periods: str | int) -> None:
         self.ask("SENTINEL", "DEBUG", *periods)
 
-    def be_vigilant(self) -> None:
+    def detect_quickly(self) -> None:
         """From now on a server that is silent for a second is down."""
-        self.ask("SENTINEL", "SET", MASTER_NAME, "down-after-milliseconds", _VIGILANT)
+        self.ask("SENTINEL", "SET", MASTER_NAME, "down-after-milliseconds", _QUICK_DETECTION)
 
     def _command(self) -> list[str]:
         return [*super()._command(), "--sentinel"]
@@ -65,7 +66,7 @@ class Sentinel(RedisServer):
     def _lines(self) -> list[str]:
         lines = [f"bind {self.host}", f"port {self.port}", f"dir {self.directory}"]
         lines.append(f"sentinel monitor {MASTER_NAME} {self._master.host} {self._master.port} {_QUORUM}")
-        lines.append(f"sentinel down-after-milliseconds {MASTER_NAME} {_PATIENT}")
+        lines.append(f"sentinel down-after-milliseconds {MASTER_NAME} {_SLOW_DETECTION}")
         lines.append(f"sentinel failover-timeout {MASTER_NAME} 3000")
         lines.append(f"sentinel parallel-syncs {MASTER_NAME} 1")
         if self._master.password:
@@ -75,7 +76,7 @@ class Sentinel(RedisServer):
         return [*lines, *self._config]
 
 
-class SentinelSet(Group):
+class SentinelSet(Group[RedisServer]):
     """``with SentinelSet() as sentinels:``; lines of redis.conf are for the data nodes.
 
     ``password`` is that of the data nodes, ``sentinel_password`` that of the sentinels.
@@ -86,7 +87,7 @@ class SentinelSet(Group):
         self._password = password
         self._sentinel_password = sentinel_password
         self._data = Replication(_REPLICAS, *config, password=password, links=False)
-        self.servers = self._data.servers  # one list: whoever was started is in it
+        self.servers = self._data.servers  # one list, with every server that was started
         self.sentinels: list[Sentinel] = []
 
     @property
@@ -104,11 +105,11 @@ class SentinelSet(Group):
         return self.at(sentinel.master_port())
 
     def kill_master(self) -> RedisServer:
-        """SIGKILL for the master; returns it. Nobody else is replaced: sentinels are patient until then."""
+        """SIGKILL for the master; returns it. No other server is replaced: sentinels have long timeouts until then."""
         master = self.master()
         for sentinel in self.sentinels:
             if sentinel.answering:
-                sentinel.be_vigilant()
+                sentinel.detect_quickly()
         master.kill()
         return master
 
@@ -132,7 +133,7 @@ class SentinelSet(Group):
         self.servers += self.sentinels
         start_all(self.sentinels)
         for sentinel in self.sentinels:
-            sentinel.set_periods(*_HURRIED, *_SHORT_TILT)
+            sentinel.set_periods(*_SHORT_PERIODS, *_SHORT_TILT)
         wait_until(lambda: all(one.knows_all() for one in self.sentinels), READY_WITHIN, "all sentinels agree")
         for sentinel in self.sentinels:
-            sentinel.set_periods(*_USUAL)
+            sentinel.set_periods(*_USUAL_PERIODS)

@@ -1,4 +1,4 @@
-"""A session that says only what it is told to say: no pings, no second attempts."""
+"""A session that only sends what a test asks for: no pings, no second attempts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from tests.servers.zookeeper_wire import EVENT_XID, Frames, Op, Reply, framed, read_reply, write_request
 
-_PATIENCE: Final = 5.0
+_TIMEOUT: Final = 5.0
 _EPHEMERAL: Final = 1
 _CONTAINER: Final = 4
 _ALL_RIGHTS: Final = 31
@@ -23,12 +23,12 @@ _INT: Final = struct.Struct(">i")
 class SilentSession:
     """``with SilentSession("127.0.0.1", 2181, 2.0) as session:``; leaving it hangs up, and the session runs out.
 
-    For what a client library hides: when exactly a session ends that was last heard of at a known moment. ``resume``:
-    no new session, but that one, on another connection.
+    For what a client library hides: when exactly a session ends whose last message was sent at a known moment.
+    ``resume``: no new session, but that one, on another connection.
     """
 
     def __init__(self, host: str, port: int, timeout: float, *, resume: SilentSession | None = None) -> None:
-        self._socket = socket.create_connection((host, port), _PATIENCE)
+        self._socket = socket.create_connection((host, port), _TIMEOUT)
         self._frames = Frames()
         self._payloads: list[bytes] = []
         self._xid = 0
@@ -52,7 +52,7 @@ class SilentSession:
         self._socket.close()
 
     def hang_up(self) -> None:
-        """From any thread; who waits for an answer gets an OSError."""
+        """From any thread; a caller that waits for an answer gets an OSError."""
         self._socket.shutdown(socket.SHUT_RDWR)
 
     def create(self, path: str, op: Op = Op.CREATE) -> Reply:

@@ -1,25 +1,22 @@
-"""A real ZooKeeper of one's own: on a free loopback port, in a directory of its own, gone at the end."""
+"""A real ZooKeeper: on a free loopback port, in a directory of its own, removed at the end."""
 
 from __future__ import annotations
 
 import shutil
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from tests.servers.ports import free_port
 from tests.servers.process import ServerProcess
-from tests.servers.redis import ServerFailed
 
 JAVA: Final = shutil.which("java")
 # From Debian's package zookeeper and what it depends on. The first names in its manifest what it needs, but forgets a
-# part of Netty; without the last nobody gets to see the log.
+# part of Netty; without the last there is no log.
 _JARS: Final = tuple(Path("/usr/share/java", jar) for jar in ("zookeeper.jar", "netty-codec.jar", "slf4j-simple.jar"))
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -32,14 +29,12 @@ _JVM: Final = (
     "-XX:-UsePerfData",  # a file elsewhere, which stays behind when java is killed
 )
 
-#: Where locks are kept unless a test says otherwise; ``operations`` counts what happens below.
+#: Where locks are kept unless a test chooses another path; ``operations`` counts what happens below.
 BASE: Final = "/holdfast"
 
-# Long: the machine may be busy with something else, such as other servers that start.
-_START_DEADLINE: Final = 40.0
+# Long: the machine may be busy with other servers that start.
+_CONNECT_DEADLINE: Final = 40.0
 _ANSWER_DEADLINE: Final = 5.0
-_POLL: Final = 0.01
-_ATTEMPTS: Final = 5
 
 
 def missing() -> str | None:
@@ -66,8 +61,8 @@ class ZooKeeperServer(ServerProcess):
     the tick, the sooner a dead session is seen. ``containers`` (seconds): how often it looks for empty containers,
     and removes those that have had children. ``jvm``: more arguments for java. ``tls`` (a directory with ca.crt,
     server.crt and server.key): a second port that speaks TLS, and ``url`` is that one. ``sasl``: users and their
-    passwords for DIGEST-MD5; who says nothing is still let in, as nobody.
-    ``stop``, ``kill``, ``pause`` leave ports and directory as they are, for ``restart`` and ``resume``.
+    passwords for DIGEST-MD5; a client without credentials is still let in, as anonymous.
+    After a ``restart`` sessions live on: their time-outs begin anew.
     """
 
     program: ClassVar[str] = "zookeeper"
@@ -82,8 +77,6 @@ class ZooKeeperServer(ServerProcess):
         sasl: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self.host = "127.0.0.1"
-        self.port = 0
         self.tls_port = 0
         self.tick = tick
         self.tls = tls
@@ -92,51 +85,6 @@ class ZooKeeperServer(ServerProcess):
         self._containers = containers
         self._jvm = jvm
         self._clients: list[KazooClient] = []
-
-    # ---- life
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def start(self) -> Self:
-        """Start on a free port."""
-        self.spawn()
-        return self.wait_until_ready()
-
-    def spawn(self) -> None:
-        """Start on a free port and do not wait. All from one thread that lives on: a server ends with its thread."""
-        self._choose_ports()
-        self._kept.keep(*self._ports())
-        (self.directory / "zoo.cfg").write_text("\n".join(self._lines()) + "\n", "utf-8")
-        self.launch(self._command())
-
-    def wait_until_ready(self) -> Self:
-        """After ``spawn``. A port taken by somebody between our look and the server's bind: try another one."""
-        for _ in range(_ATTEMPTS - 1):
-            if self._comes_up():
-                return self
-            self.kill()
-            self.spawn()
-        if self._comes_up():
-            return self
-        raise ServerFailed(f"no free port found in {_ATTEMPTS} attempts; log kept in {self.directory}\n{self.log()}")
-
-    def respawn(self) -> None:
-        """Start again on the same ports with what is on the disk, and do not wait."""
-        self.stop()
-        self.launch(self._command())
-
-    def restart(self) -> Self:
-        """As ``respawn``, and wait. Sessions live on: their time-outs begin anew."""
-        self.respawn()
-        if not self._comes_up():
-            raise ServerFailed(f"port {self.port} was taken meanwhile\n{self.log()}")
-        return self
 
     def close(self) -> None:
         """End it and all clients we gave away, and remove every trace."""
@@ -148,10 +96,6 @@ class ZooKeeperServer(ServerProcess):
     # ---- facts
 
     @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    @property
     def url(self) -> str:
         if self.tls:
             return f"zookeeper://{self.host}:{self.tls_port}{BASE}?tick={self.tick}&use_ssl=true&ca={self.tls}/ca.crt"
@@ -161,7 +105,7 @@ class ZooKeeperServer(ServerProcess):
         """A plain client, connected, for arranging and asserting. Closed by us."""
         client = KazooClient(hosts or self.address, **settings)
         self._clients.append(client)
-        client.start(_START_DEADLINE)
+        client.start(_CONNECT_DEADLINE)
         return client
 
     def close_clients(self) -> None:
@@ -210,12 +154,15 @@ class ZooKeeperServer(ServerProcess):
     # ---- inside
 
     def _choose_ports(self) -> None:
-        self.port = free_port()
+        super()._choose_ports()
         self.tls_port = free_port() if self.tls else 0
 
     def _ports(self) -> list[int]:
         """All that it listens on."""
         return [self.port, self.tls_port] if self.tls else [self.port]
+
+    def _configure(self) -> None:
+        (self.directory / "zoo.cfg").write_text("\n".join(self._lines()) + "\n", "utf-8")
 
     def _command(self) -> list[str]:
         assert (lacking := missing()) is None, lacking
@@ -261,23 +208,9 @@ class ZooKeeperServer(ServerProcess):
         (self.directory / "jaas.conf").write_text(f"Server {{\n{module}\n{users};\n}};\n", "utf-8")
         return ["authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"]
 
-    def _comes_up(self) -> bool:
-        """Wait until it answers; False if the port was taken."""
-        deadline = time.monotonic() + _START_DEADLINE
-        while time.monotonic() < deadline:
-            if self.exit_code is not None:
-                if "Address already in use" in self.log(200):
-                    return False
-                raise ServerFailed(f"ZooKeeper ended with {self.exit_code}\n{self.log()}")
-            if self._answers():
-                return True
-            time.sleep(_POLL)
-        self.kill()
-        raise ServerFailed(f"ZooKeeper was not ready within {_START_DEADLINE:g} s\n{self.log()}")
-
     def _answers(self) -> bool:
         try:
-            # With its directory: anything else could be answered by the stranger who took the port.
+            # With its directory: another server that took the port would give another answer.
             if f"dataDir={self.directory}/" not in self.ask("conf"):
                 return False
             if self.tls:  # opened a moment later

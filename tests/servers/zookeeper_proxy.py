@@ -1,11 +1,11 @@
-"""A proxy in front of a real ZooKeeper that understands its protocol: faults strike one request or its reply.
+"""A proxy in front of a real ZooKeeper that understands its protocol: faults hit one request or its reply.
 
 ::
 
     with ZooKeeperProxy(server.host, server.port) as proxy:
         lost = proxy.on(Op.CREATE2).drop_reply_and_reset()
         ...  # connect to proxy.url and acquire
-        assert lost.wait(5)  # the node is there, and nobody heard of it
+        assert lost.wait(5)  # the node is there, and the client does not know
 
 It knows by its number (xid) which request a reply answers. Not understood: TLS, four-letter words. What it cannot parse
 it does not guess: the connection is reset, and leaving the ``with`` block raises.
@@ -59,7 +59,7 @@ class ZooKeeperProxy(Relay):
 
         ``ops``: any of these; without, anything but upkeep. ``containing``: part of the body, such as a path. An event
         of the server (``Op.EVENT``) is taken for its own reply: ``drop_reply_and_reset`` and ``delay`` are for it.
-        Several rules may match a request; the one armed first strikes.
+        Several rules may match a request; the one armed first acts.
         """
         if nth < 1 or (times is not None and times < 1):
             raise ValueError("nth and times count from 1")
@@ -75,7 +75,7 @@ class ZooKeeperProxy(Relay):
         """For the sessions, on the loop."""
         request = (op.name.encode(), body)
         self.seen.append(request)
-        # All rules count the request, also those that come too late to strike.
+        # All rules count the request, also those that come too late to act.
         claimed = [rule for rule in self._rules if rule.claims(request)]
         return request, claimed[0] if claimed else None
 
@@ -153,7 +153,7 @@ class _Session(Passage):
         elif self._due[xid]:
             request, rule = self._due[xid].popleft()
         else:
-            raise ProtocolError(f"a reply to request {xid}, which nobody sent")
+            raise ProtocolError(f"a reply to request {xid}, which was never sent")
         if rule is not None:
             match rule.fault.kind:
                 case "drop_reply_and_reset":

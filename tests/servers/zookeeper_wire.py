@@ -11,10 +11,10 @@ _LENGTH: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">ii")
 _REPLY: Final = struct.Struct(">iqi")
 
-# Far more than a server sends or accepts: not a frame, but somebody who speaks another language.
+# Far more than a server sends or accepts: not a frame, but another protocol.
 _LONGEST: Final = 1 << 24
 
-#: The number of what the server says unasked.
+#: The number of messages that the server sends unasked.
 EVENT_XID: Final = -1
 
 
@@ -24,7 +24,7 @@ class ProtocolError(Exception):
 
 class Op(IntEnum):
     """What a request asks for. EVENT and CONNECT are no requests on the wire, but tests want to name them: what the
-    server says unasked, and the first message of a connection."""
+    server sends unasked, and the first message of a connection."""
 
     EVENT = 0
     CREATE = 1

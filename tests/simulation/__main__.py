@@ -11,7 +11,7 @@ from tests.simulation.redlock.grants import GrantsWorld
 from tests.simulation.redlock.mutants import REDLOCK_MUTANTS
 from tests.simulation.redlock.world import RedlockWorld
 from tests.simulation.runner import MakeWorld, SeedFailed, run_seeds
-from tests.simulation.world import World
+from tests.simulation.world.single import World
 
 
 def main() -> int:

@@ -17,15 +17,15 @@ from holdfast._core.grant import Grant
 from holdfast._core.policy import Policy
 from holdfast.engines.base import Attempt
 from holdfast.engines.redis.scripts import Script
-from tests.simulation.channel import SimWatch
-from tests.simulation.register import Guard, Register
-from tests.simulation.stage import Stage
+from tests.simulation.checkers.register import Guard, Register
+from tests.simulation.client.channel import SimWatch
+from tests.simulation.world.base import BaseWorld
 
-Mutant = Callable[[Stage], AbstractContextManager[None]]
+Mutant = Callable[[BaseWorld], AbstractContextManager[None]]
 MUTANTS: Final[dict[str, Mutant]] = {}
 
 
-def register(break_world: Callable[[Stage], Iterator[None]], among: dict[str, Mutant]) -> Mutant:
+def register(break_world: Callable[[BaseWorld], Iterator[None]], among: dict[str, Mutant]) -> Mutant:
     """Have ``break_world`` known by its name."""
     mutant = contextmanager(break_world)
     among[break_world.__name__.replace("_", "-")] = mutant
@@ -35,7 +35,7 @@ def register(break_world: Callable[[Stage], Iterator[None]], among: dict[str, Mu
 _mutant = partial(register, among=MUTANTS)
 
 
-def unharmed(world: Stage) -> AbstractContextManager[None]:
+def unharmed(world: BaseWorld) -> AbstractContextManager[None]:
     """No mutant at all."""
     return nullcontext()
 
@@ -44,7 +44,7 @@ def _admit(self: Register, name: str, guard: Guard) -> bool:
     return True
 
 
-def rewrite(world: Stage, name: str, old: str, new: str) -> None:
+def rewrite(world: BaseWorld, name: str, old: str, new: str) -> None:
     """Have the servers run another text under the name of a shipped script. ``old`` is a pattern that occurs once."""
 
     def other_text(script: Script) -> Script:
@@ -58,8 +58,8 @@ def rewrite(world: Stage, name: str, old: str, new: str) -> None:
 
 
 @_mutant
-def deadline_from_the_reply(world: Stage) -> Iterator[None]:
-    """Belief counts from the answer, although the engine's lease began when the request arrived."""
+def deadline_from_the_reply(world: BaseWorld) -> Iterator[None]:
+    """The deadline counts from the answer, although the engine's lease began when the request arrived."""
     begin, confirm = Grant.__init__, Grant.confirm
 
     def now() -> float:
@@ -78,8 +78,8 @@ def deadline_from_the_reply(world: Stage) -> Iterator[None]:
 
 
 @_mutant
-def no_margin(world: Stage) -> Iterator[None]:
-    """Belief ends exactly with the lease, by clocks of which one is slower than the other."""
+def no_margin(world: BaseWorld) -> Iterator[None]:
+    """The deadline is the exact end of the lease, by clocks of which one is slower than the other."""
     begin, confirm = Grant.__init__, Grant.confirm
 
     def long_begin(self: Grant, attempt: Attempt, policy: Policy, sent: float, *rest: Any) -> None:
@@ -95,28 +95,28 @@ def no_margin(world: Stage) -> Iterator[None]:
 
 
 @_mutant
-def release_without_owner_check(world: Stage) -> Iterator[None]:
+def release_without_owner_check(world: BaseWorld) -> Iterator[None]:
     """A late release takes away the next owner's lock."""
     rewrite(world, "release", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
     yield
 
 
 @_mutant
-def no_tombstone(world: Stage) -> Iterator[None]:
+def no_tombstone(world: BaseWorld) -> Iterator[None]:
     """A late duplicate of an acquire takes effect after its claim was given up."""
     rewrite(world, "acquire", "':gone:'", "':nowhere:'")
     yield
 
 
 @_mutant
-def acquire_not_idempotent(world: Stage) -> Iterator[None]:
+def acquire_not_idempotent(world: BaseWorld) -> Iterator[None]:
     """A repeated acquire does not recognise its own lock: a plain no that hides it."""
     rewrite(world, "acquire", r"if \S*call\('HEXISTS', [^)]*\) == 0 then (return \w+) end", r"do \1 end")
     yield
 
 
 @_mutant
-def slots_are_not_repaired(world: Stage) -> Iterator[None]:
+def slots_are_not_repaired(world: BaseWorld) -> Iterator[None]:
     """A signal ends a caller before it has vacated its slot, or woken the waiter that has it now; it stays so."""
     with (
         mock.patch.object(Core, "repair_slot", return_value=None),
@@ -126,21 +126,21 @@ def slots_are_not_repaired(world: Stage) -> Iterator[None]:
 
 
 @_mutant
-def nothing_is_withdrawn(world: Stage) -> Iterator[None]:
+def nothing_is_withdrawn(world: BaseWorld) -> Iterator[None]:
     """What a cancelled or failed acquire may have got stays there."""
     with mock.patch.object(Core, "withdraw"):
         yield
 
 
 @_mutant
-def renew_without_owner_check(world: Stage) -> Iterator[None]:
-    """Who was robbed goes on renewing, and believing in, another's lock."""
+def renew_without_owner_check(world: BaseWorld) -> Iterator[None]:
+    """A displaced holder goes on renewing, and counts another's lock as its own."""
     rewrite(world, "renew", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
     yield
 
 
 @_mutant
-def renew_recreates(world: Stage) -> Iterator[None]:
+def renew_recreates(world: BaseWorld) -> Iterator[None]:
     """A renewal brings a lock back that was gone."""
     create = r"if redis.call('EXISTS', \2) == 0 then redis.call('HSET', \2, \3, '1') end\n    \1"
     rewrite(world, "renew", r"(local \w+ = \S*pcall\('HEXISTS', (\S+), ([^)]*)\))", create)
@@ -148,14 +148,14 @@ def renew_recreates(world: Stage) -> Iterator[None]:
 
 
 @_mutant
-def token_without_time(world: Stage) -> Iterator[None]:
+def token_without_time(world: BaseWorld) -> Iterator[None]:
     """A plain counter: after FLUSHALL it begins again below what it has given out."""
     rewrite(world, "acquire", r"time\[1\] \* 1000000 \+ time\[2\]", "1")
     yield
 
 
 @_mutant
-def wake_without_re_poll(world: Stage) -> Iterator[None]:
+def wake_without_re_poll(world: BaseWorld) -> Iterator[None]:
     """A waiter trusts pushes alone, and sleeps on when one is lost."""
 
     async def pushed(self: SimWatch, until: float) -> bool:
@@ -166,14 +166,14 @@ def wake_without_re_poll(world: Stage) -> Iterator[None]:
 
 
 @_mutant
-def break_ignores_the_token(world: Stage) -> Iterator[None]:
+def break_ignores_the_token(world: BaseWorld) -> Iterator[None]:
     """An operator breaks a holder that is gone, and hits the next one."""
     rewrite(world, "break", r"ARGV\[4\] ~= ''", "false")
     yield
 
 
 @_mutant
-def store_only_guard(world: Stage) -> Iterator[None]:
+def store_only_guard(world: BaseWorld) -> Iterator[None]:
     """The fence looks at the store alone: a stale holder writes between the new holder's load and its store."""
 
     def admit_store(self: Register, name: str, guard: Guard) -> bool:
@@ -190,7 +190,7 @@ def store_only_guard(world: Stage) -> Iterator[None]:
 
 
 @_mutant
-def no_fence(world: Stage) -> Iterator[None]:
+def no_fence(world: BaseWorld) -> Iterator[None]:
     """The register takes every write: a frozen holder's late one too."""
     with (
         mock.patch.object(Register, "admit_load", _admit),

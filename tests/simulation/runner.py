@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
+from tests.simulation.checkers.history import Violation
 from tests.simulation.determinism import deterministic
-from tests.simulation.history import Violation
 from tests.simulation.mutants import Mutant, unharmed
-from tests.simulation.stage import Report, Stage
-from tests.simulation.world import World
+from tests.simulation.world.base import BaseWorld, Report
+from tests.simulation.world.single import World
 
-MakeWorld = Callable[[int], Stage]
+MakeWorld = Callable[[int], BaseWorld]
 
 
 class SeedFailed(AssertionError):

@@ -12,11 +12,11 @@ from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
 from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.scripts import Script
 from holdfast.errors import EngineRefused
-from tests.simulation.channel import SimChannel
-from tests.simulation.faults import FaultPlan, Faults
-from tests.simulation.network import Network
-from tests.simulation.runtime import Process, SimulatedRuntime, Simulator
-from tests.simulation.server import RedisModel
+from tests.simulation.client.channel import SimChannel
+from tests.simulation.redis_model.server import RedisModel
+from tests.simulation.world.faults import FaultPlan, Faults
+from tests.simulation.world.network import Network
+from tests.simulation.world.runtime import Process, SimulatedRuntime, Simulator
 
 INCR = Script("incr", "return redis.call('INCR', KEYS[1])")
 LOOK = Script("look", "return redis.call('EXISTS', KEYS[1])")
@@ -163,11 +163,11 @@ def test_a_watch_looks_after_arming_and_wakes_by_push_or_at_its_time(tracking: b
 def test_the_guard_hears_of_what_it_read_and_of_nothing_else() -> None:
     net = Net(FaultPlan())
     heard: list[Suspects] = []
-    bell = net.runtime.wakeup()
+    wakeup = net.runtime.wakeup()
 
     async def main() -> None:
         await net.channel.run_tracked([Call(LOOK, ["mine"], [], ["mine"])], 0, 1.0)
-        heard.extend([await net.channel.wait_for_hints(net.runtime.now() + 5.0, bell) for _ in range(3)])
+        heard.extend([await net.channel.wait_for_hints(net.runtime.now() + 5.0, wakeup) for _ in range(3)])
 
     def change(key: bytes) -> None:
         net.model.keys.replace(key, b"x", None)

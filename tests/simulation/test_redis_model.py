@@ -10,13 +10,13 @@ import hiredis
 import pytest
 
 from tests.servers.redis import RedisServer
-from tests.simulation.keyspace import ReplyError
 from tests.simulation.raw_redis import RawConnection
-from tests.simulation.server import Push, RedisModel
+from tests.simulation.redis_model.keyspace import ReplyError
+from tests.simulation.redis_model.server import Push, RedisModel
 
 
 class ModelConnection:
-    """The model with the face of a :class:`RawConnection`; its clock stands still unless told."""
+    """The model with the face of a :class:`RawConnection`; its clock only moves when the test moves it."""
 
     def __init__(self, model: RedisModel) -> None:
         self._model = model

@@ -12,20 +12,22 @@ from holdfast.engines.redis.keeper import RedisKeeper
 from tests.simulation.determinism import deterministic
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.runner import SeedFailed, first_noticed, run_seeds
-from tests.simulation.world import World
+from tests.simulation.world.single import World
+from tests.support.soak import soak
 
 #: SIM_SEEDS=100000 for a long night.
 SEEDS = int(os.environ.get("SIM_SEEDS", "300"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600 + SEEDS)
-def test_no_seed_breaks_an_invariant() -> None:
-    summary = run_seeds(range(SEEDS))
+@pytest.mark.timeout(600 + 10 * SEEDS)
+@pytest.mark.parametrize("seeds", [SEEDS, soak(10 * SEEDS, reason="finds combinations of faults that are rare")])
+def test_no_seed_breaks_an_invariant(seeds: int) -> None:
+    summary = run_seeds(range(seeds))
     print(summary)
     # A run that did nothing would find nothing: there were grants, additions, and every kind of fault.
-    assert summary.grants > 10 * SEEDS
-    assert summary.additions > 5 * SEEDS
+    assert summary.grants > 10 * seeds
+    assert summary.additions > 5 * seeds
     assert {"crash", "cut", "delete", "flush", "partition", "pause", "repeat_late", "restart", "stall"} <= set(
         summary.faults
     )

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.simulation.runtime import Cancelled, Process, Signal, SimulatedRuntime, Simulator, Stuck
+from tests.simulation.world.runtime import Cancelled, Process, Signal, SimulatedRuntime, Simulator, Stuck
 
 
 def order_of(seed: int, tasks: int = 6) -> list[int]:

@@ -25,6 +25,8 @@ from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
 from tests.sqlite.worker import make_attempt
+from tests.support.forking import in_a_child
+from tests.support.waiting import eventually
 
 StartWorker = Callable[[], Worker]
 TTL = 1.5
@@ -184,10 +186,7 @@ def test_displaced_while_waiting(
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    deadline = time.monotonic() + 5.0
-    while locks.inspect("job").waiters != 1:
-        assert time.monotonic() < deadline, "it never queued"
-        time.sleep(0.002)
+    eventually(lambda: locks.inspect("job").waiters == 1, 5.0, "a waiter is queued")
     displace(path)
     if rival.ask(do="renew", name="job", ttl=TTL)["found"] == "OURS":
         assert not outcome, "two holders"
@@ -301,10 +300,7 @@ def test_removing_the_private_directory_does_not_end_locking_after_a_fork(sessio
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
     remove_private_directory(path)
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
+    assert in_a_child(lambda: None)
     assert run(session.renew(attempt, 30.0, TIMEOUT)) == Found.GONE
     assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Granted)
 

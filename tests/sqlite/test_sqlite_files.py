@@ -27,6 +27,8 @@ from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
 from tests.sqlite.worker import make_attempt
+from tests.support.leaks import open_files
+from tests.support.waiting import eventually
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="statfs magic is Linux")
 
@@ -274,9 +276,8 @@ def test_who_deletes_the_file_breaks_the_locks_in_it(make_session: MakeSession, 
     session, attempt = make_session(), make_attempt("job")
     run(session.acquire(attempt, 1.0))
     os.unlink(path)
-    deadline = clock.now() + 5.0
-    while run(session.renew(attempt, 30.0, 1.0)) != Found.GONE:
-        assert clock.now() < deadline, "still renewing in a file that nobody else can see"
+    # Until then it renews in a file that no other process can see.
+    eventually(lambda: run(session.renew(attempt, 30.0, 1.0)) == Found.GONE, 5.0, "the claim is gone")
     assert isinstance(run(session.acquire(make_attempt("job"), 1.0)), Granted)
     assert os.path.exists(path)
 
@@ -546,22 +547,13 @@ def test_the_boot_id_is_one_for_all_processes() -> None:
 
 
 def test_the_last_session_closes_the_store_and_leaves_no_descriptor(make_session: MakeSession, path: str) -> None:
-    def ours() -> list[str]:
-        links = []
-        for fd in os.listdir("/proc/self/fd"):
-            try:
-                links.append(os.readlink(f"/proc/self/fd/{fd}"))
-            except FileNotFoundError:
-                pass
-        return [link for link in links if link.startswith(path)]
-
     one, two = make_session(), make_session()
     for session in (one, two):
         attempt = make_attempt("job")
         run(session.acquire(attempt, 1.0))
         run(session.release(attempt, 1.0))
     run(one.close())
-    assert ours() != []
+    assert open_files(path) != []
     run(two.close())
-    assert ours() == []
+    assert open_files(path) == []
     assert os.listdir(path + ".d") == ["opening"]

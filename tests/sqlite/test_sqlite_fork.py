@@ -6,9 +6,6 @@ import os
 import signal
 import sqlite3
 import threading
-import time
-import traceback
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,36 +16,12 @@ from holdfast.engines.base import Busy, Found, Granted
 from holdfast.engines.sqlite.session import SqliteSession
 from tests.sqlite.conftest import TIMEOUT, MakeSession
 from tests.sqlite.worker import make_attempt, obtain
+from tests.support.forking import fork, in_a_child
+from tests.support.leaks import open_files
+from tests.support.soak import soak
 
 # Python 3.12 warns about any fork of a process with threads: here that is the point.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-
-
-def in_child(work: Callable[[], None]) -> int:
-    """Fork, do ``work`` in the child; the child's pid. Its exit code is 0 only if ``work`` returned."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        work()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-def exit_code(pid: int, within: float = 20.0) -> int:
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.001)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    raise AssertionError("the child is stuck")
 
 
 def test_a_child_can_neither_release_nor_renew_nor_repeat_the_parents_claim(session: SqliteSession) -> None:
@@ -65,7 +38,7 @@ def test_a_child_can_neither_release_nor_renew_nor_repeat_the_parents_claim(sess
         assert isinstance(run(session.acquire(own, TIMEOUT)), Granted)
         assert run(session.release(own, TIMEOUT)) is Found.OURS
 
-    assert exit_code(in_child(work)) == 0
+    assert in_a_child(work)
     assert run(session.renew(attempt, 30.0, TIMEOUT)) == Found.OURS
     assert session.store(clock.now()).process == parent
 
@@ -86,7 +59,7 @@ def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSess
             os._exit(0)
         signal.pause()
 
-    pid = in_child(parent)
+    pid = fork(parent)
     assert os.read(read_end, 1) == b"!"
     session = make_session()
     assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Busy)
@@ -104,15 +77,9 @@ def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, pa
     run(contender.wait(clock.now() + 0.01))
 
     def work() -> None:
-        targets = []
-        for fd in os.listdir("/proc/self/fd"):
-            try:
-                targets.append(os.readlink(f"/proc/self/fd/{fd}"))
-            except FileNotFoundError:
-                pass  # that of listdir
-        assert not [target for target in targets if target.startswith(path)], targets
+        assert open_files(path) == []
 
-    assert exit_code(in_child(work)) == 0
+    assert in_a_child(work)
     run(contender.leave())
 
 
@@ -124,7 +91,7 @@ class ForksInBetween:
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
         cursor = self._real.execute(*statement)
-        assert exit_code(in_child(lambda: None)) == 0
+        assert in_a_child(lambda: None)
         return cursor
 
     def close(self) -> None:
@@ -156,13 +123,14 @@ def test_a_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> No
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
     log = os.stat(path + "-wal").st_ino
-    assert exit_code(in_child(lambda: None)) == 0
+    assert in_a_child(lambda: None)
     assert os.stat(path + "-wal").st_ino == log
     assert run(session.renew(attempt, 30.0, TIMEOUT)) == Found.OURS
 
 
 @pytest.mark.timeout(120)
-def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSession, path: str) -> None:
+@pytest.mark.parametrize("forks", [40, soak(200, reason="hits rarer moments of a transaction")])
+def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSession, path: str, forks: int) -> None:
     stop, errors, rounds = threading.Event(), [], [0]
 
     def hammer() -> None:
@@ -188,15 +156,15 @@ def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSes
         assert run(session.release(attempt, TIMEOUT)) is Found.OURS
 
     try:
-        for number in range(200):
+        for number in range(forks):
             # Most children only come and go; every tenth uses the file too.
-            assert exit_code(in_child(work if number % 10 == 0 else lambda: None)) == 0
+            assert in_a_child(work if number % 10 == 0 else lambda: None)
     finally:
         stop.set()
         for thread in threads:
             thread.join(20.0)
     assert errors == []
-    assert rounds[0] > 200
+    assert rounds[0] > forks
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()

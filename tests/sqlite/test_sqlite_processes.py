@@ -23,6 +23,7 @@ from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.engines.sqlite.store import Store
 from tests.sqlite.conftest import TIMEOUT, MakeKeeper, MakeSession, Worker
 from tests.sqlite.worker import NEVER, make_attempt, obtain
+from tests.support.waiting import eventually
 
 StartWorker = Callable[[], Worker]
 
@@ -32,10 +33,7 @@ LATE = 1.5
 
 def until_waiting(session: SqliteSession, name: str, waiters: int) -> None:
     """Return when so many wait for ``name`` (each of them has entered the queue, and looks before it sleeps)."""
-    deadline = clock.now() + 5.0
-    while run(session.inspect(name, TIMEOUT)).waiters != waiters:
-        assert clock.now() < deadline, "they never queued"
-        run(BLOCKING.sleep_until(clock.now() + 0.002))
+    eventually(lambda: run(session.inspect(name, TIMEOUT)).waiters == waiters, 5.0, f"{waiters} waiters are queued")
 
 
 @pytest.mark.parametrize("processes", [4])

@@ -1,4 +1,4 @@
-"""A second process that does what it is told: the victim of freezes and kills, or simply somebody else.
+"""A second process that evaluates what a test sends: to be frozen or killed, or simply as another client.
 
 ``Child(url)`` starts ``python -m tests.support.child url``; ``child.do(code)`` evaluates an expression there (``locks``
 is its client, ``keep`` a dict for leases) and returns the result through JSON.
@@ -92,7 +92,7 @@ class Child:
 def main() -> None:
     locks = holdfast.connect(sys.argv[1], **json.loads(sys.argv[2]))
     keep: dict[str, Any] = {}
-    names = {"locks": locks, "keep": keep, "holdfast": holdfast, "os": os, "time": time, "told": told}
+    names = {"locks": locks, "keep": keep, "holdfast": holdfast, "os": os, "time": time, "error_of": error_of}
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         try:
@@ -103,7 +103,7 @@ def main() -> None:
     locks.close()
 
 
-def told(act: Any) -> str:
+def error_of(act: Any) -> str:
     """The kind of error that ``act()`` raises, or "nothing"."""
     try:
         act()

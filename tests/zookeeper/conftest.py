@@ -17,14 +17,13 @@ Connect = Callable[..., holdfast.Client]
 
 
 @pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperProxy]:
-    with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
-        yield proxy
+def proxy(zookeeper_proxy: ZooKeeperProxy) -> ZooKeeperProxy:
+    return zookeeper_proxy
 
 
 @pytest.fixture
 def plain(zookeeper_server: ZooKeeperServer) -> KazooClient:
-    """What anybody sees who speaks ZooKeeper."""
+    """A plain client, without holdfast."""
     return zookeeper_server.client()
 
 

@@ -14,13 +14,14 @@ from kazoo.protocol import connection
 from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions, make_acl
 
 import holdfast
-from tests.redis.test_redis_tls import certificates
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.calls import Call
+from tests.support.certificates import certificates
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import LASTING, PATIENT, SOON, Call, nodes
+from tests.zookeeper.support import LASTING, PATIENT, SOON, nodes
 
 Start = Callable[..., ZooKeeperServer]
 
@@ -38,7 +39,7 @@ def shared() -> Iterator[ZooKeeperServer]:
         yield server
 
 
-def test_tls_in_both_colours(tls_server: ZooKeeperServer, connect: Connect) -> None:
+def test_tls_sync_and_async(tls_server: ZooKeeperServer, connect: Connect) -> None:
     server = tls_server
     locks, others = (connect(server.url, unavailable_after=PATIENT) for _ in range(2))
     held = locks.lock("a").acquire()

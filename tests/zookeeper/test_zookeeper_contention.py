@@ -8,9 +8,10 @@ import pytest
 
 from holdfast.engines.zookeeper import hub
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.support.calls import Call
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import PATIENT, Call
+from tests.zookeeper.support import PATIENT
 
 
 @pytest.mark.parametrize("waiters", [2, 8, 32])

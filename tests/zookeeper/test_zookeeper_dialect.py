@@ -16,9 +16,10 @@ from kazoo.exceptions import NoNodeError
 import holdfast
 from holdfast.engines.zookeeper import order
 from tests.servers.zookeeper import BASE, ZooKeeperServer
+from tests.support.calls import Call
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import SOON, Call, connection_of, nodes
+from tests.zookeeper.support import SOON, connection_of, nodes
 
 CONTENDER = re.compile(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lock-[0-9]{10}")
 

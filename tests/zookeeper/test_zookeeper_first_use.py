@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import warnings
-from collections.abc import Iterator
 
 import kazoo
 import pytest
@@ -15,7 +13,7 @@ import holdfast
 import holdfast._core.core
 from holdfast._core.local_queue import LocalQueue
 from tests.servers.zookeeper import ZooKeeperServer
-from tests.support.striker import SOURCE, Strike, Striker
+from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually
 from tests.zookeeper.support import LASTING, PATIENT, nodes
 
@@ -23,16 +21,10 @@ ENGINE = f"{SOURCE}/engines"
 KAZOO = kazoo.__path__[0]
 
 # Interrupted inside somebody's __init__: its finaliser finds less than it expects.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def _dropped_handles_and_coroutines_warn() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)  # a coroutine that was interrupted before its first step
-        yield
-        gc.collect()
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("no_warnings_of_dropped_objects"),
+]
 
 
 def is_usable(locks: holdfast.Client, plain: KazooClient) -> None:
@@ -51,14 +43,14 @@ def test_interrupted_between_the_sessions_of_callers_and_watchdog(
 ) -> None:
     def interrupted() -> LocalQueue:
         monkeypatch.setattr(holdfast._core.core, "LocalQueue", LocalQueue)
-        raise Strike
+        raise InjectedInterrupt
 
     errors = []
     with holdfast.connect(zookeeper_server.url) as locks:
         monkeypatch.setattr(holdfast._core.core, "LocalQueue", interrupted)
         try:
             locks.lock("a").acquire()
-        except Strike as error:
+        except InjectedInterrupt as error:
             if kept:
                 errors.append(error)  # and with its traceback the session that was opened
         is_usable(locks, plain)
@@ -68,20 +60,20 @@ def test_interrupted_between_the_sessions_of_callers_and_watchdog(
 
 def first_use(url: str, number: int, places: tuple[str, ...], plain: KazooClient) -> bool:
     """Whether a signal came at place ``number`` of it."""
-    striker = Striker(number, None, places)
+    injector = SignalInjector(number, None, places)
     # A hold that was interrupted before its caller had a lease is given up after a part of its ttl.
     with holdfast.connect(url, ttl=LASTING, request_timeout=PATIENT, unavailable_after=PATIENT) as locks:
         try:
-            with striker:
+            with injector:
                 lease = locks.lock("a").acquire(timeout=PATIENT)
             lease.release()
-        except Strike:
+        except InjectedInterrupt:
             gc.collect(0)
         except RuntimeError as error:  # of Python's own, from Thread.start, in place of the interruption
             assert str(error) == "release unlocked lock"  # noqa: PT017
         eventually(lambda: not nodes(plain, "a"), 2 * LASTING)
         is_usable(locks, plain)
-    return bool(striker.struck_at)
+    return bool(injector.interrupted_at)
 
 
 @pytest.mark.parametrize("place", [ENGINE, KAZOO, threading.__file__], ids=["engine", "kazoo", "threading"])

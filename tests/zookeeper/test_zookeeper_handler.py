@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.zookeeper.handler import MOMENT, Handler
-from tests.redis.test_redis_tls import certificates
+from tests.support.certificates import certificates
 from tests.zookeeper.support import SOON
 
 Pair = tuple[socket.socket, socket.socket]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
@@ -29,10 +28,12 @@ from holdfast.engines.zookeeper.queue import id_of
 from holdfast.engines.zookeeper.reply import Reply
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
+from tests.support.calls import Call
 from tests.support.child import ROOT
+from tests.support.leaks import new_threads, open_files
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import PATIENT, SOON, Call, connection_of, hub_of, nodes
+from tests.zookeeper.support import PATIENT, SOON, connection_of, hub_of, nodes
 
 Start = Callable[..., ZooKeeperServer]
 
@@ -41,12 +42,7 @@ def open_here() -> set[object]:
     """Threads, sockets and pipes, each as itself and not as a number of them: those of a test before this one may still
     be about to end. Not all descriptors: a client of kazoo's own opens and closes some all the time."""
     gc.collect()
-    running = {thread for thread in threading.enumerate() if thread.name != "holdfast-callbacks"}
-    opened = set()
-    for descriptor in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            opened.add(os.readlink(f"/proc/self/fd/{descriptor}"))
-    return {*running, *(each for each in opened if each.startswith(("socket:", "pipe:")))}
+    return {*new_threads(set()), *open_files("socket:", "pipe:")}
 
 
 def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:

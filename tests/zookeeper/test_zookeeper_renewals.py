@@ -19,20 +19,11 @@ from holdfast.engines.zookeeper.requests import Requester
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.calls import Call
 from tests.support.child import Child
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import (
-    LASTING,
-    PATIENT,
-    SOON,
-    Call,
-    connection_of,
-    hub_of,
-    is_waiting,
-    nodes,
-    until_renewed,
-)
+from tests.zookeeper.support import LASTING, PATIENT, SOON, connection_of, hub_of, is_waiting, nodes, until_renewed
 
 
 def test_a_round_costs_one_question_however_many_locks_there_are(

@@ -15,9 +15,10 @@ from holdfast._runtime import clock
 from holdfast.engines.zookeeper import place
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.calls import Call
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import LASTING, PATIENT, SOON, Call, connection_of, hub_of, nodes, until_renewed
+from tests.zookeeper.support import LASTING, PATIENT, SOON, connection_of, hub_of, nodes, until_renewed
 
 
 def nothing_is_kept(locks: holdfast.Client | holdfast.aio.AsyncClient) -> bool:

@@ -12,10 +12,11 @@ from holdfast._runtime.blocking import BLOCKING
 from holdfast.engines.zookeeper import hub
 from holdfast.engines.zookeeper.reply import Reply
 from tests.servers.zookeeper import ZooKeeperServer
-from tests.support.threads import threads
+from tests.support.calls import Call
+from tests.support.leaks import threads
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import SOON, Call, connection_of, hub_of, is_waiting, nodes
+from tests.zookeeper.support import SOON, connection_of, hub_of, is_waiting, nodes
 
 Start = Callable[..., ZooKeeperServer]
 

@@ -15,20 +15,11 @@ from holdfast.engines.zookeeper.queue import LockQueue
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.calls import Call
 from tests.support.child import Child
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import (
-    LASTING,
-    SOON,
-    Call,
-    confirmed,
-    connection_of,
-    end_session,
-    hub_of,
-    is_waiting,
-    nodes,
-)
+from tests.zookeeper.support import LASTING, SOON, confirmed, connection_of, end_session, hub_of, is_waiting, nodes
 
 Start = Callable[..., ZooKeeperServer]
 

@@ -19,8 +19,10 @@ import pytest
 from holdfast.cli import main
 from holdfast.cli.ladder import verdicts
 from holdfast.cli.ladder.verdicts import FAULTS
-from tests.cli.test_demo import assert_cursor_is_back, ended, processes, terminal
 from tests.docs.blocks import run_python
+from tests.support.processes import Death, started_with, state
+from tests.support.terminal import assert_cursor_is_back, terminal
+from tests.support.waiting import eventually
 
 COMMAND = [sys.executable, "-W", "error", "-m", "holdfast.cli", "ladder"]
 
@@ -35,7 +37,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def all_processes(environment: Mapping[str, str]) -> set[int]:
     """Also redis-server, which overwrites its environment, but works in its own directory."""
-    found = set(processes(environment))
+    found = set(started_with("DEMO_UNDER_TEST", environment["DEMO_UNDER_TEST"]))
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if os.readlink(process / "cwd").startswith(environment["TMPDIR"]):
@@ -127,23 +129,15 @@ def running(environment: Mapping[str, str], *arguments: str) -> Iterator[subproc
 
 
 def wait_for_processes(environment: Mapping[str, str], count: int) -> set[int]:
-    deadline = time.monotonic() + 20
-    while len(found := all_processes(environment)) < count:
-        assert time.monotonic() < deadline, found
-    return found
+    def enough() -> set[int]:
+        found = all_processes(environment)
+        return found if len(found) >= count else set()
+
+    return eventually(enough, 20, f"there are {count} processes")
 
 
 def wait_for_a_frozen_one(environment: Mapping[str, str]) -> None:
-    deadline = time.monotonic() + 20
-    while not any(map(is_stopped, all_processes(environment))):
-        assert time.monotonic() < deadline
-
-
-def is_stopped(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
+    eventually(lambda: any(state(pid) == "T" for pid in all_processes(environment)), 20, "a process is frozen")
 
 
 @pytest.mark.needs_redis
@@ -151,13 +145,12 @@ def test_killed_it_leaves_no_process_not_even_a_frozen_one_and_no_file(environme
     with running(environment, "--rung", "5", "--fault", "freeze", "--runs", "50") as ladder:
         others = wait_for_processes(environment, 5) - {ladder.pid}  # spawner, redis-server, A, B
         wait_for_a_frozen_one(environment)
-        handles = [os.pidfd_open(pid) for pid in others if Path(f"/proc/{pid}").exists()]
-        assert len(handles) >= 2
+        deaths = [Death(pid) for pid in others if Path(f"/proc/{pid}").exists()]
+        assert len(deaths) >= 2
         ladder.kill()
-        assert all(map(ended, handles))
-    deadline = time.monotonic() + 10
-    while os.listdir(environment["TMPDIR"]):  # by the spawner, which had ended its children first
-        assert time.monotonic() < deadline
+        assert all(death.happened(10) for death in deaths)
+    # By the spawner, which had ended its children first.
+    eventually(lambda: not os.listdir(environment["TMPDIR"]), 10, "the temporary files are gone")
     assert_nothing_left(environment)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from subprocess import PIPE
 from typing import Any, Final
+
+from tests.support.processes import children, started_with
+from tests.support.waiting import eventually
 
 PATIENCE: Final = 20.0
 COMMAND: Final = [sys.executable, "-W", "error", "-m", "holdfast.cli", "run"]
@@ -54,8 +55,8 @@ class Job:
     @property
     def guardian(self) -> int:
         """Its only child."""
-        (pid,) = wait_for(lambda: children(self.process.pid))
-        return int(pid)
+        (pid,) = eventually(lambda: children(self.process.pid), PATIENCE, "the guardian runs")
+        return pid
 
 
 class Jobs:
@@ -65,7 +66,7 @@ class Jobs:
         self.url = url
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
         self.environment["RUN_UNDER_TEST"] = mark
-        self._mark = f"RUN_UNDER_TEST={mark}".encode()
+        self._mark = mark
         self._jobs: list[Job] = []
 
     def start(self, *arguments: str, url: str | None = None, wrapper: Sequence[str] = (), **settings: Any) -> Job:
@@ -83,17 +84,10 @@ class Jobs:
 
     def processes(self) -> list[int]:
         """Every process of these runs, zombies not counted."""
-        found = []
-        for status in Path("/proc").glob("[0-9]*"):
-            try:
-                if self._mark in (status / "environ").read_bytes().split(b"\0"):
-                    found.append(int(status.name))
-            except OSError:
-                continue  # ended meanwhile, or not ours
-        return found
+        return started_with("RUN_UNDER_TEST", self._mark)
 
     def wait_until_none_is_left(self) -> None:
-        wait_for(lambda: not self.processes())
+        eventually(lambda: not self.processes(), PATIENCE, "no process of the run is left")
 
     def close(self) -> None:
         for job in self._jobs:
@@ -110,42 +104,3 @@ class Jobs:
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         assert not left, "processes outlived their run"
-
-
-def wait_for(condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """What ``condition`` returns, once it is true. For what sends no event."""
-    end = time.monotonic() + patience
-    while not (value := condition()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
-    return value
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def state(pid: int) -> str:
-    """One letter, as ps shows it; empty if there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-class Death:
-    """The end of a process, by whichever parent. Made while it lives."""
-
-    def __init__(self, pid: int) -> None:
-        self._handle = os.pidfd_open(pid)
-
-    def happened(self, patience: float = 0.0) -> bool:
-        return bool(select.select([self._handle], (), (), patience)[0])
-
-    def wait(self, patience: float = PATIENCE) -> float:
-        """Until it has ended; the time at which that was seen."""
-        assert self.happened(patience), "still alive"
-        return time.monotonic()
-
-    def __del__(self) -> None:
-        os.close(self._handle)

@@ -12,7 +12,9 @@ import pytest
 import holdfast
 from holdfast.cli.main import main
 from holdfast.testing.proxy import FaultProxy
-from tests.cli.run.jobs import COMMAND, FOREVER, Jobs, state, wait_for
+from tests.cli.run.jobs import COMMAND, FOREVER, PATIENCE, Jobs
+from tests.support.processes import state
+from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_max_hold_stops_the_command_before_and_is_79(jobs: Jobs) -> None:
 def test_at_least_keeps_the_lock_after_the_command_and_a_signal_ends_that(jobs: Jobs) -> None:
     job = jobs.start("--at-least", "1h", "x", "--", "sh", "-c", "echo $$; exit 6")
     command = job.pid()
-    wait_for(lambda: state(command) == "" and not [p for p in jobs.processes() if p != job.process.pid])
+    eventually(lambda: state(command) == "" and not [p for p in jobs.processes() if p != job.process.pid], PATIENCE)
     assert jobs.run("--nonblock", "x", "true").returncode == 75
     job.signal(15)
     assert job.wait() == 6

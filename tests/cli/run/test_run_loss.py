@@ -14,9 +14,10 @@ import pytest
 
 import holdfast
 from holdfast.testing.proxy import FaultProxy
-from tests.cli.run.jobs import PATIENCE, STUBBORN, Death, Job, Jobs
+from tests.cli.run.jobs import PATIENCE, STUBBORN, Job, Jobs
 from tests.servers.redis import RedisServer
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.support.processes import Death
 
 # With a descendant in a session of its own. Both print their pids, and neither ends at SIGTERM.
 TREE = f"setsid sh -c '{STUBBORN.replace(chr(39), chr(34))}' & sleep 0.1; {STUBBORN}"

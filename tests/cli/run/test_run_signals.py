@@ -14,7 +14,8 @@ import pytest
 
 import holdfast
 from holdfast.cli.run.signals import Signalled, Signals
-from tests.cli.run.jobs import COMMAND, FOREVER, Jobs, wait_for
+from tests.cli.run.jobs import COMMAND, FOREVER, PATIENCE, Jobs
+from tests.support.waiting import eventually
 
 PASSED_ON = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
 # Reports each signal by its name; ends at EOF of its stdin.
@@ -44,7 +45,7 @@ def test_a_signal_while_waiting_withdraws_the_claim(jobs: Jobs, lock_file: str, 
     with holdfast.connect(lock_file) as locks:
         with locks.lock("x").acquire():
             job = jobs.start("--fair", "x", "--", "true")
-            wait_for(lambda: locks.inspect("x").waiters == 1)
+            eventually(lambda: locks.inspect("x").waiters == 1, PATIENCE)
             job.signal(number)
             assert job.wait() == 128 + number
             assert job.errors() == ""
@@ -59,7 +60,7 @@ def test_a_signal_at_any_moment_of_the_start_leaves_neither_process_nor_claim(
 ) -> None:
     """Over the whole start, from before the first import to the running command."""
     job = jobs.start("x", "--", "sh", "-c", FOREVER)
-    wait_for(lambda: _progress(job.process.pid) >= step)
+    eventually(lambda: _progress(job.process.pid) >= step, PATIENCE)
     job.signal(signal.SIGTERM)
     assert job.wait() in (128 + signal.SIGTERM, -signal.SIGTERM)  # the latter: before Python has a handler for it
     jobs.wait_until_none_is_left()

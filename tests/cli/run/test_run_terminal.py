@@ -13,7 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.run.jobs import COMMAND, PATIENCE, Death, Jobs, state, wait_for
+from tests.cli.run.jobs import COMMAND, PATIENCE, Jobs
+from tests.support.processes import Death, state
+from tests.support.waiting import eventually
 
 
 class Screen:
@@ -101,7 +103,7 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(shell: Screen) -> None:
     assert state(command) == "T"
     shell.type("echo here; fg\n")
     shell.read_until("here")
-    wait_for(lambda: state(command) == "S")
+    eventually(lambda: state(command) == "S", PATIENCE)
     shell.type("hello\n")
     shell.read_until("got hello")
     shell.type("echo code $?\n")

@@ -1,4 +1,4 @@
-"""A cluster whose nodes may be frozen and whose slots may be left half-way: it is mended before each test."""
+"""A cluster whose nodes may be frozen and whose slots may be left half-way: it is repaired before each test."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _patient_cluster() -> Iterator[RedisCluster]:
 
 @pytest.fixture
 def cluster(_patient_cluster: RedisCluster) -> RedisCluster:
-    """Three masters and three replicas, empty and well at the start of each test. Nobody is killed here, and nobody
-    takes over; tests about that use ``start_cluster``."""
+    """Three masters and three replicas, empty and well at the start of each test. No node is killed here, and no
+    replica takes over; tests about that use ``start_cluster``."""
     for node in _patient_cluster.nodes:
         if not node.answering:
             node.resume()

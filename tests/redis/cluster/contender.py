@@ -1,9 +1,9 @@
 """One of several processes that want the same locks.
 
-``python -m tests.redis.cluster.contender URL DIRECTORY COLOUR NUMBER``
+``python -m tests.redis.cluster.contender URL DIRECTORY API NUMBER``
 
 Each caller takes one name after the other, adds a number of its own to that name's register, and gives the name back,
-until a line comes in. Then it tells as JSON which numbers were acknowledged, and when each name was held.
+until a line comes in. Then it prints as JSON which numbers were acknowledged, and when each name was held.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import holdfast
-from holdfast.testing.conformance.opening import Colour, Source
-from tests.redis.failover.register import Register
+from holdfast.testing.conformance.opening import Api, Source
+from tests.support.register import Register
 
 NAMES: Final = 200
 CALLERS: Final = 4
@@ -40,14 +40,14 @@ class Record:
     """What this process did."""
 
     numbers: dict[str, list[int]] = field(default_factory=dict)
-    #: Name, token, when it was granted, when the holder ceased to believe in it, and whether it was told of a loss.
+    #: Name, token, when it was granted, when the holder released it, and whether that reported a loss.
     holds: list[tuple[str, int, float, float, bool]] = field(default_factory=list)
     met: Counter[str] = field(default_factory=Counter)
 
 
 class Contender:
-    def __init__(self, url: str, directory: Path, colour: Colour, number: int) -> None:
-        self._client = Source(url).open(colour, ttl=TTL, unavailable_after=1.0)
+    def __init__(self, url: str, directory: Path, api: Api, number: int) -> None:
+        self._client = Source(url).open(api, ttl=TTL, unavailable_after=1.0)
         self._directory = directory
         self._numbers = iter(range(number, 10**9, 4))
         self._dice = random.Random(number)
@@ -70,7 +70,7 @@ class Contender:
                 self.record.met[type(error).__name__] += 1
 
     async def _hold(self, name: str, lease: Any) -> None:
-        granted, told = time.monotonic(), False
+        granted, lost = time.monotonic(), False
         try:
             register, number = Register(self._directory / name, fenced=True), next(self._numbers)
             numbers = register.load(lease)
@@ -78,13 +78,13 @@ class Contender:
             register.store(lease, numbers | {number})
             self.record.numbers.setdefault(name, []).append(number)
         finally:
-            ceased = time.monotonic()
+            ended = time.monotonic()
             try:
                 await _done(lease.release())
             except holdfast.LockLost:
-                told = True
+                lost = True
             finally:
-                self.record.holds.append((name, lease.token, granted, ceased, told))
+                self.record.holds.append((name, lease.token, granted, ended, lost))
 
     async def _linger(self) -> None:
         """Some hold for so long that they must renew."""
@@ -103,11 +103,11 @@ async def _done(result: Any) -> Any:
 
 
 def main() -> None:
-    colour: Colour = "sync" if sys.argv[3] == "sync" else "async"
-    contender = Contender(sys.argv[1], Path(sys.argv[2]), colour, int(sys.argv[4]))
+    api: Api = "sync" if sys.argv[3] == "sync" else "async"
+    contender = Contender(sys.argv[1], Path(sys.argv[2]), api, int(sys.argv[4]))
     print("ready", flush=True)
     threading.Thread(target=contender.listen, daemon=True).start()
-    if colour == "sync":
+    if api == "sync":
         threads = [threading.Thread(target=lambda: _run(contender.work())) for _ in range(CALLERS)]
         for thread in threads:
             thread.start()

@@ -1,4 +1,4 @@
-"""Sessions of either colour on a cluster, names by server, slots on the move, and what servers have counted."""
+"""Sync and async sessions on a cluster, names by server, slots on the move, and what servers have counted."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import pytest
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from holdfast._config.targets import parse_target
 from holdfast.engines.redis.cluster.engine import ClusterEngine
 from holdfast.engines.redis.cluster.session import ClusterSession
+from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.registry import make_engine
 from tests.redis.support import on as on_engine
 from tests.servers.cluster import ClusterNode, RedisCluster
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
-RUNTIMES: Final = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-#: What happens "at once" may take this much longer on a busy machine, which may stand still for a second. What would be
-#: wrong has to take longer still.
+#: What happens immediately may take this much longer on a busy machine, which may stall for a second. A wrong result
+#: has to take longer still.
 SLACK: Final = 1.5
+#: Rights with which waiters are woken by the channel.
+NO_TRACKING: Final = ("+@all", "-client|tracking")
 
 Body = Callable[[ClusterSession], Coroutine[Any, Any, None]]
 
@@ -33,9 +34,9 @@ def engine_for(url_or_client: Any, **options: Any) -> ClusterEngine:
     return engine
 
 
-def on(url_or_client: Any, colour: str, body: Body, **options: Any) -> None:
-    """Run ``body`` on a session of one colour."""
-    on_engine(engine_for(url_or_client, **options), colour, body)
+def on(url_or_client: Any, api: str, body: Body, **options: Any) -> None:
+    """Run ``body`` on a session of one API."""
+    on_engine(engine_for(url_or_client, **options), api, body)
 
 
 # ---- names, slots, servers
@@ -60,7 +61,7 @@ def elsewhere(cluster: RedisCluster, name_or_slot: str | int) -> ClusterNode:
 
 
 def move(cluster: RedisCluster, name_or_slot: str | int, to: ClusterNode | None = None) -> ClusterNode:
-    """Move a slot with all its keys; to whom."""
+    """Move a slot with all its keys; returns its new master."""
     slot = name_or_slot if isinstance(name_or_slot, int) else slot_of(name_or_slot)
     target = to or elsewhere(cluster, slot)
     cluster.migrate_slot(slot, target)
@@ -118,14 +119,14 @@ def owners(node: ClusterNode) -> dict[int, int]:
 
 
 def agree(cluster: RedisCluster) -> bool:
-    """Whether all masters are of one mind who serves what."""
+    """Whether all masters agree which of them serves each slot."""
     views = [{slots: ports[0] for slots, ports in master.slot_map().items()} for master in cluster.masters()]
     return all(view == views[0] for view in views)
 
 
 def settle(cluster: RedisCluster) -> None:
     """Wait until they are. Many moves in little time, with gossip still on its way, may end with two masters that each
-    take the other for a slot's owner; Redis leaves that to ``redis-cli --cluster fix``, and here it is mended."""
+    take the other for a slot's owner; Redis leaves that to ``redis-cli --cluster fix``; this repairs it."""
 
     def settled() -> bool:
         _adopt_orphans(cluster)
@@ -135,7 +136,7 @@ def settle(cluster: RedisCluster) -> None:
 
 
 def _adopt_orphans(cluster: RedisCluster) -> None:
-    """Give the slots that nobody takes for his own to the first master."""
+    """Give the slots that no master claims to the first master."""
     owner, *others = cluster.masters()
     claimed = {slot for master in (owner, *others) for slot, port in owners(master).items() if port == master.port}
     orphans = set(range(REDIS_CLUSTER_HASH_SLOTS)) - claimed
@@ -146,13 +147,19 @@ def _adopt_orphans(cluster: RedisCluster) -> None:
             master.cluster("SETSLOT", slot, "NODE", owner.node_id)
 
 
-# ---- what servers say
+# ---- what servers count
 
 
 def errors(server: RedisServer, code: str) -> int:
     """How many requests were answered so: MOVED, ASK, TRYAGAIN, …"""
     count: int = server.ask("INFO", "errorstats").get(f"errorstat_{code}", {"count": 0})["count"]
     return count
+
+
+def subscribers(server: RedisServer, name: str = "job") -> int:
+    """How many connections wait for the release of ``name`` on its channel, plain or sharded."""
+    counts = [server.ask("PUBSUB", command, keys_of(name).channel) for command in ("NUMSUB", "SHARDNUMSUB")]
+    return sum(int(count[0][1]) if isinstance(count[0], tuple) else int(count[1]) for count in counts)
 
 
 def keys(*servers: RedisServer) -> set[str]:

@@ -16,9 +16,10 @@ from holdfast.engines.base import ALL_NAMES, Found, RequestFailed
 from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.cluster.keeper import ClusterKeeper
 from holdfast.engines.redis.cluster.session import ClusterSession
-from tests.redis.cluster.support import RUNTIMES, SLACK, engine_for, half_moved, move, names_at, on
+from tests.redis.cluster.support import SLACK, engine_for, half_moved, move, names_at, on
 from tests.redis.support import TIMEOUT, calls, full, keeper_of, make_attempt
 from tests.servers.cluster import RedisCluster
+from tests.support.clients import APIS
 from tests.support.waiting import eventually, renewed
 
 pytestmark = pytest.mark.needs_redis
@@ -46,8 +47,8 @@ def hold(session: ClusterSession, *names: str) -> list[RedlockAttempt]:
     return attempts
 
 
-@RUNTIMES
-def test_claims_on_all_servers_are_withdrawn(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_claims_on_all_servers_are_withdrawn(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         attempts = [make_attempt(f"job-{number}") for number in range(_MANY)]
         for attempt in attempts[1:]:
@@ -57,12 +58,12 @@ def test_claims_on_all_servers_are_withdrawn(colour: str, cluster: RedisCluster)
             tombstone = f"holdfast_lock:{{{attempt.claim.name}}}:gone:{attempt.owner}"
             assert cluster.master_of(attempt.claim.name).ask("EXISTS", tombstone) == 1
 
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)
     assert all(not node.ask("KEYS", "job-*") for node in cluster.masters())
 
 
-@RUNTIMES
-def test_withdrawals_follow_slots_that_have_moved(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_withdrawals_follow_slots_that_have_moved(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         names = [name for node in cluster.masters() for name in names_at(node, 2)]
         attempts = [make_attempt(name) for name in names]
@@ -78,7 +79,7 @@ def test_withdrawals_follow_slots_that_have_moved(colour: str, cluster: RedisClu
         again = await keeper_of(session).withdraw([attempts[2]], TIMEOUT)
         assert again[0] in (Found.OURS, Found.GONE)
 
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)
 
 
 def test_a_frozen_server_costs_only_its_own_withdrawals_and_one_timeout(cluster: RedisCluster) -> None:

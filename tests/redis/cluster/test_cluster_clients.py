@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -21,14 +20,14 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.errors import EngineRefused
-from holdfast.testing.conformance.opening import Colour
-from tests.core.test_forking import in_a_child
-from tests.redis.cluster.support import RUNTIMES, SLACK, engine_for, keys, move, names_at, on, user
-from tests.redis.failover.company import COLOURS, company
+from holdfast.testing.conformance.opening import Api
+from tests.redis.cluster.support import SLACK, engine_for, keys, move, names_at, on, user
 from tests.redis.support import TIMEOUT, make_attempt
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
-from tests.support.threads import threads
+from tests.support.clients import APIS, open_clients
+from tests.support.forking import in_a_child
+from tests.support.leaks import descriptors, open_files
 from tests.support.waiting import LASTING, eventually, renewed, until
 
 pytestmark = pytest.mark.needs_redis
@@ -58,10 +57,10 @@ def with_seed_first(cluster: RedisCluster, seed: str) -> str:
     return cluster.url.replace("://", f"://{seed},")
 
 
-@RUNTIMES
+@APIS
 @pytest.mark.parametrize("seed", ["dead", "deaf", "fresh"])
 def test_a_seed_that_is_of_no_use(
-    colour: str, seed: str, cluster: RedisCluster, start_redis: Callable[..., RedisServer]
+    api: str, seed: str, cluster: RedisCluster, start_redis: Callable[..., RedisServer]
 ) -> None:
     """Nobody is there; or nobody answers; or it is a node that has not joined yet and knows of no slots."""
 
@@ -75,30 +74,30 @@ def test_a_seed_that_is_of_no_use(
             place = start_redis("cluster-enabled yes").address
         elif seed == "dead":
             place = "127.0.0.1:1"
-        on(with_seed_first(cluster, place), colour, body)
+        on(with_seed_first(cluster, place), api, body)
 
 
-@COLOURS
-async def test_a_seed_that_is_no_node_of_a_cluster(colour: Colour, redis_server: RedisServer) -> None:
-    async with company(colour) as ours:
+@APIS
+async def test_a_seed_that_is_no_node_of_a_cluster(api: Api, redis_server: RedisServer) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect(f"redis+cluster://{redis_server.address}")
         for call in (locks.ping, lambda: locks.lock("job").acquire(), lambda: locks.inspect("job")):
             with pytest.raises(EngineRefused, match="no node of a Redis Cluster; connect with redis://"):
                 await ours.do(call)
 
 
-@COLOURS
-async def test_the_other_way_round_there_is_a_hint_too(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_the_other_way_round_there_is_a_hint_too(api: Api, cluster: RedisCluster) -> None:
     node = cluster.masters()[0]
     name = next(name for name in map("job-{}".format, range(99)) if cluster.master_of(name) is not node)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         with pytest.raises(EngineRefused, match=r"connect with redis\+cluster://"):
             await ours.acquire(ours.connect(node.url), name)
 
 
-@COLOURS
-async def test_no_seed_answers(colour: Colour) -> None:
-    async with company(colour) as ours:
+@APIS
+async def test_no_seed_answers(api: Api) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect("redis+cluster://127.0.0.1:1,127.0.0.1:2", unavailable_after=0.2)
         began = clock.now()
         with pytest.raises(holdfast.EngineUnavailable, match=r"127\.0\.0\.1:1/") as failed:
@@ -110,10 +109,10 @@ async def test_no_seed_answers(colour: Colour) -> None:
 # ---- passwords
 
 
-@COLOURS
-async def test_a_user_and_a_password_are_for_all_nodes(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_a_user_and_a_password_are_for_all_nodes(api: Api, cluster: RedisCluster) -> None:
     with user(cluster, "+@all") as url:
-        async with company(colour) as ours:
+        async with open_clients(api) as ours:
             locks = ours.connect(url, ttl=LASTING)
             leases = [await ours.acquire(locks, names_at(node, 1)[0]) for node in cluster.masters()]
             await until(renewed(*leases))
@@ -124,11 +123,11 @@ async def test_a_user_and_a_password_are_for_all_nodes(colour: Colour, cluster: 
             assert "s3cr3t" not in repr(locks)
 
 
-@COLOURS
-async def test_a_node_that_refuses_costs_its_own_locks_only(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_a_node_that_refuses_costs_its_own_locks_only(api: Api, cluster: RedisCluster) -> None:
     bad, good, _ = cluster.masters()
     with user(cluster, "+@all") as url:
-        async with company(colour) as ours:
+        async with open_clients(api) as ours:
             locks = ours.connect(url)
             await ours.do(locks.ping)
             bad.ask("ACL", "SETUSER", "app", "-@all")
@@ -155,8 +154,8 @@ def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis.cluster, "CommandsParser", lambda _: None)
 
 
-@RUNTIMES
-def test_a_blocking_client_of_redis_py(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_blocking_client_of_redis_py(api: str, cluster: RedisCluster) -> None:
     node = cluster.nodes[0]
     with user(cluster, "+@all"):
         client = redis.RedisCluster(
@@ -164,7 +163,7 @@ def test_a_blocking_client_of_redis_py(colour: str, cluster: RedisCluster) -> No
         )  # fmt: skip
         client.set("{x}", "1")
         before = own_connections(client)
-        on(client, colour, hold_and_release)
+        on(client, api, hold_and_release)
         assert own_connections(client) == before
         assert client.get("{x}") == "1"
         client.close()
@@ -224,10 +223,10 @@ def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
     names = [names_at(node, 1)[0] for node in cluster.masters()]
     with holdfast.connect(cluster.url, ttl=LASTING) as locks:
         leases = [locks.lock(name).acquire() for name in names]
-        before = sockets()
+        before = len(open_files("socket:"))
 
         def in_the_child() -> bool:
-            closed = before - sockets() >= len(names)
+            closed = before - len(open_files("socket:")) >= len(names)
             told = all(lease.lost_reason == "forked" and not lease.held for lease in leases)
             busy = all(locks.lock(name).try_acquire() is None for name in names)
             with locks.lock("the child's") as own:
@@ -240,23 +239,14 @@ def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
     assert keys(*cluster.masters()) == set()
 
 
-def sockets() -> int:
-    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
-    return sum(os.readlink(link).startswith("socket:") for link in links if os.path.lexists(link))
-
-
-def tied_up() -> tuple[int, int]:
-    gc.collect()
-    return len(threads()), len(os.listdir("/proc/self/fd"))
-
-
-@COLOURS
-async def test_nothing_is_left_behind(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_nothing_is_left_behind(api: Api, cluster: RedisCluster) -> None:
     for node in cluster.nodes:
         node.ask("PING")
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         await ours.do(lambda: None)
-        before = tied_up()
+        gc.collect()
+        before = len(descriptors())
         locks = ours.connect(cluster.url + "?client_name=leaky")
         for name in map("job-{}".format, range(50)):
             await ours.do((await ours.acquire(locks, name)).release)
@@ -267,7 +257,7 @@ async def test_nothing_is_left_behind(colour: Colour, cluster: RedisCluster) -> 
         await ours.do(locks.close)
         assert [lease.lost_reason for lease in held] == ["closed"] * 3
         await until(lambda: connections(cluster, "leaky") == 0)
-        await until(lambda: tied_up()[1] <= before[1])
+        await until(lambda: len(descriptors()) <= before)
         await until(lambda: keys(*cluster.masters()) == set())
 
 
@@ -289,6 +279,4 @@ def test_threads_that_meet_a_new_server_at_once_share_its_channel(cluster: Redis
         thread.join(10)
     assert results == [True] * 16
     run(session.close())
-    deadline = clock.now() + 5
-    while connections(cluster, "many"):
-        assert clock.now() < deadline, "connections were left"
+    eventually(lambda: not connections(cluster, "many"), 5.0, "no connection is left")

@@ -22,10 +22,10 @@ import holdfast
 from holdfast._runtime import clock
 from tests.redis.cluster.contender import NAMES, TTL, name_of
 from tests.redis.cluster.support import elsewhere, keys, move, names_at, settle, slot_of
-from tests.redis.failover.company import Told, company
-from tests.redis.failover.register import Register
 from tests.servers.cluster import ClusterNode, RedisCluster
-from tests.servers.redis import ServerFailed
+from tests.servers.process import ServerFailed
+from tests.support.clients import LossReports, open_clients
+from tests.support.register import Register
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
@@ -40,15 +40,15 @@ StartCluster = Callable[..., RedisCluster]
 
 
 class Contenders:
-    """Four processes, two of each colour."""
+    """Four processes, two sync and two async."""
 
     def __init__(self, url: str, directory: Path) -> None:
         self._processes = [
             subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", _CONTENDER, url, directory, colour, str(number)],
+                [sys.executable, "-W", "error", "-m", _CONTENDER, url, directory, api, str(number)],
                 cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )
-            for number, colour in enumerate(("sync", "async") * 2)
+            for number, api in enumerate(("sync", "async") * 2)
         ]  # fmt: skip
         for process in self._processes:
             assert self._line(process) == "ready\n"
@@ -195,8 +195,8 @@ async def test_a_hold_that_did_not_survive_is_told_and_not_made_again(start_clus
     master = cluster.masters()[0]
     replica = cluster.replica_of(master)
     name, *names = names_at(master, 3)
-    told = Told(), Told()
-    async with company("sync") as ours, company("async") as others:
+    told = LossReports(), LossReports()
+    async with open_clients("sync") as ours, open_clients("async") as others:
         clients = [ours.connect(cluster.url, ttl=TTL_BEYOND), others.connect(cluster.url, ttl=TTL_BEYOND)]
         await ours.do(clients[0].ping)
         replica.pause()

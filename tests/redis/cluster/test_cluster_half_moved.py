@@ -10,10 +10,10 @@ import pytest
 import holdfast
 from holdfast._runtime import clock
 from holdfast.engines.redis.dialect.keys import keys_of
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.redis.cluster.support import SLACK, errors, half_moved, keys
-from tests.redis.failover.company import COLOURS, Told, company
 from tests.servers.cluster import RedisCluster
+from tests.support.clients import APIS, LossReports, open_clients
 from tests.support.waiting import LASTING, renewed, until
 
 pytestmark = pytest.mark.needs_redis
@@ -23,11 +23,11 @@ FIRST = ["name", "metadata", "token"]
 
 async def test_a_lease_outlives_the_move_of_its_slot(cluster: RedisCluster) -> None:
     """Locks of one slot; of each another key goes first."""
-    async with company("sync") as ours, company("async") as others:
+    async with open_clients("sync") as ours, open_clients("async") as others:
         leases: dict[Any, str] = {}
         for each in (ours, others):
             locks = each.connect(cluster.url, ttl=LASTING)
-            leases |= {await each.acquire(locks, f"{{t}}{first}:{each.colour}"): first for first in FIRST}
+            leases |= {await each.acquire(locks, f"{{t}}{first}:{each.api}"): first for first in FIRST}
         with half_moved(cluster, "{t}") as slot:
             slot.carry(*(getattr(keys_of(lease.name), first) for lease, first in leases.items()))
             await until(renewed(*leases))
@@ -42,12 +42,10 @@ async def test_a_lease_outlives_the_move_of_its_slot(cluster: RedisCluster) -> N
     assert keys(*cluster.masters()) == set()
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("first", FIRST)
-async def test_a_release_is_finished_when_the_slot_has_arrived(
-    colour: Colour, first: str, cluster: RedisCluster
-) -> None:
-    async with company(colour) as ours:
+async def test_a_release_is_finished_when_the_slot_has_arrived(api: Api, first: str, cluster: RedisCluster) -> None:
+    async with open_clients(api) as ours:
         lease = await ours.acquire(ours.connect(cluster.url, ttl=30.0), "job")
         with half_moved(cluster, "job") as slot:
             slot.carry(getattr(keys_of("job"), first))
@@ -65,10 +63,10 @@ def refused(*servers: Any) -> int:
     return sum(errors(server, "TRYAGAIN") for server in servers)
 
 
-@COLOURS
-async def test_a_release_that_the_move_outlasts_is_of_unknown_outcome(colour: Colour, cluster: RedisCluster) -> None:
-    told = Told()
-    async with company(colour) as ours:
+@APIS
+async def test_a_release_that_the_move_outlasts_is_of_unknown_outcome(api: Api, cluster: RedisCluster) -> None:
+    told = LossReports()
+    async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, ttl=LASTING)
         lease = await ours.acquire(locks, "job", on_lost=told)
         with half_moved(cluster, "job") as slot:
@@ -84,11 +82,11 @@ async def test_a_release_that_the_move_outlasts_is_of_unknown_outcome(colour: Co
     assert told.reasons == []
 
 
-@COLOURS
-async def test_a_lock_that_is_broken_on_the_way_is_told(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_a_lock_that_is_broken_on_the_way_is_told(api: Api, cluster: RedisCluster) -> None:
     """The renewal of the lock's key alone creates nothing either."""
-    told = Told()
-    async with company(colour) as ours:
+    told = LossReports()
+    async with open_clients(api) as ours:
         lease = await ours.acquire(ours.connect(cluster.url, ttl=LASTING), "job", on_lost=told)
         with half_moved(cluster, "job") as slot:
             slot.carry("job")

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast._runtime import clock
 from holdfast.engines.redis.cluster.session import ClusterSession
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.redis.cluster.support import errors, half_moved, names_at, on
-from tests.redis.failover.company import COLOURS, Told, company
 from tests.redis.support import TIMEOUT, connections, make_attempt
 from tests.servers.cluster import ClusterNode, RedisCluster
+from tests.support.clients import APIS, LossReports, open_clients
 from tests.support.waiting import eventually, until
 
 pytestmark = pytest.mark.needs_redis
@@ -37,11 +37,11 @@ def test_nothing_stays_open_to_a_server_that_has_left(start_cluster: StartCluste
     master, *others = cluster.masters()
     url = f"redis+cluster://{','.join(node.address for node in others)}?client_name=ours"
     (name,) = names_at(master, 1)
-    for colour in ("blocking", "asyncio"):
-        master = leaves(cluster, master, colour, url, name)
+    for api in ("sync", "async"):
+        master = leaves(cluster, master, api, url, name)
 
 
-def leaves(cluster: RedisCluster, master: ClusterNode, colour: str, url: str, name: str) -> ClusterNode:
+def leaves(cluster: RedisCluster, master: ClusterNode, api: str, url: str, name: str) -> ClusterNode:
     """``master`` is left alone by a session when its replica has taken over; returns that one."""
 
     async def body(session: ClusterSession) -> None:
@@ -57,16 +57,16 @@ def leaves(cluster: RedisCluster, master: ClusterNode, colour: str, url: str, na
             assert clock.now() < deadline
         await session.release(attempt, TIMEOUT)
 
-    on(url, colour, body)
+    on(url, api, body)
     return cluster.master_of(name)
 
 
-@COLOURS
-async def test_broken_where_its_slot_has_just_arrived(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_broken_where_its_slot_has_just_arrived(api: Api, cluster: RedisCluster) -> None:
     """Long before the next renewal. While the slot was on its way the lock was renewed at a server that did not have it
     yet, and there nothing can be tracked."""
-    told = Told()
-    async with company(colour) as ours:
+    told = LossReports()
+    async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, ttl=TTL)
         lease = await ours.acquire(locks, "job", on_lost=told)
         await ours.do(lease.renew)

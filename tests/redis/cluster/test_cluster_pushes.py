@@ -11,10 +11,10 @@ from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.redis.connections.aio import AsyncioChannel
 from holdfast.engines.redis.connections.settings import from_url
 from holdfast.engines.redis.dialect.packing import pack
-from tests.redis.cluster.support import RUNTIMES, elsewhere, errors, move, on, slot_of, user
-from tests.redis.cluster.test_cluster_waiting import NO_TRACKING, subscribers
+from tests.redis.cluster.support import NO_TRACKING, elsewhere, errors, move, on, slot_of, subscribers, user
 from tests.redis.support import TIMEOUT, make_attempt
 from tests.servers.cluster import RedisCluster
+from tests.support.clients import APIS
 
 pytestmark = pytest.mark.needs_redis
 
@@ -44,8 +44,8 @@ async def test_the_slot_moves_away_while_we_unsubscribe(cluster: RedisCluster) -
         await channel.close()
 
 
-@RUNTIMES
-def test_a_slot_that_went_and_came_back_is_subscribed_to_again(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_slot_that_went_and_came_back_is_subscribed_to_again(api: str, cluster: RedisCluster) -> None:
     source = cluster.master_of("job")
 
     async def body(session: ClusterSession) -> None:
@@ -64,4 +64,4 @@ def test_a_slot_that_went_and_came_back_is_subscribed_to_again(colour: str, clus
             await contender.leave()
 
     with user(cluster, *NO_TRACKING) as url:
-        on(url, colour, body)
+        on(url, api, body)

@@ -16,18 +16,18 @@ from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.redis.dialect.keys import keys_of, prefixed
 from holdfast.engines.redis.dialect.replies import TryAgain
 from holdfast.engines.redis.scripts import ACQUIRE, RELEASE, Script
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.cluster.support import RUNTIMES, SLACK, errors, half_moved, keys, move, on, slot_of
-from tests.redis.failover.company import COLOURS, company
+from holdfast.testing.conformance.opening import Api
+from tests.redis.cluster.support import SLACK, errors, half_moved, keys, move, on, slot_of
 from tests.redis.support import TIMEOUT, make_attempt
 from tests.servers.cluster import RedisCluster
+from tests.support.clients import APIS, open_clients
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
 
 
-@RUNTIMES
-def test_a_moved_slot_is_followed_with_the_same_claim(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_moved_slot_is_followed_with_the_same_claim(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         await session.ping(TIMEOUT)  # the table as it is before
         source, attempt = cluster.master_of("job"), make_attempt("job")
@@ -41,12 +41,12 @@ def test_a_moved_slot_is_followed_with_the_same_claim(colour: str, cluster: Redi
         assert await session.release(attempt, TIMEOUT) is Found.OURS
         assert errors(source, "MOVED") == before + 1, "where it is now was learnt"
 
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)
     assert keys(*cluster.masters()) == set()
 
 
-@RUNTIMES
-def test_a_held_lock_moves_with_its_slot(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_held_lock_moves_with_its_slot(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         attempt, other = make_attempt("job"), make_attempt("job")
         granted = await session.acquire(attempt, TIMEOUT)
@@ -63,12 +63,12 @@ def test_a_held_lock_moves_with_its_slot(colour: str, cluster: RedisCluster) -> 
         move(cluster, "job")
         assert await session.release(attempt, TIMEOUT) is Found.OURS
 
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)
     assert keys(*cluster.masters()) == set()
 
 
-@RUNTIMES
-def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         attempt = make_attempt("job")
         await session.acquire(attempt, TIMEOUT)
@@ -84,7 +84,7 @@ def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(colour: str, clu
 
     for node in cluster.nodes:
         node.ask("CONFIG", "RESETSTAT")
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)
 
 
 @pytest.mark.parametrize("script, names", [(ACQUIRE, keys_of("job").acquire), (RELEASE, keys_of("job").release)])
@@ -111,8 +111,8 @@ def test_a_server_runs_no_script_over_keys_that_are_not_all_there(
             target.execute_command("EVAL", *call)
 
 
-@RUNTIMES
-def test_a_half_moved_slot_grants_nothing(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_half_moved_slot_grants_nothing(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         attempt = make_attempt("job")
         with half_moved(cluster, "job") as slot:
@@ -123,12 +123,12 @@ def test_a_half_moved_slot_grants_nothing(colour: str, cluster: RedisCluster) ->
             assert keys(slot.source, slot.target) == set()
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
 
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)
 
 
-@COLOURS
-async def test_an_acquire_waits_until_the_slot_has_arrived(colour: Colour, cluster: RedisCluster) -> None:
-    async with company(colour) as ours:
+@APIS
+async def test_an_acquire_waits_until_the_slot_has_arrived(api: Api, cluster: RedisCluster) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, unavailable_after=10.0)
         with half_moved(cluster, "job") as slot:
             waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=10.0))
@@ -141,9 +141,9 @@ async def test_an_acquire_waits_until_the_slot_has_arrived(colour: Colour, clust
             await ours.do(lease.release)
 
 
-@COLOURS
-async def test_a_slot_that_does_not_arrive_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
-    async with company(colour) as ours:
+@APIS
+async def test_a_slot_that_does_not_arrive_is_unavailable(api: Api, cluster: RedisCluster) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, unavailable_after=0.3)
         with half_moved(cluster, "job") as slot:
             began = clock.now()
@@ -164,9 +164,9 @@ def served_by_nobody(cluster: RedisCluster, slot: int) -> Iterator[None]:
         master.cluster("ADDSLOTS", slot)
 
 
-@COLOURS
-async def test_a_slot_that_nobody_serves_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
-    async with company(colour) as ours:
+@APIS
+async def test_a_slot_that_nobody_serves_is_unavailable(api: Api, cluster: RedisCluster) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, unavailable_after=0.3)
         await ours.do(locks.ping)
         with served_by_nobody(cluster, slot_of("job")):
@@ -194,9 +194,9 @@ def endpoints(cluster: RedisCluster, kind: str) -> Iterator[None]:
             node.ask("CONFIG SET", "cluster-preferred-endpoint-type", "ip")
 
 
-@RUNTIMES
+@APIS
 @pytest.mark.parametrize("kind", ["unknown-endpoint", "hostname"])
-def test_servers_that_do_not_tell_their_hosts(colour: str, kind: str, cluster: RedisCluster) -> None:
+def test_servers_that_do_not_tell_their_hosts(api: str, kind: str, cluster: RedisCluster) -> None:
     """MOVED and the table have no host, or a question mark: it is where we asked."""
 
     async def body(session: ClusterSession) -> None:
@@ -210,11 +210,11 @@ def test_servers_that_do_not_tell_their_hosts(colour: str, kind: str, cluster: R
         assert await session.release(attempt, TIMEOUT) is Found.OURS
 
     with endpoints(cluster, kind):
-        on(cluster.url, colour, body)
+        on(cluster.url, api, body)
 
 
-@RUNTIMES
-def test_a_script_that_meets_a_key_which_has_left_is_tried_again(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_script_that_meets_a_key_which_has_left_is_tried_again(api: str, cluster: RedisCluster) -> None:
     """The one key that a waiter's script makes up is that of the waiter in front."""
 
     async def body(session: ClusterSession) -> None:
@@ -231,4 +231,4 @@ def test_a_script_that_meets_a_key_which_has_left_is_tried_again(colour: str, cl
             assert isinstance(torn.value, TryAgain)
         assert await session.contender(line[1], TIMEOUT)._queue_up() == first
 
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)

@@ -13,10 +13,10 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.cluster.session import ClusterSession
-from tests.redis.cluster.support import RUNTIMES, SLACK, errors, frozen, keys, move, names_at, on, slot_of
-from tests.redis.failover.company import Company, company
+from tests.redis.cluster.support import SLACK, errors, frozen, keys, move, names_at, on, slot_of
 from tests.redis.support import TIMEOUT, keeper_of, make_attempt
 from tests.servers.cluster import ClusterNode, RedisCluster
+from tests.support.clients import APIS, Clients, open_clients
 from tests.support.waiting import renewed, until
 
 pytestmark = pytest.mark.needs_redis
@@ -33,8 +33,8 @@ def scripts(node: ClusterNode) -> int:
     return calls
 
 
-@RUNTIMES
-def test_one_script_for_each_slot(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_one_script_for_each_slot(api: str, cluster: RedisCluster) -> None:
     names = [f"{{{number}}}:{part}" for number in range(100) for part in range(3)]
     attempts = [make_attempt(name) for name in names]
 
@@ -52,11 +52,11 @@ def test_one_script_for_each_slot(colour: str, cluster: RedisCluster) -> None:
         found = dict(zip(names, await keeper_of(session).renew(attempts, 90.0, TIMEOUT), strict=True))
         assert {name for name in names if found[name] is not Found.OURS} == {"{7}:0", "{7}:2"}
 
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)
 
 
-@RUNTIMES
-def test_slots_that_moved_since_are_followed(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_slots_that_moved_since_are_followed(api: str, cluster: RedisCluster) -> None:
     """A whole shard changes its master: each renewal is redirected, and they are all sent on together."""
     source = cluster.masters()[0]
     names = names_at(source, 30)
@@ -73,11 +73,11 @@ def test_slots_that_moved_since_are_followed(colour: str, cluster: RedisCluster)
         assert errors(source, "MOVED") > before
         assert all(target.ask("PTTL", name) > 50_000 for name in names)
 
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)
 
 
-@RUNTIMES
-def test_a_slot_that_nobody_serves_costs_its_own_leases_only(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_slot_that_nobody_serves_costs_its_own_leases_only(api: str, cluster: RedisCluster) -> None:
     source = cluster.masters()[0]
     names = names_at(source, 3)
     attempts = [make_attempt(name) for name in names]
@@ -95,7 +95,7 @@ def test_a_slot_that_nobody_serves_costs_its_own_leases_only(colour: str, cluste
             source.cluster("ADDSLOTS", slot_of(names[0]))
         assert await keeper_of(session).renew(attempts, 60.0, TIMEOUT) == [Found.OURS] * 3
 
-    on(cluster.url, colour, body)
+    on(cluster.url, api, body)
 
 
 def test_a_cluster_that_is_silent_altogether_costs_one_time_out(cluster: RedisCluster) -> None:
@@ -111,15 +111,15 @@ def test_a_cluster_that_is_silent_altogether_costs_one_time_out(cluster: RedisCl
                 assert clock.now() - began < 3 * 0.2 + SLACK
                 assert all(isinstance(each, RequestFailed) for each in found)
 
-    on(cluster.url, "blocking", body)
+    on(cluster.url, "sync", body)
 
 
-async def hold_everywhere(ours: Company, cluster: RedisCluster, count: int) -> dict[int, list[Any]]:
+async def hold_everywhere(ours: Clients, cluster: RedisCluster, count: int) -> dict[int, list[Any]]:
     """``count`` leases on each master, of many ttls; by the master's port."""
     locks = ours.connect(cluster.url, ttl=TTL)
     held: dict[int, list[Any]] = {}
     for node in cluster.masters():
-        names = [f"{ours.colour}:{{{name}}}" for name in names_at(node, count)]
+        names = [f"{ours.api}:{{{name}}}" for name in names_at(node, count)]
         held[node.port] = [
             await ours.acquire(locks, name, ttl=TTLS[number % len(TTLS)]) for number, name in enumerate(names)
         ]
@@ -135,7 +135,7 @@ async def outlive(leases: dict[int, list[Any]], dead: int) -> None:
 
 
 async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) -> None:
-    async with company("sync") as ours, company("async") as others:
+    async with open_clients("sync") as ours, open_clients("async") as others:
         leases = [await hold_everywhere(each, cluster, 100) for each in (ours, others)]
         shard = cluster.masters()[0]
         with frozen(shard):
@@ -145,7 +145,7 @@ async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) 
 async def test_a_dead_shard_does_not_starve_the_others(start_cluster: Callable[..., RedisCluster]) -> None:
     """Neither the master nor its replica comes back. Then a second shard goes, and the cluster serves nobody."""
     cluster = start_cluster(node_timeout=5.0)  # nobody is taken for dead who only stood still
-    async with company("sync") as ours, company("async") as others:
+    async with open_clients("sync") as ours, open_clients("async") as others:
         first, second, _ = cluster.masters()
         names = {node.port: names_at(node, 101)[-1] for node in (first, second)}
         leases = await hold_everywhere(ours, cluster, 100)

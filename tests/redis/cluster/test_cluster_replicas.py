@@ -8,11 +8,11 @@ import pytest
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.redis.cluster.support import SLACK, frozen, keys, move, names_at
-from tests.redis.failover.company import COLOURS, Told, company
-from tests.redis.failover.waits import end_waits
+from tests.redis.wait_command import end_waits
 from tests.servers.cluster import RedisCluster
+from tests.support.clients import APIS, LossReports, open_clients
 from tests.support.waiting import renewed, until
 
 pytestmark = pytest.mark.needs_redis
@@ -24,9 +24,9 @@ REQUEST_TIMEOUT = 10.0
 TTL = 3.0
 
 
-@COLOURS
-async def test_an_acquire_is_at_the_replica_before_anybody_is_told(colour: Colour, cluster: RedisCluster) -> None:
-    async with company(colour) as ours:
+@APIS
+async def test_an_acquire_is_at_the_replica_before_anybody_is_told(api: Api, cluster: RedisCluster) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, replicas=1)
         for master in cluster.masters():
             (name,) = names_at(master, 1)
@@ -41,11 +41,11 @@ async def test_an_acquire_is_at_the_replica_before_anybody_is_told(colour: Colou
         await ours.do(lease.release)
 
 
-@COLOURS
-async def test_without_the_replica_nothing_is_granted_and_nothing_stays(colour: Colour, cluster: RedisCluster) -> None:
+@APIS
+async def test_without_the_replica_nothing_is_granted_and_nothing_stays(api: Api, cluster: RedisCluster) -> None:
     master, other, _ = cluster.masters()
     ((name,), (elsewhere,)) = names_at(master, 1), names_at(other, 1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(
             cluster.url, replicas=1, request_timeout=REQUEST_TIMEOUT, unavailable_after=UNAVAILABLE_AFTER
         )
@@ -70,14 +70,14 @@ async def test_renewals_count_only_with_the_replica_too(cluster: RedisCluster) -
     """And who asked for none, on the same server, is not held up by those who did."""
     master, other, _ = cluster.masters()
     names, (elsewhere, *_) = names_at(master, 4), names_at(other, 1)
-    told = Told()
-    async with company("sync") as ours, company("async") as others:
+    told = LossReports()
+    async with open_clients("sync") as ours, open_clients("async") as others:
         with_replica, without = [], []
         for each in (ours, others):
             locks = each.connect(cluster.url, ttl=TTL)
             with_replica.append(await each.acquire(locks, names.pop(), replicas=1, on_lost=told))
             without.append(await each.acquire(locks, names.pop()))
-            without.append(await each.acquire(locks, f"{{{elsewhere}}}:{each.colour}", replicas=1))
+            without.append(await each.acquire(locks, f"{{{elsewhere}}}:{each.api}", replicas=1))
         with frozen(cluster.replica_of(master)):
             await until(lambda: len(told.reasons) == 2, within=TTL + SLACK)
             assert told.reasons == ["unreachable", "unreachable"]

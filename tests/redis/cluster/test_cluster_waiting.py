@@ -15,20 +15,19 @@ from holdfast.engines.base import Granted
 from holdfast.engines.redis.cluster.session import ClusterSession
 from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.waiting.watch import Way
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.cluster.support import RUNTIMES, move, names_at, on, user
-from tests.redis.failover.company import COLOURS, company
+from holdfast.testing.conformance.opening import Api
+from tests.redis.cluster.support import NO_TRACKING, move, names_at, on, subscribers, user
 from tests.redis.support import TIMEOUT, make_attempt
 from tests.servers.cluster import RedisCluster
 from tests.servers.redis import RedisServer
 from tests.support.child import Child
+from tests.support.clients import APIS, open_clients
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
 
 CHANNEL = keys_of("job").channel
-#: Rights with which waiters are woken by the channel.
-NO_TRACKING = ("+@all", "-client|tracking")
+
 #: By a release, also on a machine that stands still for a second. Who is not woken looks long after that.
 WOKEN_WITHIN = 5.0
 MODES = {"auto": "SPUBLISH", "on": "SPUBLISH", "off": "PUBLISH", "both": "BOTH"}
@@ -43,15 +42,10 @@ def is_armed(server: RedisServer, way: Way) -> bool:
     return way is Way.POLLING or subscribers(server) >= 1
 
 
-def subscribers(server: RedisServer) -> int:
-    counts = [server.ask("PUBSUB", command, CHANNEL) for command in ("NUMSUB", "SHARDNUMSUB")]
-    return sum(int(count[0][1]) if isinstance(count[0], tuple) else int(count[1]) for count in counts)
-
-
 async def woken_by_another_process(
-    colour: Colour, cluster: RedisCluster, url: str, way: Way, moves: int = 0, **options: Any
+    api: Api, cluster: RedisCluster, url: str, way: Way, moves: int = 0, **options: Any
 ) -> None:
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(url, **options)
         with Child(cluster.url, **options) as holder:
             holder.do("keep.update(lease=locks.lock('job', ttl=30.0).acquire()) or True")
@@ -69,35 +63,33 @@ async def woken_by_another_process(
         await ours.do(lease.release)
 
 
-@COLOURS
+@APIS
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("moves", [0, 2])
-async def test_a_release_in_another_process_wakes(colour: Colour, moves: int, cluster: RedisCluster) -> None:
+async def test_a_release_in_another_process_wakes(api: Api, moves: int, cluster: RedisCluster) -> None:
     """Also where the slot has moved there and back since."""
-    await woken_by_another_process(colour, cluster, cluster.url, Way.TRACKING, moves)
+    await woken_by_another_process(api, cluster, cluster.url, Way.TRACKING, moves)
 
 
-@COLOURS
+@APIS
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("mode, moves", [("auto", 2), ("off", 0), ("both", 0)])
-async def test_without_tracking_the_channel_wakes(colour: Colour, mode: str, moves: int, cluster: RedisCluster) -> None:
+async def test_without_tracking_the_channel_wakes(api: Api, mode: str, moves: int, cluster: RedisCluster) -> None:
     with user(cluster, *NO_TRACKING) as url:
-        await woken_by_another_process(colour, cluster, url, Way.CHANNEL, moves, sharded_pubsub=mode)
-    deadline = clock.now() + 5.0
-    while any(subscribers(node) for node in cluster.nodes):
-        assert clock.now() < deadline, "a subscription was left"
+        await woken_by_another_process(api, cluster, url, Way.CHANNEL, moves, sharded_pubsub=mode)
+    await until(lambda: not any(subscribers(node) for node in cluster.nodes), 5.0, "no subscription is left")
 
 
-@COLOURS
+@APIS
 @pytest.mark.usefixtures("only_woken")
-async def test_who_may_not_even_listen_looks_often_enough(colour: Colour, cluster: RedisCluster) -> None:
+async def test_who_may_not_even_listen_looks_often_enough(api: Api, cluster: RedisCluster) -> None:
     with user(cluster, *NO_TRACKING, "-subscribe", "-ssubscribe") as url:
-        await woken_by_another_process(colour, cluster, url, Way.POLLING, moves=1)
+        await woken_by_another_process(api, cluster, url, Way.POLLING, moves=1)
 
 
-@RUNTIMES
+@APIS
 @pytest.mark.parametrize("mode", list(MODES))
-def test_a_release_is_published_as_told(colour: str, mode: str, cluster: RedisCluster) -> None:
+def test_a_release_is_published_as_told(api: str, mode: str, cluster: RedisCluster) -> None:
     """Who listens on the sharded channel, as Redisson does from 7.0 on, and who listens on the plain one, anywhere."""
     master = cluster.master_of("job")
     other = next(node for node in cluster.masters() if node is not master)
@@ -109,7 +101,7 @@ def test_a_release_is_published_as_told(colour: str, mode: str, cluster: RedisCl
         await session.release(attempt, TIMEOUT)
 
     with Ear(master, "SSUBSCRIBE") as sharded, Ear(other, "SUBSCRIBE") as plain:
-        on(cluster.url, colour, body, sharded_pubsub=mode)
+        on(cluster.url, api, body, sharded_pubsub=mode)
         # From the same server as the release, and so after it.
         assert sharded.heard_before(lambda: master.ask("SPUBLISH", CHANNEL, "over")) == (MODES[mode] != "PUBLISH")
         assert plain.heard_before(lambda: master.ask("PUBLISH", CHANNEL, "over")) == (MODES[mode] != "SPUBLISH")
@@ -145,8 +137,8 @@ class Ear:
         self._socket.close()
 
 
-@RUNTIMES
-def test_servers_that_know_no_sharded_channels(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_servers_that_know_no_sharded_channels(api: str, cluster: RedisCluster) -> None:
     """As before 7.0, or where an ACL does not allow it."""
 
     async def body(session: ClusterSession) -> None:
@@ -154,11 +146,11 @@ def test_servers_that_know_no_sharded_channels(colour: str, cluster: RedisCluste
         assert session._channel.publish == "PUBLISH"
 
     with user(cluster, "+@all", "-pubsub|shardnumsub") as url:
-        on(url, colour, body)
+        on(url, api, body)
 
 
-@RUNTIMES
-def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(colour: str, cluster: RedisCluster) -> None:
+@APIS
+def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(api: str, cluster: RedisCluster) -> None:
     """The server ends it by a push that nobody asked for, on a connection where answers are awaited."""
 
     async def body(session: ClusterSession) -> None:
@@ -183,4 +175,4 @@ def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(colour: str, cl
         await waiter.leave()
 
     with user(cluster, *NO_TRACKING) as url:
-        on(url, colour, body)
+        on(url, api, body)

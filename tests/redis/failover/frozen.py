@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final
 
 from holdfast._runtime import clock
-from tests.redis.failover.history import Hold
 from tests.redis.failover.worker import NAME
 from tests.support.child import Child
+from tests.support.history import Hold
 
-#: Longer than any failover takes: it believes to hold the lock all the time.
+#: Longer than any failover takes: its lease is valid all the time.
 TTL: Final = 30.0
 #: What it adds.
 NUMBER: Final = -1
@@ -32,15 +32,15 @@ class FrozenHolder(Child):
         self.freeze()
 
     def wake_and_write(self) -> tuple[Hold, list[str]]:
-        """What it held, and what it was told of its stores: to the fenced and to the unfenced register."""
+        """What it held, and the outcomes of its stores: to the fenced and to the unfenced register."""
         self.send("keep['lease'].held")
         self.wake()
-        assert self.answer(), "nobody can have told it yet"
+        assert self.answer(), "the loss cannot be known yet"
         held = clock.now()
         store = f"keep['registers'][{{}}].store(keep['lease'], keep['numbers'][{{}}] | {{{{{NUMBER}}}}})"
-        stores = [self.do(f"told(lambda: {store.format(place, place)})") for place in range(2)]
-        told = self.do("told(keep['lease'].renew)")
-        lost, _, reason = told.partition(":")
-        assert lost == "LockLost", told
+        stores = [self.do(f"error_of(lambda: {store.format(place, place)})") for place in range(2)]
+        outcome = self.do("error_of(keep['lease'].renew)")
+        lost, _, reason = outcome.partition(":")
+        assert lost == "LockLost", outcome
         owner, token = self.do("[keep['lease'].owner, keep['lease'].token]")
         return Hold(owner, token, self._began, self._acquired, held, reason, None), stores

@@ -6,20 +6,21 @@ from typing import Final
 
 import redis
 
-from tests.servers.group import READY_WITHIN, Group, start_all, wait_until
+from tests.servers.group import READY_WITHIN, Group, wait_until
+from tests.servers.process import start_all
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel
 
-#: A sentinel tells a replica of the true address of its master if it has another one for this long: ours, that of a
-#: link, must last until the master is killed.
+#: A sentinel corrects the master's address of a replica if it differs for this long. The address of a link must last
+#: until the master is killed.
 _LONG: Final = 600_000
 _USUAL: Final = 3_000
 _HURRIED: Final = ("info-period", 100, "publish-period", 100, "tilt-period", 1_000)
 _UNHURRIED: Final = ("info-period", 10_000, "publish-period", 2_000)
 
 
-class StaleSentinels(Group):
+class StaleSentinels(Group[RedisServer]):
     """One master, two replicas behind links, three sentinels."""
 
     def __init__(self) -> None:
@@ -38,9 +39,9 @@ class StaleSentinels(Group):
         return self.data.master
 
     def go_dark(self) -> None:
-        """From now on the replicas hear nothing of the master."""
+        """From now on the replicas receive nothing from the master."""
         for link in self.data.links:
-            link.black_hole()
+            link.black_hole_all()
 
     def known_to_replicas(self, key: str) -> int:
         """How many of the replicas have it."""
@@ -49,15 +50,15 @@ class StaleSentinels(Group):
     def kill_master(self) -> None:
         for sentinel in self.sentinels:
             sentinel.ask("SENTINEL", "SET", MASTER_NAME, "failover-timeout", _USUAL)
-            sentinel.be_vigilant()
+            sentinel.detect_quickly()
         self.master.kill()
 
     def promoted(self) -> RedisServer | None:
-        """The replica that says it is master now."""
+        """The replica that is master now, by its own answer."""
         return next((one for one in self.data.replicas if _is_master(one)), None)
 
     def name(self, server: RedisServer) -> bool:
-        """Whether all sentinels say that it is the master."""
+        """Whether all sentinels name it as the master."""
         return {one.master_port() for one in self.sentinels} == {server.port}
 
     def close(self) -> None:
@@ -81,5 +82,5 @@ def _is_master(server: RedisServer) -> bool:
     try:
         role: str = server.ask("ROLE")[0]
     except redis.ConnectionError:
-        return False  # sentinels close all connections to whom they promote
+        return False  # sentinels close all connections to a server that they promote
     return role == "master"

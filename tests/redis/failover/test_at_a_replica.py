@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.failover.company import COLOURS, PATIENT, company
+from holdfast.testing.conformance.opening import Api
 from tests.servers.replication import Replication
+from tests.support.clients import APIS, PATIENT, open_clients
 from tests.support.waiting import until
 
 StartReplication = Callable[..., Replication]
@@ -23,12 +23,12 @@ FIRST: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("request_", FIRST)
-async def test_the_first_request_says_so(colour: Colour, request_: str, start_replication: StartReplication) -> None:
+async def test_the_first_request_says_so(api: Api, request_: str, start_replication: StartReplication) -> None:
     """Not asked for its role, it would call what is held busy, for ever, and itself ready to serve."""
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         await ours.acquire(ours.connect(pair.url), "held")
         await until(lambda: pair.replicas[0].ask("EXISTS", "held"))
         locks = ours.connect(pair.replicas[0].url, unavailable_after=0.3, request_timeout=PATIENT)

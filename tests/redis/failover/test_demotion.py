@@ -15,12 +15,12 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis import scripts
 from holdfast.engines.redis.engine import connect
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
 from tests.redis.support import make_attempt
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
+from tests.support.clients import APIS, PATIENT, SLACK, open_clients
 from tests.support.waiting import until
 
 StartReplication = Callable[..., Replication]
@@ -55,14 +55,14 @@ def owners_that_asked(proxy: FaultProxy) -> set[bytes]:
     return {words[3 + int(words[2])] for words in asked}
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("replicas", [0, 1])
 async def test_it_is_retried_inside_the_deadline_with_the_same_claim(
-    colour: Colour, replicas: int, start_replication: StartReplication
+    api: Api, replicas: int, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
-        async with company(colour) as ours:
+        async with open_clients(api) as ours:
             # Patient: in less time the replica may not have come back, and the claim would be another one.
             locks = ours.connect(proxy.url + NAMED, ttl=9.0, unavailable_after=20.0, request_timeout=PATIENT)
             held = await ours.acquire(locks, "held")
@@ -85,13 +85,13 @@ async def test_it_is_retried_inside_the_deadline_with_the_same_claim(
             await ours.do(held.release)
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("replicas", [0, 1])
 async def test_a_server_that_stays_a_replica_is_unavailable_and_known_not_to_have_granted(
-    colour: Colour, replicas: int, start_replication: StartReplication
+    api: Api, replicas: int, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(pair.url, unavailable_after=0.4, request_timeout=PATIENT)
         await ours.do(locks.ping)
         swap_roles(pair)
@@ -103,14 +103,14 @@ async def test_a_server_that_stays_a_replica_is_unavailable_and_known_not_to_hav
         assert pair.replicas[0].ask("KEYS", "*") == []
 
 
-@COLOURS
+@APIS
 async def test_a_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
-    colour: Colour, start_replication: StartReplication
+    api: Api, start_replication: StartReplication
 ) -> None:
     """It is refused as a replica; so is what the callers' connection leads to, which would call the lock gone."""
     pair = start_replication(1)
     engine, bell = connect(pair.url, {}), BLOCKING.wakeup()
-    front = engine.session(BLOCKING if colour == "sync" else AsyncioRuntime())
+    front = engine.session(BLOCKING if api == "sync" else AsyncioRuntime())
     keeper, attempt = engine.keeper(BLOCKING), make_attempt("job")
     await front.acquire(attempt, PATIENT)
     swap_roles(pair)
@@ -130,10 +130,10 @@ async def test_a_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
     bell.close()
 
 
-@COLOURS
-async def test_a_hold_lives_on_over_a_short_demotion(colour: Colour, start_replication: StartReplication) -> None:
+@APIS
+async def test_a_hold_lives_on_over_a_short_demotion(api: Api, start_replication: StartReplication) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         lease = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job")
         await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
         swap_roles(pair)
@@ -147,14 +147,14 @@ async def test_a_hold_lives_on_over_a_short_demotion(colour: Colour, start_repli
         assert pair.master.ask("EXISTS", "job") == 0
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("replicas", [0, 1])
 async def test_one_refusal_drops_all_connections_at_rest(
-    colour: Colour, replicas: int, start_replication: StartReplication
+    api: Api, replicas: int, start_replication: StartReplication
 ) -> None:
     """They lead to the same replica. Tried one after the other, they would use up the caller's time."""
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(pair.url + NAMED, unavailable_after=0.2, request_timeout=PATIENT, renew=False)
         callers = [ours.caller() for _ in range(12)]
         waiting = [caller.do(locks.lock(f"job-{n}", replicas=replicas).acquire) for n, caller in enumerate(callers)]
@@ -166,15 +166,15 @@ async def test_one_refusal_drops_all_connections_at_rest(
         await until(lambda: not before & connections(pair.master))
 
 
-@COLOURS
+@APIS
 async def test_demoted_while_it_waits_for_replicas_it_is_tried_again(
-    colour: Colour, start_replication: StartReplication
+    api: Api, start_replication: StartReplication
 ) -> None:
     """WAIT is broken off with an error of its own, after the script has run. It is no refusal: nothing is forbidden."""
     pair = start_replication(1)
-    pair.links[0].black_hole()
+    pair.links[0].black_hole_all()
     replica = pair.replicas[0]
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(pair.url, replicas=1, request_timeout=PATIENT, unavailable_after=30.0)
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
         await until(lambda: pair.master.ask("INFO", "clients")["blocked_clients"])

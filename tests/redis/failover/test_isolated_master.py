@@ -13,12 +13,12 @@ from holdfast._runtime import clock
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.dialect.leases import encode_renew
 from holdfast.engines.redis.session import RedisSession
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.failover.company import COLOURS, SLACK, Told, company
-from tests.redis.failover.register import Register
-from tests.redis.support import TIMEOUT, in_colour, make_attempt
+from holdfast.testing.conformance.opening import Api
+from tests.redis.support import TIMEOUT, make_attempt, on_api
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
+from tests.support.clients import APIS, SLACK, LossReports, open_clients
+from tests.support.register import Register
 from tests.support.waiting import LASTING, eventually, renewed, until
 
 StartReplication = Callable[..., Replication]
@@ -32,19 +32,19 @@ REQUEST_TIMEOUT = 0.3
 def isolate(pair: Replication) -> float:
     """Cut the master off from its replica, and make a master of that. Returns when: by then every renewal that will
     ever be acknowledged has been sent."""
-    pair.links[0].black_hole()
+    pair.links[0].black_hole_all()
     cut = clock.now()
     pair.promote(pair.replicas[0])
     return cut
 
 
-@COLOURS
+@APIS
 async def test_without_replicas_an_isolated_master_renews_for_ever(
-    colour: Colour, start_replication: StartReplication, tmp_path: Path
+    api: Api, start_replication: StartReplication, tmp_path: Path
 ) -> None:
-    pair, told = start_replication(1), Told()
+    pair, told = start_replication(1), LossReports()
     register = Register(tmp_path, fenced=True)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         old = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job", on_lost=told)
         await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
         isolate(pair)
@@ -61,12 +61,12 @@ async def test_without_replicas_an_isolated_master_renews_for_ever(
             register.load(old)
 
 
-@COLOURS
+@APIS
 async def test_with_replicas_belief_ends_by_the_ttl_and_before_anybody_else_begins(
-    colour: Colour, start_replication: StartReplication
+    api: Api, start_replication: StartReplication
 ) -> None:
-    pair, told = start_replication(1), Told()
-    async with company(colour) as ours:
+    pair, told = start_replication(1), LossReports()
+    async with open_clients(api) as ours:
         locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
         old = await ours.acquire(locks, "job", on_lost=told)
         await until(renewed(old))  # while the replica acknowledges
@@ -83,13 +83,13 @@ async def test_with_replicas_belief_ends_by_the_ttl_and_before_anybody_else_begi
         assert new.held
 
 
-@COLOURS
+@APIS
 async def test_belief_is_over_when_the_last_acknowledged_renewal_is_a_ttl_old(
-    colour: Colour, start_replication: StartReplication
+    api: Api, start_replication: StartReplication
 ) -> None:
     """No successor here who might be late: the clock alone."""
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
         lease = await ours.acquire(locks, "job")
         cut = isolate(pair)
@@ -104,13 +104,13 @@ async def test_belief_is_over_when_the_last_acknowledged_renewal_is_a_ttl_old(
         await until(lambda: not pair.master.ask("EXISTS", "job"))  # withdrawn where it can be reached
 
 
-@COLOURS
+@APIS
 async def test_a_long_renewal_that_failed_does_not_carry_the_short_ones(
-    colour: Colour, start_replication: StartReplication
+    api: Api, start_replication: StartReplication
 ) -> None:
     """The master has the long one and finds nothing to extend; the replica, which has not, is about to take over."""
     pair, ttl = start_replication(1), 1.5 * TTL
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         # Tried several times: a request that times out at a server that stands still never arrives.
         settings = {"ttl": ttl, "request_timeout": REQUEST_TIMEOUT, "unavailable_after": 1.0, "token_ttl": None}
         lease = await ours.acquire(ours.connect(pair.url, replicas=1, **settings), "job")
@@ -125,9 +125,9 @@ async def test_a_long_renewal_that_failed_does_not_carry_the_short_ones(
 # ---- "write in any case": replicas acknowledge writes
 
 
-@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+@pytest.mark.parametrize("api", ["sync", "async"])
 def test_a_replica_that_had_acknowledged_everything_does_not_count_for_later_renewals(
-    colour: str, start_replication: StartReplication
+    api: str, start_replication: StartReplication
 ) -> None:
     # The master's pings to its replicas are writes too, as far as WAIT is concerned.
     pair = start_replication(1, "repl-ping-replica-period 3600")
@@ -137,7 +137,7 @@ def test_a_replica_that_had_acknowledged_everything_does_not_count_for_later_ren
         await session.acquire(attempt, TIMEOUT)
         assert await session.renew(attempt, 30.0, TIMEOUT) == Found.OURS
         eventually(lambda: is_even(pair.master))
-        pair.links[0].black_hole()
+        pair.links[0].black_hole_all()
         # There is nothing to extend, so without the flag nothing is written; and all that ever was is acknowledged.
         call = encode_renew([("job", attempt.owner)], 30.0, 0, always_write=False)
         assert await session._channel.run_acknowledged(call, 1, TIMEOUT) == ([1], 1)
@@ -145,7 +145,7 @@ def test_a_replica_that_had_acknowledged_everything_does_not_count_for_later_ren
             await session.renew(attempt, 30.0, 0.5)
 
     # Counters that expire are written with each renewal: without them a renewal may find nothing to write.
-    in_colour(colour, pair.url, body, token_ttl=None)
+    on_api(api, pair.url, body, token_ttl=None)
 
 
 def is_even(master: RedisServer) -> bool:

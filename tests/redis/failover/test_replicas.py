@@ -14,12 +14,12 @@ from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.engines.redis.dialect.replication import wait_for_replicas
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
-from tests.redis.failover.waits import end_waits, in_wait, with_short_waits
 from tests.redis.support import Other
+from tests.redis.wait_command import end_waits, in_wait, with_short_waits
 from tests.servers.replication import Replication
+from tests.support.clients import APIS, PATIENT, SLACK, open_clients
 from tests.support.waiting import eventually, renewed, until
 
 StartReplication = Callable[..., Replication]
@@ -34,21 +34,21 @@ LATENESS = 0.1
 def dark(start_replication: StartReplication) -> Replication:
     """A master whose only replica hears nothing and says nothing."""
     pair = start_replication(1)
-    pair.links[0].black_hole()
+    pair.links[0].black_hole_all()
     return pair
 
 
 # ---- where it can be said
 
 
-@COLOURS
-async def test_it_can_be_said_in_the_url_of_the_client_and_of_the_lock(colour: Colour, dark: Replication) -> None:
+@APIS
+async def test_it_can_be_said_in_the_url_of_the_client_and_of_the_lock(api: Api, dark: Replication) -> None:
     wanted: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("?replicas=1", {}, {}),
         ("", {"replicas": 1}, {}),
         ("", {}, {"replicas": 1}),
     ]
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         calls = []
         for place, (query, options, policy) in enumerate(wanted):
             locks = ours.connect(dark.url + query, request_timeout=0.25, **options)
@@ -59,19 +59,19 @@ async def test_it_can_be_said_in_the_url_of_the_client_and_of_the_lock(colour: C
         assert await ours.acquire(ours.connect(dark.url), "job-0")
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("url", ["memory:", "sqlite:{}/locks.db", "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"])
-async def test_where_there_are_no_replicas_it_is_refused(colour: Colour, url: str, tmp_path: Any) -> None:
-    async with company(colour) as ours:
+async def test_where_there_are_no_replicas_it_is_refused(api: Api, url: str, tmp_path: Any) -> None:
+    async with open_clients(api) as ours:
         with pytest.raises(holdfast.UsageError, match="no replicas to wait for"):
             ours.connect(url.format(tmp_path)).lock("job", replicas=1)
         with pytest.raises(holdfast.UsageError, match="no replicas to wait for"):
             ours.connect(url.format(tmp_path), replicas=1).lock("job")
 
 
-@COLOURS
-async def test_re_entry_must_ask_for_as_many(colour: Colour, start_replication: StartReplication) -> None:
-    async with company(colour) as ours:
+@APIS
+async def test_re_entry_must_ask_for_as_many(api: Api, start_replication: StartReplication) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect(start_replication(1).url)
         lease = await ours.acquire(locks, "job", replicas=1)
         assert (await ours.acquire(locks, "job", replicas=1)).token == lease.token
@@ -79,13 +79,13 @@ async def test_re_entry_must_ask_for_as_many(colour: Colour, start_replication: 
             await ours.acquire(locks, "job", replicas=0)
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("asked", [(0, 0), (0, 1)], ids=str)
 async def test_it_is_handed_on_only_to_who_asked_for_as_many(
-    colour: Colour, asked: tuple[int, int], start_replication: StartReplication
+    api: Api, asked: tuple[int, int], start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(pair.url)
         blocker = await ours.acquire(locks, "job")
         holds = []
@@ -109,9 +109,9 @@ def waiting(locks: Any) -> int:
 # ---- a dead replica
 
 
-@COLOURS
-async def test_one_try_is_refused_in_bounded_time_and_known_to_be(colour: Colour, dark: Replication) -> None:
-    async with company(colour) as ours:
+@APIS
+async def test_one_try_is_refused_in_bounded_time_and_known_to_be(api: Api, dark: Replication) -> None:
+    async with open_clients(api) as ours:
         locks = ours.connect(dark.url, replicas=1, request_timeout=1.0, unavailable_after=60.0)
         began = clock.now()
         with pytest.raises(holdfast.EngineUnavailable, match="0 of 1 replicas") as refused:
@@ -122,12 +122,12 @@ async def test_one_try_is_refused_in_bounded_time_and_known_to_be(colour: Colour
         assert dark.master.ask("EXISTS", "job") == 0
 
 
-@COLOURS
-async def test_a_release_waits_for_nobody(colour: Colour, start_replication: StartReplication) -> None:
+@APIS
+async def test_a_release_waits_for_nobody(api: Api, start_replication: StartReplication) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         lease = await ours.acquire(ours.connect(pair.url, replicas=1, request_timeout=PATIENT), "job")
-        pair.links[0].black_hole()
+        pair.links[0].black_hole_all()
         began = clock.now()
         await ours.do(lease.release)
         assert clock.now() - began < SLACK
@@ -139,12 +139,12 @@ async def test_renewals_of_others_are_neither_late_nor_failed(ttl: float, start_
     """One watchdog renews all. Who waits for replicas may have a longer ttl, and so more time to wait in."""
     pair = start_replication(1)
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
-        async with company("sync") as ours:
+        async with open_clients("sync") as ours:
             locks = ours.connect(proxy.url, ttl=TTL, request_timeout=PATIENT)
             plain = [await ours.acquire(locks, f"plain-{number}") for number in range(3)]
             careful = await ours.acquire(locks, "careful", replicas=1, ttl=ttl)
             proxy.seen.clear()
-            pair.links[0].black_hole()
+            pair.links[0].black_hole_all()
             assert await ours.do(lambda: careful.lost.wait(ttl + SLACK))
             assert careful.lost_reason == "unreachable"
             waits = [int(words[2]) / 1000 for words in proxy.seen if words[0] == b"WAIT"]
@@ -196,13 +196,13 @@ async def test_who_waits_for_a_replica_keeps_no_other_task_waiting(dark: Replica
 # ---- rights
 
 
-@COLOURS
+@APIS
 async def test_without_the_right_to_wait_it_is_refused_and_nothing_stays(
-    colour: Colour, start_replication: StartReplication
+    api: Api, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
     pair.master.ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-wait")
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(pair.master.url_as("app", "pw"))
         with pytest.raises(holdfast.EngineRefused, match="'wait' command"):
             await ours.acquire(locks, "job", replicas=1)

@@ -8,10 +8,10 @@ import pytest
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.conformance.world import ends
-from tests.redis.failover.company import COLOURS, SLACK, Told, company
 from tests.servers.redis import RedisServer
+from tests.support.clients import APIS, SLACK, LossReports, open_clients
 from tests.support.waiting import until
 
 StartRedis = Callable[..., RedisServer]
@@ -20,12 +20,10 @@ StartRedis = Callable[..., RedisServer]
 TTL = 4.5
 
 
-@COLOURS
-async def test_R14_without_persistence_it_is_told_and_never_created_again(
-    colour: Colour, start_redis: StartRedis
-) -> None:
-    server, told = start_redis(), Told()
-    async with company(colour) as ours:
+@APIS
+async def test_R14_without_persistence_it_is_told_and_never_created_again(api: Api, start_redis: StartRedis) -> None:
+    server, told = start_redis(), LossReports()
+    async with open_clients(api) as ours:
         locks = ours.connect(server.url, ttl=TTL)
         lease = await ours.acquire(locks, "job", on_lost=told)
         await ours.do(lease.renew)
@@ -43,10 +41,10 @@ async def test_R14_without_persistence_it_is_told_and_never_created_again(
         assert again.token > lease.token
 
 
-@COLOURS
-async def test_R15_with_an_append_only_file_it_survives(colour: Colour, start_redis: StartRedis) -> None:
-    server, told = start_redis("appendonly yes", "appendfsync everysec"), Told()
-    async with company(colour) as ours:
+@APIS
+async def test_R15_with_an_append_only_file_it_survives(api: Api, start_redis: StartRedis) -> None:
+    server, told = start_redis("appendonly yes", "appendfsync everysec"), LossReports()
+    async with open_clients(api) as ours:
         locks = ours.connect(server.url, ttl=TTL)
         lease = await ours.acquire(locks, "job", on_lost=told)
         server.kill()

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from holdfast._runtime import clock
-from tests.redis.failover.company import Company, Told, company
 from tests.redis.failover.frozen import NUMBER, FrozenHolder
-from tests.redis.failover.history import Hold, check_tokens, double_holds
 from tests.redis.failover.sentinels import StaleSentinels
-from tests.redis.failover.worker import Crew, registers
+from tests.redis.failover.worker import Workers, registers
 from tests.servers.redis import RedisServer
+from tests.support.clients import Clients, LossReports, open_clients
+from tests.support.history import Hold, check_tokens, double_holds
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
@@ -36,12 +36,12 @@ def sentinels() -> Iterator[StaleSentinels]:
 async def test_a_stale_failover_under_contention(sentinels: StaleSentinels, tmp_path: Path) -> None:
     """The replicas hear nothing any more, then the master dies. One holder is frozen all the while, and writes late."""
     with (
-        Crew(sentinels.url, tmp_path, ["sync", "async", "sync", "async"]) as crew,
+        Workers(sentinels.url, tmp_path, ["sync", "async", "sync", "async"]) as workers,
         FrozenHolder(sentinels.url, tmp_path) as frozen,
     ):
-        async with company("sync") as threads, company("async") as tasks:
+        async with open_clients("sync") as threads, open_clients("async") as tasks:
             watched = [Watched(ours, sentinels.url) for ours in (threads, tasks)]
-            await until(lambda: all(len(journal.holds()) > 2 for journal in crew.journals), 20.0)
+            await until(lambda: all(len(journal.holds()) > 2 for journal in workers.journals), 20.0)
             for each in watched:
                 await each.hold_what_is_kept(sentinels)
             sentinels.go_dark()
@@ -55,18 +55,18 @@ async def test_a_stale_failover_under_contention(sentinels: StaleSentinels, tmp_
             assert new is not None
             await until(lambda: sentinels.name(new), PROMOTED_WITHIN)
             named = clock.now()
-            await until(lambda: any(hold.acquired > promoted for hold in crew.holds()))
-            back = min(hold.acquired for hold in crew.holds() if hold.acquired > promoted)
+            await until(lambda: any(hold.acquired > promoted for hold in workers.holds()))
+            back = min(hold.acquired for hold in workers.holds() if hold.acquired > promoted)
             assert back - named < SERVICE_IS_BACK_WITHIN
 
             late, stores = frozen.wake_and_write()
             assert stores == ["StaleToken:", "nothing"], "refused by the fenced register, and by no other"
             for each in watched:
                 await each.check(new)
-            crew.stop()
-    assert {failure.error for failure in crew.failures()} <= {"EngineUnavailable", "UnavailableOutcomeUnknown"}
-    check_registers(tmp_path, crew.holds())
-    check_holds([*crew.holds(), late])
+            workers.stop()
+    assert {failure.error for failure in workers.failures()} <= {"EngineUnavailable", "UnavailableOutcomeUnknown"}
+    check_registers(tmp_path, workers.holds())
+    check_holds([*workers.holds(), late])
 
 
 def check_registers(directory: Path, holds: list[Hold]) -> None:
@@ -82,27 +82,27 @@ def check_holds(holds: list[Hold]) -> None:
     check_tokens(holds)
     doubles = double_holds(holds)
     assert doubles
-    assert [older for older, _ in doubles if older.told is None] == []
+    assert [older for older, _ in doubles if older.loss is None] == []
 
 
 class Watched:
     """Two locks that nobody contends for: one that the replicas know of when the master dies, and one that they do
     not."""
 
-    def __init__(self, ours: Company, url: str) -> None:
+    def __init__(self, ours: Clients, url: str) -> None:
         self._ours = ours
         self._locks = ours.connect(url, unavailable_after=PROMOTED_WITHIN)
         self._kept: Any = None
         self._lost: Any = None
-        self._told_kept, self._told_lost = Told(), Told()
+        self._told_kept, self._told_lost = LossReports(), LossReports()
 
     async def hold_what_is_kept(self, sentinels: StaleSentinels) -> None:
-        name = f"kept-{self._ours.colour}"
+        name = f"kept-{self._ours.api}"
         self._kept = await self._ours.acquire(self._locks, name, ttl=LONG, on_lost=self._told_kept)
         await until(lambda: sentinels.known_to_replicas(name) == 2)
 
     async def hold_what_is_lost(self, sentinels: StaleSentinels) -> None:
-        name = f"lost-{self._ours.colour}"
+        name = f"lost-{self._ours.api}"
         self._lost = await self._ours.acquire(self._locks, name, ttl=SHORT, on_lost=self._told_lost)
         assert sentinels.known_to_replicas(name) == 0
 

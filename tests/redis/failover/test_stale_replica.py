@@ -9,12 +9,12 @@ import pytest
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.failover.company import COLOURS, PATIENT, SLACK, company
-from tests.redis.failover.register import Register
-from tests.redis.failover.waits import with_short_waits
+from holdfast.testing.conformance.opening import Api
+from tests.redis.wait_command import with_short_waits
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
+from tests.support.clients import APIS, PATIENT, SLACK, open_clients
+from tests.support.register import Register
 from tests.support.waiting import until
 
 StartReplication = Callable[..., Replication]
@@ -33,14 +33,14 @@ def withdrawn(server: RedisServer) -> int:
     return len(keys)
 
 
-@COLOURS
+@APIS
 async def test_R17_without_replicas_it_is_granted_twice_and_the_fence_refuses_the_older(
-    colour: Colour, start_replication: StartReplication, tmp_path: Path
+    api: Api, start_replication: StartReplication, tmp_path: Path
 ) -> None:
     pair = start_replication(1)
     fenced, unfenced = Register(tmp_path / "fenced", fenced=True), Register(tmp_path / "unfenced", fenced=False)
-    async with company(colour) as ours:
-        pair.links[0].black_hole()
+    async with open_clients(api) as ours:
+        pair.links[0].black_hole_all()
         old = await ours.acquire(ours.connect(pair.url), "job")
         kept, lost = fenced.load(old), unfenced.load(old)
         pair.promote(pair.replicas[0])
@@ -57,15 +57,15 @@ async def test_R17_without_replicas_it_is_granted_twice_and_the_fence_refuses_th
     assert unfenced.numbers() == {1}, "and this is what the fence is for: an acknowledged number is gone"
 
 
-@COLOURS
+@APIS
 async def test_R17_with_replicas_the_acquire_is_refused_and_leaves_nothing(
-    colour: Colour, start_replication: StartReplication
+    api: Api, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         locks = ours.connect(pair.url, replicas=1, unavailable_after=UNAVAILABLE_AFTER, request_timeout=PATIENT)
         await ours.do(locks.ping)
-        pair.links[0].black_hole()
+        pair.links[0].black_hole_all()
         began = clock.now()
         with pytest.raises(holdfast.EngineUnavailable, match="0 of 1 replicas acknowledged") as refused:
             await with_short_waits(ours.caller().do(locks.lock("job").acquire), pair.master)
@@ -79,13 +79,13 @@ async def test_R17_with_replicas_the_acquire_is_refused_and_leaves_nothing(
         assert new.held, "the only holder there is"
 
 
-@COLOURS
-async def test_an_acquire_waits_while_the_link_heals(colour: Colour, start_replication: StartReplication) -> None:
+@APIS
+async def test_an_acquire_waits_while_the_link_heals(api: Api, start_replication: StartReplication) -> None:
     pair = start_replication(1)
-    async with company(colour) as ours:
+    async with open_clients(api) as ours:
         # Half a second is left for the answer "too few", which nobody hastens here.
         locks = ours.connect(pair.url, replicas=1, unavailable_after=20.0, request_timeout=2.5)
-        pair.links[0].black_hole()
+        pair.links[0].black_hole_all()
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
         await until(lambda: withdrawn(pair.master))
         pair.links[0].heal()
@@ -95,18 +95,18 @@ async def test_an_acquire_waits_while_the_link_heals(colour: Colour, start_repli
         assert traces(pair.master) == set()
 
 
-@COLOURS
+@APIS
 async def test_one_of_two_replicas_is_enough_for_one_and_not_for_two(
-    colour: Colour, start_replication: StartReplication
+    api: Api, start_replication: StartReplication
 ) -> None:
     three = start_replication(2)
-    three.links[1].black_hole()
-    async with company(colour) as ours:
+    three.links[1].black_hole_all()
+    async with open_clients(api) as ours:
         locks = ours.connect(three.url, unavailable_after=UNAVAILABLE_AFTER, request_timeout=PATIENT)
         lease = await ours.acquire(locks, "one", replicas=1)
         assert three.replicas[0].ask("EXISTS", "one") == 1
         waiting = ours.caller().do(locks.lock("two", replicas=2).acquire)
         with pytest.raises(holdfast.EngineUnavailable, match="only 1 of 2 replicas"):
-            await with_short_waits(waiting, three.master, hearing=1)
+            await with_short_waits(waiting, three.master, acknowledging=1)
         assert lease.held
         assert traces(three.master) == {"one", "holdfast_owner:{one}"}

@@ -1,6 +1,6 @@
 """A process that adds numbers to two registers under one lock, a fenced and an unfenced one, until its stdin ends.
 
-``with Crew(url, directory, ["sync", "async"]) as crew:`` starts one for each colour; their journals are in the
+``with Workers(url, directory, ["sync", "async"]) as workers:`` starts one for each API; their journals are in the
 directory, and so are the registers.
 """
 
@@ -20,9 +20,9 @@ from typing import Any, Final, Self
 import holdfast
 from holdfast._runtime import clock
 from holdfast.testing.conformance.actors import settled
-from holdfast.testing.conformance.opening import Colour, Source
-from tests.redis.failover.history import Failure, Hold, Journal
-from tests.redis.failover.register import Register
+from holdfast.testing.conformance.opening import Api, Source
+from tests.support.history import Failure, Hold, Journal
+from tests.support.register import Register
 
 ROOT: Final = Path(__file__).parents[3]
 NAME: Final = "ledger"
@@ -44,18 +44,18 @@ def add(register: Register, lease: Any, number: int) -> None:
     register.store(lease, numbers | {number})
 
 
-class Crew:
+class Workers:
     """Worker processes. They are asked to end when the block does, and must have met nothing unexpected by then."""
 
-    def __init__(self, url: str, directory: Path, colours: Sequence[Colour]) -> None:
-        self.journals = [Journal(directory / f"journal-{place}") for place, _ in enumerate(colours)]
+    def __init__(self, url: str, directory: Path, apis: Sequence[Api]) -> None:
+        self.journals = [Journal(directory / f"journal-{place}") for place, _ in enumerate(apis)]
         self._processes = [
             subprocess.Popen(
-                [sys.executable, "-m", "tests.redis.failover.worker", colour, url, str(directory), str(place)],
+                [sys.executable, "-m", "tests.redis.failover.worker", api, url, str(directory), str(place)],
                 stdin=subprocess.PIPE,
                 cwd=ROOT,
             )
-            for place, colour in enumerate(colours)
+            for place, api in enumerate(apis)
         ]
 
     def holds(self) -> list[Hold]:
@@ -81,9 +81,9 @@ class Crew:
                 process.kill()
 
 
-async def work(source: Source, colour: Colour, directory: Path, place: int, ended: threading.Event) -> None:
+async def work(source: Source, api: Api, directory: Path, place: int, ended: threading.Event) -> None:
     journal = Journal(directory / f"journal-{place}")
-    locks = source.open(colour, ttl=TTL)
+    locks = source.open(api, ttl=TTL)
     for number in count(place * _STEP):
         if ended.is_set():
             break
@@ -101,7 +101,7 @@ async def work(source: Source, colour: Colour, directory: Path, place: int, ende
 async def use(lease: Any, number: int, began: float, directory: Path) -> Hold:
     """Add ``number`` to both registers, and release."""
     acquired = clock.now()
-    told, added = None, None
+    loss, added = None, None
     fenced, unfenced = registers(directory)
     try:
         add(fenced, lease, number)
@@ -114,13 +114,13 @@ async def use(lease: Any, number: int, began: float, directory: Path) -> Hold:
     try:
         await settled(lease.release())
     except holdfast.LockLost as lost:
-        told = lost.reason
+        loss = lost.reason
     except holdfast.OutcomeUnknown:
-        pass  # of the release: belief had ended before
-    return Hold(lease.owner, lease.token, began, acquired, ended, told, added)
+        pass  # of the release: the lease was not valid any more
+    return Hold(lease.owner, lease.token, began, acquired, ended, loss, added)
 
 
-def main(colour: Colour, url: str, directory: str, place: str) -> None:
+def main(api: Api, url: str, directory: str, place: str) -> None:
     ended = threading.Event()
 
     def listen() -> None:
@@ -128,7 +128,7 @@ def main(colour: Colour, url: str, directory: str, place: str) -> None:
         ended.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    asyncio.run(work(Source(url), colour, Path(directory), int(place), ended))
+    asyncio.run(work(Source(url), api, Path(directory), int(place), ended))
 
 
 if __name__ == "__main__":

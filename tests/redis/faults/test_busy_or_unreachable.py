@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.redis.faults.test_refusals import free_port
 from tests.servers.distance import Distance
 from tests.servers.loop_thread import LoopThread
+from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually, until
 

@@ -53,14 +53,14 @@ def test_R13_a_frozen_holder_is_told_on_its_first_look_and_its_late_write_is_ref
         assert time.monotonic() - start < LASTING + LATE
         with fence.guard("file", lease):
             pass
-        victim.send("[keep['lease'].held, keep['lease'].lost_reason, told(keep['lease'].check)]")
+        victim.send("[keep['lease'].held, keep['lease'].lost_reason, error_of(keep['lease'].check)]")
         victim.wake()
         held, reason, check = victim.answer()
         assert not held
         assert reason in ("expired", "stolen")
         assert check == f"LockLost:{reason}"
-        assert victim.do("told(lambda: keep['fence'].guard('file', keep['lease']).__enter__())") == "StaleToken:"
-        assert victim.do("told(keep['lease'].release)").startswith("LockLost")
+        assert victim.do("error_of(lambda: keep['fence'].guard('file', keep['lease']).__enter__())") == "StaleToken:"
+        assert victim.do("error_of(keep['lease'].release)").startswith("LockLost")
         assert lease.held
         assert lease.token > victim.do("keep['lease'].token")
         lease.release()

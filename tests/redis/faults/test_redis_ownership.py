@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-import traceback
 from collections.abc import Callable
 
 import pytest
 
 import holdfast
 from tests.servers.redis import RedisServer
+from tests.support.forking import in_a_child
 from tests.support.waiting import LASTING, eventually, renewed, until
 
 
@@ -21,19 +20,6 @@ def in_thread(act: Callable[[], object]) -> object:
     thread.start()
     thread.join(10)
     return result[0]
-
-
-def in_forked_child(act: Callable[[], object]) -> int:
-    """Run ``act`` in a forked child; its exit code: 0 if it returned."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            act()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 async def test_R7_two_tasks_on_one_lock_object_never_release_each_other(redis_url: str) -> None:
@@ -67,7 +53,7 @@ def test_R10_a_forked_child_cannot_release(redis_url: str) -> None:
             with locks.lock("r10-child") as own:
                 assert own.held, "the client re-opens with an identity of its own"
 
-        assert in_forked_child(child) == 0
+        assert in_a_child(child)
         assert lease.held
         assert locks.inspect("r10").holders[0].owner == lease.owner
         lease.renew()

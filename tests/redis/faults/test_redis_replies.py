@@ -1,4 +1,4 @@
-"""Lost requests, lost replies, late duplicates, cancellation: faults R1–R6, R8, in both colours.
+"""Lost requests, lost replies, late duplicates, cancellation: faults R1–R6, R8, sync and async.
 
 Each fault strikes one request or one reply, by a proxy that understands RESP: as a reset, and as a black hole.
 """
@@ -19,7 +19,7 @@ from holdfast.engines.redis import scripts
 from holdfast.testing.proxy import FaultProxy
 from tests.servers.redis import RedisServer
 from tests.support.child import Child
-from tests.support.striking import striking
+from tests.support.signal_injector import interrupting
 from tests.support.waiting import LASTING, eventually, renewed
 
 Arm = Callable[[FaultProxy, object], object]
@@ -312,11 +312,11 @@ def test_R6_ctrl_c_during_an_acquire_leaves_no_orphan(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
 def test_ctrl_c_at_every_moment_leaves_no_orphan(redis_server: RedisServer, redis_url: str) -> None:
     """A timer interrupts acquire and release after 1, 2, 3 … × 10 µs."""
-    with striking() as strike, holdfast.connect(redis_url, ttl=LASTING) as locks:
+    with interrupting() as interrupt, holdfast.connect(redis_url, ttl=LASTING) as locks:
         lock = locks.lock("alarm")
         locks.ping()
         for moment in range(1, 120):
-            strike(moment * 10e-6, lambda: lock.acquire(timeout=5).release())
+            interrupt(moment * 10e-6, lambda: lock.acquire(timeout=5).release())
         start = time.monotonic()
         lock.acquire(timeout=10).release()
         assert time.monotonic() - start < LASTING + 1.5, "at worst it ends by itself within its ttl"
@@ -358,7 +358,7 @@ def test_a_grant_that_came_too_late_is_withdrawn(proxy: FaultProxy, redis_server
     with Child(proxy.url, ttl=ttl) as victim:
         victim.do("locks.ping() or locks.lock('warm').acquire().release()")
         held_back = proxy.on(script=scripts.ACQUIRE).delay(side="request")
-        victim.send("told(lambda: locks.lock('late').acquire(timeout=2))")
+        victim.send("error_of(lambda: locks.lock('late').acquire(timeout=2))")
         assert held_back.wait(5)
         victim.freeze()
         start = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -10,18 +9,12 @@ from collections.abc import Callable
 import pytest
 
 import holdfast
+from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
 #: How much later than promised something may be on a machine that stands still now and then.
 LATE = 1.5
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_a_wrong_password_is_refused_at_once_and_not_shown(start_redis: Callable[..., RedisServer]) -> None:

@@ -1,4 +1,4 @@
-"""Five masters, with proxies before them, in both colours."""
+"""Five masters, with proxies before them, sync and async."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.redis.redlock.support import Proxies
 from tests.servers.masters import Masters
 
 
 @pytest.fixture(params=["sync", "async"])
-def colour(request: pytest.FixtureRequest) -> Colour:
-    chosen: Colour = request.param
+def api(request: pytest.FixtureRequest) -> Api:
+    chosen: Api = request.param
     return chosen
 
 

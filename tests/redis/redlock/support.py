@@ -1,4 +1,4 @@
-"""What the five servers know of a lock, and proxies before them."""
+"""What the five servers have of a lock, and proxies in front of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, Self, overload
 
 import holdfast
 from holdfast.testing.conformance import Source
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.conformance.world import World, open_world
 from holdfast.testing.faults import Words
 from holdfast.testing.proxy import FaultProxy
@@ -16,21 +16,21 @@ from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
 
 #: A request_timeout, for cases in which all five are to answer: each step of an acquire or a release has a quarter of
-#: it, so that one that stands still for a second is waited for.
+#: it, so that a server that stalls for a second still answers in time.
 PATIENT: Final = 6.0
-#: For what must not be lost: outlasts a second in which nothing moves, wherever between two renewals it comes.
+#: For what must not be lost: outlasts a stall of a second, wherever between two renewals it comes.
 LASTING: Final = 2.4
-#: What is mended in the background may take so long: one that was late is left alone for up to ten seconds.
+#: What is repaired in the background may take so long: a server that was late is skipped for up to ten seconds.
 MENDED: Final = 20.0
 
 
-def on(url: str, colour: Colour) -> contextlib.AbstractAsyncContextManager[World]:
-    """A world of one colour: clients, threads or tasks; at its end no lock may be left."""
-    return open_world(Source(url), colour)
+def on(url: str, api: Api) -> contextlib.AbstractAsyncContextManager[World]:
+    """A world of one API: clients, threads or tasks; at its end no lock may be left."""
+    return open_world(Source(url), api)
 
 
 async def introduce(world: World, client: Any) -> None:
-    """Have it connected to all servers, and its scripts known there: so that a fault strikes what it is meant for."""
+    """Have it connected to all servers, and its scripts known there, so that a fault meets the intended request."""
 
     async def known_everywhere() -> bool:
         with contextlib.suppress(holdfast.EngineUnavailable):  # for a moment, to a client that does not wait longer
@@ -41,7 +41,7 @@ async def introduce(world: World, client: Any) -> None:
 
 
 def owners(masters: Masters, name: str) -> list[str | None]:
-    """Who holds ``name`` on each server; None: nobody."""
+    """The owner of ``name`` on each server; None: it is free."""
     found: list[list[str]] = [server.ask("HKEYS", name) for server in masters.servers]
     return [fields[0] if fields else None for fields in found]
 
@@ -56,7 +56,7 @@ def owner_in(request: Words) -> str:
 
 
 class Proxies:
-    """A fault proxy before each of five masters. ``url`` leads through all of them."""
+    """A fault proxy in front of each of five masters. ``url`` leads through all of them."""
 
     def __init__(self, masters: Masters) -> None:
         self._ending = contextlib.ExitStack()

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import pytest
-
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Found, Granted, RequestFailed
@@ -19,9 +17,9 @@ from tests.redis.redlock.support import Proxies, has_tombstone
 from tests.redis.support import TIMEOUT, keeper_of, make_attempt, on
 from tests.servers.clock import Clock
 from tests.servers.masters import Masters
+from tests.support.clients import APIS
 
 YEAR: Final = 365 * 86400.0
-COLOURS = pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 StartMasters = Callable[..., Masters]
 
 
@@ -34,8 +32,8 @@ def held(masters: Masters, attempts: Sequence[RedlockAttempt]) -> int:
     return sum(int(server.ask("EXISTS", *(attempt.claim.name for attempt in attempts))) for server in masters.servers)
 
 
-@COLOURS
-def test_a_batch_is_withdrawn_everywhere_with_an_answer_for_each(colour: str, five_masters: Masters) -> None:
+@APIS
+def test_a_batch_is_withdrawn_everywhere_with_an_answer_for_each(api: str, five_masters: Masters) -> None:
     async def body(session: Any) -> None:
         mine, theirs, never = ([make_attempt(f"{kind}-{number}") for number in range(20)] for kind in "mtn")
         others = [make_attempt(attempt.claim.name) for attempt in theirs]
@@ -47,7 +45,7 @@ def test_a_batch_is_withdrawn_everywhere_with_an_answer_for_each(colour: str, fi
         assert held(five_masters, others) == 100
         assert all(has_tombstone(server, mine[0].claim.name, mine[0].owner) for server in five_masters.servers)
 
-    on(connect(urls(five_masters), {}), colour, body)
+    on(connect(urls(five_masters), {}), api, body)
 
 
 def test_what_earlier_attempts_left_is_withdrawn_too(five_masters: Masters) -> None:

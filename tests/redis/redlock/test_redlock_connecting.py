@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import os
 import socket
 import threading
 import time
@@ -27,6 +25,7 @@ from holdfast.engines.redis.scripts import PING
 from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners
 from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
+from tests.support.leaks import open_files
 from tests.support.waiting import eventually, renewed
 
 NAME = "silent.example"
@@ -136,14 +135,6 @@ def test_a_connection_that_comes_after_the_end_is_closed(five_masters: Masters, 
     eventually(lambda: [proxy.connections for proxy in proxies] == [0] * 5)
 
 
-def sockets() -> list[str]:
-    found = []
-    for fileno in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the listing itself
-            found.append(os.readlink(f"/proc/self/fd/{fileno}"))
-    return sorted(link for link in found if link.startswith("socket:"))
-
-
 async def test_a_connect_given_up_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
     async def connected(url: str, steps: int) -> bool:
         async with holdfast.aio.connect(url) as locks:
@@ -155,18 +146,18 @@ async def test_a_connect_given_up_at_any_step_leaves_nothing_open(five_masters: 
             return not asking.cancelled()
 
     await connected(five_masters.url, 0)
-    before = sockets()
+    before = open_files("socket:")
     steps = given_up = 0
     while not await connected(five_masters.url, steps):
         steps, given_up = steps + 2, given_up + 1
-        assert sockets() == before
+        assert open_files("socket:") == before
     assert given_up > 5
     gc.collect()  # whatever was not closed is complained about now
 
 
 async def test_a_close_that_is_cancelled_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
     assert owners(five_masters, "held") == [None] * 5  # connected, to ask that
-    before = sockets()
+    before = open_files("socket:")
     for steps in (1, 2, 3, 5, 8, 12, 18):
         locks = holdfast.aio.connect(five_masters.url, ttl=60, request_timeout=PATIENT)
         lease = await locks.lock("held").acquire(timeout=10)
@@ -178,4 +169,4 @@ async def test_a_close_that_is_cancelled_at_any_step_leaves_nothing_open(five_ma
         assert lease.lost_reason == "closed"
         # The watchdog does it, and closes its own: on a thread that may not even have begun.
         await asyncio.to_thread(eventually, lambda: owners(five_masters, "held") == [None] * 5, MENDED)
-        await asyncio.to_thread(eventually, lambda: sockets() == before)
+        await asyncio.to_thread(eventually, lambda: open_files("socket:") == before)

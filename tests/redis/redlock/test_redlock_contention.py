@@ -23,7 +23,7 @@ from holdfast.engines.redis.connections.blocking_group import BlockingGroup
 from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.redis.redlock.support import PATIENT, Proxies, on, owners
 from tests.redis.redlock.worker import Grant
 from tests.redis.support import make_attempt
@@ -34,15 +34,15 @@ from tests.support.waiting import eventually
 ROUNDS = 20
 
 
-def compete(url: str, file: Path, colours: list[str]) -> list[Grant]:
+def compete(url: str, file: Path, apis: list[str]) -> list[Grant]:
     """All grants of as many processes, in the order in which they began."""
     file.write_text("0", "utf-8")
     workers = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.redis.redlock.worker", colour, url, str(file), str(ROUNDS)],
+            [sys.executable, "-m", "tests.redis.redlock.worker", api, url, str(file), str(ROUNDS)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
         )
-        for colour in colours
+        for api in apis
     ]  # fmt: skip
     try:
         for worker in workers:
@@ -70,9 +70,7 @@ def assert_exclusive(grants: list[Grant], file: Path) -> None:
     assert int(file.read_text("utf-8")) == len(grants), "no update was lost"
 
 
-def test_processes_of_both_colours_exclude_each_other_and_all_get_through(
-    five_masters: Masters, tmp_path: Path
-) -> None:
+def test_sync_and_async_processes_exclude_each_other_and_all_get_through(five_masters: Masters, tmp_path: Path) -> None:
     grants = compete(five_masters.url, tmp_path / "number", ["sync", "async", "sync", "async"])
     assert len(grants) == 4 * ROUNDS
     assert_exclusive(grants, tmp_path / "number")
@@ -92,8 +90,8 @@ def test_with_two_servers_dead_three_who_compete_still_get_through(
 
 
 @pytest.mark.usefixtures("only_woken")
-async def test_a_release_wakes_who_waits(five_masters: Masters, colour: Colour) -> None:
-    async with on(five_masters.url, colour) as world:
+async def test_a_release_wakes_who_waits(five_masters: Masters, api: Api) -> None:
+    async with on(five_masters.url, api) as world:
         holder, waiter, actor = world.connect(request_timeout=PATIENT), world.connect(), world.actor()
         delays = []
         for _ in range(6):

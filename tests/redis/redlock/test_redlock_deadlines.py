@@ -8,17 +8,17 @@ import pytest
 
 import holdfast
 from holdfast.engines.redis import scripts
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.redis.redlock.support import PATIENT, Proxies, introduce, on
 from tests.servers.masters import Masters
 
 
 async def test_who_finds_no_server_to_wait_at_is_told_in_time(
-    five_masters: Masters, proxies: Proxies, colour: Colour
+    five_masters: Masters, proxies: Proxies, api: Api
 ) -> None:
     """All say that it is held, and fall silent. Each takes its time to be found silent before the next is tried, but no
     more than a part of what the caller has left."""
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client, others = world.connect(request_timeout=8.0), world.connect(request_timeout=PATIENT)
         await introduce(world, client)
         lease = await world.do(others.lock("it").acquire)

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.engines.redis import scripts
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.faults import Rule
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.redlock.support import MENDED, PATIENT, Proxies, introduce, on, owners
@@ -42,10 +42,10 @@ def request_lost_in_a_black_hole(proxy: FaultProxy) -> Rule:
 
 @pytest.mark.parametrize("lose", [request_lost_by_reset, request_lost_in_a_black_hole])
 async def test_what_a_release_has_missed_is_not_left_there_until_its_ttl(
-    five_masters: Masters, proxies: Proxies, colour: Colour, lose: Callable[[FaultProxy], Rule]
+    five_masters: Masters, proxies: Proxies, api: Api, lose: Callable[[FaultProxy], Rule]
 ) -> None:
     """At the server with the line: as long as it has the lock, no release wakes who waits there."""
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client = world.connect(ttl=60, request_timeout=4.0)
         await introduce(world, client)
         lease = await world.do(client.lock("it").acquire)

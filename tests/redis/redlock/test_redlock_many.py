@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,12 +12,13 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.conformance.world import ends
 from tests.redis.redlock.support import MENDED, PATIENT, on, owners
 from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
+from tests.support.leaks import descriptors, threads
 from tests.support.waiting import eventually
 
 LEASES = 500
@@ -44,10 +44,10 @@ def test_500_leases_are_renewed_in_batches_also_with_a_frozen_server(start_maste
 
 
 async def test_operators_see_and_break_locks_with_a_minority_dead(
-    start_masters: Callable[..., Masters], colour: Colour
+    start_masters: Callable[..., Masters], api: Api
 ) -> None:
     masters = start_masters(5)
-    async with on(masters.url, colour) as world:
+    async with on(masters.url, api) as world:
         client, other = world.connect(ttl=6), world.connect(request_timeout=PATIENT)
         lease = await world.do(client.lock("seen").acquire)
         await world.until(lambda: owners(masters, "seen") == [lease.owner] * 5, within=MENDED)
@@ -76,8 +76,8 @@ async def test_operators_see_and_break_locks_with_a_minority_dead(
             await world.do(lease.release)
 
 
-async def test_close_releases_on_every_server(five_masters: Masters, colour: Colour) -> None:
-    async with on(five_masters.url, colour) as world:
+async def test_close_releases_on_every_server(five_masters: Masters, api: Api) -> None:
+    async with on(five_masters.url, api) as world:
         client = world.connect(ttl=60, request_timeout=PATIENT)
         leases = [world.keep(await world.do(client.lock(f"n{number}").acquire)) for number in range(5)]
         await world.do(client.close)
@@ -89,13 +89,13 @@ async def test_close_releases_on_every_server(five_masters: Masters, colour: Col
 
 
 async def test_close_releases_all_that_is_held_when_one_server_is_silent(
-    start_masters: Callable[..., Masters], colour: Colour
+    start_masters: Callable[..., Masters], api: Api
 ) -> None:
     """The first of them to be released waits for it in vain. The others were then not even tried, and stayed locked on
     all servers until their ttl."""
     masters = start_masters(5)
     silent = masters.servers[1]
-    async with on(masters.url, colour) as world:
+    async with on(masters.url, api) as world:
         client = world.connect(ttl=60)
         leases = [world.keep(await world.do(client.lock(f"n{number}").acquire)) for number in range(5)]
         silent.pause()
@@ -116,7 +116,7 @@ LENIENT: Any = {"ttl": 300, "request_timeout": PATIENT, "unavailable_after": MEN
 
 def in_process() -> Counts:
     gc.collect()
-    return [len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))]
+    return [len(threads()), len(descriptors())]
 
 
 def at_servers(masters: Masters) -> Counts:

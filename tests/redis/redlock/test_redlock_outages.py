@@ -9,11 +9,11 @@ import pytest
 
 import holdfast
 from holdfast.engines.redis import scripts
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, introduce, on, owners
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
-from tests.support.threads import threads
+from tests.support.leaks import threads
 from tests.support.waiting import eventually
 
 UNAVAILABLE_AFTER = 0.5
@@ -31,9 +31,9 @@ def counted(server: RedisServer) -> int:
     return clients.count("name=counted")
 
 
-async def test_two_of_five_may_die_and_three_may_not(start_masters: Callable[..., Masters], colour: Colour) -> None:
+async def test_two_of_five_may_die_and_three_may_not(start_masters: Callable[..., Masters], api: Api) -> None:
     masters = start_masters(5)
-    async with on(masters.url, colour) as world:
+    async with on(masters.url, api) as world:
         client, dead = world.connect(ttl=LASTING), masters.servers[1:4]
         impatient = world.connect(request_timeout=PATIENT, unavailable_after=UNAVAILABLE_AFTER)
         lease = await world.do(client.lock("held").acquire)
@@ -65,12 +65,12 @@ async def test_two_of_five_may_die_and_three_may_not(start_masters: Callable[...
 
 
 async def test_silent_servers_cost_a_moment_once_and_not_each_time(
-    start_masters: Callable[..., Masters], colour: Colour
+    start_masters: Callable[..., Masters], api: Api
 ) -> None:
     """One is frozen, one is in a black hole. Neither hangs up, so each question to them takes its whole time."""
     masters = start_masters(5)
     with Proxies(masters) as proxies:
-        async with on(proxies.url, colour) as world:
+        async with on(proxies.url, api) as world:
             client = world.connect(request_timeout=4 * ONE_STEP)
             await introduce(world, client)
             masters.servers[1].pause()
@@ -92,8 +92,8 @@ async def test_silent_servers_cost_a_moment_once_and_not_each_time(
             masters.servers[1].resume()
 
 
-async def test_one_connection_for_callers_and_one_for_the_watchdog(five_masters: Masters, colour: Colour) -> None:
-    async with on(five_masters.url + "?client_name=counted", colour) as world:
+async def test_one_connection_for_callers_and_one_for_the_watchdog(five_masters: Masters, api: Api) -> None:
+    async with on(five_masters.url + "?client_name=counted", api) as world:
         client = world.connect(request_timeout=PATIENT)
         for number in range(5):
             await world.do((await world.do(client.lock(f"n{number}").acquire)).release)
@@ -125,12 +125,12 @@ def test_a_server_that_was_left_alone_is_asked_when_the_others_do_not_suffice(
 
 
 async def test_one_that_was_made_a_replica_of_another_does_not_vote(
-    start_masters: Callable[..., Masters], colour: Colour
+    start_masters: Callable[..., Masters], api: Api
 ) -> None:
     """By mistake. It has what its master has, also the lock: counted, one server would have two votes."""
     masters = start_masters(5, "repl-diskless-sync-delay 0")
     copy = masters.servers[4]
-    async with on(masters.url, colour) as world:
+    async with on(masters.url, api) as world:
         client, impatient = world.connect(ttl=LASTING), world.connect(request_timeout=PATIENT, unavailable_after=0.3)
         await introduce(world, client)
         copy.ask("REPLICAOF", masters.servers[0].host, masters.servers[0].port)

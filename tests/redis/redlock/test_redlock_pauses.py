@@ -26,7 +26,7 @@ def test_TK2a_a_majority_that_took_longer_than_the_lease_is_not_believed_and_is_
     ):
         victim.do("locks.lock('warm').acquire().release()")
         held_back = [proxy.on(script=scripts.ACQUIRE).delay() for proxy in proxies]
-        victim.send("told(lambda: locks.lock('k2a').acquire().release())")
+        victim.send("error_of(lambda: locks.lock('k2a').acquire().release())")
         eventually(lambda: sum(rule.fired for rule in held_back) >= 3)  # one that was just late to answer is left alone
         victim.freeze()
         assert len({owner for owner in owners(five_masters, "k2a") if owner is not None}) == 1
@@ -73,14 +73,14 @@ def test_TK2b_frozen_after_the_check_it_is_told_on_its_first_look_and_its_late_w
         lease = others.lock("k2b").acquire(timeout=10)
         with fence.guard("file", lease):
             pass
-        victim.send("[keep['lease'].held, keep['lease'].lost_reason, told(keep['lease'].check)]")
+        victim.send("[keep['lease'].held, keep['lease'].lost_reason, error_of(keep['lease'].check)]")
         victim.wake()
         held, reason, check = victim.answer()
         assert not held
         assert reason in ("expired", "stolen", "broken")
         assert check == f"LockLost:{reason}"
-        assert victim.do("told(lambda: keep['fence'].guard('file', keep['lease']).__enter__())") == "StaleToken:"
-        assert victim.do("told(keep['lease'].release)").startswith("LockLost")
+        assert victim.do("error_of(lambda: keep['fence'].guard('file', keep['lease']).__enter__())") == "StaleToken:"
+        assert victim.do("error_of(keep['lease'].release)").startswith("LockLost")
         assert lease.token > victim.do("keep['lease'].token")
         assert lease.held
         lease.release()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from tests.redis.redlock.support import LASTING, MENDED, PATIENT, on, owners
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
@@ -33,11 +33,11 @@ def url_as(masters: Masters, user: str, password: str) -> str:
 # ---- by servers
 
 
-async def test_a_majority_that_refuses_is_told_at_once(five_masters: Masters, colour: Colour) -> None:
+async def test_a_majority_that_refuses_is_told_at_once(five_masters: Masters, api: Api) -> None:
     user = make_user(five_masters.servers[:2], "s3cr3t", *ALL)
     make_user(five_masters.servers[2:], "another", *ALL, user=user)
-    async with on(five_masters.url, colour) as world:
-        open_client = holdfast.connect if colour == "sync" else holdfast.aio.connect
+    async with on(five_masters.url, api) as world:
+        open_client = holdfast.connect if api == "sync" else holdfast.aio.connect
         refused = open_client(url_as(five_masters, user, "s3cr3t"), unavailable_after=30)
         for ask in (refused.ping, refused.lock("a").acquire, refused.lock("a").try_acquire):
             began = time.monotonic()
@@ -50,11 +50,11 @@ async def test_a_majority_that_refuses_is_told_at_once(five_masters: Masters, co
 
 
 @pytest.mark.usefixtures("only_woken")
-async def test_one_that_refuses_does_not_matter(five_masters: Masters, colour: Colour) -> None:
+async def test_one_that_refuses_does_not_matter(five_masters: Masters, api: Api) -> None:
     """Also not if it is the first, where waiters would stand in line."""
     user = make_user(five_masters.servers, "pw", *ALL)
     make_user(five_masters.servers[:1], "another", *ALL, user=user)
-    async with on(url_as(five_masters, user, "pw"), colour) as world:
+    async with on(url_as(five_masters, user, "pw"), api) as world:
         holder, waiter, actor = world.connect(ttl=LASTING), world.connect(), world.actor()
         lease = await world.do(holder.lock("it").acquire)
         await world.until(lambda: owners(five_masters, "it") == [None] + [lease.owner] * 4, within=MENDED)
@@ -71,12 +71,12 @@ async def test_one_that_refuses_does_not_matter(five_masters: Masters, colour: C
         await world.do(got.release)
 
 
-async def test_one_that_refuses_is_not_connected_to_by_every_request(five_masters: Masters, colour: Colour) -> None:
+async def test_one_that_refuses_is_not_connected_to_by_every_request(five_masters: Masters, api: Api) -> None:
     """Nor is it given up: its password can be mended. A key of another type is no reason to leave a server alone."""
     user, odd, foreign = make_user(five_masters.servers, "pw", *ALL), five_masters.servers[1], five_masters.servers[3]
     make_user([odd], "another", *ALL, user=user)
     foreign.ask("SET", "foreign", "somebody's")
-    async with on(url_as(five_masters, user, "pw"), colour) as world:
+    async with on(url_as(five_masters, user, "pw"), api) as world:
         client = world.connect(request_timeout=PATIENT)
         before = odd.ask("INFO", "stats")["total_connections_received"]
         for _ in range(30):
@@ -95,10 +95,10 @@ async def test_one_that_refuses_is_not_connected_to_by_every_request(five_master
         await world.until(takes_part, within=MENDED)
 
 
-async def test_a_refused_renewal_is_tried_again_until_the_lease_runs_out(five_masters: Masters, colour: Colour) -> None:
+async def test_a_refused_renewal_is_tried_again_until_the_lease_runs_out(five_masters: Masters, api: Api) -> None:
     """An ACL can be mended, a lease cannot."""
     user = make_user(five_masters.servers, "pw", *ALL)
-    async with on(url_as(five_masters, user, "pw"), colour) as world:
+    async with on(url_as(five_masters, user, "pw"), api) as world:
         client = world.connect(ttl=6, unavailable_after=20)
         lease = await world.do(client.lock("it").acquire)
         for server in five_masters.servers[1:]:
@@ -114,11 +114,11 @@ async def test_a_refused_renewal_is_tried_again_until_the_lease_runs_out(five_ma
 
 
 async def test_a_key_of_another_library_on_a_majority_is_refused_and_on_a_minority_is_not(
-    five_masters: Masters, colour: Colour
+    five_masters: Masters, api: Api
 ) -> None:
     for server in five_masters.servers[:2]:
         server.ask("SET", "it", "somebody's")
-    async with on(five_masters.url, colour) as world:
+    async with on(five_masters.url, api) as world:
         client = world.connect(request_timeout=PATIENT)
         lease = await world.do(client.lock("it").acquire)
         await world.do(lease.release)
@@ -132,13 +132,13 @@ async def test_a_key_of_another_library_on_a_majority_is_refused_and_on_a_minori
 # ---- before any server is asked
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("api", ["sync", "async"])
 @pytest.mark.parametrize(
     "hosts, warned",
     [("a", "one server"), ("a,b", "2 servers"), ("a,b,c,d", "4 servers"), ("a,b,c", None), ("a,b,c,d,e", None)],
 )
-def test_numbers_of_servers_that_make_no_sense_are_warned_about(colour: Colour, hosts: str, warned: str | None) -> None:
-    open_client = holdfast.connect if colour == "sync" else holdfast.aio.connect
+def test_numbers_of_servers_that_make_no_sense_are_warned_about(api: Api, hosts: str, warned: str | None) -> None:
+    open_client = holdfast.connect if api == "sync" else holdfast.aio.connect
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         open_client(f"redlock://{hosts}")

@@ -18,7 +18,7 @@ from holdfast.engines.redis.connections.blocking_keeper import BlockingKeeperCha
 from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.faults import Rule
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.redlock.support import (
@@ -34,7 +34,7 @@ from tests.redis.redlock.support import (
 )
 from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
-from tests.support.striking import striking
+from tests.support.signal_injector import interrupting
 from tests.support.waiting import eventually
 
 NOBODY = [None] * 5
@@ -75,9 +75,9 @@ class Lost:
 
 @pytest.mark.parametrize("lose", [reply_lost_by_reset, reply_lost_in_a_black_hole, request_late])
 async def test_three_lost_replies_are_withdrawn_and_asked_for_again(
-    five_masters: Masters, proxies: Proxies, colour: Colour, lose: Callable[[FaultProxy], Rule]
+    five_masters: Masters, proxies: Proxies, api: Api, lose: Callable[[FaultProxy], Rule]
 ) -> None:
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client = world.connect(request_timeout=4.0)
         await introduce(world, client)
         lost = [lose(proxy) for proxy in proxies[2:]]
@@ -94,9 +94,9 @@ async def test_three_lost_replies_are_withdrawn_and_asked_for_again(
 
 
 async def test_what_cannot_be_taken_back_is_withdrawn_once_it_can_be(
-    five_masters: Masters, proxies: Proxies, colour: Colour
+    five_masters: Masters, proxies: Proxies, api: Api
 ) -> None:
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client = world.connect(ttl=60, unavailable_after=0.5, request_timeout=1.6)
         await introduce(world, client)
         lost = [Lost(proxy) for proxy in proxies[2:]]
@@ -112,10 +112,10 @@ async def test_what_cannot_be_taken_back_is_withdrawn_once_it_can_be(
 
 
 async def test_an_acquire_does_not_wait_for_what_it_left_behind_itself(
-    five_masters: Masters, proxies: Proxies, colour: Colour
+    five_masters: Masters, proxies: Proxies, api: Api
 ) -> None:
     """Granted by three whose replies were lost, and who were out of reach when it was taken back."""
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client = world.connect(ttl=120, unavailable_after=50, request_timeout=1.6)
         await introduce(world, client)
         lost = [Lost(proxy) for proxy in proxies[2:]]
@@ -133,9 +133,9 @@ async def test_an_acquire_does_not_wait_for_what_it_left_behind_itself(
 
 
 async def test_a_late_joining_does_not_bring_back_what_was_released(
-    five_masters: Masters, proxies: Proxies, colour: Colour
+    five_masters: Masters, proxies: Proxies, api: Api
 ) -> None:
-    async with on(proxies.url, colour) as world:
+    async with on(proxies.url, api) as world:
         client = world.connect(ttl=60, request_timeout=4.0)
         lease = await world.do(client.lock("it").acquire)
         joining = proxies[4].on(script=scripts.JOIN).delay(side="request")
@@ -215,10 +215,10 @@ def test_ctrl_c_at_every_moment_leaves_no_orphan_on_any_server(five_masters: Mas
         lease.renew()
         lease.release()
 
-    with striking() as strike, holdfast.connect(five_masters.url, ttl=LASTING) as locks:
+    with interrupting() as interrupt, holdfast.connect(five_masters.url, ttl=LASTING) as locks:
         lock = locks.lock("alarm", reentrant=False)
         locks.ping()
-        assert sum(strike(random.uniform(10e-6, 3e-3), play) for _ in range(150)) > 30
+        assert sum(interrupt(random.uniform(10e-6, 3e-3), play) for _ in range(150)) > 30
         with lock.acquire(timeout=LASTING + 5) as last:  # at worst it ends by itself within its ttl
             last.renew()
         eventually(lambda: owners(five_masters, "alarm") == NOBODY)

@@ -1,6 +1,6 @@
-"""One of several processes that want the same lock: ``python -m tests.redis.redlock.worker COLOUR URL FILE ROUNDS``.
+"""One of several processes that want the same lock: ``python -m tests.redis.redlock.worker API URL FILE ROUNDS``.
 
-Says "ready", waits for a line, then adds one to the number in FILE as often as it was told, each time under the lock.
+Prints "ready", waits for a line, then adds one to the number in FILE, ROUNDS times, each time under the lock.
 Prints for each grant: its token, and when it began and ended (CLOCK_BOOTTIME, in seconds).
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 import holdfast
 
 Grant = tuple[int, float, float]
-PATIENCE = 30.0
-#: What the server that stood still for a moment has missed would be there until its ttl, after the end of all.
+ACQUIRE_TIMEOUT = 30.0
+#: A server that stalls must not miss a release: its part of the lock would stay until the ttl.
 REQUEST_TIMEOUT = 6.0
 
 
@@ -31,9 +31,9 @@ def work(url: str, file: Path, rounds: int) -> list[Grant]:
     grants = []
     with holdfast.connect(url, request_timeout=REQUEST_TIMEOUT) as locks:
         locks.ping()
-        wait_for_the_others()
+        wait_for_the_start()
         for _ in range(rounds):
-            with locks.lock("hot").acquire(timeout=PATIENCE) as lease:
+            with locks.lock("hot").acquire(timeout=ACQUIRE_TIMEOUT) as lease:
                 grants.append(add_one(file, lease.token))
     return grants
 
@@ -42,19 +42,19 @@ async def work_async(url: str, file: Path, rounds: int) -> list[Grant]:
     grants = []
     async with holdfast.aio.connect(url, request_timeout=REQUEST_TIMEOUT) as locks:
         await locks.ping()
-        wait_for_the_others()
+        wait_for_the_start()
         for _ in range(rounds):
-            async with await locks.lock("hot").acquire(timeout=PATIENCE) as lease:
+            async with await locks.lock("hot").acquire(timeout=ACQUIRE_TIMEOUT) as lease:
                 grants.append(add_one(file, lease.token))
     return grants
 
 
-def wait_for_the_others() -> None:
+def wait_for_the_start() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
 
 
 if __name__ == "__main__":
-    colour, where, what, count = sys.argv[1:]
+    api, where, what, count = sys.argv[1:]
     arguments = (where, Path(what), int(count))
-    print(json.dumps(asyncio.run(work_async(*arguments)) if colour == "async" else work(*arguments)))
+    print(json.dumps(asyncio.run(work_async(*arguments)) if api == "async" else work(*arguments)))

@@ -1,4 +1,4 @@
-"""The engine of the Redlock simulation: the shipped session on a simulated fleet."""
+"""The engine of the Redlock simulation: the shipped session on a simulated group of servers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Guarantees, Kind
 from holdfast.engines.redis.redlock.keeper import RedlockKeeper
 from holdfast.engines.redis.redlock.session import RedlockSession
-from tests.simulation.channel import SimChannel
-from tests.simulation.node import Node
-from tests.simulation.redlock.fleet import SimFleet
-from tests.simulation.runtime import SimulatedRuntime
+from tests.simulation.client.channel import SimChannel
+from tests.simulation.redlock.server_group import SimServerGroup
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import SimulatedRuntime
 
 
 class SimRedlockEngine:
@@ -53,12 +53,12 @@ class SimRedlockEngine:
         fleet, channels, labels = self._servers(runtime)
         return RedlockKeeper(fleet, channels, labels, runtime, DEFAULT_TOKEN_TTL)
 
-    def _servers(self, runtime: SimulatedRuntime) -> tuple[SimFleet, list[SimChannel], list[str]]:
+    def _servers(self, runtime: SimulatedRuntime) -> tuple[SimServerGroup, list[SimChannel], list[str]]:
         channels = [
             SimChannel(runtime, node.network, multiplexed=self._multiplexed, tracking=self._tracking)
             for node in self._nodes
         ]
-        return SimFleet(runtime.process), channels, [node.name for node in self._nodes]
+        return SimServerGroup(runtime.process), channels, [node.name for node in self._nodes]
 
     def after_fork_in_child(self) -> None:
         raise NotImplementedError("simulated processes do not fork")

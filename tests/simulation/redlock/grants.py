@@ -16,13 +16,13 @@ from typing import Any, Final
 from holdfast.engines.base import Claim, Granted, RequestFailed
 from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.redlock.session import RedlockSession
-from tests.simulation.channel import SimChannel
-from tests.simulation.faults import FaultPlan, draw_plan
-from tests.simulation.history import Violation
-from tests.simulation.node import Node
+from tests.simulation.checkers.history import Violation
+from tests.simulation.client.channel import SimChannel
 from tests.simulation.redlock.engine import SimRedlockEngine
-from tests.simulation.runtime import Process, SimulatedRuntime
-from tests.simulation.stage import Report, Stage
+from tests.simulation.world.base import BaseWorld, Report
+from tests.simulation.world.faults import FaultPlan, draw_plan
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import Process, SimulatedRuntime
 
 #: Grants of one run.
 GRANTS: Final = 2000
@@ -35,7 +35,7 @@ _RESTS: Final = 0.15
 _KEEPS: Final = 0.015
 #: The share of grants that are released; the others just vanish.
 _RELEASED: Final = 0.2
-#: How much the rates of clocks differ: as good ones do, or as bad ones as the margin of belief allows.
+#: How much the rates of clocks differ: as good ones do, or as bad ones as the margin of deadlines allows.
 _GOOD_RATE: Final = 0.00002
 _CLOCK_RATES: Final = (_GOOD_RATE, _GOOD_RATE, 0.009)
 #: How far servers' clocks are apart. A server that has forgotten its counters must be away for longer (rule 7), and
@@ -50,8 +50,8 @@ _INTACT: Final = replace(_MESSAGES, clock_step=10.0)
 _FORGETFUL: Final = replace(_MESSAGES, restart=1.0)
 
 
-class GrantsWorld(Stage):
-    """Some clients who take one lock from each other as fast as they can."""
+class GrantsWorld(BaseWorld):
+    """Some clients that take one lock from each other as fast as they can."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -80,7 +80,7 @@ class GrantsWorld(Stage):
             _TTL,
             rate=self.clock_rate(),
             ahead=_SKEW * self.dice.random(),
-            patience=_TIMEOUT,
+            client_timeout=_TIMEOUT,
         )
         node.network.before_execution = lambda: None  # what one server may do is checked in other worlds
         node.network.after_execution = partial(self._executed, node)
@@ -104,11 +104,11 @@ class GrantsWorld(Stage):
             self.raised.add(words[6])
 
     def _forget(self, node: Node) -> None:
-        """The lock vanishes before its time, whoever has it; or the clock jumps; or the server forgets all it knew."""
+        """The lock vanishes before its time, or the clock jumps; or the server forgets all it knew."""
         faults = node.faults
-        if faults.strikes("restart", _KEEPS):
+        if faults.happens("restart", _KEEPS):
             node.network.restart_server(self.dice.uniform(*_RESTART_TAKES))
-        elif faults.strikes("clock_step", _KEEPS):
+        elif faults.happens("clock_step", _KEEPS):
             node.ahead += 2 * _TTL * self.dice.random()
         else:
             node.model.delete(_NAME.encode())

@@ -11,9 +11,9 @@ from holdfast.engines.base import Found
 from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.redlock import quorum
 from holdfast.engines.redis.redlock.session import RedlockSession
-from tests.simulation.channel import SimChannel
+from tests.simulation.client.channel import SimChannel
 from tests.simulation.mutants import MUTANTS, Mutant, register, rewrite
-from tests.simulation.stage import Stage
+from tests.simulation.world.base import BaseWorld
 
 #: Of the others, those that make sense with several servers.
 REDLOCK_MUTANTS: Final[dict[str, Mutant]] = {name: MUTANTS[name] for name in ("deadline-from-the-reply", "no-fence")}
@@ -23,8 +23,8 @@ _Session = RedlockSession[SimChannel]
 
 
 @_mutant
-def no_phase_2(world: Stage) -> Iterator[None]:
-    """The largest token is taken without the other servers hearing of it."""
+def no_phase_2(world: BaseWorld) -> Iterator[None]:
+    """The largest token is taken without raising it on the other servers."""
 
     async def agree(self: _Session, *args: Any) -> bool:
         return True
@@ -34,14 +34,14 @@ def no_phase_2(world: Stage) -> Iterator[None]:
 
 
 @_mutant
-def plain_incr(world: Stage) -> Iterator[None]:
+def plain_incr(world: BaseWorld) -> Iterator[None]:
     """Each server counts by itself: a server that has forgotten its counter begins again below the others."""
     rewrite(world, "acquire", r"proposal == '0' and now or tonumber\(proposal\)", "1")
     yield
 
 
 @_mutant
-def no_take_back(world: Stage) -> Iterator[None]:
+def no_take_back(world: BaseWorld) -> Iterator[None]:
     """What did not become a majority stays where it is."""
 
     async def take_back(self: _Session, attempt: RedlockAttempt, *args: Any) -> None:
@@ -52,15 +52,15 @@ def no_take_back(world: Stage) -> Iterator[None]:
 
 
 @_mutant
-def join_without_tombstone_check(world: Stage) -> Iterator[None]:
+def join_without_tombstone_check(world: BaseWorld) -> Iterator[None]:
     """A late request to join brings back what was released."""
     rewrite(world, "join", "':gone:'", "':nowhere:'")
     yield
 
 
 @_mutant
-def renewal_by_any_server(world: Stage) -> Iterator[None]:
-    """One server's word is enough to go on believing."""
+def renewal_by_any_server(world: BaseWorld) -> Iterator[None]:
+    """The answer of one server is enough to extend the deadline."""
     majority_found = quorum.found
 
     def found(answers: Sequence[Found | Exception], needed: int) -> Found | None:

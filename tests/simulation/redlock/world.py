@@ -1,7 +1,7 @@
 """A world with several independent servers: each has faults and a clock of its own, and a majority of them decides.
 
 There are two kinds of run. *Intact*: servers may be down for a while; clocks may be moved and locks deleted, which the
-engine's model excludes (who is wronged by that may have to share the lock, but tokens stay in order); no fencing
+engine's model excludes (a holder that loses its lock by that may share it, but tokens stay in order); no fencing
 counter is ever lost. *Forgetful*: servers lose everything when they restart, but stay away for longer than any ttl and
 the difference of their clocks (rule 7): then nothing at all may break.
 """
@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.engines.base import Engine
-from tests.simulation.faults import FaultPlan, draw_plan
-from tests.simulation.node import Node
 from tests.simulation.redlock.engine import SimRedlockEngine
-from tests.simulation.world import World
+from tests.simulation.world.faults import FaultPlan, draw_plan
+from tests.simulation.world.node import Node
+from tests.simulation.world.single import World
 
 #: The most that each fault happens: to processes, and to each server and the way to it.
 _PROCESSES: Final = FaultPlan(pause_step=0.001, pause=0.1, crash=0.02, cut=0.1, partition=0.2, clock_rate=0.009)
@@ -35,7 +35,7 @@ _FORGETFUL: Final = replace(_EACH_SERVER, restart=0.1)
 #: The share of servers with any faults: what goes wrong at one must not be felt at another.
 _TROUBLED: Final = 0.7
 #: One request of several to all servers has its part of the client's time-out.
-_PATIENCE: Final = 0.25
+_REQUEST_SHARE: Final = 0.25
 #: What the clients' estimates of the servers' time may be wrong by, beside the servers' own difference.
 _ESTIMATE: Final = 0.5
 
@@ -45,8 +45,8 @@ class RedlockWorld(World):
 
     restart_is_harmless = True
     grace = 2.0
-    #: A server that has failed is left alone for a while, and what it has of a lock may stay there for the ttl.
-    mistrust = 10.0
+    #: A server that has failed is skipped for a while, and what it has of a lock may stay there for the ttl.
+    skipped_for = 10.0
 
     def draw_plan(self) -> FaultPlan:
         return draw_plan(self.dice, _PROCESSES)
@@ -66,7 +66,7 @@ class RedlockWorld(World):
                 self.ttl,
                 rate=self.clock_rate(),
                 ahead=skew * dice.random(),
-                patience=_PATIENCE,
+                client_timeout=_REQUEST_SHARE,
             )
             for number in range(dice.choice((3, 5, 5, 5)))
         ]

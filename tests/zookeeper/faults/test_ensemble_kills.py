@@ -13,13 +13,13 @@ import pytest
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.failover.company import Company, Told, company
-from tests.redis.failover.history import check_tokens, double_holds
-from tests.redis.failover.worker import Crew, registers
+from holdfast.testing.conformance.opening import Api
+from tests.redis.failover.worker import Workers, registers
 from tests.servers.ensemble import Ensemble
+from tests.support.clients import Clients, LossReports, open_clients
+from tests.support.history import check_tokens, double_holds
 from tests.support.waiting import until
-from tests.zookeeper.faults.belief import end_of_belief
+from tests.zookeeper.validity import end_of_validity
 
 #: From the moment that a majority serves again to the first grant: a dead connection has to be noticed, another member
 #: found; and a session of a second may have ended meanwhile.
@@ -28,17 +28,17 @@ SERVICE_IS_BACK_WITHIN = 4.5
 ANSWERED_WITHIN = 1.5
 #: Of leases that live through any election, and of one that does not live through an outage.
 LONG, SHORT = 40.0, 2.0
-COLOURS: list[Colour] = ["sync", "async", "sync", "async"]
+APIS: list[Api] = ["sync", "async", "sync", "async"]
 
 
-def grants_since(crew: Crew, moment: float) -> list[float]:
-    return [hold.acquired for hold in crew.holds() if hold.acquired > moment]
+def grants_since(workers: Workers, moment: float) -> list[float]:
+    return [hold.acquired for hold in workers.holds() if hold.acquired > moment]
 
 
-def check(crew: Crew, directory: Path) -> None:
+def check(workers: Workers, directory: Path) -> None:
     """Invariants I1, I3, I5. Bodies are short here: who is not frozen loses nothing, even without a fence."""
-    assert {failure.error for failure in crew.failures()} <= {"EngineUnavailable", "UnavailableOutcomeUnknown"}
-    holds = crew.holds()
+    assert {failure.error for failure in workers.failures()} <= {"EngineUnavailable", "UnavailableOutcomeUnknown"}
+    holds = workers.holds()
     assert double_holds(holds) == []
     check_tokens(holds)
     acknowledged = {hold.added for hold in holds if hold.added is not None}
@@ -49,35 +49,35 @@ def check(crew: Crew, directory: Path) -> None:
 
 async def test_one_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
     """First the leader, and when that one is back and follows, a follower."""
-    with Crew(ensemble.url, tmp_path, COLOURS) as crew:
-        async with company("sync") as threads, company("async") as tasks:
+    with Workers(ensemble.url, tmp_path, APIS) as workers:
+        async with open_clients("sync") as threads, open_clients("async") as tasks:
             kept = [await Kept.by(ours, ensemble.url) for ours in (threads, tasks)]
-            await until(lambda: all(len(journal.holds()) > 2 for journal in crew.journals), 20.0)
+            await until(lambda: all(len(journal.holds()) > 2 for journal in workers.journals), 20.0)
             for choose in (ensemble.leader, lambda: ensemble.followers()[0]):
                 ensemble.wait_until_complete()
                 victim = choose()
                 ensemble.kill(victim)
                 ensemble.wait_for_leader()
                 served = clock.now()
-                await until(lambda: grants_since(crew, served), SERVICE_IS_BACK_WITHIN)  # noqa: B023
+                await until(lambda: grants_since(workers, served), SERVICE_IS_BACK_WITHIN)  # noqa: B023
                 victim.respawn()
             for each in kept:
                 await each.check()
-            crew.stop()
-    check(crew, tmp_path)
+            workers.stop()
+    check(workers, tmp_path)
 
 
 class Kept:
     """A lock that nobody contends for, whose session lives through the election."""
 
-    def __init__(self, ours: Company, lease: Any, told: Told) -> None:
+    def __init__(self, ours: Clients, lease: Any, told: LossReports) -> None:
         self._ours, self._lease, self._told = ours, lease, told
 
     @classmethod
-    async def by(cls, ours: Company, url: str) -> Kept:
-        told = Told()
+    async def by(cls, ours: Clients, url: str) -> Kept:
+        told = LossReports()
         lease = await ours.acquire(
-            ours.connect(url, ttl=LONG, unavailable_after=20.0), f"kept-{ours.colour}", on_lost=told
+            ours.connect(url, ttl=LONG, unavailable_after=20.0), f"kept-{ours.api}", on_lost=told
         )
         return cls(ours, lease, told)
 
@@ -91,35 +91,35 @@ class Kept:
 async def test_two_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
     """Nobody serves, and everybody is told; with the second one back, it goes on."""
     one, other = ensemble.leader(), ensemble.followers()[0]
-    with Crew(ensemble.url, tmp_path, COLOURS) as crew:
-        async with company("sync") as threads, company("async") as tasks:
+    with Workers(ensemble.url, tmp_path, APIS) as workers:
+        async with open_clients("sync") as threads, open_clients("async") as tasks:
             cut_short = [CutShort(ours, ensemble.url) for ours in (threads, tasks)]
-            await until(lambda: all(len(journal.holds()) > 2 for journal in crew.journals), 20.0)
+            await until(lambda: all(len(journal.holds()) > 2 for journal in workers.journals), 20.0)
             for each in cut_short:
                 await each.begin()
             ensemble.kill(one, other)
             killed = clock.now()
             await asyncio.gather(*(each.check(killed) for each in cut_short))
-            assert grants_since(crew, killed + ANSWERED_WITHIN) == [], "one alone grants nothing"
+            assert grants_since(workers, killed + ANSWERED_WITHIN) == [], "one alone grants nothing"
             other.respawn()
             ensemble.wait_for_leader()
             served = clock.now()
-            await until(lambda: grants_since(crew, served), SERVICE_IS_BACK_WITHIN)
+            await until(lambda: grants_since(workers, served), SERVICE_IS_BACK_WITHIN)
             for each in cut_short:
                 await each.go_on()
-            crew.stop()
-    check(crew, tmp_path)
+            workers.stop()
+    check(workers, tmp_path)
 
 
 class CutShort:
     """A lock that nobody contends for, and that cannot be renewed."""
 
-    def __init__(self, ours: Company, url: str) -> None:
+    def __init__(self, ours: Clients, url: str) -> None:
         self._ours = ours
-        self._name = f"short-{ours.colour}"
+        self._name = f"short-{ours.api}"
         self._patient = ours.connect(url, ttl=SHORT, unavailable_after=20.0)
         self._impatient = ours.connect(url, ttl=SHORT, unavailable_after=0.5)
-        self._told = Told()
+        self._told = LossReports()
         self._lease: Any = None
 
     async def begin(self) -> None:
@@ -127,7 +127,7 @@ class CutShort:
 
     async def check(self, killed: float) -> None:
         """Invariant I7: belief ends by itself; and unreachable is not busy."""
-        assert await end_of_belief(self._lease) < killed + SHORT
+        assert await end_of_validity(self._lease) < killed + SHORT
         await until(lambda: self._told.at)
         assert self._told.reasons == ["unreachable"]
         with pytest.raises(holdfast.EngineUnavailable):

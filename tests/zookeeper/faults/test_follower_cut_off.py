@@ -14,15 +14,15 @@ import pytest
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from holdfast._runtime import clock
-from tests.redis.failover.company import Company, Told, company
 from tests.servers.ensemble import Ensemble, Member
 from tests.servers.zookeeper import BASE
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
 from tests.support.child import Child
+from tests.support.clients import Clients, LossReports, open_clients
 from tests.support.waiting import eventually, until
-from tests.zookeeper.faults.belief import end_of_belief
-from tests.zookeeper.faults.line import Line
+from tests.zookeeper.queue_nodes import QueueNodes
+from tests.zookeeper.validity import end_of_validity
 
 #: Less than a member takes to notice that it is cut off: the client is not told by a lost connection.
 SESSION = 2.4
@@ -67,7 +67,7 @@ class Disappearance:
         self.at: float | None = None
         client = member.client()
         client.sync(BASE)
-        line = Line(client, name)
+        line = QueueNodes(client, name)
         (node,) = line.nodes()
         assert client.exists(f"{line.path}/{node}", watch=self._on_event)
 
@@ -79,7 +79,7 @@ class Disappearance:
 async def test_belief_ends_before_the_session_whenever_the_follower_is_cut_off(
     ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy
 ) -> None:
-    async with company("sync") as threads, company("async") as tasks:
+    async with open_clients("sync") as threads, open_clients("async") as tasks:
         both = [Duel(ours, proxy, ensemble, follower) for ours in (threads, tasks)]
         for turn in range(ROUNDS):
             for each in both:
@@ -96,21 +96,21 @@ async def test_belief_ends_before_the_session_whenever_the_follower_is_cut_off(
 class Duel:
     """One who holds by way of the follower, and one who waits elsewhere."""
 
-    def __init__(self, ours: Company, proxy: ZooKeeperProxy, ensemble: Ensemble, follower: Member) -> None:
+    def __init__(self, ours: Clients, proxy: ZooKeeperProxy, ensemble: Ensemble, follower: Member) -> None:
         self._ours = ours
-        self._name = f"job-{ours.colour}"
+        self._name = f"job-{ours.api}"
         others = [each for each in ensemble.members if each is not follower]
         self._elsewhere = others[0]
         self._proxy = proxy
         self._holders = ours.connect(url_of(proxy), ttl=SESSION, unavailable_after=20.0)
         self._others = ours.connect(url_of(*others), unavailable_after=20.0)
         self._waiter = ours.caller()
-        self._told = Told()
+        self._told = LossReports()
         self._lease: Any = None
         self._gone: Disappearance
 
     async def begin(self) -> None:
-        self._told = Told()
+        self._told = LossReports()
         self._lease = await self._ours.acquire(self._holders, self._name, timeout=20.0, on_lost=self._told)
         self._gone = Disappearance(self._elsewhere, self._name)
 
@@ -125,7 +125,7 @@ class Duel:
     async def check(self, cut: float) -> None:
         """Invariants I1, I7: belief is over before anybody else can begin; and that is told."""
         waiting = self._waiter.do(lambda: self._others.lock(self._name).acquire(timeout=20))
-        ended = await end_of_belief(self._lease)
+        ended = await end_of_validity(self._lease)
         assert self._lease.lost_reason in ("unreachable", "expired")
         assert ended < cut + SESSION
         second = await waiting
@@ -140,7 +140,7 @@ async def test_belief_ends_before_the_session_when_the_leader_is_cut_off(ensembl
     """It goes on answering for itself until it notices; by then the others elect another one, who counts anew."""
     leader = ensemble.leader()
     with ZooKeeperProxy(leader.host, leader.port) as proxy:
-        async with company("sync") as threads, company("async") as tasks:
+        async with open_clients("sync") as threads, open_clients("async") as tasks:
             both = [Duel(ours, proxy, ensemble, leader) for ours in (threads, tasks)]
             for each in both:
                 await each.begin()
@@ -155,20 +155,20 @@ async def test_a_create_that_is_passed_on_late_is_not_carried_out(
     looking = follower.client()
     elsewhere = next(each for each in ensemble.followers() if each is not follower)
     url = f"{url_of(proxy, elsewhere)}&randomize_hosts=false"
-    async with company("sync") as threads, company("async") as tasks:
+    async with open_clients("sync") as threads, open_clients("async") as tasks:
         patience = {"request_timeout": 0.2, "unavailable_after": 20.0}
         both = {ours: ours.connect(url, ttl=3.0, **patience) for ours in (threads, tasks)}
         for ours, locks in both.items():
-            await ours.do((await ours.acquire(locks, ours.colour)).release)
+            await ours.do((await ours.acquire(locks, ours.api)).release)
         proxy.refuse()
         ensemble.cut_off(follower)
         stuck = proxy.on(Op.CREATE2, times=2).notice()
-        leases = await asyncio.gather(*(ours.acquire(locks, ours.colour, 20.0) for ours, locks in both.items()))
+        leases = await asyncio.gather(*(ours.acquire(locks, ours.api, 20.0) for ours, locks in both.items()))
         assert len(stuck.hits) == 2
         ensemble.heal()
         looking.sync(BASE)  # answered after what the follower had to pass on before
         for ours, lease in zip(both, leases, strict=True):
-            line = Line(looking, ours.colour)
+            line = QueueNodes(looking, ours.api)
             assert line.tokens() == [lease.token]
             assert line.ever() == 2
 

@@ -9,13 +9,13 @@ import pytest
 from kazoo.client import KazooClient
 
 import holdfast
-from tests.redis.failover.register import Register
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
 from tests.support.child import Child
+from tests.support.register import Register
 from tests.support.waiting import eventually
-from tests.zookeeper.faults.line import Line
+from tests.zookeeper.queue_nodes import QueueNodes
 
 #: It must not end before it is meant to, should the machine stand still for a while.
 TTL = 2.0
@@ -42,16 +42,16 @@ def test_a_frozen_holder_is_told_on_its_first_look_and_its_late_write_is_refused
         with locks.lock("job").acquire(timeout=TTL + GRACE) as lease:
             for register in (fenced, unfenced):
                 register.store(lease, register.load(lease) | {1})
-            victim.send("[keep['lease'].held, keep['lease'].lost_reason, told(keep['lease'].check)]")
+            victim.send("[keep['lease'].held, keep['lease'].lost_reason, error_of(keep['lease'].check)]")
             victim.wake()
             held, reason, check = victim.answer()
             assert not held
             assert reason in ("expired", "session", "unreachable")
             assert check == f"LockLost:{reason}"
-            store = "told(lambda: keep['registers'][{0}].store(keep['lease'], set(keep['numbers'][{0}]) | {{2}}))"
+            store = "error_of(lambda: keep['registers'][{0}].store(keep['lease'], set(keep['numbers'][{0}]) | {{2}}))"
             assert victim.do(store.format(0)) == "StaleToken:"
             assert victim.do(store.format(1)) == "nothing"
-            assert victim.do("told(keep['lease'].release)") == f"LockLost:{reason}"
+            assert victim.do("error_of(keep['lease'].release)") == f"LockLost:{reason}"
             assert lease.held
             assert lease.token > victim.do("keep['lease'].token")
     assert fenced.numbers() == {1}
@@ -59,7 +59,7 @@ def test_a_frozen_holder_is_told_on_its_first_look_and_its_late_write_is_refused
 
 
 def registers_in(directory: Path) -> str:
-    register = "__import__('tests.redis.failover.register', fromlist=['Register']).Register"
+    register = "__import__('tests.support.register', fromlist=['Register']).Register"
     path = f"__import__('pathlib').Path({str(directory)!r})"
     made = ", ".join(f"{register}({path} / {kind!r}, fenced={kind == 'fenced'})" for kind in ("fenced", "unfenced"))
     return f"keep.update(registers=[{made}])"
@@ -68,7 +68,7 @@ def registers_in(directory: Path) -> str:
 def test_a_frozen_waiter_goes_to_the_back_of_the_line(
     zookeeper_server: ZooKeeperServer, locks: holdfast.Client, zookeeper: KazooClient
 ) -> None:
-    line = Line(zookeeper, "job")
+    line = QueueNodes(zookeeper, "job")
     with Child(zookeeper_server.url, ttl=TTL) as victim, Child(zookeeper_server.url, ttl=10.0) as other:
         holder = locks.lock("job").acquire()
         victim.send(TAKE)
@@ -97,7 +97,7 @@ def test_frozen_between_the_create_and_its_answer(
     zookeeper_server: ZooKeeperServer, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
     """The answer waits in its socket, and the node that it speaks of is gone: nobody may begin on such a grant."""
-    line = Line(zookeeper, "job")
+    line = QueueNodes(zookeeper, "job")
     with Child(proxied, ttl=TTL) as victim:
         victim.do("locks.lock('job').acquire().release()")
         held_back = proxy.on(Op.CREATE2).delay()

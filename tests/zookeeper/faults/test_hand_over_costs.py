@@ -10,8 +10,8 @@ import holdfast
 from holdfast.engines.zookeeper import hub
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.support.waiting import until
-from tests.zookeeper.faults.figures import There
-from tests.zookeeper.faults.line import Line
+from tests.zookeeper.queue_nodes import QueueNodes
+from tests.zookeeper.server_counts import ServerCounts
 from tests.zookeeper.support import PATIENT
 
 ROUNDS = 3
@@ -29,7 +29,7 @@ async def test_operations_for_each_hand_over_do_not_grow_with_the_line(
     waiters: int, zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "MOMENT", 3600.0)  # who holds for a while watches its own node: another read
-    line = Line(zookeeper_server.client(), "job")
+    line = QueueNodes(zookeeper_server.client(), "job")
     async with (
         holdfast.aio.connect(zookeeper_server.url) as holders,
         holdfast.aio.connect(zookeeper_server.url, request_timeout=PATIENT) as one,
@@ -38,7 +38,7 @@ async def test_operations_for_each_hand_over_do_not_grow_with_the_line(
         holder = await holders.lock("job").acquire()
         before = zookeeper_server.operations()
         turns = [asyncio.create_task(take_turns((one, other)[number % CLIENTS])) for number in range(waiters)]
-        await until(lambda: There.of(zookeeper_server).ephemeral == waiters + 1)  # which counts as no operation
+        await until(lambda: ServerCounts.of(zookeeper_server).ephemeral == waiters + 1)  # which counts as no operation
         await holder.release()
         await asyncio.gather(*turns)
         spent = zookeeper_server.operations().since(before)

@@ -13,9 +13,9 @@ import holdfast
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
-from tests.support.striking import striking
+from tests.support.signal_injector import interrupting
 from tests.support.waiting import eventually, until
-from tests.zookeeper.faults.line import Line
+from tests.zookeeper.queue_nodes import QueueNodes
 
 #: Far longer than anything here may take: what is gone was removed, and did not go with its session.
 TTL = 30.0
@@ -29,7 +29,7 @@ STEPS = [(Op.CREATE2, "request"), (Op.CREATE2, "reply"), (Op.GET_CHILDREN, "repl
 async def test_an_acquire_cancelled_between_request_and_answer(
     op: Op, side: str, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    line = Line(zookeeper, "job")
+    line = QueueNodes(zookeeper, "job")
     async with holdfast.aio.connect(proxied, ttl=TTL) as locks:
         await (await locks.lock("job").acquire()).release()
         held_back = proxy.on(op).delay(side=side)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ async def test_an_acquire_cancelled_between_request_and_answer(
 async def test_a_waiter_cancelled(
     moment: str, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line = Line(zookeeper, "job")
+    line = QueueNodes(zookeeper, "job")
     async with (
         holdfast.aio.connect(proxied, ttl=TTL) as locks,
         holdfast.aio.connect(zookeeper_server.url) as others,
@@ -68,7 +68,7 @@ async def test_a_waiter_cancelled(
 
 
 async def test_cancelled_at_every_moment(zookeeper_server: ZooKeeperServer, zookeeper: KazooClient) -> None:
-    line = Line(zookeeper, "job")
+    line = QueueNodes(zookeeper, "job")
     async with holdfast.aio.connect(zookeeper_server.url, ttl=TTL) as locks:
         await (await locks.lock("job").acquire()).release()
         for moment in range(100):
@@ -86,7 +86,7 @@ async def test_cancelled_at_every_moment(zookeeper_server: ZooKeeperServer, zook
 def test_ctrl_c_between_request_and_answer(
     op: Op, side: str, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line = Line(zookeeper, "job")
+    line = QueueNodes(zookeeper, "job")
     with holdfast.connect(proxied, ttl=TTL) as locks, holdfast.connect(zookeeper_server.url) as others:
         locks.lock("job").acquire().release()
         holder = others.lock("job").acquire() if op is Op.GET_DATA else None
@@ -112,10 +112,10 @@ def test_ctrl_c_between_request_and_answer(
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its first step
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
 def test_ctrl_c_at_every_moment(zookeeper_server: ZooKeeperServer, zookeeper: KazooClient) -> None:
-    line = Line(zookeeper, "job")
-    with striking() as strike, holdfast.connect(zookeeper_server.url, ttl=TTL) as locks:
+    line = QueueNodes(zookeeper, "job")
+    with interrupting() as interrupt, holdfast.connect(zookeeper_server.url, ttl=TTL) as locks:
         lock = locks.lock("job")
         lock.acquire().release()
         for moment in range(1, 150):
-            strike(moment * 20e-6, lambda: lock.acquire(timeout=5).release())
+            interrupt(moment * 20e-6, lambda: lock.acquire(timeout=5).release())
         eventually(lambda: not line.nodes(), 2 * GONE_WITHIN)

@@ -11,17 +11,17 @@ from kazoo.client import KazooClient
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.testing.conformance.opening import Colour
+from holdfast.testing.conformance.opening import Api
 from holdfast.testing.conformance.world import ends
 from holdfast.testing.faults import Occasion, Rule
-from tests.redis.failover.company import COLOURS, Company, Told, company
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.clients import APIS, Clients, LossReports, open_clients
 from tests.support.waiting import until
-from tests.zookeeper.faults.belief import end_of_belief, until_renewed
-from tests.zookeeper.faults.line import Line
+from tests.zookeeper.queue_nodes import QueueNodes
 from tests.zookeeper.support import LASTING
+from tests.zookeeper.validity import end_of_validity, until_renewed
 
 #: A session that lives through a dark connection and a machine that stands still, one after the other.
 TTL = 2.4
@@ -39,7 +39,7 @@ every_loss = pytest.mark.parametrize("lose", RAN + DID_NOT_RUN)
 every_lost_reply = pytest.mark.parametrize("lose", RAN)
 
 
-async def taken_once(ours: Company, url: str, name: str, **options: float) -> holdfast.Client:
+async def taken_once(ours: Clients, url: str, name: str, **options: float) -> holdfast.Client:
     """A client that has had this lock: what is above its node is there, and the session."""
     locks = ours.connect(url, **{"ttl": TTL, "request_timeout": 0.25, "unavailable_after": LONG, **options})
     lease = await ours.acquire(locks, name, LONG)
@@ -50,13 +50,13 @@ async def taken_once(ours: Company, url: str, name: str, **options: float) -> ho
 # ---- create
 
 
-@COLOURS
+@APIS
 @every_loss
 async def test_a_create_whose_answer_was_lost_is_found_again(
-    colour: Colour, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
+    api: Api, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    line = Line(zookeeper, "job")
-    async with company(colour) as ours:
+    line = QueueNodes(zookeeper, "job")
+    async with open_clients(api) as ours:
         locks = await taken_once(ours, proxied, "job")
         before = line.ever()
         lost = lose(proxy.on(Op.CREATE2, containing="-lock-"))
@@ -69,13 +69,13 @@ async def test_a_create_whose_answer_was_lost_is_found_again(
         assert line.nodes() == []
 
 
-@COLOURS
+@APIS
 @every_lost_reply
 async def test_a_waiter_whose_create_was_not_answered_keeps_its_place(
-    colour: Colour, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer
+    api: Api, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer
 ) -> None:
-    line = Line(zookeeper_server.client(), "job")
-    async with company(colour) as ours:
+    line = QueueNodes(zookeeper_server.client(), "job")
+    async with open_clients(api) as ours:
         locks = await taken_once(ours, proxied, "job")
         others = ours.connect(zookeeper_server.url)
         holder = await ours.acquire(others, "job")
@@ -95,13 +95,13 @@ async def test_a_waiter_whose_create_was_not_answered_keeps_its_place(
         await ours.do(lease.release)
 
 
-@COLOURS
+@APIS
 async def test_a_create_that_arrives_late_is_not_carried_out(
-    colour: Colour, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
+    api: Api, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
     """It is held up on its way, for longer than the client waits for it and for its connection."""
-    line = Line(zookeeper, "job")
-    async with company(colour) as ours:
+    line = QueueNodes(zookeeper, "job")
+    async with open_clients(api) as ours:
         locks = await taken_once(ours, proxied, "job")
         before = line.ever()
         held_up = proxy.on(Op.CREATE2).delay(side="request")
@@ -114,12 +114,12 @@ async def test_a_create_that_arrives_late_is_not_carried_out(
         assert line.ever() == before + 1
 
 
-@COLOURS
+@APIS
 async def test_an_acquire_of_unknown_outcome_is_withdrawn_as_soon_as_it_can_be(
-    colour: Colour, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
+    api: Api, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    line = Line(zookeeper, "job")
-    async with company(colour) as ours:
+    line = QueueNodes(zookeeper, "job")
+    async with open_clients(api) as ours:
         locks = await taken_once(ours, proxied, "job", ttl=30.0)
         proxy.refuse()
         proxy.on(Op.CREATE2).drop_reply_and_reset()
@@ -146,17 +146,17 @@ def told_in_the_dark(proxy: ZooKeeperProxy) -> None:
     proxy.on(Op.EVENT).black_hole()
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("arm", [connection_lost, told_by_nobody, told_in_the_dark])
 async def test_a_watch_that_is_lost_costs_no_place_in_line(
-    colour: Colour,
+    api: Api,
     arm: Callable[[ZooKeeperProxy], None],
     proxy: ZooKeeperProxy,
     proxied: str,
     zookeeper_server: ZooKeeperServer,
 ) -> None:
-    line = Line(zookeeper_server.client(), "job")
-    async with company(colour) as ours:
+    line = QueueNodes(zookeeper_server.client(), "job")
+    async with open_clients(api) as ours:
         locks, others = await taken_once(ours, proxied, "job"), ours.connect(zookeeper_server.url)
         holder = await ours.acquire(others, "job")
         watching = proxy.on(Op.GET_DATA).delay(0.0)
@@ -185,11 +185,11 @@ async def test_a_watch_that_is_lost_costs_no_place_in_line(
 async def test_a_holder_whose_connections_are_cut_goes_on_in_the_same_session(
     proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    told = Told()
-    async with company("sync") as threads, company("async") as tasks:
+    told = LossReports()
+    async with open_clients("sync") as threads, open_clients("async") as tasks:
         leases = {}
         for ours in (threads, tasks):
-            leases[ours] = await ours.acquire(ours.connect(proxied, ttl=LASTING), ours.colour, on_lost=told)
+            leases[ours] = await ours.acquire(ours.connect(proxied, ttl=LASTING), ours.api, on_lost=told)
         lost_without_renewals = max(map(ends, leases.values()))
         while clock.now() < lost_without_renewals:
             await until(lambda: proxy.connections == 2)
@@ -200,14 +200,14 @@ async def test_a_holder_whose_connections_are_cut_goes_on_in_the_same_session(
         assert told.at == []
         for ours, lease in leases.items():
             assert lease.held
-            assert Line(zookeeper, ours.colour).tokens() == [lease.token]
+            assert QueueNodes(zookeeper, ours.api).tokens() == [lease.token]
             await ours.do(lease.release)
 
 
 async def test_a_black_hole_for_longer_than_the_session_is_told(
     proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    async with company("sync") as threads, company("async") as tasks:
+    async with open_clients("sync") as threads, open_clients("async") as tasks:
         both = [InTheDark(ours, proxied, zookeeper) for ours in (threads, tasks)]
         for each in both:
             await each.begin()
@@ -225,7 +225,7 @@ async def test_a_lock_lost_in_the_dark_is_given_up_when_the_light_is_back(
     proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The session has come through. Its node would hold up everybody else for as long as the client lives."""
-    async with company("sync") as threads, company("async") as tasks:
+    async with open_clients("sync") as threads, open_clients("async") as tasks:
         both = [InTheDark(ours, proxied, zookeeper) for ours in (threads, tasks)]
         for each in both:
             await each.begin()
@@ -241,24 +241,24 @@ async def test_a_lock_lost_in_the_dark_is_given_up_when_the_light_is_back(
 class InTheDark:
     """One who holds, and whom no word reaches."""
 
-    def __init__(self, ours: Company, url: str, zookeeper: KazooClient) -> None:
-        self.line = Line(zookeeper, ours.colour)
+    def __init__(self, ours: Clients, url: str, zookeeper: KazooClient) -> None:
+        self.line = QueueNodes(zookeeper, ours.api)
         self._ours = ours
         self._locks = ours.connect(url, ttl=LASTING, unavailable_after=LONG)
-        self._told = Told()
+        self._told = LossReports()
         self._lease: Any = None
 
     async def begin(self) -> None:
-        self._lease = await self._ours.acquire(self._locks, self._ours.colour, on_lost=self._told)
+        self._lease = await self._ours.acquire(self._locks, self._ours.api, on_lost=self._told)
 
     async def is_told(self, dark: float) -> None:
-        assert await end_of_belief(self._lease) < dark + LASTING
+        assert await end_of_validity(self._lease) < dark + LASTING
         await until(lambda: self._told.at)
         assert self._told.reasons == ["unreachable"]
         assert self.line.tokens() == [self._lease.token], "belief ends first"
 
     async def begins_anew(self) -> None:
-        again = await self._ours.acquire(self._locks, self._ours.colour, LONG)
+        again = await self._ours.acquire(self._locks, self._ours.api, LONG)
         assert again.token > self._lease.token
         assert self.line.tokens() == [again.token]
         with pytest.raises(holdfast.LockLost, match="unreachable"):
@@ -269,13 +269,13 @@ class InTheDark:
 # ---- delete
 
 
-@COLOURS
+@APIS
 @every_loss
 async def test_a_release_whose_answer_was_lost_succeeds(
-    colour: Colour, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
+    api: Api, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    line = Line(zookeeper, "job")
-    async with company(colour) as ours:
+    line = QueueNodes(zookeeper, "job")
+    async with open_clients(api) as ours:
         locks = await taken_once(ours, proxied, "job", ttl=3.0)  # a release is tried for as long as it is believed in
         lease = await ours.acquire(locks, "job")
         lost = lose(proxy.on(Op.DELETE))
@@ -288,10 +288,10 @@ async def test_a_release_whose_answer_was_lost_succeeds(
 async def test_a_release_that_nobody_hears_is_of_unknown_outcome(
     proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    async with company("sync") as threads, company("async") as tasks:
-        both = [(ours, await taken_once(ours, proxied, ours.colour, ttl=LASTING)) for ours in (threads, tasks)]
-        leases = [await ours.acquire(locks, ours.colour) for ours, locks in both]
-        lines = [Line(zookeeper, ours.colour) for ours, _ in both]
+    async with open_clients("sync") as threads, open_clients("async") as tasks:
+        both = [(ours, await taken_once(ours, proxied, ours.api, ttl=LASTING)) for ours in (threads, tasks)]
+        leases = [await ours.acquire(locks, ours.api) for ours, locks in both]
+        lines = [QueueNodes(zookeeper, ours.api) for ours, _ in both]
         proxy.refuse()
         proxy.on(Op.DELETE, times=2).drop_request_and_reset()
         releases = [ours.do(lease.release) for (ours, _), lease in zip(both, leases, strict=True)]
@@ -302,17 +302,17 @@ async def test_a_release_that_nobody_hears_is_of_unknown_outcome(
         for line in lines:
             await until(lambda: not line.nodes(), CONNECTED_AGAIN_WITHIN)  # noqa: B023
         for (ours, locks), lease in zip(both, leases, strict=True):
-            again = await ours.acquire(locks, ours.colour, LONG)
+            again = await ours.acquire(locks, ours.api, LONG)
             assert again.token > lease.token
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("lose", [Occasion.drop_reply_and_reset, Occasion.drop_request_black_hole])
 async def test_a_waiter_that_gives_up_leaves_no_node_whatever_is_lost(
-    colour: Colour, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer
+    api: Api, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer
 ) -> None:
-    line = Line(zookeeper_server.client(), "job")
-    async with company(colour) as ours:
+    line = QueueNodes(zookeeper_server.client(), "job")
+    async with open_clients(api) as ours:
         locks = await taken_once(ours, proxied, "job", request_timeout=0.5)
         holder = await ours.acquire(ours.connect(zookeeper_server.url), "job")
         lost = lose(proxy.on(Op.DELETE))

@@ -9,13 +9,13 @@ from kazoo.client import KazooClient
 
 import holdfast
 from holdfast._runtime import clock
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.failover.company import COLOURS, Told, company
+from holdfast.testing.conformance.opening import Api
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
+from tests.support.clients import APIS, LossReports, open_clients
 from tests.support.waiting import until
-from tests.zookeeper.faults.line import Line
+from tests.zookeeper.queue_nodes import QueueNodes
 from tests.zookeeper.support import LASTING
 
 #: So long that no renewal comes by chance.
@@ -25,13 +25,13 @@ SHORT = 1.6
 TOLD_WITHIN = 3.0
 
 
-@COLOURS
+@APIS
 @pytest.mark.parametrize("what", ["its own node", "the whole lock"])
 async def test_a_holder_whose_node_is_removed_is_told_at_once(
-    colour: Colour, what: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
+    api: Api, what: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line, told = Line(zookeeper, "job"), Told()
-    async with company(colour) as ours:
+    line, told = QueueNodes(zookeeper, "job"), LossReports()
+    async with open_clients(api) as ours:
         locks = ours.connect(zookeeper_server.url, ttl=TTL)
         lease = await ours.acquire(locks, "job", on_lost=told)
         await ours.do(lease.renew)  # which sets the watch
@@ -51,24 +51,24 @@ async def test_a_holder_whose_node_is_removed_is_told_at_once(
         assert line.tokens() == [again.token]
 
 
-@COLOURS
+@APIS
 async def test_a_holder_whose_node_is_removed_before_the_first_renewal_is_told_by_that(
-    colour: Colour, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
+    api: Api, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line, told = Line(zookeeper, "job"), Told()
-    async with company(colour) as ours:
+    line, told = QueueNodes(zookeeper, "job"), LossReports()
+    async with open_clients(api) as ours:
         lease = await ours.acquire(ours.connect(zookeeper_server.url, ttl=LASTING), "job", on_lost=told)
         line.delete(*line.nodes())
         await until(lambda: told.at, lease.ttl / 3 + TOLD_WITHIN)
         assert told.reasons == ["broken"]
 
 
-@COLOURS
+@APIS
 async def test_the_lock_removed_under_holder_and_waiters(
-    colour: Colour, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
+    api: Api, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line, told = Line(zookeeper, "job"), Told()
-    async with company(colour) as ours:
+    line, told = QueueNodes(zookeeper, "job"), LossReports()
+    async with open_clients(api) as ours:
         locks = ours.connect(zookeeper_server.url, ttl=TTL)
         holder = await ours.acquire(locks, "job", on_lost=told)
         await ours.do(holder.renew)
@@ -91,12 +91,12 @@ async def test_the_lock_removed_under_holder_and_waiters(
             await ours.do(lease.release)
 
 
-@COLOURS
+@APIS
 async def test_a_waiter_whose_session_was_ended_goes_to_the_back_of_the_line(
-    colour: Colour, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
+    api: Api, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line = Line(zookeeper, "job")
-    async with company(colour) as ours:
+    line = QueueNodes(zookeeper, "job")
+    async with open_clients(api) as ours:
         locks = ours.connect(proxied, ttl=SHORT, unavailable_after=20.0)
         others = ours.connect(zookeeper_server.url)
         holder = await ours.acquire(others, "job")
@@ -121,13 +121,13 @@ async def test_a_waiter_whose_session_was_ended_goes_to_the_back_of_the_line(
         await ours.do(lease.release)
 
 
-@COLOURS
+@APIS
 async def test_a_holder_whose_session_was_ended_is_told_that(
-    colour: Colour, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
+    api: Api, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
     """Long before its time, as only somebody with its password can."""
-    told, line = Told(), Line(zookeeper, "job")
-    async with company(colour) as ours:
+    told, line = LossReports(), QueueNodes(zookeeper, "job")
+    async with open_clients(api) as ours:
         locks = ours.connect(proxied, ttl=TTL)
         lease = await ours.acquire(locks, "job", on_lost=told)
         proxy.cut_all()

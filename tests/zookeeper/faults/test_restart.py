@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tests.redis.failover.company import Company, Told, company
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.support.clients import Clients, LossReports, open_clients
 from tests.support.waiting import until
-from tests.zookeeper.faults.line import Line
+from tests.zookeeper.queue_nodes import QueueNodes
 
 TTL = 30.0
 
 
 async def test_holders_and_waiters_go_on_over_a_restart(start_zookeeper: Callable[..., ZooKeeperServer]) -> None:
     server = start_zookeeper()
-    async with company("sync") as threads, company("async") as tasks:
+    async with open_clients("sync") as threads, open_clients("async") as tasks:
         both = [Pair(ours, server) for ours in (threads, tasks)]
         for each in both:
             await each.begin()
@@ -29,18 +29,18 @@ async def test_holders_and_waiters_go_on_over_a_restart(start_zookeeper: Callabl
 class Pair:
     """One who holds, and one who waits."""
 
-    def __init__(self, ours: Company, server: ZooKeeperServer) -> None:
+    def __init__(self, ours: Clients, server: ZooKeeperServer) -> None:
         self._ours = ours
-        self._name = f"job-{ours.colour}"
+        self._name = f"job-{ours.api}"
         self._server = server
         self._locks = ours.connect(server.url, ttl=TTL, unavailable_after=40.0)
-        self._told = Told()
+        self._told = LossReports()
         self._lease: Any = None
         self._waiting: asyncio.Future[Any]
         self._tokens: list[int] = []
 
     async def begin(self) -> None:
-        line = Line(self._server.client(), self._name)
+        line = QueueNodes(self._server.client(), self._name)
         self._lease = await self._ours.acquire(self._locks, self._name, on_lost=self._told)
         self._waiting = self._ours.caller().do(lambda: self._locks.lock(self._name).acquire(timeout=40))
         await until(lambda: len(line.nodes()) == 2)
@@ -51,7 +51,7 @@ class Pair:
         await self._ours.do(self._lease.renew)
         assert self._lease.held
         assert self._told.at == []
-        assert Line(self._server.client(), self._name).tokens() == self._tokens
+        assert QueueNodes(self._server.client(), self._name).tokens() == self._tokens
         await self._ours.do(self._lease.release)
         lease = await self._waiting
         assert [self._lease.token, lease.token] == self._tokens

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import holdfast
-from holdfast._runtime import clock
-from holdfast.testing.conformance.opening import Colour
-from tests.redis.failover.company import COLOURS, company
+from holdfast.testing.conformance.opening import Api
 from tests.servers.zookeeper import ZooKeeperServer
-from tests.support.threads import threads
+from tests.support.clients import APIS, open_clients
+from tests.support.leaks import Baseline, threads
 from tests.support.waiting import until
-from tests.zookeeper.faults.figures import Here, There
+from tests.zookeeper.server_counts import ServerCounts
 
 CYCLES = 200
 AT_ONCE = 10
@@ -31,25 +30,25 @@ def server() -> Iterator[ZooKeeperServer]:
         yield started
 
 
-@COLOURS
+@APIS
 @pytest.mark.needs_zookeeper
-async def test_waits_in_vain_leave_nothing_behind(colour: Colour, server: ZooKeeperServer) -> None:
+async def test_waits_in_vain_leave_nothing_behind(api: Api, server: ZooKeeperServer) -> None:
     server.flush()
     await until(lambda: not {"holdfast-zookeeper", "holdfast-watchdog"} & set(threads()))  # of tests before this one
-    here, there = Here.now(), There.of(server)
-    await wait_in_vain(colour, server)
-    await back_at(here, Here.now)
+    here, there = Baseline(), ServerCounts.of(server)
+    await wait_in_vain(api, server)
+    await here.until_nothing_is_left(BACK_WITHIN)
     # The two locks and what is above them are containers: the server removes them in its own time.
-    await back_at(there._replace(nodes=there.nodes + 3), lambda: There.of(server))
+    await back_at(there._replace(nodes=there.nodes + 3), server)
 
 
-async def wait_in_vain(colour: Colour, server: ZooKeeperServer) -> None:
-    async with company(colour) as ours:
+async def wait_in_vain(api: Api, server: ZooKeeperServer) -> None:
+    async with open_clients(api) as ours:
         callers = [ours.caller() for _ in range(AT_ONCE)]
         locks = ours.connect(server.url)
         await ours.do((await ours.acquire(locks, "other")).release)  # now it has all the threads that it ever will
         holder = await ours.acquire(ours.connect(server.url), "job")
-        await until(lambda: There.of(server).watches == 1)  # its own, on its node
+        await until(lambda: ServerCounts.of(server).watches == 1)  # its own, on its node
 
         async def once(timeout: float) -> None:
             waits = [caller.do(lambda: locks.lock("job").try_acquire(timeout=timeout)) for caller in callers]
@@ -58,17 +57,14 @@ async def wait_in_vain(colour: Colour, server: ZooKeeperServer) -> None:
                 assert outcome is None or isinstance(outcome, holdfast.EngineUnavailable)
 
         await once(WHILE)
-        here, there = Here.now(), There.of(server)
+        here, there = Baseline(), ServerCounts.of(server)
         assert there.watches == 2, "one more on the holder's node, however many wait"
         for _ in range(CYCLES // AT_ONCE):
             await once(MOMENT)
-        await back_at(here, Here.now)
-        await back_at(there, lambda: There.of(server))
+        await here.until_nothing_is_left(BACK_WITHIN)
+        await back_at(there, server)
         await ours.do(holder.release)
 
 
-async def back_at(baseline: tuple[int, ...], count: Callable[[], tuple[int, ...]]) -> None:
-    deadline = clock.now() + BACK_WITHIN
-    while (found := count()) != baseline and clock.now() < deadline:
-        await asyncio.sleep(POLL)
-    assert found == baseline
+async def back_at(baseline: ServerCounts, server: ZooKeeperServer) -> None:
+    await until(lambda: ServerCounts.of(server) == baseline, BACK_WITHIN, f"the server counts {baseline}")

@@ -1,0 +1,140 @@
+"""The server's side of the invariants: the lock keys before and after each script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.engines.base import is_of_grant
+from tests.simulation.checkers.history import Violation
+from tests.simulation.redis_model.server import RedisModel
+
+
+class Change(NamedTuple):
+    """Owners that got a lock by a script, and owners that lost one by force."""
+
+    granted: list[str]
+    displaced: list[str]
+
+
+class EngineView:
+    """Checks invariants I2 (exclusion), I4 (exactly-once), I5 (tokens) and I13 (no resurrection), at the engine."""
+
+    def __init__(self, model: RedisModel, names: Sequence[str]) -> None:
+        self._model = model
+        self.names = names
+        self._owner: dict[str, str | None] = dict.fromkeys(names)
+        self._token: dict[str, int] = dict.fromkeys(names, 0)
+        self._block: dict[str, int] = {}  # how many tokens were reserved for the owner, where that is known
+        self._finished: set[str] = set()
+        self.grants = 0
+
+    def owner(self, name: str) -> str | None:
+        """Whose lock it is now, by the server's clock."""
+        fields: dict[bytes, bytes] | None = self._model.keys.peek(name.encode())
+        if not fields:
+            return None
+        if len(fields) > 1:
+            raise Violation("I2", f"{name} has two owners at once: {sorted(fields)}")
+        return next(iter(fields)).decode()
+
+    def before(self) -> None:
+        """Notice expiry, which no script announces."""
+        for name in self.names:
+            if self._owner[name] is not None and self.owner(name) is None:
+                self._owner[name] = None
+
+    def after(self, script: str, words: Sequence[bytes], reply: Any) -> Change:
+        """Compare with what was before the script."""
+        arguments = [word.decode() for word in words[3 + int(words[2]) :]]
+        change = Change([], [])
+        for name in self.names:
+            before, now = self._owner[name], self.owner(name)
+            if before == now:
+                continue
+            self._owner[name] = now
+            if before is not None and script == "break":
+                self._check_broken(name, before, *arguments[3:5])
+                change.displaced.append(before)
+            elif before is not None:
+                self._removed(name, before, script, words, now)
+            if now is not None:
+                self._block[name] = int(arguments[2]) if script == "acquire" else 0
+                self._granted(name, now, script)
+                change.granted.append(now)
+        if script == "release" and arguments[3] != "0":
+            self._finished.add(arguments[0])  # with a tombstone
+        elif script == "acquire":
+            self._check_acquire(words[3].decode(), arguments[0], reply)
+        elif script == "renew":
+            self._check_holders(script, _keys(words)[::3], arguments[3:], reply)
+        elif script == "join":
+            self._check_holders(script, _keys(words)[::4], arguments[2::4], reply)
+        return change
+
+    def _check_broken(self, name: str, owner: str, token: str, only: str) -> None:
+        """A break by token, or by owner, hits that holder and no later one."""
+        tokens = self._block.get(name, 0)
+        if token and tokens and not is_of_grant(int(token), self._token[name], tokens):
+            had = self._token[name]
+            raise Violation("I2", f"{name}: break with {token} took it from …{owner[-4:]}, which has {had}")
+        if only and only != owner:
+            raise Violation("I2", f"{name}: break of …{only[-4:]} took it from …{owner[-4:]}")
+
+    def _check_acquire(self, name: str, owner: str, reply: Any) -> None:
+        """The answer must be true: neither a yes without a lock nor a no that hides one."""
+        holds = self._owner[name] == owner
+        if holds is isinstance(reply, int) and owner not in self._finished:
+            raise Violation(
+                "I4",
+                f"{name}: acquire answered {reply!r} to …{owner[-4:]}, which {'has' if holds else 'has not'} got it",
+            )
+
+    def _check_holders(self, script: str, names: Sequence[str], owners: Sequence[str], reply: Sequence[int]) -> None:
+        for name, owner, found in zip(names, owners, reply, strict=True):
+            if found == 1 and self._owner[name] != owner:
+                raise Violation("I13", f"{name}: {script} answered …{owner[-4:]} that it holds it")
+
+    def _removed(self, name: str, owner: str, script: str, words: Sequence[bytes], next_owner: str | None) -> None:
+        if next_owner is not None:
+            raise Violation(
+                "I2", f"{name}: {script} granted it to …{next_owner[-4:]} while …{owner[-4:]} had time left"
+            )
+        if owner.encode() not in words:
+            raise Violation("I2", f"{name}: {script} took it from …{owner[-4:]}, which had not asked for it")
+        self._finished.add(owner)
+
+    def _granted(self, name: str, owner: str, script: str) -> None:
+        if script not in ("acquire", "join"):
+            raise Violation("I13", f"{name}: {script} made a lock for …{owner[-4:]}")
+        if owner in self._finished:
+            raise Violation("I4", f"{name}: a late {script} granted it to …{owner[-4:]}, which had given it up")
+        self.grants += 1
+        if script == "join":
+            return  # it has its token from the others
+        token = int(self._model.keys.peek(token_key(name).encode()) or 0)
+        if token <= self._token[name]:
+            raise Violation("I5", f"{name}: token {token} for …{owner[-4:]} after {self._token[name]}")
+        self._token[name] = token
+
+    def counters_lost(self) -> None:
+        """Of several servers, no single one has to number its grants in order: the majority's numbers count."""
+        self._token = dict.fromkeys(self.names, 0)
+
+    def left_model(self, names: Sequence[str], *, all_keys: bool) -> list[str]:
+        """Keys are about to vanish by an operator's or the server's doing; returns the owners that are displaced."""
+        displaced = [owner for name in names if (owner := self.owner(name)) is not None]
+        for name in names:
+            self._owner[name] = None
+        if all_keys:
+            self._finished.clear()  # the tombstones are gone too
+        return displaced
+
+
+def _keys(words: Sequence[bytes]) -> list[str]:
+    return [word.decode() for word in words[3 : 3 + int(words[2])]]
+
+
+def token_key(name: str) -> str:
+    """Where Redisson's fenced lock, and so holdfast, keeps the counter."""
+    return f"redisson_lock_token:{name}" if "{" in name else f"redisson_lock_token:{{{name}}}"

@@ -1,0 +1,25 @@
+"""Which owner has a lock by the majority of the servers of a world. One server is a majority of one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.simulation.checkers.engine_view import EngineView
+
+
+class Majority:
+    """The views of all servers as one."""
+
+    def __init__(self, views: Sequence[EngineView]) -> None:
+        self._views = views
+        self._quorum = len(views) // 2 + 1
+
+    def owner(self, name: str) -> str | None:
+        """Whose lock it is now, by the servers' clocks."""
+        owners = Counter(owner for view in self._views if (owner := view.owner(name)) is not None)
+        return next((owner for owner, servers in owners.items() if servers >= self._quorum), None)
+
+    def holds(self, owner: str) -> bool:
+        """Whether ``owner`` has a lock of any name."""
+        return any(self.owner(name) == owner for name in self._views[0].names)

@@ -1,0 +1,68 @@
+"""Invariant I8, no orphans: a lock that no caller wants is given back soon, on every server that no fault isolates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast._core.core import Core
+from holdfast._core.policy import Policy
+from holdfast.engines.base import Attempt
+from tests.simulation.checkers.history import Violation
+from tests.simulation.checkers.holder_view import HolderView
+from tests.simulation.world.node import Node
+from tests.simulation.world.runtime import Process
+
+
+class Orphans:
+    """Finds locks on the servers whose owners have given them up.
+
+    ``grace``: what a withdrawal may take. ``skipped_for``: how long after a fault a client may skip a server.
+    """
+
+    def __init__(self, holders: HolderView, nodes: Sequence[Node], *, grace: float, skipped_for: float) -> None:
+        self._holders = holders
+        self._nodes = nodes
+        self._grace = grace
+        self._skipped_for = skipped_for
+        self._processes: dict[str, Process] = {}  # by the client's part of an owner: it may continue with a new number
+        self._since: dict[tuple[str, str], float] = {}  # a server and an owner that is not wanted there, since when
+        self._last_look = 0.0
+
+    def listen(self, core: Core, process: Process) -> None:
+        """Record every attempt that ``core`` makes."""
+        make = core.new_attempt
+
+        def new_attempt(policy: Policy, *, non_barging: bool) -> Attempt:
+            attempt = make(policy, non_barging=non_barging)
+            self._processes[_client(attempt.owner)] = process
+            self._holders.claimed(process.simulator.current, attempt)
+            return attempt
+
+        core.new_attempt = new_attempt  # type: ignore[method-assign]
+
+    def look(self, time: float) -> None:
+        wanted = self._holders.wanted()
+        since: dict[tuple[str, str], float] = {}
+        for node in self._nodes:
+            for name in node.view.names:
+                owner = node.view.owner(name)
+                if owner is not None and owner not in wanted:
+                    # It was given up after the last look.
+                    place = (node.name, owner)
+                    since[place] = self._since.get(place, self._last_look)
+                    self._check(node, name, owner, since[place], time)
+        self._since, self._last_look = since, time
+
+    def _check(self, node: Node, name: str, owner: str, given_up: float, time: float) -> None:
+        process = self._processes[_client(owner)]
+        if process.dead or node.faults.disturbed(process) + self._skipped_for >= given_up:
+            return
+        if time - given_up > self._grace:
+            raise Violation(
+                "I8",
+                f"{name}: {process.name} gave …{owner[-4:]} up after {given_up:.3f}, and {node.name} still has it",
+            )
+
+
+def _client(owner: str) -> str:
+    return owner.partition(":")[0]

@@ -1,0 +1,199 @@
+"""The simulated channel: the Redis engine's port to a server, on the simulated network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast._runtime.base import Wakeup
+from holdfast.engines.base import ALL_NAMES, RequestFailed, Suspects
+from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import Answer, out_of_time
+from holdfast.engines.redis.dialect.replies import error as error_of_reply
+from holdfast.engines.redis.dialect.requests import Call, Publish
+from holdfast.errors import EngineRefused
+from tests.simulation.client.wire import Flight, Wire, run, words_of
+from tests.simulation.redis_model.keyspace import ReplyError
+from tests.simulation.redis_model.server import Push
+from tests.simulation.world.network import Network
+from tests.simulation.world.runtime import Signal, SimulatedRuntime
+
+
+class SimWatch:
+    """One waiter's connection, woken by client tracking or (``tracking`` off) by Redisson's channel."""
+
+    def __init__(self, runtime: SimulatedRuntime, network: Network, *, tracking: bool) -> None:
+        self._runtime = runtime
+        self._tracking = tracking
+        self._bell = Signal(runtime.process)
+        self._network = network
+        network.watches[self] = runtime.process
+        self._armed: bytes | None = None
+        self._subscribed: str | None = None
+        self._wire = Wire(runtime, network, ["CLIENT", "TRACKING", "ON", "OPTIN"] if tracking else (), self._pushed)
+
+    def _pushed(self, push: Push | None) -> None:
+        if push is None or push[0] == "message" or push[1] is None or self._armed in push[1]:
+            self._bell.set()
+        if push is None:
+            self._subscribed = None
+
+    async def arm(self, key: str, channel: str, timeout: float) -> int:
+        until = self._runtime.now() + timeout
+        self._bell.clear()
+        self._armed = key.encode()
+        look: Sequence[Argument] = ["PTTL", key]
+        commands: list[Sequence[Argument]] = [look]
+        if self._tracking:
+            commands.insert(0, ["CLIENT", "CACHING", "YES"])
+        elif self._subscribed != channel:
+            commands.insert(0, ["SUBSCRIBE", channel])
+        try:
+            ttl: int = await self._wire.call(*commands, until=until)
+        except RequestFailed:
+            self._subscribed = None
+            raise
+        except ReplyError as error:
+            raise error_of_reply(str(error)) from error
+        self._subscribed = channel
+        return ttl
+
+    async def pushed(self, until: float) -> bool:
+        return await self._bell.wait(until)
+
+    def close(self) -> None:
+        self._network.watches.pop(self, None)
+        self._wire.drop()
+
+
+class SimChannel:
+    """A server as seen from one simulated process.
+
+    ``multiplexed``: all requests share one connection, as on asyncio; else each takes one from a pool, as with threads.
+    """
+
+    publish: Publish = "PUBLISH"
+
+    def __init__(self, runtime: SimulatedRuntime, network: Network, *, multiplexed: bool, tracking: bool) -> None:
+        self._runtime = runtime
+        self._network = network
+        self._tracking = tracking
+        self._shared = Wire(runtime, network) if multiplexed else None
+        self._idle: list[Wire] = []
+        greeting = ["CLIENT", "TRACKING", "ON", "OPTOUT", "NOLOOP"] if tracking else []
+        self._untracked: Sequence[Sequence[Argument]] = [["CLIENT", "CACHING", "NO"]] if tracking else []
+        self._guard = Wire(runtime, network, greeting, self._guard_pushed)
+        self._forgetful = False
+        self.suspicion = Signal(runtime.process)  #: set while there are suspects
+        self._suspects: set[str] | None = set()  # None: every name
+
+    async def run(self, call: Call, timeout: float) -> Any:
+        until = self._runtime.now() + timeout
+        if self._shared is not None:
+            return await run(self._shared, call, until)
+        wire = self._idle.pop() if self._idle else Wire(self._runtime, self._network)
+        try:
+            reply = await run(wire, call, until)
+        except BaseException:
+            wire.drop()  # also when cancelled: an unread answer is on its way
+            raise
+        self._idle.append(wire)
+        return reply
+
+    def post(self, call: Call) -> Flight | None:
+        """Send a script call at once; None if that needs a connection first. To be followed by ``settle``."""
+        wire = self._shared or (self._idle.pop() if self._idle else None)
+        return None if wire is None else wire.post(words_of(self._network, call))
+
+    def settle(self, flight: Flight) -> None:
+        """What was posted is answered, or will not be waited for any more: no answer may be taken for another's."""
+        if flight.wire is self._shared:
+            return
+        if flight.is_answered():
+            self._idle.append(flight.wire)
+        else:
+            flight.wire.drop()
+
+    async def command(self, args: Sequence[Argument], timeout: float) -> Any:
+        wire = self._shared or Wire(self._runtime, self._network)
+        try:
+            return await wire.call(args, until=self._runtime.now() + timeout)
+        except ReplyError as error:
+            raise error_of_reply(str(error)) from error
+        finally:
+            if wire is not self._shared:
+                wire.drop()
+
+    def watch(self) -> SimWatch:
+        return SimWatch(self._runtime, self._network, tracking=self._tracking)
+
+    async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
+        assert not replicas, "the model of Redis has no replicas"
+        return await self.run(call, timeout), 0
+
+    async def servers(self, timeout: float) -> Sequence[SimChannel]:
+        return (self,)
+
+    async def run_tracked(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
+        answers: list[Answer] = []
+        until = self._runtime.now() + timeout  # one bound for all, which are sent together on a real channel
+        for call in calls:
+            try:
+                answers.append(await self._run_tracked(call, until))
+            except (RequestFailed, EngineRefused) as failure:
+                answers.append(failure)
+        return answers
+
+    async def _run_tracked(self, call: Call, until: float) -> Any:
+        try:
+            if call.plain:
+                reply = await self._look(call, until)
+            else:
+                reply = await run(self._guard, call, until, self._untracked)
+                if self._tracking and call.watched:
+                    await self._guard.call(["EXISTS", *call.watched], until=until)
+        except RequestFailed:
+            self._forgetful = True  # what the connection tracked is tracked no more
+            raise
+        if self._forgetful:
+            self._forgetful = False
+            self._guard_pushed(None)
+        return reply
+
+    async def _look(self, call: Call, until: float) -> Any:
+        try:
+            return await self._guard.call(call.args, until=until)
+        except ReplyError as error:
+            raise error_of_reply(str(error)) from error
+
+    async def run_together(self, calls: Sequence[Call], timeout: float) -> Sequence[Answer]:
+        until = self._runtime.now() + timeout
+        answers: list[Answer] = []
+        for call in calls:
+            left = until - self._runtime.now()
+            answers += [out_of_time()] if left <= 0 else await self.run_tracked([call], 0, left)
+        return answers
+
+    def _guard_pushed(self, push: Push | None) -> None:
+        if push is None or push[1] is None:
+            self._suspects = None
+        elif self._suspects is not None:
+            self._suspects.update(key.decode() for key in push[1])
+        self.suspicion.set()
+
+    async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
+        assert isinstance(wakeup, Signal)
+        await self._runtime.process.wait_any((wakeup, self.suspicion), until)
+        return self.suspects()
+
+    def suspects(self) -> Suspects:
+        """What was pushed since the last call."""
+        suspects, self._suspects = self._suspects, set()
+        self.suspicion.clear()
+        return ALL_NAMES if suspects is None else sorted(suspects)
+
+    async def close(self) -> None:
+        for wire in (self._shared, self._guard, *self._idle):
+            if wire is not None:
+                wire.drop()
+        self._idle.clear()
