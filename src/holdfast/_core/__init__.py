@@ -1,7 +1,7 @@
 """The core: from a call of ``acquire`` to the end of the hold. Written once, for every engine and every runtime.
 
-It knows engines by their port (``holdfast.engines.base``) and time by the runtime's (``holdfast._runtime.base``). Words:
-a *claim* says what is wanted, an *attempt* is the engine's side of it, a *grant* is what the engine gave, a *hold* is a
+It knows engines by their port (``holdfast.engines.base``), and time by the runtime port (``holdfast._runtime.base``).
+A *claim* says what is wanted, an *attempt* is the engine's side of it, a *grant* is what the engine gave, a *hold* is a
 grant that is in use here, and a *handle* is one caller's lease on it. Read ``core.py`` first, then ``acquisition.py``.
 
 One call:

@@ -36,8 +36,8 @@ class Operations(Generic[T]):
 
     def all(self) -> list[T]:
         """Those under way. What was interrupted in its clean-up is forgotten here."""
-        # A list of the keys is made in one step. One of the items is not: it makes tuples, so the collector may run, and
-        # with it finalisers that end operations.
+        # A list of the keys is made in one step. One of the items is not: it makes tuples, so the collector may run,
+        # and with it finalisers that end operations.
         for operation in list(self._running):
             if operation not in self:
                 self.end(operation)
