@@ -1,4 +1,4 @@
-"""``holdfast demo`` as a user runs it: a process of its own, with and without a terminal."""
+"""``holdfast demo`` in a process of its own, with and without a terminal."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ COMMAND = [sys.executable, "-W", "error", "-m", "holdfast.cli", "demo"]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Temporary files where we can look for leftovers, and a mark by which we find the demo's processes.
+    """A TMPDIR that the test can search for leftovers, and a mark that identifies the processes of the demo.
 
-    The name of the directory has in it what means something in a URL, and a byte that is not UTF-8.
+    The name of the directory contains characters that are special in a URL, and a byte that is not UTF-8.
     """
     temporary = os.fsdecode(os.fsencode(tmp_path) + b"/a #b?c=d&e%41\xff")
     os.mkdir(temporary)
@@ -36,7 +36,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def processes(environment: Mapping[str, str]) -> list[int]:
-    """Every process that was started with this environment, whoever is its parent by now."""
+    """Returns every process started with this environment, also reparented ones."""
     mark = f"DEMO_UNDER_TEST={environment['DEMO_UNDER_TEST']}".encode()
     found = []
     for status in Path("/proc").glob("[0-9]*"):
@@ -62,7 +62,7 @@ def assert_as_promised(line: str) -> None:
     assert result["stale_write"] == "refused"
 
 
-def test_without_a_terminal(environment: dict[str, str]) -> None:
+def test_output_without_a_terminal(environment: dict[str, str]) -> None:
     began = time.monotonic()
     done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=55)
     assert time.monotonic() - began < 30
@@ -79,7 +79,7 @@ def test_without_a_terminal(environment: dict[str, str]) -> None:
     assert_nothing_left(environment)
 
 
-def test_json_is_one_line_and_nothing_else(environment: dict[str, str]) -> None:
+def test_json_output_is_a_single_line(environment: dict[str, str]) -> None:
     done = subprocess.run([*COMMAND, "--json"], env=environment, capture_output=True, text=True, timeout=55)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
@@ -88,7 +88,7 @@ def test_json_is_one_line_and_nothing_else(environment: dict[str, str]) -> None:
 
 
 class Terminal:
-    """A terminal with a command in it, the demo if nothing else is said."""
+    """A terminal that runs a command, by default the demo."""
 
     def __init__(self, environment: Mapping[str, str], command: Sequence[str] = COMMAND) -> None:
         self._ours, theirs = pty.openpty()
@@ -102,10 +102,10 @@ class Terminal:
         self.seen = ""
 
     def read(self) -> bool:
-        """Read on; False when everybody on the other side has closed the terminal."""
+        """Reads once; returns False when every process on the other side has closed the terminal."""
         try:
             chunk = os.read(self._ours, 65536)
-        except OSError:  # EIO: nobody has it open any more
+        except OSError:  # EIO: no process has it open any more
             return False
         self.seen += chunk.decode(errors="replace")
         return bool(chunk)
@@ -115,7 +115,7 @@ class Terminal:
             assert self.read(), self.seen
 
     def hang_up(self) -> None:
-        """As when the window is closed, or the line breaks: nothing can be written any more."""
+        """Simulates a closed window or a broken connection: nothing can be written any more."""
         ours, self._ours = self._ours, -1
         if ours >= 0:
             os.close(ours)
@@ -135,7 +135,7 @@ def terminal(environment: Mapping[str, str], command: Sequence[str] = COMMAND) -
         opened.close()
 
 
-def test_on_a_terminal(environment: dict[str, str]) -> None:
+def test_output_on_a_terminal(environment: dict[str, str]) -> None:
     began = time.monotonic()
     with terminal(environment) as screen:
         while screen.read():
@@ -144,7 +144,7 @@ def test_on_a_terminal(environment: dict[str, str]) -> None:
     assert time.monotonic() - began < 30
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.seen)
     assert_as_promised(re.split(r"[\r\n]+", text.strip())[-1])
-    assert "▚" in text  # two inside at once
+    assert "▚" in text  # two holders at the same time
     assert_cursor_is_back(screen.seen)
     assert_nothing_left(environment)
 
@@ -154,11 +154,13 @@ def assert_cursor_is_back(seen: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_gives_the_cursor_back_and_leaves_nothing(environment: dict[str, str], number: signal.Signals) -> None:
+def test_signal_restores_the_cursor_and_leaves_no_processes_or_files(
+    environment: dict[str, str], number: signal.Signals
+) -> None:
     with terminal(environment) as screen:
         screen.read_until("updates done 1")
         assert len(processes(environment)) == 5
-        screen.process.send_signal(number)  # the workers are in sessions of their own: Ctrl-C is for the demo
+        screen.process.send_signal(number)  # the workers run in sessions of their own: only the demo gets Ctrl-C
         while screen.read():
             pass
         assert screen.process.wait(10) == 128 + number
@@ -167,10 +169,10 @@ def test_a_signal_gives_the_cursor_back_and_leaves_nothing(environment: dict[str
     assert_nothing_left(environment)
 
 
-def test_a_terminal_that_is_gone_leaves_nothing(environment: dict[str, str]) -> None:
+def test_closed_terminal_leaves_no_processes_or_files(environment: dict[str, str]) -> None:
     with terminal(environment) as screen:
         screen.read_until("updates done 1")
-        screen.process.send_signal(signal.SIGSTOP)  # or it might notice by itself, and end with another code
+        screen.process.send_signal(signal.SIGSTOP)  # otherwise it might notice first and end with another code
         os.waitpid(screen.process.pid, os.WUNTRACED)
         screen.hang_up()
         screen.process.send_signal(signal.SIGHUP)
@@ -181,7 +183,7 @@ def test_a_terminal_that_is_gone_leaves_nothing(environment: dict[str, str]) -> 
 
 @contextmanager
 def frozen(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """The demo while its holder is frozen."""
+    """Runs the demo up to the point where its holder is frozen."""
     with subprocess.Popen(COMMAND, env=environment, stdout=PIPE, stderr=PIPE, text=True) as demo:
         try:
             assert demo.stdout is not None
@@ -191,7 +193,7 @@ def frozen(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
             demo.kill()
 
 
-def test_terminated_it_leaves_nothing(environment: dict[str, str]) -> None:
+def test_terminated_demo_leaves_no_processes_or_files(environment: dict[str, str]) -> None:
     with frozen(environment) as demo:
         assert len(processes(environment)) == 3
         demo.terminate()
@@ -201,7 +203,7 @@ def test_terminated_it_leaves_nothing(environment: dict[str, str]) -> None:
         assert_nothing_left(environment)
 
 
-def test_killed_it_leaves_no_process_not_even_the_frozen_one(environment: dict[str, str]) -> None:
+def test_killed_demo_leaves_no_process_not_even_the_frozen_one(environment: dict[str, str]) -> None:
     with frozen(environment) as demo:
         workers = set(processes(environment)) - {demo.pid}
         handles = [os.pidfd_open(pid) for pid in workers]
@@ -217,7 +219,7 @@ def ended(handle: int) -> bool:
         os.close(handle)
 
 
-def test_without_rich_it_says_how_to_get_it_and_goes_on_in_lines(environment: dict[str, str]) -> None:
+def test_missing_rich_is_reported_and_the_demo_prints_plain_lines(environment: dict[str, str]) -> None:
     hide = (
         "import sys, importlib.util as u; find = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest)\n"

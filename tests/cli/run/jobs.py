@@ -1,4 +1,4 @@
-"""Starting ``holdfast run`` and looking at its processes."""
+"""Starts ``holdfast run`` and inspects its processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 PATIENCE: Final = 20.0
 COMMAND: Final = [sys.executable, "-W", "error", "-m", "holdfast.cli", "run"]
-#: A command that says its pid and goes on until it is killed.
+#: A command that prints its pid and runs until it is killed.
 FOREVER: Final = "echo $$; while :; do sleep 1; done"
 STUBBORN: Final = "trap 'echo term' TERM; echo $$; while :; do sleep 0.02; done"
 
@@ -47,13 +47,13 @@ class Job:
         return self.process.stderr.read()
 
     def freeze(self) -> None:
-        """SIGSTOP, and return when it has stopped."""
+        """Sends SIGSTOP and returns when the process has stopped."""
         self.signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     @property
     def guardian(self) -> int:
-        """Its only child."""
+        """The only child of the runner."""
         (pid,) = wait_for(lambda: children(self.process.pid))
         return int(pid)
 
@@ -69,7 +69,7 @@ class Jobs:
         self._jobs: list[Job] = []
 
     def start(self, *arguments: str, url: str | None = None, wrapper: Sequence[str] = (), **settings: Any) -> Job:
-        """``wrapper``: a command that executes the run."""
+        """``wrapper`` is a command that executes the run."""
         command = [*wrapper, *COMMAND, "--url", url or self.url, *arguments]
         options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": PIPE, "stderr": PIPE, "text": True}
         job = Job(subprocess.Popen(command, **options | {"env": self.environment} | settings))
@@ -82,7 +82,7 @@ class Jobs:
         return subprocess.CompletedProcess(arguments, job.process.returncode, out, err)
 
     def processes(self) -> list[int]:
-        """Every process of these runs, zombies not counted."""
+        """Every process of these runs except zombies."""
         found = []
         for status in Path("/proc").glob("[0-9]*"):
             try:
@@ -112,9 +112,9 @@ class Jobs:
         assert not left, "processes outlived their run"
 
 
-def wait_for(condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """What ``condition`` returns, once it is true. For what sends no event."""
-    end = time.monotonic() + patience
+def wait_for(condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
+    """Polls ``condition`` until it is true and returns its value; for changes that send no event."""
+    end = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
@@ -134,17 +134,17 @@ def state(pid: int) -> str:
 
 
 class Death:
-    """The end of a process, by whichever parent. Made while it lives."""
+    """Detects the end of a process, also one that is not a child. Create it while the process is alive."""
 
     def __init__(self, pid: int) -> None:
         self._handle = os.pidfd_open(pid)
 
-    def happened(self, patience: float = 0.0) -> bool:
-        return bool(select.select([self._handle], (), (), patience)[0])
+    def happened(self, timeout: float = 0.0) -> bool:
+        return bool(select.select([self._handle], (), (), timeout)[0])
 
-    def wait(self, patience: float = PATIENCE) -> float:
-        """Until it has ended; the time at which that was seen."""
-        assert self.happened(patience), "still alive"
+    def wait(self, timeout: float = PATIENCE) -> float:
+        """Waits until the process has ended and returns the time at which that was observed."""
+        assert self.happened(timeout), "still alive"
         return time.monotonic()
 
     def __del__(self) -> None:
