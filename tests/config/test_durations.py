@@ -1,4 +1,4 @@
-"""Durations, ttl and timeout: values, texts and refusals."""
+"""Durations, ttl and timeout: accepted numbers, texts and timedeltas, and refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ seconds = st.floats(min_value=0, max_value=1e12, allow_nan=False)
         ("0", 0.0),
     ],
 )
-def test_texts(text: str, expected: float) -> None:
+def test_text_is_parsed(text: str, expected: float) -> None:
     assert parse_duration(text) == pytest.approx(expected)
 
 
@@ -45,12 +45,12 @@ def test_numbers_are_seconds(value: float) -> None:
 
 
 @given(st.timedeltas(min_value=timedelta(0)))
-def test_timedelta(value: timedelta) -> None:
+def test_timedelta_is_converted(value: timedelta) -> None:
     assert parse_duration(value) == value.total_seconds()
 
 
 @given(st.decimals(min_value=0, max_value=10**9, places=3), st.sampled_from(["", "ms", "s", "m", "h", "d"]))
-def test_number_and_unit(number: object, unit: str) -> None:
+def test_number_with_unit_is_parsed(number: object, unit: str) -> None:
     factor = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}[unit]
     assert parse_duration(f"{number}{unit}") == pytest.approx(float(str(number)) * factor)
 
@@ -62,13 +62,13 @@ def test_number_and_unit(number: object, unit: str) -> None:
         *("", "s", "-1", "+1", "1e3", "nan", "inf", "1 2", "5 minutes", "1_000", "١", "1h30m", "9" * 400, "1S"),
     ],
 )
-def test_values_that_are_no_duration(bad: object) -> None:
+def test_invalid_values_are_refused(bad: object) -> None:
     with pytest.raises(ValueError, match="wait_time"):
         parse_duration(bad, what="wait_time")
 
 
 @pytest.mark.parametrize("bad", [None, b"30", [], object(), 1j])
-def test_types_that_are_no_duration(bad: object) -> None:
+def test_invalid_types_are_refused(bad: object) -> None:
     with pytest.raises(TypeError, match="duration"):
         parse_duration(bad)
 
@@ -84,12 +84,12 @@ def test_any_text_is_a_finite_duration_or_a_value_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("ttl, expected", [(0.1, 0.1), ("100ms", 0.1), (30, 30.0), ("7d", 604800.0)])
-def test_ttl_within_bounds(ttl: object, expected: float) -> None:
+def test_ttl_within_bounds_is_accepted(ttl: object, expected: float) -> None:
     assert check_ttl(ttl) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("ttl", [0, 0.099, "99ms", 604800.1, "8d", math.nan, True, -1])
-def test_ttl_out_of_bounds(ttl: object) -> None:
+def test_ttl_out_of_bounds_is_refused(ttl: object) -> None:
     with pytest.raises(ValueError, match="ttl"):
         check_ttl(ttl)
 
@@ -98,24 +98,24 @@ def test_ttl_out_of_bounds(ttl: object) -> None:
     "timeout, expected",
     [(None, None), (0, 0.0), (2.5, 2.5), (timedelta(minutes=1), 60.0), ("5", 5.0), ("500ms", 0.5), ("0", 0.0)],
 )
-def test_timeout(timeout: object, expected: float | None) -> None:
+def test_timeout_is_parsed(timeout: object, expected: float | None) -> None:
     assert check_timeout(timeout) == expected
 
 
 @pytest.mark.parametrize("timeout", [-1, -0.1, math.nan, True, False, math.inf, -math.inf, "", "soon", "-1s"])
-def test_timeout_with_a_wrong_value(timeout: object) -> None:
+def test_timeout_with_a_wrong_value_is_refused(timeout: object) -> None:
     with pytest.raises(ValueError, match="timeout"):
         check_timeout(timeout)
 
 
 @pytest.mark.parametrize("timeout", [b"5", [], object()])
-def test_timeout_of_a_wrong_type(timeout: object) -> None:
+def test_timeout_of_a_wrong_type_is_refused(timeout: object) -> None:
     with pytest.raises(TypeError, match="timeout"):
         check_timeout(timeout)
 
 
 @pytest.mark.parametrize("one, two", [(1.0, 2.0), ("1s", "2000ms"), (timedelta(seconds=1), timedelta(seconds=2))])
-def test_every_duration_of_a_user_may_be_a_number_a_text_or_a_timedelta(one: Any, two: Any) -> None:
+def test_every_duration_argument_accepts_number_text_and_timedelta(one: Any, two: Any) -> None:
     with holdfast.connect("memory:durations", ttl=one, request_timeout=one, unavailable_after=two) as locks:
         with locks.lock("a") as lease:
             assert lease.ttl == 1.0
@@ -132,7 +132,7 @@ def test_every_duration_of_a_user_may_be_a_number_a_text_or_a_timedelta(one: Any
 
 
 @pytest.mark.parametrize("one, two", [("1s", "2000ms"), (timedelta(seconds=1), timedelta(seconds=2))])
-def test_async_durations_too(one: Any, two: Any) -> None:
+def test_every_async_duration_argument_accepts_number_text_and_timedelta(one: Any, two: Any) -> None:
     async def use() -> None:
         async with holdfast.aio.connect("memory:durations", ttl=one) as locks:
             async with locks.lock("a", ttl=two, timeout=one, max_hold=two) as lease:

@@ -1,4 +1,4 @@
-"""Lock names: what is accepted, what is refused and how, and namespaces there and back."""
+"""Lock names: accepted and refused names, and round trips through namespaces."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from holdfast._core import names
 from holdfast.errors import InvalidName
 
-# st.text() leaves surrogates in unless told; 128 four-byte characters are exactly the limit.
+# st.text() includes surrogates by default; 128 four-byte characters are exactly the limit.
 valid_names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128)
 
 
 @given(valid_names)
-def test_any_text_of_up_to_512_bytes_is_a_name(name: str) -> None:
+def test_text_of_up_to_512_bytes_is_a_valid_name(name: str) -> None:
     assert names.validate(name) is name
 
 
 @given(st.text(min_size=1, max_size=600))
-def test_the_limit_is_in_bytes_not_characters(name: str) -> None:
+def test_name_limit_is_in_bytes_not_characters(name: str) -> None:
     size = len(name.encode(errors="surrogatepass"))
     lone_surrogate = any("\ud800" <= character <= "\udfff" for character in name)
     if size <= 512 and not lone_surrogate:
@@ -32,7 +32,7 @@ def test_the_limit_is_in_bytes_not_characters(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad, says",
+    "bad, message",
     [
         ("", "empty"),
         ("a" * 513, "513"),
@@ -44,34 +44,34 @@ def test_the_limit_is_in_bytes_not_characters(name: str) -> None:
         (7, r"not int; use str\(\)"),
     ],
 )
-def test_refused_with_a_sentence(bad: object, says: str) -> None:
-    with pytest.raises(InvalidName, match=says) as caught:
+def test_invalid_name_is_refused_with_a_message(bad: object, message: str) -> None:
+    with pytest.raises(InvalidName, match=message) as caught:
         names.validate(bad)
     assert isinstance(caught.value, ValueError)
-    # Every error can be logged and pickled, also the one about a name that cannot be encoded.
+    # Every error can be logged and pickled, also the error about a name that cannot be encoded.
     str(caught.value).encode()
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 @pytest.mark.parametrize("bad", [b"x", bytearray(b"x"), memoryview(b"x"), None, True, object()])
-def test_str_is_not_the_remedy_where_it_makes_another_name(bad: object) -> None:
-    """``str(b"x")`` is "b'x'", ``str(None)`` is "None", and that of an object has its address in it."""
+def test_str_is_not_suggested_where_it_makes_another_name(bad: object) -> None:
+    """``str(b"x")`` is "b'x'", ``str(None)`` is "None", and ``str`` of an object contains its address."""
     with pytest.raises(InvalidName) as caught:
         names.validate(bad)
     assert "str()" not in str(caught.value)
 
 
-def test_512_bytes_are_accepted() -> None:
+def test_name_of_512_bytes_is_accepted() -> None:
     assert names.validate("ä" * 256) == "ä" * 256
 
 
 @given(st.just("") | valid_names, valid_names)
-def test_a_qualified_name_comes_back(namespace: str, name: str) -> None:
+def test_qualified_name_round_trips(namespace: str, name: str) -> None:
     assert names.unqualify(namespace, names.qualify(namespace, name)) == name
 
 
 @given(valid_names, valid_names)
-def test_names_of_others_are_outside(namespace: str, name: str) -> None:
+def test_names_of_other_namespaces_are_outside(namespace: str, name: str) -> None:
     inside = name.startswith(f"{namespace}:") and name != f"{namespace}:"
     assert (names.unqualify(namespace, name) is None) == (not inside)
 

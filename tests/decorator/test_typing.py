@@ -1,4 +1,4 @@
-"""What a type checker says about users' code: mypy is run over right and wrong calls."""
+"""Type checking of user code: mypy runs over right and wrong calls."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ CODE = """
 """
 
 
-def test_right_calls_are_accepted_and_wrong_ones_are_not(tmp_path: Path) -> None:
+def test_mypy_accepts_right_calls_and_rejects_wrong_ones(tmp_path: Path) -> None:
     module = tmp_path / "users_module.py"
     module.write_text(textwrap.dedent(CODE), "utf-8")
     printed, _, _ = api.run(["--strict", "--no-error-summary", "--cache-dir", str(tmp_path / "cache"), str(module)])
