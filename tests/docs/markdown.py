@@ -1,4 +1,4 @@
-"""The documents taken apart: code blocks, headings and links, each with its line. Pure but for reading files."""
+"""Parses documents into code blocks, headings and links, each with its line. Pure except for reading files."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _CODE_SPAN: Final = re.compile(r"`[^`]*`")
 
 
 def documents() -> list[Path]:
-    """Every document that a user reads."""
+    """Every document for users."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 
 
 def shown(path: Path) -> str:
-    """The path as it is known in the repository."""
+    """The path relative to the repository."""
     return path.relative_to(ROOT).as_posix()
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block. ``line`` is that of its first line of code; ``marks`` are the words after the language."""
+    """A fenced block. ``line`` is the number of its first line of code; ``marks`` are the words after the language."""
 
     path: Path
     line: int
@@ -41,7 +41,7 @@ class Block:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, str | None]]:
-    """Each line with its number and, inside a block and on its fences, the block's info string."""
+    """Yields each line with its number and, inside a block and on its fences, the info string of the block."""
     info: str | None = None
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         fence = _FENCE.match(line)
@@ -75,12 +75,12 @@ def blocks(path: Path) -> list[Block]:
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines outside of code blocks."""
+    """Yields the lines outside of code blocks."""
     return ((number, line) for number, line, info in _lines(path) if info is None)
 
 
 def links(path: Path) -> list[tuple[int, str]]:
-    """Where each link of a document leads to."""
+    """Returns the target of each link of a document."""
     return [
         (number, link["target"])
         for number, line in prose(path)
@@ -89,7 +89,7 @@ def links(path: Path) -> list[tuple[int, str]]:
 
 
 def anchors(path: Path) -> set[str]:
-    """The fragments by which the headings of a document can be linked to, as the usual renderers make them."""
+    """Returns the fragments of the headings of a document, as the usual renderers make them."""
     found: set[str] = set()
     for _, line in prose(path):
         heading = _HEADING.match(line)
@@ -105,7 +105,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def tables(path: Path) -> Iterator[list[list[str]]]:
-    """The tables of a document: rows of cells, without the line below the head."""
+    """Yields the tables of a document as rows of cells, without the line below the head."""
     rows: list[list[str]] = []
     for _, line in [*prose(path), (0, "")]:
         if line.startswith("|"):

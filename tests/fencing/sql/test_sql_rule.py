@@ -1,4 +1,4 @@
-"""The statement decides as the rule of all fences does, on both databases."""
+"""The SQL statement decides like the rule of all fences, on both databases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BEARERS = st.builds(Bearer, st.integers(0, 3) | st.integers(2**63 - 3, 2**63 - 
 
 
 def _by_the_rule(seen: Bearer | None, comer: Bearer) -> tuple[bool, Bearer]:
-    """Whether it is admitted, and what is remembered then."""
+    """Returns whether the bearer is admitted, and the bearer stored afterwards."""
     try:
         return True, comer if admit("r", seen, comer) else seen or comer
     except StaleToken:
@@ -59,7 +59,7 @@ def test_postgresql_agrees_with_the_rule_for_every_pair(postgres_server: Postgre
 
 
 @pytest.mark.parametrize("owner", [None, "a"])
-def test_the_report_names_what_was_seen(sqlite_store: Store, owner: str | None) -> None:
+def test_refusal_names_the_stored_token(sqlite_store: Store, owner: str | None) -> None:
     with closing(sqlite3.connect(sqlite_store.place)) as db:
         SqlFence().check(db, "r", 5, owner)
         with pytest.raises(StaleToken, match="token 4 is older than 5"):
