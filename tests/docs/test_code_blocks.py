@@ -25,8 +25,8 @@ from tests.docs.markdown import ROOT, Block, blocks, documents, shown
 
 #: Text in the documents, and its replacement during the tests.
 STATE: Final = "/var/lib/app"
-#: The same for servers: the fixture that starts them and its attribute with the URL. Documents that only connect omit ports: connecting
-#: does no I/O and needs no server.
+#: The same for servers: the fixture that starts them and its attribute with the URL. Documents that only connect omit
+#: ports: connecting does no I/O and needs no server.
 SERVERS: Final = {
     "redis://localhost:6379": ("redis_server", "url"),
     "redis+sentinel://s1:26379,s2:26379,s3:26379/mymaster": ("sentinel_set", "url"),

@@ -1,4 +1,4 @@
-"""A fork inherits neither locks, nor connections, nor the parent's life."""
+"""A forked child inherits neither the locks nor the connections nor the liveness of its parent."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from holdfast.engines.sqlite.session import SqliteSession
 from tests.sqlite.conftest import TIMEOUT, MakeSession
 from tests.sqlite.worker import make_claim, obtain
 
-# Python 3.12 warns about any fork of a process with threads: here that is the point.
+# Python 3.12 warns about any fork of a process with threads; these tests do that deliberately.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 
 def in_child(work: Callable[[], None]) -> int:
-    """Fork, do ``work`` in the child; the child's pid. Its exit code is 0 only if ``work`` returned."""
+    """Forks, runs ``work`` in the child and returns its pid. The exit code is 0 only if ``work`` returned."""
     pid = os.fork()
     if pid:
         return pid
@@ -51,7 +51,7 @@ def exit_code(pid: int, within: float = 20.0) -> int:
     raise AssertionError("the child is stuck")
 
 
-def test_a_child_can_neither_release_nor_renew_nor_repeat_the_parents_claim(session: SqliteSession) -> None:
+def test_child_can_neither_release_nor_renew_nor_repeat_the_claim_of_its_parent(session: SqliteSession) -> None:
     claim = make_claim("job")
     run(session.acquire(claim, TIMEOUT))
     parent = session.store(clock.now()).process
@@ -70,8 +70,8 @@ def test_a_child_can_neither_release_nor_renew_nor_repeat_the_parents_claim(sess
     assert session.store(clock.now()).process == parent
 
 
-def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSession, path: str) -> None:
-    """Parent P forks a child that lives on; P is killed; its lock must be free although its child is there."""
+def test_child_does_not_keep_the_locks_of_a_dead_parent(make_session: MakeSession, path: str) -> None:
+    """Parent P forks a child that stays alive; P is killed; its lock must be free despite the child."""
     read_end, write_end = os.pipe()
     hold_open, let_go = os.pipe()
 
@@ -82,7 +82,7 @@ def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSess
         if grandchild == 0:
             os.close(let_go)
             os.write(write_end, b"!")
-            os.read(hold_open, 1)  # until the test lets go
+            os.read(hold_open, 1)  # until the test closes the pipe
             os._exit(0)
         signal.pause()
 
@@ -98,7 +98,7 @@ def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSess
     assert isinstance(granted, Granted)
 
 
-def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, path: str) -> None:
+def test_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, path: str) -> None:
     run(session.acquire(make_claim("job"), TIMEOUT))
     contender = session.contender(make_claim("job"), TIMEOUT)
     run(contender.wait(clock.now() + 0.01))
@@ -109,7 +109,7 @@ def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, pa
             try:
                 targets.append(os.readlink(f"/proc/self/fd/{fd}"))
             except FileNotFoundError:
-                pass  # that of listdir
+                pass  # the descriptor of listdir
         assert not [target for target in targets if target.startswith(path)], targets
 
     assert exit_code(in_child(work)) == 0
@@ -117,7 +117,7 @@ def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, pa
 
 
 class ForksInBetween:
-    """A connection on which each statement is interrupted by a signal handler that forks, before its rows are read."""
+    """A connection whose statements are interrupted by a signal handler that forks before the rows are read."""
 
     def __init__(self, real: sqlite3.Connection) -> None:
         self._real = real
@@ -131,8 +131,8 @@ class ForksInBetween:
         self._real.close()
 
 
-def test_a_fork_in_a_signal_handler_in_the_middle_of_a_read(session: SqliteSession) -> None:
-    """Before: "Cannot operate on a closed database"."""
+def test_fork_in_a_signal_handler_during_a_read_succeeds(session: SqliteSession) -> None:
+    """Regression: "Cannot operate on a closed database"."""
     claim = make_claim("job")
     run(session.acquire(claim, TIMEOUT))
     store = session.store(clock.now())
@@ -151,8 +151,8 @@ def test_a_fork_in_a_signal_handler_in_the_middle_of_a_read(session: SqliteSessi
     assert isinstance(run(session.acquire(make_claim("other"), TIMEOUT)), Granted)
 
 
-def test_a_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> None:
-    """The connection is closed before it, but not as if this were the end of the last process."""
+def test_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> None:
+    """The connection is closed before the fork, but not like that of the last process."""
     claim = make_claim("job")
     run(session.acquire(claim, TIMEOUT))
     log = os.stat(path + "-wal").st_ino
@@ -162,7 +162,7 @@ def test_a_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> No
 
 
 @pytest.mark.timeout(120)
-def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSession, path: str) -> None:
+def test_forks_during_transactions_of_other_threads_succeed(make_session: MakeSession, path: str) -> None:
     stop, errors, rounds = threading.Event(), [], [0]
 
     def hammer() -> None:
@@ -189,7 +189,7 @@ def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSes
 
     try:
         for number in range(200):
-            # Most children only come and go; every tenth uses the file too.
+            # Most children exit immediately; every tenth uses the file.
             assert exit_code(in_child(work if number % 10 == 0 else lambda: None)) == 0
     finally:
         stop.set()

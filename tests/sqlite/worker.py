@@ -1,4 +1,4 @@
-"""A process that does what it is told on its standard input, one line of JSON at a time: the victim of these tests."""
+"""A process that executes commands from its standard input, one JSON line each; tests kill and freeze it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Claim, Found, Granted, RequestFailed, Session
 from holdfast.engines.sqlite import connect, contender
 
-#: Between two looks of a waiter that is to be woken.
+#: Poll interval of a waiter that must be woken by a message.
 NEVER = 120.0
 
 _IDENTITY = uuid.uuid4().hex
@@ -24,18 +24,18 @@ _numbers = itertools.count(1)
 
 
 def make_claim(name: str, ttl: float = 30.0, **more: Any) -> Claim:
-    """A new claim, as the core would make one."""
+    """Makes a claim the way the core does."""
     return Claim(name, f"{_IDENTITY}:{next(_numbers)}", ttl, **more)
 
 
 async def obtain(session: Session, claim: Claim, until: float) -> Granted | None:
-    """The core's acquisition loop in its simplest form."""
+    """The acquisition loop of the core in its simplest form."""
     contender = None
     while True:
         answer = await session.acquire(claim, 5.0)
         if isinstance(answer, Granted):
             if contender is not None:
-                contender.abandon()  # the place in the queue went with the grant
+                contender.abandon()  # the grant has removed its place in the queue
             return answer
         if clock.now() >= until:
             if contender is not None:
@@ -46,7 +46,7 @@ async def obtain(session: Session, claim: Claim, until: float) -> Granted | None
 
 
 def count(session: Session, name: str, file: Path, times: int) -> None:
-    """Add to a number in a file, reading and writing it with a gap, as only one process at a time may."""
+    """Adds to a number in a file with a gap between read and write; correct only under mutual exclusion."""
     for _ in range(times):
         claim = make_claim(name)
         assert run(obtain(session, claim, clock.now() + 30.0)) is not None
@@ -57,7 +57,7 @@ def count(session: Session, name: str, file: Path, times: int) -> None:
 
 
 def hammer(session: Session, name: str, seconds: float) -> dict[str, Any]:
-    """Take and give back, again and again: how often, and the errors that a caller would have seen."""
+    """Acquires and releases repeatedly; returns the number of grants and the errors a caller would have seen."""
     grants, errors = 0, []
     until = clock.now() + seconds
     while clock.now() < until:
@@ -67,7 +67,7 @@ def hammer(session: Session, name: str, seconds: float) -> dict[str, Any]:
                 grants += 1
                 run(session.release(claim, 5.0))
         except RequestFailed:
-            pass  # the core tries again
+            pass  # the core retries
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
     return {"grants": grants, "errors": errors}
@@ -96,7 +96,7 @@ def main() -> None:
                 count(session, name, Path(order["file"]), order["times"])
             case "do not poll":
                 contender._FIRST_POLL = contender._POLL = NEVER  # type: ignore[misc]
-            case "say":
+            case "ping":
                 pass
         answer["at"] = time.monotonic()
         print(json.dumps(answer), flush=True)
