@@ -1,4 +1,4 @@
-"""Many claims in one round trip: withdrawn, or looked at; and what the watchdog does where it cannot connect."""
+"""Batches of claims in one round trip, withdrawn or watched; and a watchdog that cannot connect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.waiting import eventually, renewed, until
 
 
 class Watchdog(Other):
-    """A session that dozes, as the watchdog's does before all else."""
+    """A session that waits for hints, like that of the watchdog."""
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
@@ -45,7 +45,7 @@ class Watchdog(Other):
 
 
 def hold_many(url: str, count: int) -> list[Claim]:
-    """Held by as many claims of one client."""
+    """Acquires as many claims with one client."""
 
     async def main() -> list[Claim]:
         session = connect(url, {}).session(AsyncioRuntime())
@@ -63,9 +63,7 @@ def hold_many(url: str, count: int) -> list[Claim]:
 
 
 @both_colours
-async def test_a_batch_of_claims_is_withdrawn_each_with_its_own_answer(
-    session: RedisSession, server: RedisServer
-) -> None:
+async def test_batch_of_claims_is_withdrawn_with_an_answer_for_each(session: RedisSession, server: RedisServer) -> None:
     ours, gone, stolen, foreign, waits = (make_claim(name) for name in ("a", "b", "c", "d", "e"))
     for claim in (ours, gone, stolen, foreign):
         await session.acquire(claim, TIMEOUT)
@@ -87,7 +85,7 @@ async def test_a_batch_of_claims_is_withdrawn_each_with_its_own_answer(
 
 
 @both_colours
-async def test_what_is_left_of_earlier_attempts_is_withdrawn_too(session: RedisSession, server: RedisServer) -> None:
+async def test_leftovers_of_earlier_attempts_are_withdrawn(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job")
     await session.acquire(claim, TIMEOUT)
     first = claim.owner
@@ -99,7 +97,7 @@ async def test_what_is_left_of_earlier_attempts_is_withdrawn_too(session: RedisS
 
 
 @both_colours
-async def test_a_withdrawn_claim_wakes_the_next_waiter(
+async def test_withdrawn_claim_wakes_the_next_waiter(
     session: RedisSession, server: RedisServer, only_woken: None
 ) -> None:
     claim, waits, client = make_claim("job"), make_claim("job"), server.client()
@@ -116,11 +114,11 @@ async def test_a_withdrawn_claim_wakes_the_next_waiter(
         await contender.leave()
 
 
-def test_a_batch_is_one_round_trip(redis_server: RedisServer) -> None:
-    """All are withdrawn while the first reply is still on its way."""
+def test_batch_is_one_round_trip(redis_server: RedisServer) -> None:
+    """All are withdrawn while the first reply is still in flight."""
     claims = hold_many(redis_server.url, 200)
     with FaultProxy(redis_server.host, redis_server.port) as proxy, Watchdog(proxy.url) as watchdog:
-        assert run(watchdog.session.withdraw(claims[:1], TIMEOUT)) == [Found.OURS]  # connected, and the script is known
+        assert run(watchdog.session.withdraw(claims[:1], TIMEOUT)) == [Found.OURS]  # connects and loads the script
         held_back = proxy.on(script=RELEASE).delay()
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.extend(run(watchdog.session.withdraw(claims, 30.0))))
@@ -132,7 +130,7 @@ def test_a_batch_is_one_round_trip(redis_server: RedisServer) -> None:
     assert found == [Found.GONE, *[Found.OURS] * 199]
 
 
-def test_ten_thousand_claims_are_withdrawn_at_once(redis_server: RedisServer) -> None:
+def test_ten_thousand_claims_are_withdrawn_within_a_second(redis_server: RedisServer) -> None:
     claims = hold_many(redis_server.url, 10_000)
     with Watchdog(redis_server.url) as watchdog:
         began = time.monotonic()
@@ -146,7 +144,7 @@ def test_ten_thousand_claims_are_withdrawn_at_once(redis_server: RedisServer) ->
     assert took < 1.0 + LATE, took
 
 
-def test_a_frozen_server_costs_one_timeout_for_the_whole_batch(start_redis: Callable[..., RedisServer]) -> None:
+def test_frozen_server_costs_one_timeout_for_the_whole_batch(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with Watchdog(server.url) as watchdog:
         claims = [watchdog.hold(f"job-{number}") for number in range(3)]
@@ -161,18 +159,18 @@ def test_a_frozen_server_costs_one_timeout_for_the_whole_batch(start_redis: Call
         assert server.client().exists("job-0", "job-1", "job-2") == 0
 
 
-def test_a_batch_to_a_server_that_has_forgotten_the_script(redis_server: RedisServer) -> None:
+def test_batch_to_a_server_without_the_script_sends_it_once(redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog:
         claims = [watchdog.hold(f"job-{number}") for number in range(5)]
         client: Any = redis_server.client()
         client.script_flush()
         client.config_resetstat()
         assert run(watchdog.session.withdraw(claims, TIMEOUT)) == [Found.OURS] * 5
-        assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1, "its text travels once"
+        assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1, "its source is sent once"
 
 
 @both_colours
-async def test_a_refused_withdrawal_is_not_tried_again(session: RedisSession, server: RedisServer) -> None:
+async def test_refused_withdrawal_is_not_retried(session: RedisSession, server: RedisServer) -> None:
     claims = [make_claim("a"), make_claim("b")]
     await session.acquire(claims[0], TIMEOUT)
     command(server, "ACL", "SETUSER", "default", "-del")
@@ -186,7 +184,7 @@ async def test_a_refused_withdrawal_is_not_tried_again(session: RedisSession, se
 # ---- watching from early on
 
 
-def test_a_look_costs_one_command_for_each_hold_and_extends_nothing(redis_server: RedisServer) -> None:
+def test_watch_costs_one_command_per_hold_and_extends_nothing(redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog:
         first = watchdog.hold("first")
         assert watchdog.watch(first) == [Found.OURS]  # connects
@@ -202,7 +200,7 @@ def test_a_look_costs_one_command_for_each_hold_and_extends_nothing(redis_server
 
 
 @pytest.mark.parametrize("loss", ["delete", "break", "flush", "replace", "forceUnlock"])
-def test_a_loss_is_pushed_after_a_look(loss: str, redis_server: RedisServer) -> None:
+def test_loss_is_pushed_after_a_watch(loss: str, redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog, Other(redis_server.url) as other:
         claims = [watchdog.hold(name) for name in ("a", "b")]
         assert watchdog.watch(*claims) == [Found.OURS] * 2
@@ -217,13 +215,13 @@ def test_a_loss_is_pushed_after_a_look(loss: str, redis_server: RedisServer) -> 
                 client.flushall()
             case "replace":
                 client.set("a", "another library's")
-            case "forceUnlock":  # what Redisson runs
+            case "forceUnlock":  # the script of Redisson
                 client.eval("if redis.call('del', KEYS[1]) == 1 then redis.call('publish', KEYS[2], ARGV[1]) end", 2,
                             "a", "redisson_lock__channel:{a}", "0")  # fmt: skip
         assert watchdog.doze() == (ALL_NAMES if loss == "flush" else {"a"})
 
 
-def test_a_look_tells_gone_from_stolen(redis_server: RedisServer) -> None:
+def test_watch_distinguishes_gone_from_stolen(redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog, Other(redis_server.url) as other:
         claims = [watchdog.hold(name) for name in ("ours", "gone", "stolen", "replaced")]
         redis_server.client().delete("gone", "stolen")
@@ -233,18 +231,18 @@ def test_a_look_tells_gone_from_stolen(redis_server: RedisServer) -> None:
 
 
 def test_scripts_of_the_watchdog_are_not_tracked(redis_server: RedisServer) -> None:
-    """Else each read inside them would track all their keys, and stay in the server's table for ever."""
+    """Otherwise each read inside them would track all their keys and stay in the server's table permanently."""
     with Watchdog(redis_server.url) as watchdog:
         claims = [watchdog.hold(f"job-{number}") for number in range(10)]
         run(watchdog.session.renew(claims, 60.0, TIMEOUT))
         assert redis_server.client().info("stats")["tracking_total_keys"] == 10
         run(watchdog.session.withdraw(claims, TIMEOUT))
         assert redis_server.client().info("stats")["tracking_total_keys"] == 0
-        assert watchdog.doze(0.05) == set(), "what it does itself is no news"
+        assert watchdog.doze(0.05) == set(), "its own actions cause no hint"
 
 
 @pytest.mark.parametrize("right", ["client|tracking", "client|caching"])
-def test_a_user_who_must_not_track_is_answered_all_the_same(right: str, redis_server: RedisServer) -> None:
+def test_watch_works_for_a_user_without_the_right_to_track(right: str, redis_server: RedisServer) -> None:
     command(redis_server, "ACL", "SETUSER", "locker", "reset", "on", ">pw", "~*", "&*", "+@all", f"-{right}")
     with Watchdog(redis_server.url.replace("redis://", "redis://locker:pw@")) as watchdog:
         claim = watchdog.hold("job")
@@ -255,11 +253,11 @@ def test_a_user_who_must_not_track_is_answered_all_the_same(right: str, redis_se
         assert watchdog.watch(claim) == [Found.GONE]
 
 
-# ---- no way in
+# ---- no new connections
 
 
-def test_a_lease_outlives_a_server_that_lets_nobody_in(start_redis: Callable[..., RedisServer]) -> None:
-    """The watchdog cannot connect: it renews by the callers' connection."""
+def test_lease_survives_a_server_that_refuses_new_connections(start_redis: Callable[..., RedisServer]) -> None:
+    """The watchdog cannot connect: it renews over the connection of the callers."""
     server = start_redis("maxclients 20")
     with holdfast.connect(server.url, ttl=1.5) as locks:
         lease = locks.lock("job").acquire()
@@ -269,7 +267,9 @@ def test_a_lease_outlives_a_server_that_lets_nobody_in(start_redis: Callable[...
         lease.release()
 
 
-async def test_a_lease_outlives_a_server_that_lets_nobody_in_async(start_redis: Callable[..., RedisServer]) -> None:
+async def test_async_lease_survives_a_server_that_refuses_new_connections(
+    start_redis: Callable[..., RedisServer],
+) -> None:
     server = start_redis("maxclients 20")
     async with holdfast.aio.connect(server.url, ttl=1.5) as locks:
         lease = await locks.lock("job").acquire()
@@ -279,8 +279,8 @@ async def test_a_lease_outlives_a_server_that_lets_nobody_in_async(start_redis: 
         await lease.release()
 
 
-def test_a_lease_outlives_a_new_password(start_redis: Callable[..., RedisServer]) -> None:
-    """Connections that are there stay authenticated; the watchdog's, if it comes later, is refused."""
+def test_lease_survives_a_changed_password(start_redis: Callable[..., RedisServer]) -> None:
+    """Open connections stay authenticated; that of the watchdog, if opened later, is refused."""
     server = start_redis()
     with holdfast.connect(f"{server.url}?username=locker&password=old", ttl=1.5) as locks:
         command(server, "ACL", "SETUSER", "locker", "on", ">old", "~*", "&*", "+@all")
@@ -291,8 +291,8 @@ def test_a_lease_outlives_a_new_password(start_redis: Callable[..., RedisServer]
         lease.release()
 
 
-def test_only_a_connection_that_is_there_is_borrowed(start_redis: Callable[..., RedisServer]) -> None:
-    """A server that is out of reach is not waited for twice."""
+def test_only_an_open_connection_is_borrowed(start_redis: Callable[..., RedisServer]) -> None:
+    """An unreachable server is not waited for twice."""
     server = start_redis()
     engine = connect(server.url, {})
     front, watchdog = engine.session(BLOCKING), engine.session(BLOCKING)

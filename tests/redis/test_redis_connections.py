@@ -1,4 +1,4 @@
-"""Connections: refused, lost, killed, frozen, cancelled, forked. What may have happened is said truthfully."""
+"""Connections refused, lost, killed, frozen, cancelled, forked: errors state correctly what may have happened."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def failure_of(colour: str, url: str, timeout: float = TIMEOUT) -> BaseException
 
 
 def arrived(server: RedisServer) -> Callable[[], bool]:
-    """Whether a request has reached a server that is told to pause."""
+    """Whether a request has reached a paused server."""
     client = server.client()
     return lambda: bool(client.info("clients")["blocked_clients"] == 1)
 
 
 @COLOURS
-def test_no_server_is_unreachable_and_nothing_happened(colour: str) -> None:
+def test_missing_server_is_unreachable_and_nothing_happened(colour: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     failure = failure_of(colour, f"redis://:s3cr3t@127.0.0.1:{port}/0")
@@ -70,7 +70,7 @@ def test_no_server_is_unreachable_and_nothing_happened(colour: str) -> None:
 
 
 @COLOURS
-def test_a_wrong_password_is_refused_at_once_and_not_repeated(colour: str, start_redis: StartRedis) -> None:
+def test_wrong_password_is_refused_immediately_and_not_retried(colour: str, start_redis: StartRedis) -> None:
     server = start_redis(password="right")
     for user_info in (":s3cr3t@", "nobody:s3cr3t@", ""):
         failure = failure_of(colour, f"redis://{user_info}127.0.0.1:{server.port}/0")
@@ -83,7 +83,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_repeated(colour: str, start
 
 
 @COLOURS
-def test_a_user_without_permission_is_refused(colour: str, redis_server: RedisServer) -> None:
+def test_user_without_permission_is_refused(colour: str, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "+@all", "-evalsha")
     failure = failure_of(colour, redis_server.url_as("poor", "pw"))
@@ -93,7 +93,7 @@ def test_a_user_without_permission_is_refused(colour: str, redis_server: RedisSe
 
 
 @COLOURS
-def test_the_smallest_acl_is_enough(colour: str, redis_server: RedisServer) -> None:
+def test_smallest_acl_suffices(colour: str, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     commands = (
         "+hello +evalsha +eval +exists +get +set +del +hset +hexists +hlen +hgetall +pttl +pexpire +time "
@@ -111,7 +111,7 @@ def test_the_smallest_acl_is_enough(colour: str, redis_server: RedisServer) -> N
         await contender.wait(session._runtime.now() + 0.05)
         assert (await session.inspect("app:job", TIMEOUT)).waiters == 1
         await contender.leave()
-        # Not even its channel is allowed: the lock is released all the same.
+        # Not even its channel is allowed: the lock is released nevertheless.
         assert await session.release(claim, TIMEOUT) is Found.OURS
         with pytest.raises(EngineRefused, match="NOPERM"):
             await session.acquire(make_claim("elsewhere"), TIMEOUT)
@@ -121,7 +121,7 @@ def test_the_smallest_acl_is_enough(colour: str, redis_server: RedisServer) -> N
 
 
 @COLOURS
-def test_a_frozen_server_may_have_done_it(colour: str, start_redis: StartRedis) -> None:
+def test_request_to_a_frozen_server_may_have_happened(colour: str, start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -134,17 +134,20 @@ def test_a_frozen_server_may_have_done_it(colour: str, start_redis: StartRedis) 
         assert 0.25 < time.monotonic() - began < 0.3 + LATE
         assert failure.value.may_have_happened is True
         with pytest.raises(RequestFailed) as failure:
-            await session.acquire(claim, 0.3)  # not even a handshake now
+            await session.acquire(claim, 0.3)  # not even the handshake completes
         assert failure.value.may_have_happened is False
         server.resume()
-        # Reset when it was given up; the server may have read it before, and then it holds: the same claim is told.
+        # The connection was reset at the timeout; the server may have read the request before and granted the same
+        # claim.
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
 
     in_colour(colour, server.url, body)
 
 
 @both_colours
-async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSession, server: RedisServer) -> None:
+async def test_request_may_have_happened_if_the_connection_is_lost_after_sending(
+    session: RedisSession, server: RedisServer
+) -> None:
     await session.ping(TIMEOUT)
     client = server.client()
     command(server, "CLIENT", "PAUSE", 10_000, "WRITE")
@@ -158,7 +161,7 @@ async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSe
 
 
 @COLOURS
-def test_a_restarted_server_is_found_again(colour: str, start_redis: StartRedis) -> None:
+def test_restarted_server_is_reconnected(colour: str, start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -166,7 +169,7 @@ def test_a_restarted_server_is_found_again(colour: str, start_redis: StartRedis)
         await session.acquire(claim, TIMEOUT)
         server.restart()
         outcome: Any = None
-        for _ in range(2):  # one request may meet the end of the old connection
+        for _ in range(2):  # one request may find the old connection closed
             try:
                 outcome = await session.release(claim, TIMEOUT)
                 break
@@ -188,7 +191,7 @@ async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: R
 
 
 @both_colours
-async def test_a_killed_connection_costs_one_request(session: RedisSession, server: RedisServer) -> None:
+async def test_killed_connection_fails_one_request(session: RedisSession, server: RedisServer) -> None:
     await session.ping(TIMEOUT)
     server.client().client_kill_filter(skipme=True)
     claim = make_claim("job")
@@ -199,9 +202,7 @@ async def test_a_killed_connection_costs_one_request(session: RedisSession, serv
     assert isinstance(answer, Granted)
 
 
-def test_a_connection_that_died_at_rest_costs_nothing(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_idle_connection_fails_no_request(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.engines.redis.blocking._REST", 0.0)
     with Other(redis_server.url) as other:
         threads = [threading.Thread(target=lambda: run(other.session.ping(TIMEOUT))) for _ in range(4)]
@@ -238,12 +239,12 @@ def test_idle_connections_are_few(redis_server: RedisServer) -> None:
 
 
 @COLOURS
-def test_after_close_nothing_is_left_open(colour: str, redis_server: RedisServer) -> None:
+def test_close_leaves_no_open_connection(colour: str, redis_server: RedisServer) -> None:
     count = connections(redis_server, "brief")
 
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
-        if colour == "blocking":  # as a watchdog: its renewals have a connection of their own
+        if colour == "blocking":  # like a watchdog, whose renewals have their own connection
             bell = BLOCKING.wakeup()
             await session.doze(clock.now(), bell)
             bell.close()
@@ -258,8 +259,8 @@ def test_after_close_nothing_is_left_open(colour: str, redis_server: RedisServer
     in_colour(colour, f"{redis_server.url}?client_name=brief", body)
 
 
-def test_an_interrupted_request_never_gives_its_reply_to_the_next(redis_server: RedisServer) -> None:
-    """Ctrl-C between request and reply: the connection must not be used again."""
+def test_reply_of_an_interrupted_request_is_not_given_to_the_next(redis_server: RedisServer) -> None:
+    """Ctrl-C between request and reply: the connection must not be reused."""
 
     class Interrupted(BaseException):
         pass
@@ -287,7 +288,7 @@ def test_an_interrupted_request_never_gives_its_reply_to_the_next(redis_server: 
 # ---- the multiplexed connection
 
 
-def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServer) -> None:
+def test_cancelled_call_keeps_replies_in_order(redis_server: RedisServer) -> None:
     client = redis_server.client()
 
     def ours() -> set[str]:
@@ -298,7 +299,7 @@ def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServe
         await session.ping(TIMEOUT)
         before = ours()
         tasks = [asyncio.ensure_future(session.acquire(claim, TIMEOUT)) for claim in claims]
-        await asyncio.sleep(0)  # all are written now, none is answered
+        await asyncio.sleep(0)  # all requests are written, none is answered
         for task in tasks[::2]:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -308,13 +309,13 @@ def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServe
             again = await session.acquire(claim, TIMEOUT)
             assert isinstance(again, Granted)
             if isinstance(result, Granted):
-                assert again == result  # the token that was stored for this very lock
+                assert again == result  # the token stored for this lock
         assert ours() == before
 
     in_colour("asyncio", f"{redis_server.url}?client_name=ours", body)
 
 
-def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) -> None:
+def test_requests_of_one_loop_iteration_are_written_together(redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
         await session.acquire(make_claim("first"), TIMEOUT)
@@ -327,7 +328,7 @@ def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) ->
     in_colour("asyncio", redis_server.url, body)
 
 
-def test_the_shortest_timeout_counts_even_behind_a_long_one(start_redis: StartRedis) -> None:
+def test_short_timeout_is_kept_behind_a_long_one(start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -347,7 +348,7 @@ def test_the_shortest_timeout_counts_even_behind_a_long_one(start_redis: StartRe
     in_colour("asyncio", server.url, body)
 
 
-def test_the_first_caller_may_be_cancelled_while_connecting(redis_server: RedisServer) -> None:
+def test_other_callers_connect_if_the_first_is_cancelled(redis_server: RedisServer) -> None:
     count = connections(redis_server, "shared")
 
     async def body(session: RedisSession) -> None:
@@ -362,12 +363,12 @@ def test_the_first_caller_may_be_cancelled_while_connecting(redis_server: RedisS
     in_colour("asyncio", f"{redis_server.url}?client_name=shared", body)
 
 
-def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: RedisServer) -> None:
-    """The replies are there when the loop comes back: they are read before time is looked at."""
+def test_loop_blocked_for_longer_than_the_timeout_loses_no_reply(redis_server: RedisServer) -> None:
+    """The replies have arrived when the loop resumes: they are read before timeouts are checked."""
     client = redis_server.client()
 
     async def body(session: RedisSession) -> None:
-        await session.acquire(make_claim("other"), TIMEOUT)  # the server knows the script
+        await session.acquire(make_claim("other"), TIMEOUT)  # loads the script
         task = asyncio.ensure_future(session.acquire(make_claim("job"), 0.1))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -378,7 +379,7 @@ def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: 
     in_colour("asyncio", redis_server.url, body)
 
 
-def test_closing_while_connecting_and_while_waiting(redis_server: RedisServer) -> None:
+def test_close_while_connecting_and_while_waiting_works(redis_server: RedisServer) -> None:
     async def main() -> None:
         engine = connect(redis_server.url, {})
         channel = AsyncioChannel(engine._server)
@@ -402,7 +403,7 @@ def test_closing_while_connecting_and_while_waiting(redis_server: RedisServer) -
 
 
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redis_server: RedisServer) -> None:
+def test_forked_child_closes_inherited_connections_silently(colour: str, redis_server: RedisServer) -> None:
     engine = connect(f"{redis_server.url}?client_name=inherited", {})
     count = connections(redis_server, "inherited")
 
@@ -426,7 +427,7 @@ def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redi
         claim = make_claim("job")
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
         assert child(session._channel) == 0  # type: ignore[arg-type]
-        # The parent's connection is the same one as before, and alive.
+        # The connection of the parent is unchanged and open.
         assert count() == 1
         assert await session.release(claim, TIMEOUT) is Found.OURS
         assert count() == 1
@@ -439,7 +440,7 @@ def test_a_forked_child_closes_what_it_inherits_without_a_word(colour: str, redi
 
 
 @COLOURS
-def test_a_unix_socket(colour: str, redis_server: RedisServer) -> None:
+def test_unix_socket_works(colour: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         claim = make_claim("job")
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
@@ -449,7 +450,7 @@ def test_a_unix_socket(colour: str, redis_server: RedisServer) -> None:
 
 
 @COLOURS
-def test_database_and_client_name(colour: str, redis_server: RedisServer) -> None:
+def test_database_and_client_name_are_used(colour: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
         assert redis_server.client(redis_server.url.replace("/0", "/3")).exists("job") == 1

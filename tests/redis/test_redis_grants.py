@@ -1,4 +1,4 @@
-"""Acquire, release and withdraw: exactly-once effect, tokens, and what is left on the server."""
+"""Acquire, release and withdraw: exactly-once effect, tokens, and keys on the server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def token_of(session: RedisSession, claim: object) -> int:
 
 
 @both_colours
-async def test_a_grant_excludes_others_until_its_release(session: RedisSession, server: RedisServer) -> None:
+async def test_grant_excludes_other_claims_until_its_release(session: RedisSession, server: RedisServer) -> None:
     first, second = make_claim("job"), make_claim("job")
     assert isinstance(await session.acquire(first, TIMEOUT), Granted)
     busy = await session.acquire(second, TIMEOUT)
@@ -38,7 +38,7 @@ async def test_a_grant_excludes_others_until_its_release(session: RedisSession, 
 
 
 @both_colours
-async def test_the_wire_format_is_redissons(session: RedisSession, server: RedisServer) -> None:
+async def test_wire_format_is_that_of_redisson(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("order:42")
     token = await token_of(session, claim)
     client = server.client()
@@ -54,8 +54,8 @@ async def test_the_wire_format_is_redissons(session: RedisSession, server: Redis
 
 
 @both_colours
-async def test_a_repeat_is_given_the_token_of_this_grant(session: RedisSession, server: RedisServer) -> None:
-    """The first reply may have been lost; and the counter may have moved since (Java's INCR, break_)."""
+async def test_repeated_acquire_gets_the_token_of_its_grant(session: RedisSession, server: RedisServer) -> None:
+    """The first reply may have been lost, and the counter may have moved since (Java's INCR, break_)."""
     claim = make_claim("job")
     token = await token_of(session, claim)
     server.client().incrby("redisson_lock_token:{job}", 1000)
@@ -64,7 +64,7 @@ async def test_a_repeat_is_given_the_token_of_this_grant(session: RedisSession, 
 
 
 @both_colours
-async def test_a_repeat_extends_and_never_shortens(session: RedisSession, server: RedisServer) -> None:
+async def test_repeated_acquire_extends_and_never_shortens(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job", ttl=10.0)
     await token_of(session, claim)
     client = server.client()
@@ -78,7 +78,7 @@ async def test_a_repeat_extends_and_never_shortens(session: RedisSession, server
 
 
 @both_colours
-async def test_a_repeat_without_its_metadata_is_given_a_newer_token(session: RedisSession, server: RedisServer) -> None:
+async def test_repeated_acquire_without_metadata_gets_a_newer_token(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job")
     token = await token_of(session, claim)
     server.client().delete("holdfast_owner:{job}")
@@ -87,7 +87,7 @@ async def test_a_repeat_without_its_metadata_is_given_a_newer_token(session: Red
 
 
 @both_colours
-async def test_release_tells_ours_gone_and_stolen(session: RedisSession, server: RedisServer) -> None:
+async def test_release_distinguishes_ours_gone_and_stolen(session: RedisSession, server: RedisServer) -> None:
     claim, thief = make_claim("job"), make_claim("job")
     await token_of(session, claim)
     assert await session.release(claim, TIMEOUT) is Found.OURS
@@ -98,7 +98,7 @@ async def test_release_tells_ours_gone_and_stolen(session: RedisSession, server:
 
 
 @both_colours
-async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, server: RedisServer) -> None:
+async def test_late_duplicate_is_refused_by_the_tombstone(session: RedisSession, server: RedisServer) -> None:
     released, withdrawn, plain = make_claim("a"), make_claim("b"), make_claim("c")
     for claim in (released, withdrawn, plain):
         await token_of(session, claim)
@@ -108,7 +108,7 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
     assert await session.release(plain, TIMEOUT) is Found.OURS
     for claim in (released, withdrawn):
         assert isinstance(await session.acquire(claim, TIMEOUT), Busy)
-    # Without an unresolved transmission there can be no late duplicate, and no tombstone is paid for.
+    # Without an unresolved request there can be no late duplicate, and no tombstone is written.
     assert isinstance(await session.acquire(plain, TIMEOUT), Granted)
     client = server.client()
     assert client.exists("a", "b") == 0
@@ -117,7 +117,7 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
 
 
 @both_colours
-async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: RedisServer) -> None:
+async def test_tombstone_outlives_a_long_lease(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job", ttl=100.0)
     await session.withdraw([claim], TIMEOUT)
     (tombstone,) = server.client().keys("holdfast_lock:*")
@@ -125,7 +125,7 @@ async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: 
 
 
 @both_colours
-async def test_tokens_grow_over_the_loss_of_everything(session: RedisSession, server: RedisServer) -> None:
+async def test_tokens_keep_growing_after_the_loss_of_all_data(session: RedisSession, server: RedisServer) -> None:
     client, tokens = server.client(), []
     for spoil in (lambda: None, client.flushall, lambda: client.delete("redisson_lock_token:{job}"), lambda: None):
         claim = make_claim("job")
@@ -137,9 +137,9 @@ async def test_tokens_grow_over_the_loss_of_everything(session: RedisSession, se
 
 
 @both_colours
-async def test_a_block_of_tokens_is_reserved_by_its_end(session: RedisSession, server: RedisServer) -> None:
+async def test_block_of_tokens_is_reserved_up_to_its_end(session: RedisSession, server: RedisServer) -> None:
     claim, following = make_claim("job", tokens=17), make_claim("job")
-    # A counter ahead of the clock: then tokens are numbers in a row.
+    # With a counter ahead of the clock tokens are consecutive.
     ahead = time.time_ns() // 1000 + 3_600_000_000
     server.client().set("redisson_lock_token:{job}", ahead)
     assert await token_of(session, claim) == ahead + 17
@@ -149,7 +149,7 @@ async def test_a_block_of_tokens_is_reserved_by_its_end(session: RedisSession, s
 
 @pytest.mark.parametrize("counter", ["9007199254740991", "1e400", "nan", "0x7fffffffffffffff", "many"])
 @both_colours
-async def test_a_counter_that_cannot_count_is_refused(session: RedisSession, server: RedisServer, counter: str) -> None:
+async def test_invalid_counter_is_refused(session: RedisSession, server: RedisServer, counter: str) -> None:
     server.client().set("redisson_lock_token:{job}", counter)
     with pytest.raises(EngineRefused, match="fencing counter"):
         await session.acquire(make_claim("job"), TIMEOUT)
@@ -157,7 +157,7 @@ async def test_a_counter_that_cannot_count_is_refused(session: RedisSession, ser
 
 
 @both_colours
-async def test_a_counter_keeps_its_kind_of_lifetime(session: RedisSession, server: RedisServer) -> None:
+async def test_counter_keeps_its_ttl_or_its_lack_of_one(session: RedisSession, server: RedisServer) -> None:
     client, month = server.client(), 30 * 86400
     claim = make_claim("ours")
     await token_of(session, claim)
@@ -166,14 +166,14 @@ async def test_a_counter_keeps_its_kind_of_lifetime(session: RedisSession, serve
     two_days_ago = (int(time.time()) - 2 * 86400) * 1_000_000
     client.set("redisson_lock_token:{ours}", two_days_ago, ex=100)
     assert await token_of(session, claim) > two_days_ago
-    assert month - 60 < client.ttl("redisson_lock_token:{ours}") <= month, "refreshed, once in a thirtieth of it"
+    assert month - 60 < client.ttl("redisson_lock_token:{ours}") <= month, "refreshed once in a thirtieth of it"
     client.set("redisson_lock_token:{javas}", 7)
     await token_of(session, make_claim("javas"))
     assert client.ttl("redisson_lock_token:{javas}") == -1
 
 
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_token_ttl_none_means_for_ever(colour: str, redis_server: RedisServer) -> None:
+def test_token_ttl_none_creates_a_counter_without_expiry(colour: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         await token_of(session, make_claim("job"))
 
@@ -183,7 +183,7 @@ def test_token_ttl_none_means_for_ever(colour: str, redis_server: RedisServer) -
 
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(colour: str, redis_server: RedisServer) -> None:
-    """Left there, the counter expires while it is in use, and Java's INCR starts again at 1."""
+    """Otherwise the counter expires in use, and Java's INCR starts again at 1."""
     counter = "redisson_lock_token:{job}"
 
     async def body(session: RedisSession) -> None:
@@ -198,7 +198,7 @@ def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(colour: str, redis
 
 @pytest.mark.parametrize("last", [1, 2**52])
 @pytest.mark.parametrize("script", [JOIN, RAISE], ids=["join", "raise"])
-def test_a_server_among_several_removes_the_ttl_too(script: Script, last: int, redis_server: RedisServer) -> None:
+def test_multi_server_scripts_remove_the_ttl_too(script: Script, last: int, redis_server: RedisServer) -> None:
     claim, counter = make_claim("job"), "redisson_lock_token:{job}"
     client, keys = redis_server.client(), keys_of("job")
     args: tuple[Argument, ...] = (claim.owner, 2**51, 0)
@@ -229,7 +229,7 @@ async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -
 
 
 @both_colours
-async def test_a_key_of_another_type_is_refused_with_the_remedy(session: RedisSession, server: RedisServer) -> None:
+async def test_key_of_another_type_is_refused_with_the_remedy(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.set("job", "token-of-redis-py")
     claim = make_claim("job")
@@ -244,8 +244,8 @@ async def test_a_key_of_another_type_is_refused_with_the_remedy(session: RedisSe
 
 
 @both_colours
-async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSession, server: RedisServer) -> None:
-    """A hold that is gone is a loss, whatever has taken its place; only a new acquire is refused because of it."""
+async def test_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSession, server: RedisServer) -> None:
+    """A replaced hold is a loss; only a new acquire is refused because of the foreign value."""
     claim = make_claim("job")
     await token_of(session, claim)
     server.client().set("job", "token-of-redis-py")
@@ -256,7 +256,7 @@ async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSessio
 
 
 @both_colours
-async def test_a_foreign_value_in_place_of_the_queue_does_not_keep_the_lock(
+async def test_foreign_value_in_place_of_the_queue_does_not_prevent_a_release(
     session: RedisSession, server: RedisServer
 ) -> None:
     claim = make_claim("job")
@@ -269,7 +269,7 @@ async def test_a_foreign_value_in_place_of_the_queue_does_not_keep_the_lock(
 
 @both_colours
 @pytest.mark.parametrize("field", ["name", "mode", "12:30", "aa:bb:cc:dd:ee:ff:00:11:22:33", "0123456789abcdef:x"])
-async def test_a_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
+async def test_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
     session: RedisSession, server: RedisServer, field: str
 ) -> None:
     client = server.client()
@@ -283,7 +283,7 @@ async def test_a_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
 
 
 @both_colours
-async def test_a_huge_hash_is_refused_unread(session: RedisSession, server: RedisServer) -> None:
+async def test_huge_hash_is_refused_without_reading_it(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.hset("big", mapping={make_claim("big").owner: 1 for _ in range(10_001)})
     client.config_resetstat()
@@ -304,10 +304,8 @@ async def test_locks_of_redisson_can_be_broken(session: RedisSession, server: Re
 
 
 @both_colours
-async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
-    session: RedisSession, server: RedisServer
-) -> None:
-    """By Redisson's rule for side keys. Exclusion and tokens are not affected; what inspect shows is."""
+async def test_x_and_x_in_braces_are_two_locks_that_share_side_keys(session: RedisSession, server: RedisServer) -> None:
+    """By Redisson's rule for side keys. Exclusion and tokens are not affected; the output of inspect is."""
     plain, braced = make_claim("x"), make_claim("{x}")
     first = await token_of(session, plain)
     second = await token_of(session, braced)
@@ -317,13 +315,13 @@ async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
     assert {name async for name in session.names("", TIMEOUT)} == {"x", "{x}"}
     assert await session.release(braced, TIMEOUT) is Found.OURS
     assert isinstance(await session.acquire(make_claim("x"), TIMEOUT), Busy)
-    repeated = await token_of(session, plain)  # its metadata went with the other's: a newer token, never an older one
+    repeated = await token_of(session, plain)  # the other lock replaced its metadata: a newer token, never an older one
     assert repeated > second
     assert await session.release(plain, TIMEOUT) is Found.OURS
 
 
 @both_colours
-async def test_a_foreign_hash_beside_a_lock_of_almost_that_name_is_not_listed(
+async def test_foreign_hash_sharing_side_keys_with_a_lock_is_not_listed(
     session: RedisSession, server: RedisServer
 ) -> None:
     await token_of(session, make_claim("x"))
@@ -332,13 +330,13 @@ async def test_a_foreign_hash_beside_a_lock_of_almost_that_name_is_not_listed(
 
 
 @both_colours
-async def test_a_lock_without_a_ttl_is_busy(session: RedisSession, server: RedisServer) -> None:
+async def test_lock_without_a_ttl_is_busy(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
     assert await session.acquire(make_claim("job"), TIMEOUT) == Busy(None)
 
 
 @both_colours
-async def test_an_expired_lock_is_free(session: RedisSession, server: RedisServer) -> None:
+async def test_expired_lock_is_free(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job", ttl=0.1)
         end = time.monotonic() + 5
@@ -347,7 +345,7 @@ async def test_an_expired_lock_is_free(session: RedisSession, server: RedisServe
 
 
 @both_colours
-async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSession, server: RedisServer) -> None:
+async def test_break_frees_the_lock_and_raises_the_token(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job")
     token = await token_of(session, claim)
     assert await session.break_("job", TIMEOUT) is True
@@ -358,10 +356,10 @@ async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSessio
 
 
 @both_colours
-async def test_a_grant_that_no_replica_acknowledged_is_taken_back(
+async def test_grant_without_replica_acknowledgement_is_withdrawn(
     session: RedisSession, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "_LATE", 2.0)  # wait for replicas for a second: the rest is for the answer
+    monkeypatch.setattr(requests, "_LATE", 2.0)  # one second to wait for replicas, the rest for the answer
     claim = make_claim("job", replicas=1)
     with pytest.raises(RequestFailed, match="0 of 1 replicas") as failed:
         await session.acquire(claim, 3.0)
@@ -371,7 +369,7 @@ async def test_a_grant_that_no_replica_acknowledged_is_taken_back(
     assert server.client().exists("job") == 0
 
 
-def test_two_colours_exclude_each_other(redis_server: RedisServer) -> None:
+def test_sync_and_async_sessions_exclude_each_other(redis_server: RedisServer) -> None:
     with Other(redis_server.url) as other:
         other.hold("job")
 
@@ -382,7 +380,7 @@ def test_two_colours_exclude_each_other(redis_server: RedisServer) -> None:
 
 
 @both_colours
-async def test_names_with_braces_follow_redissons_rule(session: RedisSession, server: RedisServer) -> None:
+async def test_names_with_braces_follow_the_rule_of_redisson(session: RedisSession, server: RedisServer) -> None:
     for name in ("plain", "with{tag}", "open{", "}closed", "{whole}", "glob*[x]?"):
         claim = make_claim(name)
         await token_of(session, claim)
@@ -390,8 +388,8 @@ async def test_names_with_braces_follow_redissons_rule(session: RedisSession, se
         assert await session.release(claim, TIMEOUT) is Found.OURS
 
 
-def test_the_same_session_serves_many_threads(redis_server: RedisServer) -> None:
-    """Each request has a connection of its own; nobody is given another's reply."""
+def test_one_session_serves_many_threads(redis_server: RedisServer) -> None:
+    """Each request has its own connection, so no thread gets the reply of another."""
     with Other(redis_server.url) as other:
 
         async def pairs(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Renewing in batches, and the watchdog's ear."""
+"""Renewals in batches, and the tracking connection of the watchdog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 
 
 @both_colours
-async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, server: RedisServer) -> None:
+async def test_thousand_leases_are_renewed_in_batches(session: RedisSession, server: RedisServer) -> None:
     claims = [make_claim(f"job-{number}", ttl=30.0) for number in range(1000)]
     with Other(server.url) as other:
         for claim in claims:
@@ -37,18 +37,18 @@ async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, s
     found = await session.renew(claims, 60.0, TIMEOUT)
     scripts = client.info("commandstats")
     assert scripts["cmdstat_evalsha"]["calls"] == 5
-    assert scripts["cmdstat_eval"]["calls"] == 1  # the first did not know the script
+    assert scripts["cmdstat_eval"]["calls"] == 1  # the first call loads the script
     expected = dict.fromkeys(range(1000), Found.OURS) | {0: Found.GONE, 999: Found.GONE}
     expected |= {500: Found.STOLEN, 501: Found.STOLEN}
     assert dict(enumerate(found)) == expected
     assert client.exists("job-0", "job-999") == 0
-    assert client.pttl("job-500") <= 30_000  # not ours, not touched
+    assert client.pttl("job-500") <= 30_000  # not ours, so unchanged
     assert 50_000 < client.pttl("job-1") <= 60_000
     assert 50_000 < client.pttl("holdfast_owner:{job-1}") <= 60_000
 
 
 @both_colours
-async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServer) -> None:
+async def test_renewal_never_shortens(session: RedisSession, server: RedisServer) -> None:
     claim = make_claim("job", ttl=60.0)
     await session.acquire(claim, TIMEOUT)
     assert await session.renew([claim], 1.0, TIMEOUT) == [Found.OURS]
@@ -57,7 +57,7 @@ async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServ
 
 
 @both_colours
-async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, server: RedisServer) -> None:
+async def test_renewal_keeps_the_fencing_counter_alive(session: RedisSession, server: RedisServer) -> None:
     client, claim, javas = server.client(), make_claim("job"), make_claim("javas")
     client.set("redisson_lock_token:{javas}", 1)
     for each in (claim, javas):
@@ -69,13 +69,13 @@ async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, 
 
 
 @both_colours
-async def test_no_claims_no_request(session: RedisSession, server: RedisServer) -> None:
+async def test_renewal_without_claims_sends_no_request(session: RedisSession, server: RedisServer) -> None:
     assert await session.renew([], 30.0, TIMEOUT) == []
 
 
 @both_colours
-async def test_a_refused_renewal_is_a_failure_for_each_claim(session: RedisSession, server: RedisServer) -> None:
-    """An ACL can be mended before the lease runs out: the watchdog tries again."""
+async def test_refused_renewal_is_a_failure_for_each_claim(session: RedisSession, server: RedisServer) -> None:
+    """An ACL can be corrected before the lease expires: the watchdog retries."""
     claims = [make_claim(f"job-{number}") for number in range(3)]
     for claim in claims:
         await session.acquire(claim, TIMEOUT)
@@ -88,20 +88,20 @@ async def test_a_refused_renewal_is_a_failure_for_each_claim(session: RedisSessi
     assert await session.renew(claims, 30.0, TIMEOUT) == [Found.OURS] * 3
 
 
-def test_a_server_that_is_away_fails_all_in_one_timeout(start_redis: Callable[..., RedisServer]) -> None:
+def test_unreachable_server_fails_all_renewals_in_one_timeout(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with Other(server.url) as other:
         claims = [make_claim(f"job-{number}") for number in range(1000)]
         server.pause()
         began = time.monotonic()
         found = run(other.session.renew(claims, 30.0, 1.0))
-        assert time.monotonic() - began < 1.0 + LATE, "not one after the other"
+        assert time.monotonic() - began < 1.0 + LATE, "together, not one after the other"
         server.resume()
     assert len(found) == 1000
     assert all(isinstance(each, RequestFailed) for each in found)
 
 
-# ---- the ear
+# ---- the tracking connection
 
 
 class Watchdog:
@@ -109,7 +109,7 @@ class Watchdog:
         self.other = Other(url, **options)
         self.session = self.other.session
         self.bell: BlockingWakeup = BLOCKING.wakeup()
-        self.doze(0.0)  # as the watchdog does before all else: who does not doze is not told of losses
+        self.doze(0.0)  # like the watchdog: without it no losses are reported
 
     def doze(self, seconds: float = 5.0) -> Suspects:
         return run(self.session.doze(clock.now() + seconds, self.bell))
@@ -126,7 +126,7 @@ def watchdog(redis_server: RedisServer) -> Iterator[Watchdog]:
     watchdog.close()
 
 
-def test_a_deleted_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisServer) -> None:
+def test_deleted_lock_is_reported_immediately(watchdog: Watchdog, redis_server: RedisServer) -> None:
     claims = [watchdog.other.hold(name) for name in ("a", "b", "c")]
     assert run(watchdog.session.renew(claims, 60.0, TIMEOUT)) == [Found.OURS] * 3
     redis_server.client().delete("b")
@@ -134,13 +134,13 @@ def test_a_deleted_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisS
     assert watchdog.doze() == {"b"}
     assert time.monotonic() - began < 1.0 + LATE
     assert run(watchdog.session.renew(claims, 90.0, TIMEOUT)) == [Found.OURS, Found.GONE, Found.OURS]
-    # Told once for each renewal: what is renewed again is watched again.
+    # Reported once per renewal: a renewed key is tracked again.
     redis_server.client().delete("a")
     assert watchdog.doze() == {"a"}
 
 
-def test_who_does_not_doze_has_no_connection_of_its_own_and_keeps_nothing(redis_server: RedisServer) -> None:
-    """A caller that renews by hand: pushes that nothing ever takes would pile up, one for each name."""
+def test_session_that_does_not_wait_for_hints_has_no_tracking_connection(redis_server: RedisServer) -> None:
+    """A caller that renews manually: pushes that are never read would accumulate, one per name."""
     client = redis_server.client()
     with Other(f"{redis_server.url}?client_name=front") as other:
         for number in range(20):
@@ -154,8 +154,8 @@ def test_who_does_not_doze_has_no_connection_of_its_own_and_keeps_nothing(redis_
         assert channel.guard.news() == frozenset()
 
 
-def test_a_renewal_reads_last(redis_server: RedisServer) -> None:
-    """A key that is read and then written is not tracked any more; nothing but the lock is read here."""
+def test_renewal_reads_the_key_last(redis_server: RedisServer) -> None:
+    """A key that is read and then written is no longer tracked; only the lock is read here."""
     watchdog = Watchdog(redis_server.url, token_ttl=None)
     claim = watchdog.other.hold("a", ttl=10.0)
     run(watchdog.session.renew([claim], 60.0, TIMEOUT))
@@ -164,7 +164,7 @@ def test_a_renewal_reads_last(redis_server: RedisServer) -> None:
     watchdog.close()
 
 
-def test_a_broken_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisServer) -> None:
+def test_broken_lock_is_reported_immediately(watchdog: Watchdog, redis_server: RedisServer) -> None:
     claim = watchdog.other.hold("a")
     run(watchdog.session.renew([claim], 30.0, TIMEOUT))
     with Other(redis_server.url) as operator:
@@ -172,14 +172,14 @@ def test_a_broken_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisSe
     assert watchdog.doze() == {"a"}
 
 
-def test_own_renewals_are_no_news(watchdog: Watchdog) -> None:
+def test_own_renewals_cause_no_hint(watchdog: Watchdog) -> None:
     claim = watchdog.other.hold("a")
     for _ in range(3):
         run(watchdog.session.renew([claim], 60.0, TIMEOUT))
     assert watchdog.doze(0.2) == set()
 
 
-def test_flushall_and_a_lost_connection_make_everything_suspect(watchdog: Watchdog, redis_server: RedisServer) -> None:
+def test_flushall_and_lost_connection_make_all_leases_suspect(watchdog: Watchdog, redis_server: RedisServer) -> None:
     client = redis_server.client()
     claim = watchdog.other.hold("a")
     run(watchdog.session.renew([claim], 30.0, TIMEOUT))
@@ -188,12 +188,13 @@ def test_flushall_and_a_lost_connection_make_everything_suspect(watchdog: Watchd
     run(watchdog.session.renew([claim], 30.0, TIMEOUT))
     client.client_kill_filter(skipme=True)
     assert watchdog.doze() == ALL_NAMES
-    # Told once; without a connection only the bell counts.
+    # Reported once; without a connection only the wake-up event counts.
     assert watchdog.doze(0.1) == set()
 
 
-def test_after_a_failed_renewal_everything_is_suspect_once(start_redis: Callable[..., RedisServer]) -> None:
-    """The new connection does not track what the old one did; but a server that is away must not make us spin."""
+def test_all_leases_are_suspect_once_after_a_failed_renewal(start_redis: Callable[..., RedisServer]) -> None:
+    """The new connection does not track the keys of the old one; but an unreachable server must not cause a busy
+    loop."""
     server = start_redis()
     watchdog = Watchdog(server.url)
     claim = watchdog.other.hold("a")
@@ -209,7 +210,7 @@ def test_after_a_failed_renewal_everything_is_suspect_once(start_redis: Callable
     watchdog.close()
 
 
-def test_the_bell_ends_the_doze(watchdog: Watchdog) -> None:
+def test_wakeup_event_ends_the_wait_for_hints(watchdog: Watchdog) -> None:
     claim = watchdog.other.hold("a")
     for connected in (False, True):
         if connected:
@@ -222,7 +223,7 @@ def test_the_bell_ends_the_doze(watchdog: Watchdog) -> None:
         watchdog.bell.clear()
 
 
-def test_without_tracking_renewals_still_work(redis_server: RedisServer) -> None:
+def test_renewals_work_without_tracking(redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
     watchdog = Watchdog(redis_server.url_as("deaf", "pw"))
@@ -235,7 +236,7 @@ def test_without_tracking_renewals_still_work(redis_server: RedisServer) -> None
     admin.acl_deluser("deaf")
 
 
-def test_renewals_of_several_threads_do_not_meet(watchdog: Watchdog) -> None:
+def test_concurrent_renewals_of_several_threads_are_independent(watchdog: Watchdog) -> None:
     claims = [watchdog.other.hold(f"job-{number}") for number in range(8)]
     results: list[list[object]] = []
 
@@ -258,8 +259,8 @@ def is_busy(server: RedisServer) -> bool:
     return False
 
 
-def test_a_server_that_is_busy_when_the_guard_comes_is_asked_to_track_later(start_redis: StartRedis) -> None:
-    """BUSY is no refusal. Taken for one, losses would not be told by push for as long as the connection lasts."""
+def test_tracking_refused_by_a_busy_server_is_requested_again(start_redis: StartRedis) -> None:
+    """BUSY is not a refusal. Otherwise losses would not be pushed for the lifetime of the connection."""
     server = start_redis("busy-reply-threshold 1")
     watchdog = Watchdog(server.url)
     session, claim = watchdog.session, watchdog.other.hold("job")

@@ -1,4 +1,4 @@
-"""Sentinel over TLS, from existing clients of redis-py, across forks and cancellations; and nothing is left behind."""
+"""Sentinel over TLS, from existing clients of redis-py, across forks and cancellations, without leaks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ASYNCIO_SENTINEL: Any = redis.asyncio.sentinel.Sentinel
 
 @COLOURS
 @pytest.mark.parametrize("manager", [BLOCKING_SENTINEL, ASYNCIO_SENTINEL])
-def test_an_existing_client(
+def test_existing_client_is_accepted(
     colour: str, manager: Callable[..., Any], start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis(password="pw")
@@ -61,19 +61,19 @@ def test_an_existing_client(
     async def body(session: RedisSession) -> None:
         assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
         assert master.client(master.url.replace("/0", "/3")).exists("job") == 1
-        assert count() == 1  # ours: the client itself has not connected
+        assert count() == 1  # ours: the given client has not connected
 
     on(engine, colour, body)
 
 
-def test_a_client_for_replicas_is_refused() -> None:
+def test_client_for_replicas_is_refused() -> None:
     manager = BLOCKING_SENTINEL([("127.0.0.1", 26379)])
     with pytest.raises(UsageError, match="master_for"):
         connect(manager.slave_for(MASTER_NAME), {})
 
 
 @COLOURS
-def test_settings_of_an_existing_sentinel_are_obeyed(
+def test_settings_of_an_existing_sentinel_are_used(
     colour: str, pair: Replication, start_sentinel: StartSentinel
 ) -> None:
     places = [(sentinel.host, sentinel.port) for sentinel in [start_sentinel(pair.master)]]
@@ -85,7 +85,7 @@ def test_settings_of_an_existing_sentinel_are_obeyed(
     assert f"127.0.0.9:{pair.master.port}" in str(failure_of(connect(elsewhere, {}), colour))
 
 
-# ---- nothing is left behind
+# ---- leaks
 
 
 def descriptors() -> int:
@@ -93,7 +93,7 @@ def descriptors() -> int:
 
 
 @COLOURS
-def test_nothing_leaks(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_closed_session_leaks_no_descriptor(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     dead, guarded, good = (start_sentinel(pair.master, password=password) for password in (None, "pw", None))
     dead.kill()
     engines = [engine_for(dead, guarded, good), engine_for(guarded), engine_for(good, master="unknown")]
@@ -105,11 +105,11 @@ def test_nothing_leaks(colour: str, pair: Replication, start_sentinel: StartSent
         on(engines[0], colour, hold_and_release)
         assert isinstance(failure_of(engines[1], colour), EngineRefused)
         assert isinstance(failure_of(engines[2], colour), EngineRefused)
-    gc.collect()  # an unclosed socket would complain now
+    gc.collect()  # an unclosed socket warns now
     assert descriptors() <= before
 
 
-def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_cancelled_sentinel_query_leaks_no_descriptor(pair: Replication, start_sentinel: StartSentinel) -> None:
     frozen = start_sentinel(pair.master)
     frozen.pause()
     engine = engine_for(frozen)
@@ -122,7 +122,7 @@ def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentin
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0)  # the transport closes its socket in the next round of the loop
+        await asyncio.sleep(0)  # the transport closes its socket in the next iteration of the loop
         assert descriptors() == before
 
     asyncio.run(body())
@@ -130,7 +130,7 @@ def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentin
 
 
 @COLOURS
-def test_a_fork_shares_nothing(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_forked_child_shares_no_connection(colour: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     engine = engine_for(start_sentinel(pair.master))
 
     async def body(session: RedisSession) -> None:
@@ -144,7 +144,7 @@ def test_a_fork_shares_nothing(colour: str, pair: Replication, start_sentinel: S
 
 
 def exit_code_of_child(engine: SentinelEngine) -> int:
-    """Fork, and take a lock in the child."""
+    """Forks and acquires a lock in the child."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -161,7 +161,7 @@ def exit_code_of_child(engine: SentinelEngine) -> int:
 
 
 class TlsSentinel(Sentinel):
-    """Speaks TLS only, as its master does, and to it too."""
+    """Uses TLS only, for clients and for its master."""
 
     def __init__(self, master: RedisServer, *config: str, password: str | None = None) -> None:
         super().__init__(master, *config, password=password)
@@ -180,7 +180,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @COLOURS
-def test_tls_for_sentinels_and_data_nodes(
+def test_tls_works_for_sentinels_and_data_nodes(
     colour: str, authority: Path, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis("tls-replication yes", password="pw", tls=authority)

@@ -1,4 +1,4 @@
-"""TLS: our own reading and writing on top of it, wake-ups included, and certificates that are not accepted."""
+"""TLS: requests, replies and wake-ups over it, and certificates that are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def certificates(directory: Path) -> Path:
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
 
-    # All that RFC 5280 asks for: from Python 3.13 on, nothing less is accepted.
+    # All extensions that RFC 5280 requires: Python 3.13 and later accept nothing less.
     (directory / "names").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     authority = ("-subj", "/CN=test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
@@ -45,7 +45,7 @@ def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer
 
 @pytest.mark.needs_redis
 @COLOURS
-def test_a_lock_over_tls(colour: str, tls_server: RedisServer) -> None:
+def test_lock_works_over_tls(colour: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         claim = make_claim("job", description=b'{"thread": "' + b"x" * 3000 + b'"}')
         assert isinstance(await session.acquire(claim, TIMEOUT), Granted)
@@ -59,7 +59,7 @@ def test_a_lock_over_tls(colour: str, tls_server: RedisServer) -> None:
 @pytest.mark.needs_redis
 @pytest.mark.usefixtures("only_woken")
 @COLOURS
-def test_a_waiter_is_woken_over_tls(colour: str, tls_server: RedisServer) -> None:
+def test_waiter_is_woken_over_tls(colour: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         with Other(tls_server.url) as other:
             held, claim, client = other.hold("job"), make_claim("job"), tls_server.client()
@@ -76,7 +76,7 @@ def test_a_waiter_is_woken_over_tls(colour: str, tls_server: RedisServer) -> Non
 
 
 @pytest.mark.needs_redis
-def test_a_loss_is_told_over_tls(tls_server: RedisServer) -> None:
+def test_loss_is_reported_over_tls(tls_server: RedisServer) -> None:
     bell = BLOCKING.wakeup()
     with Other(tls_server.url) as other:
         claim = other.hold("job")
@@ -91,7 +91,7 @@ def test_a_loss_is_told_over_tls(tls_server: RedisServer) -> None:
 
 @pytest.mark.needs_redis
 @COLOURS
-def test_an_unknown_authority_is_refused(colour: str, tls_server: RedisServer) -> None:
+def test_unknown_authority_is_refused(colour: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         with pytest.raises(EngineRefused, match="certificate"):
             await session.ping(TIMEOUT)

@@ -1,4 +1,4 @@
-"""URLs of several servers: the targets that the engines are given, and what is refused before anything is contacted."""
+"""URLs of several servers: the targets passed to the engines, and URLs refused before any server is contacted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.engines import registry
 from holdfast.errors import UsageError
 from holdfast.options import ClientOptions, Target, parse_target
 
-parse_url: Callable[[str], dict[str, Any]] = _untyped_parse_url  # as the driver will read what we hand on
+parse_url: Callable[[str], dict[str, Any]] = _untyped_parse_url  # the driver's own parser
 
 SEVERAL = ["redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", "redlocks"]
 
@@ -54,7 +54,7 @@ def urls_of(target: Any) -> tuple[str, ...]:
         ("redis+sentinel://h/0/0", SentinelTarget("0", (("h", 26379),), "redis://h:26379/0")),
     ],
 )
-def test_sentinel(url: str, target: SentinelTarget) -> None:
+def test_sentinel_url(url: str, target: SentinelTarget) -> None:
     found = parse_target(url, {})
     assert (found.engine, found.target, found.engine_options) == ("sentinel", target, {})
     assert type(found.target) is SentinelTarget
@@ -77,12 +77,12 @@ def test_sentinel(url: str, target: SentinelTarget) -> None:
         ),
     ],
 )
-def test_cluster_and_redlock(url: str, engine: str, target: tuple[str, ...]) -> None:
+def test_cluster_and_redlock_urls(url: str, engine: str, target: tuple[str, ...]) -> None:
     found = parse_target(url, {})
     assert (found.engine, found.target, found.engine_options) == (engine, target, {})
 
 
-def test_own_options_are_those_of_every_url() -> None:
+def test_own_options_are_the_same_for_every_url() -> None:
     assert parse_target("redlock://h1,h2?ttl=5m&namespace=a", {"renew": False}).options == ClientOptions(
         300, "a", False
     )
@@ -94,7 +94,7 @@ servers = st.lists(st.tuples(hosts, st.none() | st.integers(1, 65535)), min_size
 
 
 @given(st.sampled_from(SEVERAL), servers)
-def test_the_driver_reads_the_hosts_that_were_written(scheme: str, written: list[tuple[str, int | None]]) -> None:
+def test_driver_parses_the_written_hosts(scheme: str, written: list[tuple[str, int | None]]) -> None:
     default = 26379 if "sentinel" in scheme else 6379
     expected = [(host, default if port is None else port) for host, port in written]
     bracketed = [(f"[{host}]" if ":" in host else host, port) for host, port in written]
@@ -124,7 +124,7 @@ def test_user_info_is_the_same_for_all_hosts(scheme: str, user: str, password: s
 # ---- options of one engine
 
 
-def test_credentials_of_the_sentinels_are_for_the_engine_and_not_in_the_url() -> None:
+def test_sentinel_credentials_are_passed_to_the_engine_and_removed_from_the_url() -> None:
     url = "redis+sentinel://joe:pw@h/m?sentinel_username=ann&sentinel_password=s3cr3t"
     found = parse_target(url, {"sentinel_username": "ann", "client_name": "x"})
     assert found.engine_options == {"sentinel_username": "ann", "sentinel_password": "s3cr3t", "client_name": "x"}
@@ -136,7 +136,7 @@ def test_credentials_of_the_sentinels_are_for_the_engine_and_not_in_the_url() ->
 
 
 @pytest.mark.parametrize("mode", ["auto", "on", "off", "both"])
-def test_sharded_pubsub(mode: str) -> None:
+def test_sharded_pubsub_values_are_accepted(mode: str) -> None:
     by_url = parse_target(f"redis+cluster://h?sharded_pubsub={mode.upper()}", {"sharded_pubsub": mode})
     assert by_url.engine_options == {"sharded_pubsub": mode}
     assert by_url.target == ("redis://h:6379",)
@@ -146,24 +146,24 @@ def test_sharded_pubsub(mode: str) -> None:
 @pytest.mark.parametrize(
     "value, error", [("maybe", ValueError), ("", ValueError), (True, TypeError), (None, TypeError)]
 )
-def test_other_values_of_sharded_pubsub(value: object, error: type[Exception]) -> None:
+def test_other_values_of_sharded_pubsub_are_refused(value: object, error: type[Exception]) -> None:
     with pytest.raises(error, match="auto, on, off, both"):
         parse_target("redis+cluster://h", {"sharded_pubsub": value})
 
 
 @pytest.mark.parametrize("engine", ["redis", "sentinel", "cluster", "redlock", "zookeeper", "sqlite", "memory"])
-def test_what_an_engine_is_made_with(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_is_created_with_target_and_options(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[Any, dict[str, Any]]] = []
     module = SimpleNamespace(connect=lambda target, options: made.append((target, options)))
     monkeypatch.setitem(sys.modules, registry._MODULES[engine], module)
     registry.make_engine(Target(engine, "x", ClientOptions(replicas=2), {"a": 1}))
     more: dict[str, float] = {} if engine in ("sqlite", "memory") else {"replicas": 2}
     if engine == "zookeeper":
-        more = {"ttl": 30.0}  # the time-out of its session
+        more = {"ttl": 30.0}  # the timeout of its session
     assert made == [("x", {"a": 1, "token_ttl": 30 * 86400.0, **more})]
 
 
-def test_a_missing_driver_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_driver_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "holdfast.engines.zookeeper", raising=False)
     for name in [name for name in sys.modules if name.startswith("holdfast.engines.zookeeper.")]:
         monkeypatch.delitem(sys.modules, name)
@@ -179,7 +179,7 @@ def test_a_missing_driver_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("scheme", SEVERAL)
 @pytest.mark.parametrize(
-    "hosts, says",
+    "hosts, message",
     [
         ("", "names no host; write {scheme}://"),
         ("u:p@", "names no host"),
@@ -201,21 +201,21 @@ def test_a_missing_driver_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch)
         ("h1,joe:pw@h2", "user info stands once"),
     ],
 )
-def test_refused_hosts(scheme: str, hosts: str, says: str) -> None:
+def test_invalid_hosts_are_refused(scheme: str, hosts: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(a_url(scheme, hosts), {})
-    assert says.format(scheme=scheme) in str(caught.value)
+    assert message.format(scheme=scheme) in str(caught.value)
 
 
 @pytest.mark.parametrize("scheme", ["redlock", "redlocks"])
 @pytest.mark.parametrize("hosts", ["h1,h2,h1", "h1,h2,H1:6379", "[::1]:5,h2,[::1]:5", "h1:6379,h2,h%31", "h1,h2,%481"])
-def test_a_node_of_redlock_counts_once(scheme: str, hosts: str) -> None:
+def test_duplicate_redlock_node_is_refused(scheme: str, hosts: str) -> None:
     with pytest.raises(UsageError, match="nodes 1 and 3 of the URL are the same"):
         parse_target(f"{scheme}://{hosts}", {})
 
 
 @pytest.mark.parametrize(
-    "url, says",
+    "url, message",
     [
         ("redis+sentinel://h1,h2", "name the master"),
         ("redis+sentinel://h1,h2/", "…/MASTER/0"),
@@ -247,14 +247,14 @@ def test_a_node_of_redlock_counts_once(scheme: str, hosts: str) -> None:
         ("redlock://h?ssl_ca_certs=x", "redlocks://"),
     ],
 )
-def test_refused_urls(url: str, says: str) -> None:
+def test_invalid_urls_are_refused(url: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, {})
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "url, keywords, says",
+    "url, keywords, message",
     [
         ("redis+cluster://h", {"db": 1}, "only database 0"),
         ("redlock://h", {"ssl_keyfile": "x"}, "redlocks://"),
@@ -264,10 +264,10 @@ def test_refused_urls(url: str, says: str) -> None:
         ("memory:", {"sharded_pubsub": "on"}, "redis+cluster:// only"),
     ],
 )
-def test_refused_keywords(url: str, keywords: dict[str, Any], says: str) -> None:
+def test_invalid_keywords_are_refused(url: str, keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, keywords)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
 
 
@@ -279,7 +279,7 @@ class _Subclassed(RedisCluster):
 
 
 @pytest.mark.parametrize("kind", [RedisCluster, _Subclassed])
-def test_cluster_clients(kind: type[RedisCluster]) -> None:
+def test_cluster_client_objects_are_accepted(kind: type[RedisCluster]) -> None:
     client = kind.__new__(kind)  # its constructor would contact the cluster
     found = parse_target(client, {"ttl": 5, "sharded_pubsub": "Both"})
     assert (found.engine, found.options.ttl, found.engine_options) == ("cluster", 5.0, {"sharded_pubsub": "both"})
@@ -288,7 +288,7 @@ def test_cluster_clients(kind: type[RedisCluster]) -> None:
         parse_target(client, {"password": "s3cr3t"})
 
 
-def test_an_asyncio_cluster_client() -> None:
+def test_asyncio_cluster_client_object_is_accepted() -> None:
     client = redis.asyncio.RedisCluster("h", 7000, password="s3cr3t")
     found = parse_target(client, {})
     assert (found.engine, found.target) == ("cluster", client)
@@ -296,7 +296,7 @@ def test_an_asyncio_cluster_client() -> None:
 
 
 @pytest.mark.parametrize("kind", [redis.sentinel.Sentinel, redis.asyncio.sentinel.Sentinel])
-def test_clients_made_by_sentinel(kind: Any) -> None:
+def test_clients_created_by_a_sentinel_object_are_accepted(kind: Any) -> None:
     sentinel = kind([("h", 26379)], sentinel_kwargs={"password": "s3cr3t"}, password="s3cr3t")
     master = sentinel.master_for("m")
     found = parse_target(master, {"ttl": 5})
@@ -318,7 +318,7 @@ def test_clients_made_by_sentinel(kind: Any) -> None:
     st.text("/?#@:,=&%[]x1", max_size=6),
     st.sampled_from(["h1", "h1,h2", "h1,h1", "h1,", "h1:x", "h1/m", "h1,h2/m/0", "h1/m/x", "h1/0", "h1?x=1"]),
 )
-def test_a_password_that_is_not_encoded_is_never_shown(scheme: str, before: str, after: str, rest: str) -> None:
+def test_unencoded_password_is_never_shown(scheme: str, before: str, after: str, rest: str) -> None:
     try:
         shown = repr(parse_target(f"{scheme}://joe:{before}s3cr3t{after}@{rest}", {}))
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Waiting: who is woken, by what, and what happens when nothing wakes."""
+"""Waiting: which waiters are woken, by which event, and what happens without a wake-up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.redis.support import LATE, SOON, TIMEOUT, Later, Other, both_colours,
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
-#: What each way of being woken needs, and how the server shows that a waiter is ready to be woken.
+#: The rights each wake-up method needs, and how the server shows that a waiter is ready.
 USERS = {
     Way.TRACKING: "+@all",
     Way.CHANNEL: "+@all -client|tracking",
@@ -36,7 +36,7 @@ def armed(server: RedisServer, way: Way, name: str = "job", waiters: int = 1) ->
         if client.llen(keys_of(name).queue) < waiters:
             return False
         if way is Way.TRACKING:
-            # Each waiter tracks one key; the keys of waiters that share one are counted once.
+            # Each waiter tracks one key; a key shared by several waiters is counted once.
             return bool(client.info("stats")["tracking_total_keys"] >= 1)
         if way is Way.CHANNEL:
             return bool(client.pubsub_numsub(keys_of(name).channel)[0][1] >= waiters)
@@ -45,8 +45,10 @@ def armed(server: RedisServer, way: Way, name: str = "job", waiters: int = 1) ->
     return is_armed
 
 
-async def patience(session: RedisSession, name: str = "job", seconds: float = 10.0, **keywords: Any) -> Granted | None:
-    """What the core does: try, wait, try again."""
+async def acquire_with_timeout(
+    session: RedisSession, name: str = "job", seconds: float = 10.0, **keywords: Any
+) -> Granted | None:
+    """The loop of the core: try, wait, try again."""
     claim, until = make_claim(name, **keywords), clock.now() + seconds
     contender = session.contender(claim, TIMEOUT)
     try:
@@ -63,7 +65,7 @@ async def patience(session: RedisSession, name: str = "job", seconds: float = 10
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
 @pytest.mark.parametrize("way", list(Way), ids=lambda way: way.value)
-def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisServer) -> None:
+def test_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "waiter", "on", ">pw", "~*", "&*", *USERS[way].split())
     with Other(redis_server.url) as other:
@@ -95,24 +97,24 @@ def test_a_release_wakes_the_waiter(colour: str, way: Way, redis_server: RedisSe
 async def test_flushall_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
     later = Later(armed(server, Way.TRACKING), server.client().flushall)
-    assert await patience(session) is not None
+    assert await acquire_with_timeout(session) is not None
     later.join()
     assert time.monotonic() - later.began < SOON
 
 
 @both_colours
 @pytest.mark.usefixtures("only_woken")
-async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
+async def test_foreign_delete_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
     later = Later(armed(server, Way.TRACKING), lambda: server.client().delete("job"))
-    assert await patience(session) is not None
+    assert await acquire_with_timeout(session) is not None
     later.join()
     assert time.monotonic() - later.began < SOON
 
 
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., RedisServer]) -> None:
+def test_expiry_is_detected_without_a_push(colour: str, start_redis: Callable[..., RedisServer]) -> None:
     """A server with many keys pushes an expiry late or never; this one never does."""
     server = start_redis()
     command(server, "DEBUG", "SET-ACTIVE-EXPIRE", 0)
@@ -121,18 +123,18 @@ def test_expiry_is_not_left_to_the_push(colour: str, start_redis: Callable[..., 
         with Other(server.url) as other:
             other.hold("job", ttl=0.15)
             began = time.monotonic()
-            assert await patience(session) is not None
+            assert await acquire_with_timeout(session) is not None
             assert time.monotonic() - began < 0.15 + SOON
 
     in_colour(colour, server.url, body)
 
 
 @both_colours
-async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, server: RedisServer) -> None:
-    """SWAPDB pushes nothing and publishes nothing: only the poll helps."""
+async def test_waiter_polls_without_any_wakeup(session: RedisSession, server: RedisServer) -> None:
+    """SWAPDB pushes and publishes nothing: only the poll detects it."""
     server.client().hset("job", "java:1", 1)
     later = Later(armed(server, Way.TRACKING), lambda: command(server, "SWAPDB", 0, 5))
-    assert await patience(session) is not None
+    assert await acquire_with_timeout(session) is not None
     later.join()
     assert time.monotonic() - later.began < 1.0 + LATE
     command(server, "SWAPDB", 0, 5)
@@ -140,17 +142,17 @@ async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, s
 
 @both_colours
 @pytest.mark.usefixtures("only_woken")
-async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, server: RedisServer) -> None:
+async def test_wait_ends_at_its_deadline_and_leaves_the_queue(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
         began = clock.now()
-        assert await patience(session, seconds=0.2) is None
+        assert await acquire_with_timeout(session, seconds=0.2) is None
         assert 0.2 <= clock.now() - began < 0.2 + SOON
         assert server.client().keys("holdfast_queue:*") == []
 
 
 @both_colours
-async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server: RedisServer) -> None:
+async def test_grant_removes_the_claim_from_the_queue(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held, claim = other.hold("job"), make_claim("job")
         contender = session.contender(claim, TIMEOUT)
@@ -163,7 +165,7 @@ async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server:
 
 
 @both_colours
-async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
+async def test_withdrawal_removes_the_claim_from_the_queue(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
         claim = make_claim("job")
@@ -175,7 +177,7 @@ async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: R
 
 
 @both_colours
-async def test_a_grant_that_came_unnoticed_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
+async def test_unnoticed_grant_removes_the_claim_from_the_queue(session: RedisSession, server: RedisServer) -> None:
     """A late acquire is granted while the claim already waits again: the next try finds its own lock."""
     with Other(server.url) as other:
         held, claim = other.hold("job"), make_claim("job")
@@ -190,8 +192,8 @@ async def test_a_grant_that_came_unnoticed_leaves_the_queue_too(session: RedisSe
         contender.abandon()
 
 
-class Line:
-    """Waiters of one name, standing in line without anybody driving them."""
+class QueuedWaiters:
+    """Waiters of one name in the queue, without a caller that drives them."""
 
     def __init__(self, other: Other, name: str, count: int, **keywords: Any) -> None:
         self.claims = [make_claim(name, **keywords) for _ in range(count)]
@@ -205,38 +207,38 @@ class Line:
 
 
 @both_colours
-async def test_a_fair_claim_does_not_overtake_live_waiters(session: RedisSession, server: RedisServer) -> None:
+async def test_fair_claim_does_not_overtake_live_waiters(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
-        line = Line(other, "job", 2, fair=True)
+        queue = QueuedWaiters(other, "job", 2, fair=True)
         other.release(held)
         late = make_claim("job", fair=True)
         assert await session.acquire(late, TIMEOUT) == Busy(None)
-        assert isinstance(run(other.session.acquire(line.claims[1], TIMEOUT)), Busy)
-        assert isinstance(run(other.session.acquire(line.claims[0], TIMEOUT)), Granted)
-        other.release(line.claims[0])
-        assert isinstance(run(other.session.acquire(line.claims[1], TIMEOUT)), Granted)
-        other.release(line.claims[1])
+        assert isinstance(run(other.session.acquire(queue.claims[1], TIMEOUT)), Busy)
+        assert isinstance(run(other.session.acquire(queue.claims[0], TIMEOUT)), Granted)
+        other.release(queue.claims[0])
+        assert isinstance(run(other.session.acquire(queue.claims[1], TIMEOUT)), Granted)
+        other.release(queue.claims[1])
         assert isinstance(await session.acquire(late, TIMEOUT), Granted)
-        line.close()
+        queue.close()
 
 
 @both_colours
-async def test_a_polite_claim_yields_once_and_an_unfair_one_does_not(
+async def test_non_barging_claim_yields_once_and_unfair_claim_does_not(
     session: RedisSession, server: RedisServer
 ) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
-        line = Line(other, "job", 1)
+        queue = QueuedWaiters(other, "job", 1)
         other.release(held)
         assert isinstance(await session.acquire(make_claim("job", polite=True), TIMEOUT), Busy)
         assert isinstance(await session.acquire(make_claim("job"), TIMEOUT), Granted)
-        line.close()
+        queue.close()
 
 
 @both_colours
-async def test_dead_waiters_are_passed_over(session: RedisSession, server: RedisServer) -> None:
-    """More of them than one call clears: a few calls do."""
+async def test_dead_waiters_are_skipped(session: RedisSession, server: RedisServer) -> None:
+    """More dead waiters than one call removes: a few calls do."""
     client = server.client()
     client.rpush("holdfast_queue:{job}", *(f"dead{number}" for number in range(250)))
     fair = make_claim("job", fair=True)
@@ -246,22 +248,22 @@ async def test_dead_waiters_are_passed_over(session: RedisSession, server: Redis
 
 
 @both_colours
-async def test_a_waiter_clears_the_dead_in_front_of_it(session: RedisSession, server: RedisServer) -> None:
+async def test_waiter_removes_dead_predecessors(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     with Other(server.url) as other:
         held = other.hold("job")
         client.rpush("holdfast_queue:{job}", *(f"dead{number}" for number in range(150)))
         later = Later(lambda: client.llen("holdfast_queue:{job}") == 1, lambda: other.release(held))
-        assert await patience(session, fair=True) is not None
+        assert await acquire_with_timeout(session, fair=True) is not None
         later.join()
 
 
 @both_colours
-async def test_the_third_in_line_watches_the_second(session: RedisSession, server: RedisServer) -> None:
-    """A release wakes the first two; the third sleeps on until the second has gone."""
+async def test_third_waiter_watches_the_second(session: RedisSession, server: RedisServer) -> None:
+    """A release wakes the first two; the third sleeps until the second has left."""
     with Other(server.url) as other:
         held = other.hold("job")
-        line = Line(other, "job", 2)
+        queue = QueuedWaiters(other, "job", 2)
         claim = make_claim("job")
         contender = session.contender(claim, TIMEOUT)
         began = clock.now()
@@ -270,30 +272,28 @@ async def test_the_third_in_line_watches_the_second(session: RedisSession, serve
         later.join()
         assert clock.now() - began >= 0.5  # woken by its own poll, not by the release
         await contender.leave()
-        line.close()
+        queue.close()
 
 
 @both_colours
 @pytest.mark.usefixtures("only_woken")
-async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, server: RedisServer) -> None:
+async def test_departure_of_the_predecessor_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
-        line = Line(other, "job", 1, fair=True)
+        queue = QueuedWaiters(other, "job", 1, fair=True)
 
         def go() -> None:
             other.release(held)
-            line.close()
+            queue.close()
 
         later = Later(armed(server, Way.TRACKING, waiters=2), go)
-        assert await patience(session, fair=True) is not None
+        assert await acquire_with_timeout(session, fair=True) is not None
         later.join()
         assert time.monotonic() - later.began < SOON
 
 
 @both_colours
-async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
-    session: RedisSession, server: RedisServer
-) -> None:
+async def test_waiter_considered_dead_joins_under_a_new_id(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     with Other(server.url) as other:
         other.hold("job")
@@ -309,9 +309,7 @@ async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
 
 
 @both_colours
-async def test_a_waiter_refreshes_its_key_only_when_half_of_it_has_run_out(
-    session: RedisSession, server: RedisServer
-) -> None:
+async def test_waiter_refreshes_its_key_after_half_of_its_ttl(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     with Other(server.url) as other:
         other.hold("job")
@@ -330,8 +328,8 @@ async def test_a_waiter_refreshes_its_key_only_when_half_of_it_has_run_out(
 
 
 @pytest.mark.parametrize("fair", [False, True], ids=["unfair", "fair"])
-def test_many_tasks_and_threads_pass_one_lock_round(fair: bool, redis_server: RedisServer) -> None:
-    """Nobody is forgotten, and the lock never has two holders."""
+def test_many_tasks_and_threads_share_one_lock(fair: bool, redis_server: RedisServer) -> None:
+    """Every waiter is served, and the lock never has two holders."""
     inside = 0
     turns: list[int] = []
 
@@ -362,7 +360,7 @@ def test_many_tasks_and_threads_pass_one_lock_round(fair: bool, redis_server: Re
 
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: RedisServer) -> None:
+def test_loss_of_the_connection_ends_the_wait(colour: str, redis_server: RedisServer) -> None:
     client = redis_server.client()
 
     async def body(session: RedisSession) -> None:
@@ -380,16 +378,14 @@ def test_the_loss_of_the_connection_ends_the_wait(colour: str, redis_server: Red
             woken = time.monotonic()
             later.join()
             assert 0 <= woken - later.began < SOON
-            await contender.wait(clock.now() + 0.01)  # and it goes on with a new one
+            await contender.wait(clock.now() + 0.01)  # continues on a new connection
             await contender.leave()
 
     in_colour(colour, redis_server.url, body)
 
 
 @pytest.mark.parametrize("colour", ["blocking", "asyncio"])
-def test_a_server_that_is_away_ends_the_wait_with_an_error(
-    colour: str, start_redis: Callable[..., RedisServer]
-) -> None:
+def test_unreachable_server_ends_the_wait_with_an_error(colour: str, start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -406,8 +402,8 @@ def test_a_server_that_is_away_ends_the_wait_with_an_error(
 
 
 @pytest.mark.usefixtures("only_woken")
-def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> None:
-    """An ACL that allows the lock's keys but not our probe's: fall back, do not fail."""
+def test_refused_probe_does_not_refuse_the_lock(redis_server: RedisServer) -> None:
+    """An ACL that allows the keys of the lock but not the probe: fall back instead of failing."""
     admin = redis_server.client()
     keys = ["~job", "~redisson_lock_token:{job}", "~holdfast_owner:{job}", "~holdfast_queue:{job}*", "~holdfast_lock:*"]
     command(redis_server, "ACL", "SETUSER", "narrow", "on", ">pw", *keys, "&redisson_lock__channel:*", "+@all")
@@ -416,7 +412,7 @@ def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> Non
         with Other(redis_server.url) as other:
             held = other.hold("job")
             later = Later(armed(redis_server, Way.CHANNEL), lambda: other.release(held))
-            assert await patience(session) is not None
+            assert await acquire_with_timeout(session) is not None
             later.join()
             assert time.monotonic() - later.began < SOON
 

@@ -1,4 +1,4 @@
-"""A cluster whose nodes may be frozen and whose slots may be left half-way: it is mended before each test."""
+"""A cluster whose nodes tests freeze and whose slots they leave half moved; it is repaired before each test."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.servers.cluster import RedisCluster
 
 @pytest.fixture(scope="package")
 def _patient_cluster() -> Iterator[RedisCluster]:
-    # A frozen node is not taken for dead within any test.
+    # Long enough that no test has a frozen node declared dead.
     with RedisCluster(node_timeout=60.0) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def cluster(_patient_cluster: RedisCluster) -> RedisCluster:
-    """Three masters and three replicas, empty and well at the start of each test. Nobody is killed here, and nobody
-    takes over; tests about that use ``start_cluster``."""
+    """Three masters and three replicas, empty and healthy at the start of each test. No node is killed and no replica
+    takes over; tests of failover use ``start_cluster``."""
     for node in _patient_cluster.nodes:
         if not node.answering:
             node.resume()

@@ -1,4 +1,4 @@
-"""Many claims at once in a cluster, withdrawn or looked at: by server, wherever their slots are or go."""
+"""Batches of claims in a cluster are withdrawn or watched by server, wherever their slots are or move."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MANY: Final = 300
 
 @contextmanager
 def watchdog(url: str) -> Iterator[tuple[ClusterSession, BlockingWakeup]]:
-    """A session that dozes, as the watchdog's does before all else."""
+    """A session that waits for hints, like that of the watchdog."""
     session, bell = engine_for(url).session(BLOCKING), BLOCKING.wakeup()
     run(session.doze(clock.now(), bell))
     try:
@@ -68,7 +68,7 @@ def test_withdrawals_follow_slots_that_have_moved(colour: str, cluster: RedisClu
         with half_moved(cluster, names[2]) as slot:
             slot.carry_all()
             found = await session.withdraw(claims, TIMEOUT)
-            # Some of its keys were never there: such a script runs on neither server, until the slot has arrived.
+            # Some of its keys never existed: such a script runs on neither server until the slot has arrived.
             assert isinstance(found[2], RequestFailed | Found)
         assert [found[at] for at in (0, 1, 3, 4, 5)] == [Found.OURS] * 5
         again = await session.withdraw([claims[2]], TIMEOUT)
@@ -77,7 +77,7 @@ def test_withdrawals_follow_slots_that_have_moved(colour: str, cluster: RedisClu
     on(cluster.url, colour, body)
 
 
-def test_a_frozen_server_costs_only_its_own_withdrawals_and_one_timeout(cluster: RedisCluster) -> None:
+def test_frozen_server_delays_only_its_own_withdrawals_by_one_timeout(cluster: RedisCluster) -> None:
     frozen, *others = cluster.masters()
     with watchdog(cluster.url) as (session, _):
         theirs = hold(session, *names_at(frozen, 3))
@@ -91,7 +91,7 @@ def test_a_frozen_server_costs_only_its_own_withdrawals_and_one_timeout(cluster:
         assert found[3:] == [Found.OURS] * 6
 
 
-def test_a_look_costs_one_command_and_losses_on_any_server_are_pushed(cluster: RedisCluster) -> None:
+def test_watch_costs_one_command_and_losses_on_any_server_are_pushed(cluster: RedisCluster) -> None:
     with watchdog(cluster.url) as (session, bell):
         names = [names_at(node, 1)[0] for node in cluster.masters()]
         claims = hold(session, *names)
@@ -108,7 +108,7 @@ def test_a_look_costs_one_command_and_losses_on_any_server_are_pushed(cluster: R
         assert run(session.watch(claims, TIMEOUT)) == [Found.GONE] * 3
 
 
-def test_a_hold_whose_slot_moves_is_looked_at_where_it_is(cluster: RedisCluster) -> None:
+def test_hold_whose_slot_moves_is_watched_at_its_new_server(cluster: RedisCluster) -> None:
     with watchdog(cluster.url) as (session, bell):
         (claim,) = hold(session, "job")
         assert run(session.watch([claim], TIMEOUT)) == [Found.OURS]
@@ -120,16 +120,16 @@ def test_a_hold_whose_slot_moves_is_looked_at_where_it_is(cluster: RedisCluster)
         assert run(session.doze(clock.now() + TIMEOUT, bell))
 
 
-def test_a_hold_that_went_ahead_of_its_slot_is_looked_at_again_soon(cluster: RedisCluster) -> None:
+def test_hold_that_moved_before_its_slot_is_watched_again_soon(cluster: RedisCluster) -> None:
     with watchdog(cluster.url) as (session, bell):
         (claim,) = hold(session, "job")
         with half_moved(cluster, "job") as slot:
             slot.carry_all()
             assert run(session.watch([claim], TIMEOUT)) == [Found.OURS]
-            assert "job" in run(session.doze(clock.now() + TIMEOUT, bell)), "it is not tracked there"
+            assert "job" in run(session.doze(clock.now() + TIMEOUT, bell)), "the key is not tracked there"
 
 
-def test_a_lease_outlives_servers_that_let_nobody_in(start_cluster: Callable[..., RedisCluster]) -> None:
+def test_lease_survives_servers_that_refuse_new_connections(start_cluster: Callable[..., RedisCluster]) -> None:
     cluster = start_cluster("maxclients 60")
     with holdfast.connect(cluster.url, ttl=1.5) as locks:
         lease = locks.lock("job").acquire()

@@ -1,4 +1,4 @@
-"""Requests follow their slots: MOVED, ASK, TRYAGAIN and CLUSTERDOWN, with the same claim (FAULTS 5.3)."""
+"""Requests follow their slots with the same claim: MOVED, ASK, TRYAGAIN and CLUSTERDOWN (FAULTS 5.3)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.needs_redis
 
 
 @RUNTIMES
-def test_a_moved_slot_is_followed_with_the_same_claim(colour: str, cluster: RedisCluster) -> None:
+def test_moved_slot_is_followed_with_the_same_claim(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
-        await session.ping(TIMEOUT)  # the table as it is before
+        await session.ping(TIMEOUT)  # loads the table before the move
         source, claim = cluster.master_of("job"), make_claim("job")
         target = move(cluster, "job")
         before = errors(source, "MOVED")
@@ -40,19 +40,19 @@ def test_a_moved_slot_is_followed_with_the_same_claim(colour: str, cluster: Redi
         assert target.ask("HGETALL", "job") == {claim.owner: "1"}
         assert target.ask("GET", keys_of("job").token) == str(granted.token), "one grant, one token"
         assert await session.release(claim, TIMEOUT) is Found.OURS
-        assert errors(source, "MOVED") == before + 1, "where it is now was learnt"
+        assert errors(source, "MOVED") == before + 1, "the new place is remembered"
 
     on(cluster.url, colour, body)
     assert keys(*cluster.masters()) == set()
 
 
 @RUNTIMES
-def test_a_held_lock_moves_with_its_slot(colour: str, cluster: RedisCluster) -> None:
+def test_held_lock_moves_with_its_slot(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         claim, other = make_claim("job"), make_claim("job")
         granted = await session.acquire(claim, TIMEOUT)
         assert isinstance(granted, Granted)
-        for _ in range(2):  # there, and back again
+        for _ in range(2):  # there and back
             move(cluster, "job")
             assert await session.renew([claim], 60.0, TIMEOUT) == [Found.OURS]
             move(cluster, "job")
@@ -69,7 +69,7 @@ def test_a_held_lock_moves_with_its_slot(colour: str, cluster: RedisCluster) -> 
 
 
 @RUNTIMES
-def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(colour: str, cluster: RedisCluster) -> None:
+def test_keys_that_moved_before_their_slot_are_found_by_ask(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         claim = make_claim("job")
         await session.acquire(claim, TIMEOUT)
@@ -80,7 +80,7 @@ def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(colour: str, clu
             assert [name async for name in session.names("", TIMEOUT)] == ["job"]
             assert await session.break_("job", TIMEOUT)
             assert errors(slot.source, "ASK") >= before + 3
-            assert errors(slot.source, "MOVED") == errors(slot.target, "MOVED") == 0, "nothing was learnt from it"
+            assert errors(slot.source, "MOVED") == errors(slot.target, "MOVED") == 0, "the table is unchanged"
             assert keys(slot.source, slot.target) == set()
 
     for node in cluster.nodes:
@@ -89,10 +89,10 @@ def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(colour: str, clu
 
 
 @pytest.mark.parametrize("script, names", [(ACQUIRE, keys_of("job").acquire), (RELEASE, keys_of("job").release)])
-def test_a_server_runs_no_script_over_keys_that_are_not_all_there(
+def test_server_runs_no_script_unless_all_keys_are_present(
     script: Script, names: Sequence[str], cluster: RedisCluster
 ) -> None:
-    """What the design rests on, as Redis 7.0 has it: some keys missing, TRYAGAIN on both sides; all missing at the
+    """The design relies on this behaviour of Redis 7.0: some keys missing, TRYAGAIN on both sides; all missing at the
     source, ASK. Acquire and release name a key that never exists, so neither runs while its slot is between servers."""
     never = prefixed("holdfast_lock", "job")
     there = set(names) - {never}
@@ -113,7 +113,7 @@ def test_a_server_runs_no_script_over_keys_that_are_not_all_there(
 
 
 @RUNTIMES
-def test_a_half_moved_slot_grants_nothing(colour: str, cluster: RedisCluster) -> None:
+def test_half_moved_slot_grants_nothing(colour: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         claim = make_claim("job")
         with half_moved(cluster, "job") as slot:
@@ -128,7 +128,7 @@ def test_a_half_moved_slot_grants_nothing(colour: str, cluster: RedisCluster) ->
 
 
 @COLOURS
-async def test_an_acquire_waits_until_the_slot_has_arrived(colour: Colour, cluster: RedisCluster) -> None:
+async def test_acquire_waits_until_the_slot_has_arrived(colour: Colour, cluster: RedisCluster) -> None:
     async with company(colour) as ours:
         locks = ours.connect(cluster.url, unavailable_after=10.0)
         with half_moved(cluster, "job") as slot:
@@ -143,7 +143,7 @@ async def test_an_acquire_waits_until_the_slot_has_arrived(colour: Colour, clust
 
 
 @COLOURS
-async def test_a_slot_that_does_not_arrive_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
+async def test_slot_that_does_not_arrive_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
     async with company(colour) as ours:
         locks = ours.connect(cluster.url, unavailable_after=0.3)
         with half_moved(cluster, "job") as slot:
@@ -151,7 +151,7 @@ async def test_a_slot_that_does_not_arrive_is_unavailable(colour: Colour, cluste
             with pytest.raises(holdfast.EngineUnavailable, match="TRYAGAIN") as refused:
                 await ours.acquire(locks, "job", timeout=None)
             assert 0.3 <= clock.now() - began < 0.3 + SLACK
-            assert not isinstance(refused.value, holdfast.OutcomeUnknown), "it is known: it did not run"
+            assert not isinstance(refused.value, holdfast.OutcomeUnknown), "the request certainly did not run"
             assert keys(slot.source, slot.target) == set()
 
 
@@ -166,7 +166,7 @@ def served_by_nobody(cluster: RedisCluster, slot: int) -> Iterator[None]:
 
 
 @COLOURS
-async def test_a_slot_that_nobody_serves_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
+async def test_unserved_slot_is_unavailable(colour: Colour, cluster: RedisCluster) -> None:
     async with company(colour) as ours:
         locks = ours.connect(cluster.url, unavailable_after=0.3)
         await ours.do(locks.ping)
@@ -185,7 +185,7 @@ async def test_a_slot_that_nobody_serves_is_unavailable(colour: Colour, cluster:
 
 @contextmanager
 def endpoints(cluster: RedisCluster, kind: str) -> Iterator[None]:
-    """What servers tell of each other's addresses."""
+    """Sets how servers report the addresses of each other."""
     for node in cluster.nodes:
         node.ask("CONFIG SET", "cluster-preferred-endpoint-type", kind)
     try:
@@ -197,8 +197,8 @@ def endpoints(cluster: RedisCluster, kind: str) -> Iterator[None]:
 
 @RUNTIMES
 @pytest.mark.parametrize("kind", ["unknown-endpoint", "hostname"])
-def test_servers_that_do_not_tell_their_hosts(colour: str, kind: str, cluster: RedisCluster) -> None:
-    """MOVED and the table have no host, or a question mark: it is where we asked."""
+def test_servers_that_do_not_report_their_hosts_are_reached(colour: str, kind: str, cluster: RedisCluster) -> None:
+    """MOVED and the table have no host or a question mark: it is the host of the asked server."""
 
     async def body(session: ClusterSession) -> None:
         claim = make_claim("job")
@@ -215,8 +215,8 @@ def test_servers_that_do_not_tell_their_hosts(colour: str, kind: str, cluster: R
 
 
 @RUNTIMES
-def test_a_script_that_meets_a_key_which_has_left_is_tried_again(colour: str, cluster: RedisCluster) -> None:
-    """The one key that a waiter's script makes up is that of the waiter in front."""
+def test_script_that_finds_a_moved_key_is_retried(colour: str, cluster: RedisCluster) -> None:
+    """The only key that a waiter's script computes is that of the preceding waiter."""
 
     async def body(session: ClusterSession) -> None:
         await session.acquire(make_claim("job"), TIMEOUT)

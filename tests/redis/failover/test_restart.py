@@ -1,4 +1,4 @@
-"""A master that is killed and comes back by itself: FAULTS R14, R15."""
+"""A killed master that comes back: FAULTS R14, R15."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.waiting import until
 
 StartRedis = Callable[..., RedisServer]
 
-#: Long: neither the server's absence nor a slow start of it ends the lease.
+#: Long: neither the outage nor a slow start of the server ends the lease.
 TTL = 4.5
 
 
 @COLOURS
-async def test_R14_without_persistence_it_is_told_and_never_created_again(
+async def test_R14_lease_lost_in_a_restart_is_reported_and_never_recreated(
     colour: Colour, start_redis: StartRedis
 ) -> None:
     server, told = start_redis(), Told()
@@ -34,17 +34,17 @@ async def test_R14_without_persistence_it_is_told_and_never_created_again(
         restarted = clock.now()
         await until(lambda: told.at)
         assert told.reasons == ["broken"]
-        assert told.at[0] - restarted < TTL / 3 + SLACK, "by the next renewal, not when the lease runs out"
+        assert told.at[0] - restarted < TTL / 3 + SLACK, "by the next renewal, not at the end of the lease"
         assert not lease.held
         with pytest.raises(holdfast.LockLost, match="broken"):
             await ours.do(lease.release)
-        assert server.ask("INFO", "commandstats").get("cmdstat_hset") is None, "nobody has written a lock since"
+        assert server.ask("INFO", "commandstats").get("cmdstat_hset") is None, "no lock was written since"
         again = await ours.acquire(locks, "job")
         assert again.token > lease.token
 
 
 @COLOURS
-async def test_R15_with_an_append_only_file_it_survives(colour: Colour, start_redis: StartRedis) -> None:
+async def test_R15_lease_survives_a_restart_with_an_append_only_file(colour: Colour, start_redis: StartRedis) -> None:
     server, told = start_redis("appendonly yes", "appendfsync everysec"), Told()
     async with company(colour) as ours:
         locks = ours.connect(server.url, ttl=TTL)
@@ -55,7 +55,7 @@ async def test_R15_with_an_append_only_file_it_survives(colour: Colour, start_re
         before = ends(lease)
         await ours.do(lease.renew)
         assert ends(lease) > before
-        assert server.ask("PTTL", "job") / 1000 > lease.remaining, "extended there, too"
+        assert server.ask("PTTL", "job") / 1000 > lease.remaining, "the server has the renewal, too"
         assert (await ours.do(lambda: locks.inspect("job"))).token == lease.token
         await ours.do(lease.release)
         assert told.at == []
