@@ -1,4 +1,4 @@
-"""The command as a user runs it, in this process: what it printed, and the exit code."""
+"""Runs the command in this process and returns its output and exit code."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from holdfast.cli.main import main
 
 
 def read_terminal(descriptor: int) -> str:
-    """All that was written to the other end, which is closed by now; closes this one."""
+    """Reads everything written to the closed other end, then closes this descriptor."""
     chunks = []
     try:
         while chunk := os.read(descriptor, 10_000):
             chunks.append(chunk)
     except OSError as error:
-        if error.errno != errno.EIO:  # how Linux says that the other end is closed
+        if error.errno != errno.EIO:  # Linux reports the closed other end this way
             raise
     os.close(descriptor)
     return b"".join(chunks).decode()

@@ -1,4 +1,4 @@
-"""The doctor, ready to be asked, and every other command, without the settings of the environment."""
+"""Fixtures that run the doctor and the other commands without settings from the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor as a user runs it, with its findings taken apart."""
+"""Runs the doctor in this process and parses its findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.cli.main import main
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What ``holdfast doctor URL --json`` said."""
+    """The output of ``holdfast doctor URL --json``."""
 
     code: int
     out: str
@@ -20,22 +20,22 @@ class Diagnosis:
 
     @property
     def findings(self) -> list[dict[str, str]]:
-        said = json.loads(self.out)
-        assert said["exit_code"] == self.code
-        found: list[dict[str, str]] = said["findings"]
+        report = json.loads(self.out)
+        assert report["exit_code"] == self.code
+        found: list[dict[str, str]] = report["findings"]
         return found
 
     def of(self, check: str, node: str | None = None) -> list[dict[str, str]]:
-        """The findings of one check, of one node if it is named."""
+        """Returns the findings of one check, optionally of one node."""
         return [one for one in self.findings if one["check"] == check and node in (None, one["node"])]
 
     def level(self, check: str, node: str | None = None) -> str:
-        """The level of the one finding of a check."""
+        """Returns the level of a check that has exactly one finding."""
         (finding,) = self.of(check, node)
         return finding["level"]
 
     def worse_than_ok(self) -> dict[str, str]:
-        """Each check that complains, with its worst level."""
+        """Returns each check that complains, with its worst level."""
         return {
             one["check"]: one["level"]
             for level in ("notice", "warning", "problem")

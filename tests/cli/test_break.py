@@ -1,4 +1,4 @@
-"""``holdfast break``: the holder that was looked at, and no other."""
+"""``holdfast break``: frees the lock from the holder shown to the user, and from no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import holdfast
 from holdfast.cli import breaking
 from tests.cli.command import Run, read_terminal
 
-#: A third of it is how long a holder may take to notice that its lock was broken.
+#: A holder may take a third of its ttl to notice that its lock was broken.
 TTL = 3
 PROGRAM = [sys.executable, "-W", "error", "-m", "holdfast.cli"]
 
@@ -40,7 +40,7 @@ def client(url: str) -> Iterator[holdfast.Client]:
 
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """A terminal on which the answer is typed already, as it is written here."""
+    """A terminal on which the answer has already been typed."""
     answer = io.StringIO()
     monkeypatch.setattr(breaking, "_on_terminal", lambda: True)
     monkeypatch.setattr(sys, "stdin", answer)
@@ -56,7 +56,7 @@ def lost(lease: holdfast.Lease) -> bool:
     return lease.lost.wait(10)
 
 
-def test_the_holder_with_the_token_loses_the_lock(run: Run, client: holdfast.Client, url: str) -> None:
+def test_holder_with_the_given_token_loses_the_lock(run: Run, client: holdfast.Client, url: str) -> None:
     lease = client.lock("orders").acquire()
     done = run("break", "orders", "--token", str(lease.token), "--url", url)
     assert done.code == 0
@@ -65,7 +65,7 @@ def test_the_holder_with_the_token_loses_the_lock(run: Run, client: holdfast.Cli
     assert client.inspect("orders").holders == ()
 
 
-def test_another_holder_keeps_the_lock(run: Run, client: holdfast.Client, url: str) -> None:
+def test_holder_with_another_token_keeps_the_lock(run: Run, client: holdfast.Client, url: str) -> None:
     client.lock("orders").acquire().release()
     with client.lock("orders") as lease:
         done = run("break", "orders", "--token", str(lease.token - 1), "--url", url)
@@ -74,7 +74,7 @@ def test_another_holder_keeps_the_lock(run: Run, client: holdfast.Client, url: s
         lease.renew()
 
 
-def test_a_holder_that_comes_between_the_look_and_the_break_keeps_the_lock(
+def test_new_holder_between_inspection_and_break_keeps_the_lock(
     run: Run, client: holdfast.Client, url: str, answering: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     typed(answering, "yes\n")
@@ -94,19 +94,19 @@ def test_a_holder_that_comes_between_the_look_and_the_break_keeps_the_lock(
     taken[0].release()
 
 
-def test_a_free_lock_is_one_and_a_sentence(run: Run, url: str) -> None:
+def test_breaking_a_free_lock_exits_with_1_and_a_one_line_message(run: Run, url: str) -> None:
     for more in ([], ["--token", "5"]):
         done = run("break", "orders", "--url", url, *more)
         assert done == (1, "", "holdfast break: lock 'orders' is not held\n")
 
 
-def test_the_reason_is_logged_and_printed(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_reason_is_logged_and_printed(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     url = "memory:reason"
     with holdfast.connect(url, ttl=TTL) as client, caplog.at_level(logging.WARNING, "holdfast"):
         lease = client.lock("orders").acquire()
         done = run("break", "orders", "--token", str(lease.token), "--reason", "host is \x1b gone", "--url", url)
         assert done.out.endswith(": host is \\x1b gone\n")
-        assert done.err == ""  # one line says it, not three
+        assert done.err == ""  # printed once, not also as a log line
         assert any(r"reason: 'host is \x1b gone'" in record.getMessage() for record in caplog.records)
         assert lost(lease)
         again = client.lock("orders").acquire()
@@ -115,7 +115,7 @@ def test_the_reason_is_logged_and_printed(run: Run, caplog: pytest.LogCaptureFix
     assert data["holder"]["pid"] == os.getpid()
 
 
-def test_without_a_terminal_it_refuses_and_names_the_command(run: Run) -> None:
+def test_break_without_a_terminal_refuses_and_prints_the_full_command(run: Run) -> None:
     url = "memory:refuse"
     with holdfast.connect(url, namespace="shop", ttl=TTL) as client:
         lease = client.lock("two words").acquire()
@@ -130,7 +130,7 @@ def test_without_a_terminal_it_refuses_and_names_the_command(run: Run) -> None:
         assert lost(lease)
 
 
-def test_of_a_holder_without_token_it_is_said(run: Run, redis_url: str) -> None:
+def test_holder_without_a_token_is_reported(run: Run, redis_url: str) -> None:
     with redis.Redis.from_url(redis_url) as other:
         other.hset("orders", "b1946ac9-0000-0000-0000-000000000000:1", 1)
         other.pexpire("orders", 30_000)
@@ -139,7 +139,7 @@ def test_of_a_holder_without_token_it_is_said(run: Run, redis_url: str) -> None:
     assert "its holder has no token" in done.err
 
 
-def test_on_a_terminal_it_shows_the_holder_and_asks(
+def test_break_on_a_terminal_shows_the_holder_and_asks(
     run: Run, client: holdfast.Client, url: str, answering: io.StringIO
 ) -> None:
     lease = client.lock("orders").acquire()
@@ -151,7 +151,7 @@ def test_on_a_terminal_it_shows_the_holder_and_asks(
     assert lost(lease)
 
 
-def test_an_answer_that_cannot_be_read_breaks_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_answer_breaks_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     url = "memory:unreadable"
     monkeypatch.setattr(breaking, "_on_terminal", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"yes\xff\n"), "utf-8"))
@@ -171,7 +171,7 @@ def test_any_other_answer_breaks_nothing(run: Run, answering: io.StringIO, answe
         lease.renew()
 
 
-def test_a_real_terminal_is_asked(tmp_path: Path) -> None:
+def test_real_terminal_is_asked(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     url = f"sqlite:{tmp_path}/locks.db"
     ours, theirs = pty.openpty()
@@ -187,7 +187,7 @@ def test_a_real_terminal_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "-1", "1.5", "x", "1" * 20, "\u0661"])
-def test_what_is_no_token_is_wrong_usage(run: Run, token: str) -> None:
+def test_invalid_token_is_wrong_usage(run: Run, token: str) -> None:
     done = run("break", "orders", f"--token={token}", "--url", "memory:")
     assert (done.code, done.out) == (64, "")
     assert "is no token" in done.err

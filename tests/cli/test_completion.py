@@ -1,4 +1,4 @@
-"""Completions: made from the parser as it is, and loaded by the shells that are installed."""
+"""Completions are generated from the current parser, and the installed shells load them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ AGAIN = "run: python -m holdfast.cli.completion.generate"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_they_are_up_to_date(shell: str) -> None:
+def test_shipped_completions_are_up_to_date(shell: str) -> None:
     kept = file_for(shell).read_text("utf-8")
     if kept.splitlines()[-1] == made_by():
         assert kept == generated(shell), AGAIN
-    else:  # made by another version of shtab, which may write the same in other words
+    else:  # made by another version of shtab, which may word the same script differently
         for name, options in _options().items():
             assert name in kept, AGAIN
             assert all(option.lstrip("-") in kept for option in options), AGAIN
 
 
 def _options() -> dict[str, list[str]]:
-    """Each subcommand with its long options."""
+    """Returns the long options of each subcommand."""
     rows = commands()
     (subparsers,) = [one for one in make_parser(rows, rows)._actions if isinstance(one, argparse._SubParsersAction)]
     return {
@@ -38,29 +38,29 @@ def _options() -> dict[str, list[str]]:
     }
 
 
-def test_every_command_has_its_options() -> None:
+def test_every_command_has_the_common_options() -> None:
     assert _options().keys() == commands().keys()
     for name, options in _options().items():
         assert "--debug" in options, name
-        # The stdout of ``run`` is that of the command it runs: it reports elsewhere.
+        # The stdout of ``run`` belongs to the command it runs, so it reports elsewhere.
         assert ("--report" if name == "run" else "--json") in options, name
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_command_prints_them(run: Run, shell: str) -> None:
+def test_command_prints_the_completion_script(run: Run, shell: str) -> None:
     text = file_for(shell).read_text("utf-8")
     assert run("completion", shell) == (0, text, "")
     assert run("completion", shell, "--json").json == {"shell": shell, "completion": text}
 
 
 @pytest.mark.parametrize("arguments", [["completion"], ["completion", "tcsh"]])
-def test_another_shell_is_wrong_usage(run: Run, arguments: list[str]) -> None:
+def test_unknown_shell_is_wrong_usage(run: Run, arguments: list[str]) -> None:
     done = run(*arguments)
     assert (done.code, done.out) == (64, "")
 
 
 def complete(*words: str) -> list[str]:
-    """What bash offers for the last of ``words``."""
+    """Returns what bash offers for the last of ``words``."""
     script = (
         'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()\n'
         'function=$(complete -p holdfast | sed "s/.*-F \\([^ ]*\\).*/\\1/")\n'
@@ -82,6 +82,6 @@ def test_bash_completes_commands_options_and_choices() -> None:
 
 
 @pytest.mark.parametrize("shell", [shell for shell in SHELLS if shutil.which(shell)])
-def test_shells_read_them(shell: str) -> None:
+def test_shells_load_the_completion_script(shell: str) -> None:
     done = subprocess.run([shell, "-n", str(file_for(shell))], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,4 +1,4 @@
-"""``holdfast config``: every setting, its origin, and no secret."""
+"""``holdfast config`` prints every setting with its origin and no secret."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_without_settings_every_value_is_a_default(run: Run) -> None:
     assert found == {"profile": (None, "default"), "file": (None, "default"), "url": ("sqlite:", "default")} | defaults
 
 
-def test_values_of_the_environment_and_of_the_url(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_from_the_environment_and_the_url(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_URL", f"redis://joe:{SECRET}@h:1234/5?replicas=1&client_name=x")
     monkeypatch.setenv("HOLDFAST_TTL", "20s")
     found = origins(run)
@@ -56,7 +56,7 @@ sasl_password = "{SECRET}"
 """
 
 
-def test_values_of_a_profile(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_values_from_a_profile(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "holdfast.toml"
     path.write_text(CONFIG)
     (tmp_path / "url").write_text(f"zookeeper://joe:{SECRET}@z1/base?tick=3\n")
@@ -95,7 +95,7 @@ def test_no_secret_is_printed(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_pat
                 assert SECRET not in done.out + done.err
 
 
-def test_values_that_json_does_not_have_are_texts(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_values_without_a_json_type_are_strings(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "holdfast.toml"
     path.write_text("url = 'redis://h'\nclient_name = 1979-05-27\nsocket_timeout = inf\n")
     monkeypatch.setenv("HOLDFAST_CONFIG", str(path))
@@ -103,7 +103,7 @@ def test_values_that_json_does_not_have_are_texts(run: Run, monkeypatch: pytest.
     assert (found["client_name"][0], found["socket_timeout"][0]) == ("1979-05-27", "inf")
 
 
-def test_as_text_it_has_the_engine_and_its_guarantees(run: Run) -> None:
+def test_text_output_shows_the_engine_and_its_guarantees(run: Run) -> None:
     done = run("config", "--url", "memory:a")
     lines = done.out.splitlines()
     assert ["url", "memory:a", "--url"] in [line.split() for line in lines]
@@ -112,7 +112,7 @@ def test_as_text_it_has_the_engine_and_its_guarantees(run: Run) -> None:
     assert run("config", "--url", "memory:a", "--json").json["guarantees"]["fair"] is True
 
 
-def test_it_connects_to_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_opens_no_connection(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise AssertionError("config connects")
 
@@ -122,7 +122,7 @@ def test_it_connects_to_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    "environment, says",
+    "environment, message",
     [
         ({"HOLDFAST_TLL": "5"}, "did you mean HOLDFAST_TTL?"),
         ({"HOLDFAST_URL": ""}, "set but empty"),
@@ -132,20 +132,20 @@ def test_it_connects_to_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
         ({"HOLDFAST_CONFIG": "/nowhere"}, "cannot be read"),
     ],
 )
-def test_a_wrong_setting_is_one_sentence_and_78(
-    run: Run, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], says: str
+def test_wrong_setting_exits_with_78_and_a_one_line_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     done = run("config")
     assert (done.code, done.out) == (78, "")
     (line,) = done.err.splitlines()
-    assert says in line
+    assert message in line
     assert line.isprintable()
     assert SECRET not in line
 
 
-def test_without_the_driver_the_settings_are_printed_and_the_remedy() -> None:
+def test_missing_driver_prints_the_settings_and_the_remedy() -> None:
     script = (
         "import sys; sys.modules['redis'] = None\n"
         "from holdfast.cli.main import main; sys.exit(main(['config', '--url', 'redis://h']))\n"
@@ -173,12 +173,12 @@ def test_without_the_driver_the_settings_are_printed_and_the_remedy() -> None:
         ("memory:x", "memory:x"),
     ],
 )
-def test_masked_urls(url: str, shown: str) -> None:
+def test_url_secrets_are_masked(url: str, shown: str) -> None:
     assert masked_url(url) == shown
     assert SECRET not in masked_secret_url(url) or "sqlite" in url
 
 
-def test_names_of_secrets() -> None:
+def test_secret_option_names_are_recognised() -> None:
     for name in ("password", "sentinel_password", "ssl_password", "keyfile_password", "sasl_password"):
         assert is_secret(name)
     assert is_secret("auth_data")

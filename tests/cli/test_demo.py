@@ -1,4 +1,4 @@
-"""``holdfast demo`` as a user runs it: a process of its own, with and without a terminal."""
+"""``holdfast demo`` in a process of its own, with and without a terminal."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ COMMAND = [sys.executable, "-W", "error", "-m", "holdfast.cli", "demo"]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Temporary files where we can look for leftovers, and a mark by which we find the demo's processes.
+    """A TMPDIR that the test can search for leftovers, and a mark that identifies the processes of the demo.
 
-    The name of the directory has in it what means something in a URL, and a byte that is not UTF-8.
+    The name of the directory contains characters that are special in a URL, and a byte that is not UTF-8.
     """
     temporary = os.fsdecode(os.fsencode(tmp_path) + b"/a #b?c=d&e%41\xff")
     os.mkdir(temporary)
@@ -52,7 +52,7 @@ def assert_as_promised(line: str) -> None:
     assert result["stale_write"] == "refused"
 
 
-def test_without_a_terminal(environment: dict[str, str]) -> None:
+def test_output_without_a_terminal(environment: dict[str, str]) -> None:
     began = time.monotonic()
     done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=55)
     assert time.monotonic() - began < 30
@@ -69,7 +69,7 @@ def test_without_a_terminal(environment: dict[str, str]) -> None:
     assert_nothing_left(environment)
 
 
-def test_json_is_one_line_and_nothing_else(environment: dict[str, str]) -> None:
+def test_json_output_is_a_single_line(environment: dict[str, str]) -> None:
     done = subprocess.run([*COMMAND, "--json"], env=environment, capture_output=True, text=True, timeout=55)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
@@ -77,7 +77,7 @@ def test_json_is_one_line_and_nothing_else(environment: dict[str, str]) -> None:
     assert_nothing_left(environment)
 
 
-def test_on_a_terminal(environment: dict[str, str]) -> None:
+def test_output_on_a_terminal(environment: dict[str, str]) -> None:
     began = time.monotonic()
     with terminal(environment, COMMAND) as screen:
         while screen.read():
@@ -86,17 +86,19 @@ def test_on_a_terminal(environment: dict[str, str]) -> None:
     assert time.monotonic() - began < 30
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.seen)
     assert_as_promised(re.split(r"[\r\n]+", text.strip())[-1])
-    assert "▚" in text  # two inside at once
+    assert "▚" in text  # two holders at the same time
     assert_cursor_is_back(screen.seen)
     assert_nothing_left(environment)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_gives_the_cursor_back_and_leaves_nothing(environment: dict[str, str], number: signal.Signals) -> None:
+def test_signal_restores_the_cursor_and_leaves_no_processes_or_files(
+    environment: dict[str, str], number: signal.Signals
+) -> None:
     with terminal(environment, COMMAND) as screen:
         screen.read_until("updates done 1")
         assert len(processes(environment)) == 5
-        screen.process.send_signal(number)  # the workers are in sessions of their own: Ctrl-C is for the demo
+        screen.process.send_signal(number)  # the workers run in sessions of their own: only the demo gets Ctrl-C
         while screen.read():
             pass
         assert screen.process.wait(10) == 128 + number
@@ -105,10 +107,10 @@ def test_a_signal_gives_the_cursor_back_and_leaves_nothing(environment: dict[str
     assert_nothing_left(environment)
 
 
-def test_a_terminal_that_is_gone_leaves_nothing(environment: dict[str, str]) -> None:
+def test_closed_terminal_leaves_no_processes_or_files(environment: dict[str, str]) -> None:
     with terminal(environment, COMMAND) as screen:
         screen.read_until("updates done 1")
-        screen.process.send_signal(signal.SIGSTOP)  # or it might notice by itself, and end with another code
+        screen.process.send_signal(signal.SIGSTOP)  # otherwise it might notice first and end with another code
         os.waitpid(screen.process.pid, os.WUNTRACED)
         screen.hang_up()
         screen.process.send_signal(signal.SIGHUP)
@@ -119,7 +121,7 @@ def test_a_terminal_that_is_gone_leaves_nothing(environment: dict[str, str]) -> 
 
 @contextmanager
 def frozen(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """The demo while its holder is frozen."""
+    """Runs the demo up to the point where its holder is frozen."""
     with subprocess.Popen(COMMAND, env=environment, stdout=PIPE, stderr=PIPE, text=True) as demo:
         try:
             assert demo.stdout is not None
@@ -129,7 +131,7 @@ def frozen(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
             demo.kill()
 
 
-def test_terminated_it_leaves_nothing(environment: dict[str, str]) -> None:
+def test_terminated_demo_leaves_no_processes_or_files(environment: dict[str, str]) -> None:
     with frozen(environment) as demo:
         assert len(processes(environment)) == 3
         demo.terminate()
@@ -139,7 +141,7 @@ def test_terminated_it_leaves_nothing(environment: dict[str, str]) -> None:
         assert_nothing_left(environment)
 
 
-def test_killed_it_leaves_no_process_not_even_the_frozen_one(environment: dict[str, str]) -> None:
+def test_killed_demo_leaves_no_process_not_even_the_frozen_one(environment: dict[str, str]) -> None:
     with frozen(environment) as demo:
         workers = set(processes(environment)) - {demo.pid}
         deaths = [Death(pid) for pid in workers]
@@ -148,7 +150,7 @@ def test_killed_it_leaves_no_process_not_even_the_frozen_one(environment: dict[s
         assert all(death.happened(10) for death in deaths)
 
 
-def test_without_rich_it_says_how_to_get_it_and_goes_on_in_lines(environment: dict[str, str]) -> None:
+def test_missing_rich_is_reported_and_the_demo_prints_plain_lines(environment: dict[str, str]) -> None:
     hide = (
         "import sys, importlib.util as u; find = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'rich' else find(name, *rest)\n"

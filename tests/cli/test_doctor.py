@@ -1,4 +1,4 @@
-"""The doctor at real servers, one at a time: what it finds, says, returns and leaves behind."""
+"""The doctor on a single real server: findings, output, exit code, and no leftovers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.servers.redis import RedisServer
 
 SECRET = "s3cr3t-p4ss"
 DURABLE = ("appendonly yes", "appendfsync always")
-#: What SECURITY.md asks for, for the namespace ``app``.
+#: The ACL rules from SECURITY.md for the namespace ``app``.
 KEYS = "~app:* ~redisson_lock_token:{app:* ~holdfast_owner:{app:* ~holdfast_queue:{app:* ~holdfast_lock:{app:*"
 COMMANDS = (
     "+evalsha +eval +get +set +del +exists +pexpire +pttl +time +type +hexists +hgetall +hlen +hset "
@@ -42,18 +42,18 @@ def as_app(server: RedisServer) -> str:
     return f"{server.url_as('app', SECRET)}?namespace=app"
 
 
-def test_a_healthy_server(start_redis: StartRedis, doctor: Doctor) -> None:
+def test_healthy_server_exits_with_0(start_redis: StartRedis, doctor: Doctor) -> None:
     server = start_redis(*DURABLE, password=SECRET)
     found = doctor(server.url)
     assert (found.code, found.worse_than_ok(), found.err) == (0, {}, "")
-    said = {finding["check"] for finding in found.findings}
-    assert said >= {"version", "role", "scripts", "waking", "rights", "eviction", "persistence", "clock"}
+    checks = {finding["check"] for finding in found.findings}
+    assert checks >= {"version", "role", "scripts", "waking", "rights", "eviction", "persistence", "clock"}
     assert {finding["node"] for finding in found.findings} == {f"127.0.0.1:{server.port}"}
     assert SECRET not in found.out
-    assert server.client().dbsize() == 0, "it left something behind"
+    assert server.client().dbsize() == 0, "the doctor left keys behind"
 
 
-def test_a_warning_is_three(redis_server: RedisServer, doctor: Doctor) -> None:
+def test_warning_exits_with_3(redis_server: RedisServer, doctor: Doctor) -> None:
     found = doctor(redis_server.url)
     assert (found.code, found.worse_than_ok()) == (3, {"persistence": "warning"})
 
@@ -67,12 +67,12 @@ def test_a_warning_is_three(redis_server: RedisServer, doctor: Doctor) -> None:
         (("cluster-enabled yes",), "mode"),
     ],
 )
-def test_a_problem_is_four(start_redis: StartRedis, doctor: Doctor, config: tuple[str, ...], check: str) -> None:
+def test_problem_exits_with_4(start_redis: StartRedis, doctor: Doctor, config: tuple[str, ...], check: str) -> None:
     found = doctor(start_redis(*DURABLE, *config).url)
     assert (found.code, found.level(check)) == (4, "problem")
 
 
-def test_notices_are_no_reason_for_alarm(start_redis: StartRedis, server_clock: Clock, doctor: Doctor) -> None:
+def test_notices_do_not_change_the_exit_code(start_redis: StartRedis, server_clock: Clock, doctor: Doctor) -> None:
     server = start_redis(*DURABLE, "timeout 60", "maxmemory-policy allkeys-lru", clock=server_clock)
     server_clock.move(-90)
     found = doctor(server.url)
@@ -85,7 +85,7 @@ def test_notices_are_no_reason_for_alarm(start_redis: StartRedis, server_clock: 
 
 
 class SlowTime:
-    """A server five seconds ahead, that answers after a while: on the way there, and on the way back."""
+    """A server whose clock is five seconds ahead and whose request and reply are each delayed."""
 
     def __init__(self, *delays: tuple[float, float]) -> None:
         self._delays = iter(delays)
@@ -103,14 +103,14 @@ class SlowTime:
         return [f"{seconds:.0f}", f"{fraction * 1e6:.0f}"]
 
 
-def test_a_clock_is_read_in_the_middle_of_the_quickest_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_clock_is_taken_from_the_middle_of_the_fastest_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     even, uneven = (0.1, 0.1), (0.9, 0.1)
     slow = SlowTime(uneven, uneven, even, uneven, uneven)
     monkeypatch.setattr(examine, "time", slow)
     assert examine._clock(cast(Connection, slow)) == pytest.approx((5.0, 0.1))
 
 
-def test_a_unix_socket(start_redis: StartRedis, doctor: Doctor) -> None:
+def test_unix_socket_is_examined(start_redis: StartRedis, doctor: Doctor) -> None:
     server = start_redis(*DURABLE, password=SECRET)
     found = doctor(server.unix_url)
     assert (found.code, {finding["node"] for finding in found.findings}) == (0, {str(server.socket_path)})
@@ -120,14 +120,14 @@ def test_a_unix_socket(start_redis: StartRedis, doctor: Doctor) -> None:
 # ---- rights
 
 
-def test_the_least_rights_are_enough_and_what_is_hidden_is_said(start_redis: StartRedis, doctor: Doctor) -> None:
+def test_least_rights_suffice_and_unreadable_settings_are_reported(start_redis: StartRedis, doctor: Doctor) -> None:
     server = start_redis(LEAST)
     found = doctor(as_app(server))
     assert found.code == 0
     withheld = [finding["sentence"] for finding in found.of("withheld")]
     assert ["INFO" in withheld[0], "CONFIG GET" in withheld[1], len(withheld)] == [True, True, 2]
     assert {finding["level"] for finding in found.of("rights")} == {"notice"}
-    assert server.client().dbsize() == 0, "it left something behind"
+    assert server.client().dbsize() == 0, "the doctor left keys behind"
     assert SECRET not in found.out
 
 
@@ -145,27 +145,27 @@ def without(*rights: str) -> str:
     ],
 )
 @pytest.mark.parametrize("dry", ["", "+acl|whoami +acl|dryrun"], ids=["tried", "dry run"])
-def test_a_gap_is_found_and_its_remedy_works(
+def test_missing_right_is_found_and_its_remedy_works(
     start_redis: StartRedis, doctor: Doctor, missing: tuple[str, ...], level: str, without_it: str, dry: str
 ) -> None:
-    """Both ways of asking must come to the same result."""
+    """Both ways of checking rights must find the same gap."""
     server = start_redis(f"{without(*missing)} {dry}")
     (gap,) = [finding for finding in doctor(as_app(server)).of("rights") if without_it in finding["sentence"]]
     granted = gap["remedy"].partition("(this user) ")[2].split()
     assert (gap["level"], set(granted)) == (level, set(missing))
     server.ask("ACL", "SETUSER", "app", *granted)
     assert [one for one in doctor(as_app(server)).of("rights") if without_it in one["sentence"]] == []
-    assert server.client().dbsize() == 0, "it left something behind"
+    assert server.client().dbsize() == 0, "the doctor left keys behind"
 
 
-def test_another_namespace_is_out_of_reach(start_redis: StartRedis, doctor: Doctor) -> None:
+def test_rights_for_another_namespace_are_reported_as_missing(start_redis: StartRedis, doctor: Doctor) -> None:
     found = doctor(start_redis(LEAST).url_as("app", SECRET) + "?namespace=other")
     assert found.code == 4
     assert "~redisson_lock_token:{other:*" in found.of("rights")[0]["remedy"]
 
 
-def test_the_table_of_rights_is_complete_and_documented() -> None:
-    """All that the scripts do is in it; and no right is asked for that SECURITY.md does not name."""
+def test_table_of_rights_is_complete_and_documented() -> None:
+    """The table covers every command of the scripts and no right that SECURITY.md does not name."""
     scripts = resources.files("holdfast.engines.redis").joinpath("scripts")
     lua = "".join(script.read_text("utf-8") for script in scripts.iterdir() if script.name.endswith(".lua"))
     used = {command.lower() for command in re.findall(r"\bp?call\(\s*['\"](\w+)['\"]", lua)}
@@ -174,35 +174,35 @@ def test_the_table_of_rights_is_complete_and_documented() -> None:
     assert {need.right for need in needs("x", "")} <= set(re.findall(r"\+[a-z|]+", text))
 
 
-def test_what_could_stay_is_not_tried(start_redis: StartRedis, doctor: Doctor) -> None:
-    """With HSET and RPUSH but neither SET nor DEL, a key that they make would stay for ever."""
+def test_commands_that_could_leave_keys_behind_are_not_tried(start_redis: StartRedis, doctor: Doctor) -> None:
+    """With HSET and RPUSH but neither SET nor DEL, a key that they create could never be removed."""
     server = start_redis(f"user app on >{SECRET} ~* -@all +eval +evalsha +hset +rpush")
     found = doctor(as_app(server))
     assert found.code == 4
     assert "+set" in found.of("rights")[0]["remedy"]
-    assert server.client().dbsize() == 0, "it left something behind"
+    assert server.client().dbsize() == 0, "the doctor left keys behind"
 
 
-def test_a_refusal_does_not_name_the_user() -> None:
-    """As newer servers do: user info is nobody's business but the caller's."""
+def test_refusal_does_not_name_the_user() -> None:
+    """Newer servers name the user in the refusal; the output must not repeat it."""
     assert "bob" not in str(Refused("NOPERM User bob has no permissions to run the 'info' command"))
 
 
-def test_how_waiters_are_woken(start_redis: StartRedis, doctor: Doctor) -> None:
+def test_wakeup_method_is_reported(start_redis: StartRedis, doctor: Doctor) -> None:
     tracking = "+client|tracking +client|caching ~holdfast_probe:{app:*"
     assert doctor(as_app(start_redis(f"{LEAST} {tracking}"))).level("waking") == "ok"
     assert doctor(as_app(start_redis(without("+subscribe")))).level("waking") == "warning"
 
 
-def test_a_managed_service_without_config(start_redis: StartRedis, doctor: Doctor) -> None:
+def test_managed_service_without_config_command_is_examined(start_redis: StartRedis, doctor: Doctor) -> None:
     found = doctor(start_redis(*DURABLE, 'rename-command CONFIG ""').url)
     assert (found.code, found.worse_than_ok()) == (0, {"withheld": "notice"})
 
 
-# ---- nobody to examine
+# ---- no server to examine
 
 
-def test_a_wrong_password(start_redis: StartRedis, doctor: Doctor) -> None:
+def test_wrong_password_is_reported(start_redis: StartRedis, doctor: Doctor) -> None:
     server = start_redis(password=SECRET)
     found = doctor(f"redis://:{SECRET}x@127.0.0.1:{server.port}")
     assert (found.code, found.out) == (77, "")
@@ -211,7 +211,7 @@ def test_a_wrong_password(start_redis: StartRedis, doctor: Doctor) -> None:
 
 
 @pytest.mark.parametrize("fate", ["kill", "pause"])
-def test_a_server_that_is_away(start_redis: StartRedis, doctor: Doctor, fate: str) -> None:
+def test_unreachable_server_is_reported(start_redis: StartRedis, doctor: Doctor, fate: str) -> None:
     server = start_redis()
     getattr(server, fate)()
     start = time.monotonic()
@@ -221,8 +221,8 @@ def test_a_server_that_is_away(start_redis: StartRedis, doctor: Doctor, fate: st
     assert time.monotonic() - start < 5
 
 
-def test_a_server_without_resp3(doctor: Doctor) -> None:
-    """As a Redis before 6, or a proxy that does not know HELLO."""
+def test_server_without_resp3_is_reported(doctor: Doctor) -> None:
+    """Like a Redis before 6, or a proxy that does not support HELLO."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def refuse() -> None:
@@ -240,7 +240,7 @@ def test_a_server_without_resp3(doctor: Doctor) -> None:
 
 
 @pytest.mark.parametrize("url", ["redsi://h", "redis://h?nonsense=1", f"redis://u:{SECRET}@h:x"])
-def test_a_wrong_url_is_78(doctor: Doctor, url: str) -> None:
+def test_wrong_url_exits_with_78(doctor: Doctor, url: str) -> None:
     found = doctor(url)
     assert (found.code, found.out) == (78, "")
     assert found.err.startswith("holdfast: ")
@@ -250,13 +250,13 @@ def test_a_wrong_url_is_78(doctor: Doctor, url: str) -> None:
 # ---- without a server, without a URL
 
 
-def test_memory_and_files(doctor: Doctor, tmp_path: Path) -> None:
+def test_memory_and_lock_files_are_examined(doctor: Doctor, tmp_path: Path) -> None:
     assert doctor("memory:").worse_than_ok() == {"scope": "notice"}
     tmp_path.chmod(0o700)
     file = tmp_path / "locks.db"
     found = doctor(f"sqlite:{file}")
     assert (found.code, found.worse_than_ok()) == (0, {"scope": "notice"})
-    assert not file.exists(), "examining must not make the file"
+    assert not file.exists(), "the examination must not create the file"
     file.touch(0o666)
     file.chmod(0o666)
     assert doctor(f"sqlite:{file}").level("file") == "problem"
@@ -265,7 +265,7 @@ def test_memory_and_files(doctor: Doctor, tmp_path: Path) -> None:
 
 
 def tree(directory: Path) -> dict[str, bytes]:
-    """Everything in it: files with their contents, directories."""
+    """Returns all directories and files below, with the contents of the files."""
     return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(directory.rglob("*"))}
 
 
@@ -277,7 +277,7 @@ def private(tmp_path: Path) -> Path:
 
 
 def make(kind: str, private: Path) -> Path:
-    """A place for a lock file at which every lock is refused."""
+    """Creates a place for a lock file where every lock is refused."""
     file = private / "locks.db"
     if kind == "directory that others may write to":
         private.chmod(0o777)
@@ -310,19 +310,21 @@ def make(kind: str, private: Path) -> Path:
         "empty file that others may write to", "link", "directory", "below a file",
     ],
 )  # fmt: skip
-def test_where_every_lock_is_refused_it_says_so_and_leaves_nothing(kind: str, private: Path, doctor: Doctor) -> None:
+def test_place_where_every_lock_is_refused_is_reported_and_left_unchanged(
+    kind: str, private: Path, doctor: Doctor
+) -> None:
     file = make(kind, private)
     before = tree(private)
     found = doctor(f"sqlite:{file}")
     assert (found.code, found.level("file")) == (4, "problem")
-    assert "holdfast-doctor" not in found.out, "it must name the file that was asked for"
+    assert "holdfast-doctor" not in found.out, "the output must name the file given by the user"
     assert tree(private) == before
     with holdfast.connect(f"sqlite:{file}") as locks, pytest.raises(holdfast.EngineRefused):
         locks.lock("x").acquire(timeout=0)
 
 
 @pytest.mark.parametrize("name", ["locks.db", "not/there/yet/locks.db", "empty.db", "x" * 200])
-def test_where_a_lock_file_can_be_made_none_is(name: str, private: Path, doctor: Doctor) -> None:
+def test_usable_place_is_examined_without_creating_a_lock_file(name: str, private: Path, doctor: Doctor) -> None:
     (private / "empty.db").touch(0o600)
     before = tree(private)
     file = private / name
@@ -333,10 +335,10 @@ def test_where_a_lock_file_can_be_made_none_is(name: str, private: Path, doctor:
         locks.lock("x").acquire(timeout=0).release()
 
 
-def test_a_lock_file_in_use_keeps_its_locks_and_gets_no_new_ones(private: Path, doctor: Doctor) -> None:
+def test_lock_file_in_use_keeps_its_locks_and_gets_no_new_ones(private: Path, doctor: Doctor) -> None:
     url = f"sqlite:{private / 'locks.db'}"
     with holdfast.connect(url) as locks, locks.lock("mine") as lease:
-        # From another process, as a user does.
+        # From another process, like a user.
         done = subprocess.run([sys.executable, "-m", "holdfast.cli", "doctor", url], capture_output=True, timeout=30)
         assert (done.returncode, done.stderr) == (0, b"")
         lease.renew()
@@ -345,8 +347,8 @@ def test_a_lock_file_in_use_keeps_its_locks_and_gets_no_new_ones(private: Path, 
         assert database.execute("SELECT name FROM lock").fetchall() == [("mine",)]
 
 
-@pytest.mark.parametrize("url, code, said", [("memory:", 0, ""), ("sqlite:x", 78, "needs Python's sqlite3 module")])
-def test_a_python_without_sqlite3_is_one_sentence(url: str, code: int, said: str) -> None:
+@pytest.mark.parametrize("url, code, message", [("memory:", 0, ""), ("sqlite:x", 78, "needs Python's sqlite3 module")])
+def test_python_without_sqlite3_gets_a_one_line_error(url: str, code: int, message: str) -> None:
     script = (
         "import sys; sys.modules['_sqlite3'] = None\n"
         f"from holdfast.cli.main import main; sys.exit(main(['doctor', {url!r}]))\n"
@@ -354,10 +356,12 @@ def test_a_python_without_sqlite3_is_one_sentence(url: str, code: int, said: str
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     assert done.returncode == code
     assert "Traceback" not in done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
 
 
-def test_the_configured_default(start_redis: StartRedis, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_default_is_examined(
+    start_redis: StartRedis, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = start_redis(*DURABLE, password=SECRET)
     monkeypatch.setenv("HOLDFAST_URL", server.url)
     monkeypatch.setenv("HOLDFAST_REPLICAS", "1")
@@ -366,7 +370,9 @@ def test_the_configured_default(start_redis: StartRedis, doctor: Doctor, monkeyp
     assert SECRET not in found.out
 
 
-def test_the_url_as_an_option_and_a_profile(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_url_option_and_profile_select_the_target(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     config = tmp_path / "holdfast.toml"
     config.write_text("[profiles.a]\nurl = 'memory:'\n")
     monkeypatch.setenv("HOLDFAST_CONFIG", str(config))
@@ -376,10 +382,10 @@ def test_the_url_as_an_option_and_a_profile(doctor: Doctor, monkeypatch: pytest.
     assert doctor("memory:", "--profile", "a").code == 78
 
 
-# ---- for people
+# ---- text output
 
 
-def test_as_text(start_redis: StartRedis) -> None:
+def test_text_output(start_redis: StartRedis) -> None:
     server = start_redis("maxmemory 50mb", "maxmemory-policy allkeys-lru", password=SECRET)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-X", "dev", "-m", "holdfast.cli", "doctor", server.url],

@@ -1,4 +1,4 @@
-"""The doctor's judgement, without any server: every check in the good state and in the bad ones."""
+"""The checks of the doctor without any server: every check in good and in bad states. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLUSTER: Final = Cluster(MASTERS + REPLICAS, "ok")
 
 
 def server(info: dict[str, str] | None = None, config: dict[str, str] | None = None, **changes: Any) -> Facts:
-    """One server, well but for these."""
+    """A healthy server except for these changes."""
     node = replace(WELL, info=INFO | (info or {}), config=CONFIG | (config or {}), **changes)
     return Facts("redis", ClientOptions(), (node,))
 
@@ -70,7 +70,7 @@ def in_cluster(*members: Member) -> Facts:
 NO_AOF: Final = {"aof_enabled": "0"}
 OK, NOTICE, WARNING, PROBLEM = Level
 
-#: What is the matter, the check that says so, and how bad it is.
+#: The fault, the check that reports it, and its level.
 CASES: Final[dict[str, tuple[Facts, str, Level]]] = {
     "too old": (server({"redis_version": "6.0.16"}), "version", PROBLEM),
     "recent": (server({"redis_version": "6.2.0"}), "version", OK),
@@ -182,12 +182,12 @@ def levels(facts: Facts, check: str) -> list[Level]:
 
 
 @pytest.mark.parametrize("facts, check, level", CASES.values(), ids=CASES.keys())
-def test_judgement(facts: Facts, check: str, level: Level) -> None:
+def test_check_reports_the_expected_level(facts: Facts, check: str, level: Level) -> None:
     assert max(levels(facts, check)) is level
 
 
 def test_every_check_can_complain() -> None:
-    """A check that is not in a bad state in any of the cases is not tested."""
+    """A check that no case puts into a bad state is untested."""
     every = [facts for facts, _, _ in CASES.values()]
     for check in checks.TOGETHER:
         assert any(finding.level > OK for facts in every for finding in check(facts)), check.__name__
@@ -199,27 +199,27 @@ def test_every_check_can_complain() -> None:
 @pytest.mark.parametrize(
     "facts", [server(), redlock(*different(3)), cluster()], ids=["one server", "redlock", "cluster"]
 )
-def test_a_healthy_one_has_no_complaint(facts: Facts) -> None:
+def test_healthy_facts_have_no_complaint(facts: Facts) -> None:
     findings = checks.judge(facts)
     assert [finding for finding in findings if finding.level > OK] == []
     assert len(findings) > 5
 
 
-def test_a_remedy_with_every_complaint() -> None:
+def test_every_complaint_has_a_remedy() -> None:
     for facts, _, _ in CASES.values():
         for finding in checks.judge(facts):
             assert finding.sentence
             assert finding.remedy or finding.level is OK or finding.check == "idle"
 
 
-def test_what_is_not_known_is_not_judged() -> None:
-    """A server that tells nothing of itself: no check takes silence for a fault."""
+def test_unknown_facts_are_not_judged() -> None:
+    """For a server that reports no details, no check takes a missing value for a fault."""
     silent = Node("h:1", script_seconds=0.001, withheld={"INFO": "no", "CONFIG GET": "no", RIGHTS: "no"})
     findings = checks.judge(Facts("redis", ClientOptions(), (silent,)))
     assert {(finding.check, finding.level) for finding in findings} == {("scripts", OK), ("withheld", NOTICE)}
 
 
-def test_the_servers_whose_clocks_differ_are_named() -> None:
+def test_servers_with_differing_clocks_are_named() -> None:
     early, right, late = (
         replace(node, clock=Clock(offset, 0.01)) for node, offset in zip(different(3), (-60.0, 0.0, 5.0), strict=True)
     )
@@ -228,7 +228,7 @@ def test_the_servers_whose_clocks_differ_are_named() -> None:
     assert f"{early.name} is behind, {late.name} ahead" in found.sentence
 
 
-def test_the_restart_delay_is_the_longer_of_ttl_and_clock_difference() -> None:
+def test_restart_delay_is_the_longer_of_ttl_and_clock_difference() -> None:
     near, far = different(2, info=NO_AOF)
     for difference, delay in ((0.0, "30 s"), (100.0, "101 s")):
         facts = redlock(near, replace(far, clock=Clock(difference, 0.6)))
@@ -241,7 +241,7 @@ def test_exit_codes() -> None:
     assert worst([Finding(NOTICE, "a", "", "b"), Finding(PROBLEM, "a", "", "b"), Finding(OK, "a", "", "b")]) is PROBLEM
 
 
-def test_no_finding_can_steer_a_terminal() -> None:
+def test_findings_contain_no_terminal_escapes() -> None:
     evil = "\x1b[31mred\x07\r\n\u202egnissim\x9b2J"
     finding = Finding(OK, evil, evil, evil, evil)
     for text in (finding.check, finding.node, finding.sentence, finding.remedy):

@@ -1,4 +1,4 @@
-"""The doctor at an ensemble of ZooKeeper: what it finds, says, returns and leaves behind."""
+"""The doctor on a ZooKeeper ensemble: findings, output, exit code, and no leftovers."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ SECRET = "s3cr3t-p4ss"
 Start = Callable[..., ZooKeeperServer]
 
 
-#: Servers that have just been started are slow to answer, on a busy machine all the more; that is not what is examined.
-PATIENT = "&request_timeout=8"
+#: Freshly started servers answer slowly, more so on a loaded machine; these tests do not measure that.
+LONG_TIMEOUT = "&request_timeout=8"
 
 
 def url_of(*places: str, base: str = BASE, user: str = f"app:{SECRET}@", more: str = "") -> str:
-    return f"zookeeper://{user}{','.join(places)}{base}?tick=0.1{PATIENT}{more}"
+    return f"zookeeper://{user}{','.join(places)}{base}?tick=0.1{LONG_TIMEOUT}{more}"
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ZooKeeperServer]:
-    """Never emptied: what belongs to one user, another one may not remove. Each test has a base of its own."""
+    """Never emptied, because a user cannot remove nodes that belong to another. Each test has its own base."""
     with ZooKeeperServer() as started:
         yield started
 
 
-def test_a_healthy_ensemble(ensemble: Ensemble, doctor: Doctor) -> None:
+def test_healthy_ensemble(ensemble: Ensemble, doctor: Doctor) -> None:
     found = doctor(url_of(*(member.address for member in ensemble.members)))
     assert (found.code, found.worse_than_ok(), found.err) == (0, {}, "")
     assert {finding["check"] for finding in found.findings} >= {"ensemble", "rights", "version", "role", "tick"}
     roles = [finding["sentence"] for finding in found.of("role")]
     assert sorted(roles) == ["follower", "follower", "leader"]
     assert SECRET not in found.out
-    assert ensemble.client().get_children("/") == ["zookeeper"], "it left something behind"
+    assert ensemble.client().get_children("/") == ["zookeeper"], "the doctor left nodes behind"
     one = doctor(url_of(ensemble.members[0].address))
     assert (one.code, one.worse_than_ok()) == (3, {"hosts": "warning"})
 
 
-def test_an_ensemble_without_a_majority(ensemble: Ensemble, doctor: Doctor) -> None:
+def test_ensemble_without_a_majority(ensemble: Ensemble, doctor: Doctor) -> None:
     alone, *others = ensemble.members
     ensemble.kill(*others)
     ensemble.wait_until_silent(alone)
@@ -58,8 +58,8 @@ def test_an_ensemble_without_a_majority(ensemble: Ensemble, doctor: Doctor) -> N
     assert {finding["node"] for finding in found.of("reachable")} == {member.address for member in others}
 
 
-def test_a_server_that_is_read_only(start_ensemble: Callable[..., Ensemble], doctor: Doctor) -> None:
-    """One without a majority that lets people look: it grants nothing, and our sessions do not go there."""
+def test_read_only_server_is_reported(start_ensemble: Callable[..., Ensemble], doctor: Doctor) -> None:
+    """A server without a majority in read-only mode grants nothing, and sessions of the engine avoid it."""
     ensemble = start_ensemble(jvm=("-Dreadonlymode.enabled=true",))
     alone, *others = ensemble.members
     ensemble.kill(*others)
@@ -76,31 +76,33 @@ def test_a_server_that_is_read_only(start_ensemble: Callable[..., Ensemble], doc
         locks.lock("a").acquire()
 
 
-def test_one_server_alone(server: ZooKeeperServer, doctor: Doctor) -> None:
+def test_single_server_is_reported(server: ZooKeeperServer, doctor: Doctor) -> None:
     found = doctor(url_of(server.address, base="/one"))
     assert (found.code, found.worse_than_ok()) == (3, {"ensemble": "warning"})
-    nobody = doctor(url_of(server.address, base="", user=""))
-    assert nobody.worse_than_ok() == {"ensemble": "warning", "access": "notice"}
+    anonymous = doctor(url_of(server.address, base="", user=""))
+    assert anonymous.worse_than_ok() == {"ensemble": "warning", "access": "notice"}
     assert "one" not in server.client().get_children("/")
 
 
-def test_what_is_there_stays(server: ZooKeeperServer, doctor: Doctor) -> None:
+def test_existing_nodes_stay(server: ZooKeeperServer, doctor: Doctor) -> None:
     server.client().create("/there")
     assert doctor(url_of(server.address, base="/there/deep/down")).level("rights") == "ok"
     assert server.client().get_children("/there") == []
 
 
 @pytest.mark.parametrize("ttl, setting", [(120, "maxSessionTimeout"), (0.1, "minSessionTimeout")])
-def test_a_ttl_that_is_not_granted(server: ZooKeeperServer, doctor: Doctor, ttl: float, setting: str) -> None:
+def test_ttl_outside_the_session_limits_is_reported(
+    server: ZooKeeperServer, doctor: Doctor, ttl: float, setting: str
+) -> None:
     found = doctor(url_of(server.address, base="/limits", more=f"&ttl={ttl}"))
     assert found.code == 4
     (finding,) = found.of("session")
     assert finding["level"] == "problem"
     assert setting in finding["remedy"]
-    assert found.level("rights") == "ok", "all the rest is examined with what is granted"
+    assert found.level("rights") == "ok", "the other checks use the granted session"
 
 
-def test_a_tick_that_is_not_the_servers(server: ZooKeeperServer, doctor: Doctor) -> None:
+def test_wrong_tick_setting_is_reported(server: ZooKeeperServer, doctor: Doctor) -> None:
     below = doctor(url_of(server.address, base="/tick").replace("tick=0.1", "tick=0.05"))
     assert (below.code, below.level("tick")) == (4, "problem")
     assert below.of("tick")[0]["remedy"] == "use tick=0.1"
@@ -108,7 +110,7 @@ def test_a_tick_that_is_not_the_servers(server: ZooKeeperServer, doctor: Doctor)
     assert doctor(url_of(server.address, base="/tick", more="&ttl=0.4")).level("ttl") == "warning"
 
 
-def test_rights_that_are_lacking(server: ZooKeeperServer, doctor: Doctor) -> None:
+def test_missing_rights_are_reported(server: ZooKeeperServer, doctor: Doctor) -> None:
     admin = server.client(auth_data=[("digest", "admin:pw")])
     admin.create("/closed", acl=CREATOR_ALL_ACL)
     admin.create("/blind", acl=[*CREATOR_ALL_ACL, make_acl("world", "anyone", create=True, delete=True)])
@@ -120,7 +122,9 @@ def test_rights_that_are_lacking(server: ZooKeeperServer, doctor: Doctor) -> Non
     assert admin.get_children("/blind") == []
 
 
-def test_servers_that_do_not_belong_together(server: ZooKeeperServer, start_zookeeper: Start, doctor: Doctor) -> None:
+def test_servers_of_different_ensembles_are_reported(
+    server: ZooKeeperServer, start_zookeeper: Start, doctor: Doctor
+) -> None:
     stranger = start_zookeeper()
     found = doctor(url_of(server.address, stranger.address, base="/both"))
     (finding,) = found.of("agreement")
@@ -130,8 +134,8 @@ def test_servers_that_do_not_belong_together(server: ZooKeeperServer, start_zook
         assert "both" not in each.client().get_children("/")
 
 
-class Taciturn(ZooKeeperServer):
-    """With ZooKeeper's own settings: it answers ``srvr`` and no other word."""
+class DefaultSettings(ZooKeeperServer):
+    """Has ZooKeeper's default settings: it answers only the command ``srvr``."""
 
     def __init__(self) -> None:
         super().__init__("4lw.commands.whitelist=srvr")
@@ -143,8 +147,8 @@ class Taciturn(ZooKeeperServer):
             return False
 
 
-def test_a_server_that_tells_little(doctor: Doctor) -> None:
-    with Taciturn() as server:
+def test_server_that_answers_only_srvr(doctor: Doctor) -> None:
+    with DefaultSettings() as server:
         found = doctor(url_of(server.address))
     assert found.worse_than_ok() == {"ensemble": "warning", "withheld": "notice"}
     (finding,) = found.of("withheld")
@@ -157,9 +161,9 @@ def test_tls(start_zookeeper: Start, tmp_path: Path, doctor: Doctor, capsys: pyt
     for name in ("theirs", "ours"):
         (tmp_path / name).mkdir()
     server = start_zookeeper(tls=certificates(tmp_path / "theirs"))
-    found = doctor(f"{server.url}{PATIENT}&username=app&password={SECRET}")
+    found = doctor(f"{server.url}{LONG_TIMEOUT}&username=app&password={SECRET}")
     assert found.worse_than_ok() == {"ensemble": "warning"}
-    assert found.level("version") == found.level("tick") == "ok", "the words go over TLS, too"
+    assert found.level("version") == found.level("tick") == "ok", "four-letter commands use TLS, too"
     place = f"{server.host}:{server.tls_port}"
     refused = doctor(url_of(place, more=f"&use_ssl=true&ca={certificates(tmp_path / 'ours')}/ca.crt"))
     assert refused.code == 77
@@ -167,7 +171,7 @@ def test_tls(start_zookeeper: Start, tmp_path: Path, doctor: Doctor, capsys: pyt
     assert SECRET not in refused.err
 
 
-def test_nobody_there(doctor: Doctor) -> None:
+def test_unreachable_ensemble_is_reported(doctor: Doctor) -> None:
     found = doctor(url_of("127.0.0.1:1"))
     assert (found.code, found.out) == (69, "")
     assert "no server could be examined: 127.0.0.1:1: " in found.err

@@ -1,4 +1,4 @@
-"""What the doctor makes of the facts about an ensemble of ZooKeeper. Pure."""
+"""The checks of the doctor on facts about a ZooKeeper ensemble. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def complaints(facts: Ensemble) -> dict[str, str]:
     return {finding.check: finding.level.word for finding in judge(facts) if finding.level is not Level.OK}
 
 
-def test_nothing_to_complain_about() -> None:
+def test_healthy_ensemble_has_no_complaint() -> None:
     assert complaints(ALL_WELL) == {}
 
 
@@ -41,12 +41,12 @@ def test_nothing_to_complain_about() -> None:
         ({"withheld": {"conf": "no"}, "settings": {}}, {"withheld": "notice"}),
     ],
 )
-def test_one_that_is_not_well(change: dict[str, Any], expected: dict[str, str]) -> None:
+def test_unhealthy_ensemble_is_reported(change: dict[str, Any], expected: dict[str, str]) -> None:
     ill = replace(WELL, **change)
     assert complaints(replace(ALL_WELL, servers=(WELL, WELL, ill))) == expected
 
 
 @pytest.mark.parametrize("voters, level", [(2, "warning"), (4, "warning"), (5, None), (0, None)])
-def test_how_many_there_are(voters: int, level: str | None) -> None:
+def test_number_of_voters_sets_the_level(voters: int, level: str | None) -> None:
     named = (WELL,) * max(voters, 1)
     assert complaints(replace(ALL_WELL, servers=named, voters=voters)).get("ensemble") == level

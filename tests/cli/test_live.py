@@ -1,4 +1,4 @@
-"""The live picture on terminals of several kinds."""
+"""The live picture on several kinds of terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, *, width: int, encoding: str = "utf-8
 
 
 @pytest.mark.parametrize("width", [200, 80, 36])
-def test_no_line_is_wider_than_the_terminal_and_nothing_is_missing(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_fit_the_terminal_without_losing_content(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn(monkeypatch, width=width))
     assert max(map(len, re.split(r"[\r\n]+", text))) <= width
@@ -39,7 +39,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_missing(width: int, m
         assert part in text
 
 
-def test_no_color_means_none_and_overlap_is_still_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_setting_removes_color_and_still_shows_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     coloured = drawn(monkeypatch, width=80)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -50,19 +50,19 @@ def test_no_color_means_none_and_overlap_is_still_seen(monkeypatch: pytest.Monke
     assert "▚" in plain
 
 
-def test_an_ascii_terminal_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ascii_terminal_gets_only_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     text = drawn(monkeypatch, width=80, encoding="ascii")
     assert text.isascii()
     assert re.search(r"\.X", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text))
 
 
-def test_the_cursor_comes_back_after_a_signal_while_the_picture_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_while_the_picture_ends_still_restores_the_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     file = io.StringIO()
 
     def interrupted(self: Live) -> None:
-        self._started = False  # what stop() does first; from then on it does nothing
+        self._started = False  # the first thing stop() does; after this it is a no-op
         raise SystemExit
 
     with LiveView(Console(file=file, force_terminal=True)) as view:

@@ -1,4 +1,4 @@
-"""``holdfast ls`` and ``holdfast show``: which locks are held, and by what."""
+"""``holdfast ls`` and ``holdfast show``: held locks and their holders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def client(url: str) -> Iterator[holdfast.Client]:
         yield connected
 
 
-def test_no_lock_is_one_sentence_on_stderr(run: Run, url: str) -> None:
+def test_ls_without_locks_prints_one_line_on_stderr(run: Run, url: str) -> None:
     for form in ([], ["--json"]):
         code, out, err = run("ls", "--url", url, *form, "a\x1b")
         assert (code, out) == (0, "")
@@ -50,7 +50,7 @@ def test_no_lock_is_one_sentence_on_stderr(run: Run, url: str) -> None:
     assert run("ls", "--url", url).err.startswith("holdfast ls: no lock is held on <")
 
 
-def test_ls_is_one_line_of_tabs_for_each_lock(run: Run, client: holdfast.Client, url: str) -> None:
+def test_ls_prints_one_tab_separated_line_per_lock(run: Run, client: holdfast.Client, url: str) -> None:
     with client.lock("orders:7") as lease, client.lock("stock"):
         done = run("ls", "--url", url, "orders:")
         every = run("ls", "--url", url)
@@ -65,13 +65,13 @@ def test_ls_is_one_line_of_tabs_for_each_lock(run: Run, client: holdfast.Client,
     assert [text.split("\t")[0] for text in sorted(every.out.splitlines())] == ["NAME", "orders:7", "stock"]
 
 
-def test_ls_has_the_label_beside_the_holder(run: Run, url: str) -> None:
+def test_ls_shows_the_label_beside_the_holder(run: Run, url: str) -> None:
     with holdfast.connect(url, label="billing") as client, client.lock("orders"):
         holder = run("ls", "--url", url).out.splitlines()[1].split("\t")[1]
     assert holder.endswith(f" pid {os.getpid()} [billing]")
 
 
-def test_ls_as_json_is_one_object_on_a_line(run: Run, client: holdfast.Client, url: str) -> None:
+def test_ls_json_prints_one_object_per_line(run: Run, client: holdfast.Client, url: str) -> None:
     evil = "a\x1b[31m\u202e"
     with client.lock("orders") as first, client.lock(evil) as second:
         done = run("ls", "--url", url, "--json")
@@ -83,7 +83,7 @@ def test_ls_as_json_is_one_object_on_a_line(run: Run, client: holdfast.Client, u
     assert found["orders"].keys() == {"name", "held", "token", "remaining", "waiters", "holders", "queue"}
 
 
-def test_show_tells_all_about_the_holder(run: Run, client: holdfast.Client, url: str) -> None:
+def test_show_prints_every_detail_of_the_holder(run: Run, client: holdfast.Client, url: str) -> None:
     with client.lock("orders") as lease:
         done = run("show", "--url", url, "orders")
         data = run("show", "--url", url, "orders", "--json").json
@@ -109,7 +109,7 @@ def test_show_of_a_free_lock(run: Run, url: str) -> None:
     assert (data["name"], data["held"], data["holders"]) == ("orders", False, [])
 
 
-def test_show_can_tell_free_from_held_by_its_exit_code(run: Run) -> None:
+def test_show_exit_code_distinguishes_free_from_held(run: Run) -> None:
     url = "memory:exit-code"
     with holdfast.connect(url) as client:
         assert run("show", "--exit-code", "--url", url, "orders").code == 1
@@ -118,7 +118,7 @@ def test_show_can_tell_free_from_held_by_its_exit_code(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\x1b]0;title\x07", "a\nb", "\u202ea", "東 \x9b"])
-def test_a_name_cannot_steer_the_terminal(run: Run, name: str) -> None:
+def test_names_are_printed_without_terminal_escapes(run: Run, name: str) -> None:
     url = "memory:evil"
     with holdfast.connect(url) as client, client.lock(name):
         for arguments in (["ls"], ["show", name], ["break", name], ["break", name, "--token", "1"]):
@@ -130,7 +130,7 @@ def test_a_name_cannot_steer_the_terminal(run: Run, name: str) -> None:
         assert all(line.isprintable() for line in (done.out + done.err).splitlines()), arguments
 
 
-def test_the_namespace_is_not_part_of_the_name(run: Run) -> None:
+def test_names_are_printed_without_the_namespace(run: Run) -> None:
     url = "memory:spaces"
     with holdfast.connect(url, namespace="shop") as client, client.lock("orders"):
         assert run("ls", "--url", url, "--namespace", "shop", "--json").json["name"] == "orders"
@@ -138,7 +138,7 @@ def test_the_namespace_is_not_part_of_the_name(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments, code, says",
+    "arguments, code, message",
     [
         (["show", ""], 64, "may not be empty"),
         (["show", "x" * 513], 64, "at most 512"),
@@ -156,25 +156,27 @@ def test_the_namespace_is_not_part_of_the_name(run: Run) -> None:
         (["ls", "--url", "redis://127.0.0.1:1?unavailable_after=0.1"], 69, "127.0.0.1:1"),
     ],
 )
-def test_bad_input_is_one_sentence_and_the_right_code(run: Run, arguments: list[str], code: int, says: str) -> None:
+def test_bad_input_prints_a_one_line_error_and_the_right_exit_code(
+    run: Run, arguments: list[str], code: int, message: str
+) -> None:
     if "--url" not in arguments and "--profile" not in arguments:
         arguments = [*arguments, "--url", "memory:bad-input"]
     done = run(*arguments)
     assert (done.code, done.out) == (code, "")
-    assert says in done.err
+    assert message in done.err
     assert "s3cr3t" not in done.err
     assert "Traceback" not in done.err
     assert code == 64 or len(done.err.splitlines()) == 1
 
 
-def test_the_traceback_shows_no_password(run: Run) -> None:
+def test_traceback_shows_no_password(run: Run) -> None:
     for url in ("redis://joe:s3cr3t@h:x", "redis://joe:s3cr3t@127.0.0.1:1?unavailable_after=0.1"):
         done = run("--debug", "ls", "--url", url)
         assert "Traceback" in done.err
         assert "s3cr3t" not in done.err
 
 
-def test_the_configured_default_is_used(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_configured_default_is_used(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "holdfast.toml"
     config.write_text("[profiles.a]\nurl = 'memory:configured'\n[profiles.b]\nurl = 'memory:other'\n")
     monkeypatch.setenv("HOLDFAST_CONFIG", str(config))
@@ -189,7 +191,7 @@ def test_the_configured_default_is_used(run: Run, monkeypatch: pytest.MonkeyPatc
         assert run("ls", "--json").json["name"] == "orders"
 
 
-def test_a_reader_that_has_seen_enough_ends_ls_silently(tmp_path: Path) -> None:
+def test_closed_reader_ends_ls_silently(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     url = f"sqlite:{tmp_path}/locks.db"
     with holdfast.connect(url) as client:
@@ -200,7 +202,7 @@ def test_a_reader_that_has_seen_enough_ends_ls_silently(tmp_path: Path) -> None:
             lease.release()
     head, code = done.stdout.splitlines()
     assert head.startswith("NAME\t")
-    assert code in ("0", "1"), "it may have been done before head ended"
+    assert code in ("0", "1"), "ls may finish before head ends"
     assert done.stderr == ""
 
 
@@ -221,7 +223,7 @@ def test_columns_are_aligned_on_a_terminal(tmp_path: Path) -> None:
 # ---- rendering
 
 
-def test_waiters_are_shown_in_order_with_what_is_known() -> None:
+def test_waiters_are_shown_in_order_with_known_details() -> None:
     now = time.time()
     queue = (Waiter("o1", "web1", 7, "main", "sync.py", "nightly\x1b", now - 65), Waiter("o2"))
     state = LockState("orders", (Holder("o0", "web0", 6, "t", "app", now - 5, now + 25, 9, 1),), 2, 9, 25.0, queue)
@@ -240,23 +242,23 @@ def test_waiters_are_shown_in_order_with_what_is_known() -> None:
     assert [one["label"] for one in lock_state.as_data(state)["queue"]] == ["nightly\x1b", None]
 
 
-def test_a_holder_of_another_library_is_shown_by_its_owner() -> None:
+def test_holder_from_another_library_is_shown_by_its_owner() -> None:
     state = LockState("orders", (Holder("uuid:1\x1b", until=130.0, count=2),), 0, 7, 30.0)
     assert lock_state.as_row(state, 100.0) == ("orders", r"uuid:1\x1b", "-", "30s", "-", "0")
-    assert lock_state.token_of(state) is None, "7 is the last that holdfast gave, not this holder's"
+    assert lock_state.token_of(state) is None, "7 is the last token of holdfast, not one of this holder"
 
 
-def test_a_label_is_shown_after_the_process() -> None:
+def test_label_is_shown_after_the_process() -> None:
     state = LockState("orders", (Holder("o", "web1", 7, None, "holdfast", label="nightly.sh"),))
     assert lock_state.as_row(state, 100.0)[1] == "holdfast@web1 pid 7 [nightly.sh]"
 
 
-def test_of_several_holders_the_first_is_named_and_the_others_are_counted() -> None:
+def test_several_holders_show_the_first_and_count_the_others() -> None:
     holders = tuple(Holder(str(number), "h", number, None, "p", 90.0, 130.0, number, 1) for number in (1, 2, 3))
     assert lock_state.as_row(LockState("s", holders), 100.0)[1:3] == ("p@h pid 1 +2", "10s")
 
 
-def test_times_that_another_program_wrote_wrongly_are_shown_as_they_are() -> None:
+def test_invalid_times_from_another_program_are_shown_unchanged() -> None:
     state = LockState("orders", (Holder("o", since=1e300, until=5.0),))
     assert "  since      1e+300" in list(lock_state.as_lines(state, 10.0))
     assert "  remaining  0.0s" in list(lock_state.as_lines(state, 10.0))

@@ -33,7 +33,7 @@ def test_help_names_the_commands() -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("nonsense",), ("demo", "--nonsense")])
-def test_wrong_usage_is_64_and_on_stderr(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_exits_with_64_and_prints_to_stderr(arguments: tuple[str, ...]) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (64, "")
     assert "usage: holdfast" in done.stderr
@@ -58,7 +58,7 @@ class Failing:
 
 
 @pytest.mark.parametrize(
-    "error, code, said",
+    "error, code, message",
     [
         (holdfast.EngineUnavailable("no answer"), 69, "holdfast: no answer\n"),
         (holdfast.OutcomeUnknown("no answer", operation="break_"), 69, "holdfast: no answer\n"),
@@ -75,28 +75,28 @@ class Failing:
         (OSError("odd"), 1, "holdfast: odd\n"),
     ],
 )
-def test_errors_are_one_line_and_a_code(
+def test_errors_print_one_line_and_set_the_exit_code(
     error: BaseException,
     code: int,
-    said: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(main, "commands", lambda: {"fail": Failing(error)})
     assert main.main(["fail", "--loud"]) == code
-    assert capsys.readouterr() == ("", said)
+    assert capsys.readouterr() == ("", message)
 
 
 @pytest.mark.parametrize("arguments", [["--debug", "fail", "--loud"], ["fail", "--loud", "--debug"]])
-def test_debug_shows_the_traceback_without_escapes_and_keeps_the_code(
+def test_debug_shows_the_traceback_without_escapes_and_keeps_the_exit_code(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(main, "commands", lambda: {"fail": Failing(holdfast.EngineRefused("no \x1b[31m right"))})
     assert main.main(arguments) == 77
-    said = capsys.readouterr().err
-    assert said.startswith("Traceback (most recent call last):\n")
-    assert said.endswith("\nholdfast: no \\x1b[31m right\n")
-    assert "\x1b" not in said
+    message = capsys.readouterr().err
+    assert message.startswith("Traceback (most recent call last):\n")
+    assert message.endswith("\nholdfast: no \\x1b[31m right\n")
+    assert "\x1b" not in message
 
 
 def test_arguments_are_repeated_without_escapes() -> None:
@@ -125,7 +125,7 @@ def test_unknown_arguments_are_reported_by_their_command(arguments: list[str], s
     assert done.stderr.startswith("usage: " + sentence.partition(":")[0])
 
 
-def test_warnings_of_the_library_are_lines_of_the_command_and_tracebacks_are_for_debug(
+def test_library_warnings_are_printed_and_tracebacks_need_debug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Logging(Failing):
@@ -161,7 +161,7 @@ def test_only_the_chosen_command_is_imported(arguments: list[str]) -> None:
     assert done.stderr.splitlines() == [arguments[0] if arguments[0] == "ls" else "", ""]
 
 
-def test_output_that_nobody_reads_any_more_is_no_traceback() -> None:
+def test_closed_output_pipe_prints_no_traceback() -> None:
     script = (
         "import sys; from holdfast.cli import main\n"
         "class Talk:\n"
@@ -182,7 +182,7 @@ def test_output_that_nobody_reads_any_more_is_no_traceback() -> None:
         assert process.wait(10) == exit_codes.FAILED
 
 
-#: The demo writes its first line at once, and must then end its processes.
+#: The demo writes its first line early and must then end its processes.
 WRITERS = [
     ("doctor", "memory:"), ("doctor", "memory:", "--json"), ("demo",), ("--help",), ("--version",),
     ("config", "--url", "memory:"), ("show", "--url", "memory:", "a"), ("completion", "bash"),
@@ -192,31 +192,31 @@ WRITERS = [
 def shell(redirected: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = f'exec "$@" {redirected}'
     command = ["sh", "-c", script, "sh", sys.executable, "-W", "error", "-m", "holdfast.cli", *arguments]
-    # Buffered or not is the user's choice, and decides where the error comes up.
+    # Buffering is the user's choice and decides where the error occurs.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
 
 
 @pytest.mark.parametrize("arguments", WRITERS, ids=" ".join)
-def test_a_full_disk_is_one_sentence(arguments: tuple[str, ...]) -> None:
+def test_full_disk_prints_a_one_line_error(arguments: tuple[str, ...]) -> None:
     done = shell(">/dev/full", *arguments)
     assert done.stderr == "holdfast: cannot write to stdout: No space left on device\n"
     assert done.returncode == exit_codes.FAILED
 
 
 @pytest.mark.parametrize("arguments", WRITERS, ids=" ".join)
-def test_a_closed_stdout_is_one_sentence(arguments: tuple[str, ...]) -> None:
+def test_closed_stdout_prints_a_one_line_error(arguments: tuple[str, ...]) -> None:
     done = shell(">&-", *arguments)
     assert done.stderr == "holdfast: stdout is closed: there is nowhere to write to\n"
     assert done.returncode == exit_codes.FAILED
 
 
 @pytest.mark.parametrize("redirected", [">/dev/full 2>/dev/full", ">&- 2>&-"])
-def test_without_stderr_too_the_exit_code_is_the_same(redirected: str) -> None:
+def test_exit_code_is_the_same_without_stderr(redirected: str) -> None:
     assert shell(redirected, "doctor", "memory:").returncode == exit_codes.FAILED
 
 
-def test_with_stderr_closed_an_error_does_not_go_to_stdout() -> None:
+def test_closed_stderr_does_not_move_errors_to_stdout() -> None:
     done = shell("2>&-", "doctor", "nonsense:")
     assert (done.returncode, done.stdout) == (exit_codes.SETTINGS, "")
 
@@ -226,7 +226,7 @@ def script_of_signals(*lines: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
 
 
-def test_signals_after_the_first_do_not_interrupt_the_cleaning_up() -> None:
+def test_signals_after_the_first_do_not_interrupt_the_clean_up() -> None:
     done = script_of_signals(
         "with unwinding():",
         "    try:",
@@ -240,8 +240,8 @@ def test_signals_after_the_first_do_not_interrupt_the_cleaning_up() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "cleaned up\n", "")
 
 
-def test_a_signal_that_is_ignored_stays_ignored() -> None:
-    """nohup, and background jobs of a shell."""
+def test_ignored_signal_stays_ignored() -> None:
+    """As under nohup, or for background jobs of a shell."""
     done = script_of_signals(
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)",
         "with unwinding() as received:",

@@ -1,4 +1,4 @@
-"""What reaches a terminal: names are data, and steer nothing."""
+"""Output to a terminal: names are data and contain no control sequences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_control_and_format_characters_are_shown_as_escapes(text: str, shown: st
     assert visible(shown) == shown
 
 
-def test_no_control_or_format_character_is_left() -> None:
+def test_no_control_or_format_character_is_printed_raw() -> None:
     every = "".join(map(chr, range(0x110000)))
     left = {unicodedata.category(character) for character in visible(every)}
     assert not left & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -45,7 +45,7 @@ def test_results_and_errors_keep_only_the_newlines_of_the_command(capsys: pytest
     assert capsys.readouterr() == ("one\\x1b\ntwo\\x9b\n", "holdfast: one\\x1b\\ntwo\none\ntwo\\x1b\n")
 
 
-def test_json_is_one_line_of_ascii_and_exact(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_ascii_line_and_round_trips(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"name": "a\x1b\n\x7f\x9b\u202e\u2028東\udcff\\u007f"}
     output.write_json(value)
     (line,) = capsys.readouterr().out.splitlines()
@@ -64,5 +64,5 @@ def test_json_is_one_line_of_ascii_and_exact(capsys: pytest.CaptureFixture[str])
         ("\U000e0041", r"$'\U000e0041'"),
     ],
 )
-def test_words_for_a_shell(word: str, quoted: str) -> None:
+def test_words_are_quoted_for_a_shell(word: str, quoted: str) -> None:
     assert shell_words(["x", word]) == f"x {quoted}"

@@ -1,4 +1,4 @@
-"""What the demo's picture is drawn from."""
+"""The model behind the picture of the demo."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ def race(*spans: Span, found: int = 0) -> Race:
     return Race("", pids=[1, 2, 3], times=2, spans=list(spans), found=found)
 
 
-def test_one_after_the_other_is_never_together() -> None:
+def test_consecutive_spans_do_not_overlap() -> None:
     one_by_one = race(Span(0, 1, 0), Span(1, 2, 1), Span(5, 6, 0))
     assert one_by_one.timeline(10) == [{0}, {1}, {0}]
     assert one_by_one.most_at_once() == 1
 
 
-def test_overlap_is_seen_in_whatever_order_it_is_heard_of() -> None:
+def test_overlap_is_found_in_any_order_of_reports() -> None:
     overlapping = race(Span(4, 9, 2), Span(0, 5, 0), Span(6, 7, 1))
     assert overlapping.timeline(10) == [{0, 2}, {1, 2}]
     assert overlapping.timeline(1) == [{1, 2}]
@@ -39,7 +39,7 @@ def test_every_update_is_in_the_picture(drawn: list[tuple[int, int, int]]) -> No
     assert all(moments)
 
 
-def test_the_outcome_is_as_promised_only_if_all_of_it_is() -> None:
+def test_outcome_is_as_promised_only_if_every_part_is() -> None:
     loses, keeps = race(Span(0, 1, 0), Span(0, 1, 1), found=1), race(Span(0, 1, 0), found=1)
     good = Outcome(loses, keeps, "expired", "refused")
     assert good.as_promised

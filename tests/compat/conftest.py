@@ -1,4 +1,4 @@
-"""Locks that outlive their test would keep the threads of their clients."""
+"""Ends the clients of locks that outlive their test."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def _forget_locks_with_a_timeout() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _end_clients() -> Iterator[None]:
-    """Functions of a module, and locks with a timeout, keep their clients: end their threads."""
+    """Module-level functions and locks with a timeout keep their clients alive: end the threads of those clients."""
     yield
     close_open_clients()

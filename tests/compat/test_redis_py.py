@@ -1,4 +1,4 @@
-"""What redis-py's own suite asks of its Lock, asked of ours, sync and asyncio, on a real server."""
+"""The expectations of redis-py's own Lock tests, checked on the replacement, sync and async, on a real server."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MakeLock = Callable[..., Any]
 
 
 async def done(value: Any) -> Any:
-    """The result of a call, of the sync lock or of the asyncio lock."""
+    """Returns the result of a call of the sync or the async lock."""
     return await value if inspect.isawaitable(value) else value
 
 
 @asynccontextmanager
 async def block(lock: Any) -> AsyncIterator[Any]:
-    """``with lock`` or ``async with lock``."""
+    """Enters ``with lock`` or ``async with lock``."""
     if hasattr(lock, "__aenter__"):
         async with lock as entered:
             yield entered
@@ -44,7 +44,7 @@ def server(redis_url: str) -> Any:
 
 @pytest.fixture(params=["sync", "asyncio", "sync, decoded", "asyncio, decoded"])
 def make(request: pytest.FixtureRequest, redis_url: str) -> MakeLock:
-    """``make(name, …)``: a lock of a client of redis-py, by ``lock_class``."""
+    """``make(name, …)`` creates a lock of a redis-py client through ``lock_class``."""
     kind, _, decoded = request.param.partition(", ")
     module: Any = redis if kind == "sync" else redis.asyncio
     ours: Any = redis_py if kind == "sync" else redis_py_asyncio
@@ -52,7 +52,7 @@ def make(request: pytest.FixtureRequest, redis_url: str) -> MakeLock:
     return lambda *args, **keywords: client.lock(*args, lock_class=ours.Lock, **keywords)
 
 
-async def test_lock_is_there_while_it_is_held_and_gone_afterwards(make: MakeLock, server: Any) -> None:
+async def test_key_exists_while_the_lock_is_held(make: MakeLock, server: Any) -> None:
     lock = make("foo")
     assert await done(lock.acquire(blocking=False)) is True
     assert server.hkeys("foo") == [lock.local.token]
@@ -61,16 +61,14 @@ async def test_lock_is_there_while_it_is_held_and_gone_afterwards(make: MakeLock
     assert lock.local.token is None
 
 
-async def test_without_a_timeout_it_is_held_until_released_but_not_beyond_the_death_of_its_holder(
-    make: MakeLock, server: Any
-) -> None:
+async def test_lock_without_a_timeout_has_a_renewed_ttl_of_30_seconds(make: MakeLock, server: Any) -> None:
     lock = make("foo")
     await done(lock.acquire())
     assert 25_000 < server.pttl("foo") <= 30_000
     await done(lock.release())
 
 
-async def test_locked(make: MakeLock) -> None:
+async def test_locked_reports_whether_any_client_holds_the_lock(make: MakeLock) -> None:
     lock = make("foo")
     assert await done(lock.locked()) is False
     await done(lock.acquire(blocking=False))
@@ -79,7 +77,7 @@ async def test_locked(make: MakeLock) -> None:
     assert await done(lock.locked()) is False
 
 
-async def test_owned(make: MakeLock) -> None:
+async def test_owned_reports_whether_this_lock_holds_the_key(make: MakeLock) -> None:
     lock, other = make("foo"), make("foo")
     assert await done(lock.owned()) is False
     await done(lock.acquire(blocking=False))
@@ -93,7 +91,7 @@ async def test_owned(make: MakeLock) -> None:
     await done(other.release())
 
 
-async def test_owned_is_false_once_the_key_is_another_one(make: MakeLock, server: Any) -> None:
+async def test_owned_is_false_after_the_key_was_replaced(make: MakeLock, server: Any) -> None:
     lock = make("foo")
     await done(lock.acquire())
     server.set("foo", "a")
@@ -102,7 +100,7 @@ async def test_owned_is_false_once_the_key_is_another_one(make: MakeLock, server
         await done(lock.release())
 
 
-async def test_competing_locks(make: MakeLock) -> None:
+async def test_competing_locks_exclude_each_other(make: MakeLock) -> None:
     one, two = make("foo"), make("foo")
     assert await done(one.acquire(blocking=False))
     assert await done(two.acquire(blocking=False)) is False
@@ -112,7 +110,7 @@ async def test_competing_locks(make: MakeLock) -> None:
     await done(two.release())
 
 
-async def test_one_lock_is_not_reentrant(make: MakeLock) -> None:
+async def test_lock_is_not_reentrant(make: MakeLock) -> None:
     lock = make("foo")
     assert await done(lock.acquire(blocking=False))
     assert await done(lock.acquire(blocking=False)) is False
@@ -120,14 +118,14 @@ async def test_one_lock_is_not_reentrant(make: MakeLock) -> None:
 
 
 @pytest.mark.parametrize("timeout", [10, 9.5])
-async def test_timeout_is_the_life_of_the_lock(make: MakeLock, server: Any, timeout: float) -> None:
+async def test_timeout_sets_the_ttl_of_the_lock(make: MakeLock, server: Any, timeout: float) -> None:
     lock = make("foo", timeout=timeout)
     assert await done(lock.acquire(blocking=False))
     assert 8000 < server.pttl("foo") <= timeout * 1000
     await done(lock.release())
 
 
-async def test_blocking_timeout_of_a_busy_lock_ends_in_false(make: MakeLock) -> None:
+async def test_blocking_timeout_of_a_busy_lock_returns_false(make: MakeLock) -> None:
     one = make("foo")
     assert await done(one.acquire(blocking=False))
     assert await done(make("foo", sleep=0.05, blocking_timeout=0.1).acquire()) is False
@@ -145,7 +143,7 @@ async def test_attributes_are_those_of_redis_py(make: MakeLock) -> None:
     assert lock.redis is not None
 
 
-async def test_block(make: MakeLock, server: Any) -> None:
+async def test_block_holds_the_lock(make: MakeLock, server: Any) -> None:
     async with block(make("foo", blocking_timeout=0.2)) as lock:
         assert server.hkeys("foo") == [lock.local.token]
     assert not server.exists("foo")
@@ -170,7 +168,7 @@ async def test_block_that_outlives_its_lock_raises(make: MakeLock) -> None:
             await lost(lock)
 
 
-async def test_block_that_outlives_its_lock_only_warns_if_asked_to(
+async def test_block_that_outlives_its_lock_warns_if_configured(
     make: MakeLock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "holdfast.compat"):
@@ -187,7 +185,7 @@ async def test_block_whose_lock_was_released_inside_raises(make: MakeLock) -> No
         await done(lock.release())
 
 
-async def test_the_bodys_own_error_is_not_replaced_by_that_of_the_release(make: MakeLock) -> None:
+async def test_error_of_the_body_is_not_replaced_by_a_release_error(make: MakeLock) -> None:
     async def fail() -> None:
         async with block(make("foo", timeout=0.1)) as lock:
             await lost(lock)
@@ -203,7 +201,7 @@ async def test_releasing_a_lock_that_is_not_held_raises(make: MakeLock) -> None:
         await done(make("foo").release())
 
 
-async def test_releasing_a_lock_that_another_has_taken_raises_and_forgets_it(make: MakeLock, server: Any) -> None:
+async def test_releasing_a_lock_taken_by_another_client_raises_and_clears_it(make: MakeLock, server: Any) -> None:
     lock = make("foo")
     await done(lock.acquire(blocking=False))
     server.set("foo", "a")
@@ -213,7 +211,7 @@ async def test_releasing_a_lock_that_another_has_taken_raises_and_forgets_it(mak
     assert server.get("foo") == b"a"
 
 
-async def test_extend_adds_to_the_life(make: MakeLock, server: Any) -> None:
+async def test_extend_adds_to_the_ttl(make: MakeLock, server: Any) -> None:
     lock = make("foo", timeout=10)
     assert await done(lock.acquire(blocking=False))
     assert await done(lock.extend(10)) is True
@@ -223,7 +221,7 @@ async def test_extend_adds_to_the_life(make: MakeLock, server: Any) -> None:
     await done(lock.release())
 
 
-async def test_extend_in_place_of_the_life(make: MakeLock, server: Any) -> None:
+async def test_extend_with_replace_ttl_sets_the_ttl(make: MakeLock, server: Any) -> None:
     lock = make("foo", timeout=10)
     assert await done(lock.acquire(blocking=False))
     assert await done(lock.extend(20, replace_ttl=True)) is True
@@ -231,7 +229,7 @@ async def test_extend_in_place_of_the_life(make: MakeLock, server: Any) -> None:
     await done(lock.release())
 
 
-async def test_an_extended_lock_lives_longer_than_its_timeout(make: MakeLock, server: Any) -> None:
+async def test_extended_lock_outlives_its_timeout(make: MakeLock, server: Any) -> None:
     lock = make("foo", timeout=0.3)
     await done(lock.acquire())
     await done(lock.extend(30))
@@ -240,7 +238,7 @@ async def test_an_extended_lock_lives_longer_than_its_timeout(make: MakeLock, se
     await done(lock.release())
 
 
-async def test_reacquire_restores_the_life(make: MakeLock, server: Any) -> None:
+async def test_reacquire_restores_the_ttl(make: MakeLock, server: Any) -> None:
     lock = make("foo", timeout=10)
     assert await done(lock.acquire(blocking=False))
     assert server.pexpire("foo", 5000)
@@ -250,17 +248,19 @@ async def test_reacquire_restores_the_life(make: MakeLock, server: Any) -> None:
 
 
 @pytest.mark.parametrize("call", ["extend", "reacquire"])
-class TestMoreLife:
-    async def test_of_a_lock_that_is_not_held_raises(self, make: MakeLock, call: str) -> None:
+class TestExtending:
+    async def test_extending_a_lock_that_is_not_held_raises(self, make: MakeLock, call: str) -> None:
         with pytest.raises(LockError):
             await self._call(make("foo", timeout=10), call)
 
-    async def test_of_a_lock_without_a_timeout_raises(self, make: MakeLock, call: str) -> None:
+    async def test_extending_a_lock_without_a_timeout_raises(self, make: MakeLock, call: str) -> None:
         async with block(make("foo")) as lock:
             with pytest.raises(LockError, match="no timeout"):
                 await self._call(lock, call)
 
-    async def test_of_a_lock_that_another_has_taken_raises(self, make: MakeLock, server: Any, call: str) -> None:
+    async def test_extending_a_lock_taken_by_another_client_raises(
+        self, make: MakeLock, server: Any, call: str
+    ) -> None:
         lock = make("foo", timeout=10)
         assert await done(lock.acquire(blocking=False))
         server.set("foo", "a")
@@ -272,14 +272,14 @@ class TestMoreLife:
         return await done(lock.extend(10) if call == "extend" else lock.reacquire())
 
 
-async def test_a_token_of_the_callers_own_is_refused(make: MakeLock, server: Any) -> None:
+async def test_token_given_by_the_caller_is_refused(make: MakeLock, server: Any) -> None:
     with pytest.raises(errors.UsageError, match="token="):
         await done(make("foo").acquire(token="test"))
     assert not server.exists("foo")
 
 
 @pytest.mark.parametrize("name", [b"foo", memoryview(b"foo")])
-async def test_name_as_bytes(make: MakeLock, server: Any, name: Any) -> None:
+async def test_name_as_bytes_is_accepted(make: MakeLock, server: Any, name: Any) -> None:
     async with block(make(name)):
         assert server.exists("foo")
 
@@ -290,13 +290,13 @@ async def test_name_as_a_number_is_the_key_that_redis_py_would_use(make: MakeLoc
         assert server.exists(name)
 
 
-async def test_infinite_blocking_timeout_waits_as_none_does(make: MakeLock) -> None:
+async def test_infinite_blocking_timeout_equals_none(make: MakeLock) -> None:
     async with block(make("foo", blocking_timeout=float("inf"))):
         assert await done(make("foo", blocking=False).acquire(blocking_timeout=float("inf"))) is False
 
 
 @pytest.mark.parametrize("module", [redis_py, redis_py_asyncio])
-async def test_clients_of_the_package_make_these_locks(module: Any, redis_url: str) -> None:
+async def test_clients_of_the_compat_package_create_these_locks(module: Any, redis_url: str) -> None:
     client = module.Redis.from_url(redis_url)
     async with block(client.lock("foo", timeout=5)) as lock:
         assert type(lock) is module.Lock

@@ -34,9 +34,7 @@ def async_client(redis_url: str) -> Any:
     return redis.asyncio.Redis.from_url(redis_url)
 
 
-async def test_of_two_tasks_with_one_lock_the_late_one_cannot_release_the_others(
-    async_client: Any, client: Any
-) -> None:
+async def test_late_task_cannot_release_the_lock_of_another_task(async_client: Any, client: Any) -> None:
     lock = compat_asyncio.Lock(async_client, "stock", timeout=0.2)
     taken, released = asyncio.Event(), asyncio.Event()
 
@@ -48,11 +46,11 @@ async def test_of_two_tasks_with_one_lock_the_late_one_cannot_release_the_others
         await taken.wait()
         with pytest.raises(LockNotOwnedError):
             await lock.release()
-        with pytest.raises(LockError):  # and not the other one's at the second attempt
+        with pytest.raises(LockError):  # the second attempt does not release the other lock either
             await lock.release()
         released.set()
 
-    async def next_one() -> None:
+    async def next_holder() -> None:
         await lock.acquire()
         await lock.extend(30)
         taken.set()
@@ -63,10 +61,10 @@ async def test_of_two_tasks_with_one_lock_the_late_one_cannot_release_the_others
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(late())
         await asyncio.sleep(0)
-        group.create_task(next_one())
+        group.create_task(next_holder())
 
 
-def test_of_two_threads_with_one_shared_lock_the_late_one_cannot_release_the_others(client: Any) -> None:
+def test_late_thread_cannot_release_the_lock_of_another_thread(client: Any) -> None:
     lock = Lock(client, "stock", timeout=0.2, thread_local=False)
     lock.acquire()
     lease = lock.lease
@@ -74,7 +72,7 @@ def test_of_two_threads_with_one_shared_lock_the_late_one_cannot_release_the_oth
     assert lease.lost.wait(5)
     taken, released = threading.Event(), threading.Event()
 
-    def next_one() -> None:
+    def next_holder() -> None:
         lock.acquire()
         lock.extend(30)
         taken.set()
@@ -82,7 +80,7 @@ def test_of_two_threads_with_one_shared_lock_the_late_one_cannot_release_the_oth
         assert lock.owned()
         lock.release()
 
-    thread = threading.Thread(target=next_one)
+    thread = threading.Thread(target=next_holder)
     thread.start()
     assert taken.wait(20)
     with pytest.raises(LockNotOwnedError):
@@ -117,7 +115,7 @@ def test_thread_local_decides_whether_another_thread_may_release(client: Any) ->
     own.release()
 
 
-async def test_a_lock_acquired_through_wait_for_or_a_task_that_has_ended_can_be_released(async_client: Any) -> None:
+async def test_lock_acquired_in_an_ended_task_can_be_released(async_client: Any) -> None:
     lock = compat_asyncio.Lock(async_client, "stock")
     assert await asyncio.wait_for(lock.acquire(), 5)
     await lock.release()
@@ -130,7 +128,7 @@ async def test_a_lock_acquired_through_wait_for_or_a_task_that_has_ended_can_be_
     assert not await lock.locked()
 
 
-async def test_calls_that_run_in_a_task_of_their_own_mean_the_lock_of_the_task_that_made_them(
+async def test_call_wrapped_in_a_task_uses_the_lock_of_the_calling_task(
     async_client: Any,
 ) -> None:
     lock = compat_asyncio.Lock(async_client, "stock", timeout=30)
@@ -143,7 +141,7 @@ async def test_calls_that_run_in_a_task_of_their_own_mean_the_lock_of_the_task_t
     assert not await lock.locked()
 
 
-def test_a_lock_acquired_and_released_outside_of_tasks(redis_url: str) -> None:
+def test_lock_can_be_acquired_and_released_outside_of_tasks(redis_url: str) -> None:
     with asyncio.Runner() as runner:
         client = redis.asyncio.Redis.from_url(redis_url)
         lock = compat_asyncio.Lock(client, "stock")
@@ -153,14 +151,14 @@ def test_a_lock_acquired_and_released_outside_of_tasks(redis_url: str) -> None:
         loop.run_until_complete(client.aclose())
 
 
-def test_one_lock_serves_one_asyncio_run_after_the_other(redis_url: str, client: Any) -> None:
+def test_one_lock_works_in_successive_asyncio_runs(redis_url: str, client: Any) -> None:
     shared = redis.asyncio.Redis.from_url(redis_url)
     lock, limited = compat_asyncio.Lock(shared, "stock"), compat_asyncio.Lock(shared, "hourly", timeout=30)
 
     async def use() -> None:
         async with lock, limited:
             assert await lock.owned()
-        assert await lock.acquire()  # not released: asyncio.run does it
+        assert await lock.acquire()  # not released: asyncio.run does that
         await shared.aclose()
 
     for _ in range(3):
@@ -168,7 +166,7 @@ def test_one_lock_serves_one_asyncio_run_after_the_other(redis_url: str, client:
         assert not client.exists("stock", "hourly")
 
 
-def test_two_loops_at_once_have_locks_of_their_own_and_one_that_ends_leaves_the_other_alone(redis_url: str) -> None:
+def test_concurrent_loops_have_separate_locks_and_end_independently(redis_url: str) -> None:
     shared = redis.asyncio.Redis.from_url(redis_url)
 
     async def use() -> bool:
@@ -185,7 +183,7 @@ def test_two_loops_at_once_have_locks_of_their_own_and_one_that_ends_leaves_the_
     asyncio.run(main())
 
 
-def test_a_forked_child_cannot_release_its_parents_lock(client: Any) -> None:
+def test_forked_child_cannot_release_the_lock_of_its_parent(client: Any) -> None:
     lock = Lock(client, "stock")
     lock.acquire()
     child = os.fork()
@@ -201,7 +199,7 @@ def test_a_forked_child_cannot_release_its_parents_lock(client: Any) -> None:
     lock.release()
 
 
-def test_a_cancelled_acquire_leaves_nothing(client: Any, async_client: Any) -> None:
+def test_cancelled_acquire_leaves_no_lock(client: Any, async_client: Any) -> None:
     async def main() -> None:
         lock = compat_asyncio.Lock(async_client, "stock")
         other = compat_asyncio.Lock(async_client, "stock")
@@ -220,10 +218,10 @@ def test_a_cancelled_acquire_leaves_nothing(client: Any, async_client: Any) -> N
     assert not client.exists("stock")
 
 
-class TestBesideLocksOfRedisPyItself:
-    """During a rolling deployment, some processes still have redis-py's own Lock on the same names."""
+class TestBesideLocksOfRedisPy:
+    """During a rolling deployment some processes still use redis-py's own Lock on the same names."""
 
-    def test_a_lock_of_redis_py_is_a_busy_lock(self, client: Any) -> None:
+    def test_lock_held_by_redis_py_is_busy(self, client: Any) -> None:
         old, new = client.lock("stock", timeout=30), Lock(client, "stock", sleep=0.01)
         with old:
             assert new.acquire(blocking=False) is False
@@ -236,7 +234,7 @@ class TestBesideLocksOfRedisPyItself:
         assert old.acquire(blocking=False) is True
         old.release()
 
-    def test_counters_of_old_and_new_lose_no_update(self, redis_url: str, client: Any) -> None:
+    def test_old_and_new_locks_together_lose_no_update(self, redis_url: str, client: Any) -> None:
         def count(kind: Any) -> None:
             with redis.Redis.from_url(redis_url) as own:
                 lock = kind(own, "stock", timeout=20, sleep=0.001)
@@ -251,7 +249,7 @@ class TestBesideLocksOfRedisPyItself:
             thread.join()
         assert client.get("counter") == b"400"
 
-    async def test_an_asyncio_lock_waits_for_it(self, client: Any, async_client: Any) -> None:
+    async def test_asyncio_lock_waits_for_a_lock_of_redis_py(self, client: Any, async_client: Any) -> None:
         old = client.lock("stock", timeout=30)
         old.acquire()
         new = compat_asyncio.Lock(async_client, "stock", sleep=0.01)
@@ -263,12 +261,14 @@ class TestBesideLocksOfRedisPyItself:
         assert await waiting is True
         await new.release()
 
-    def test_waiting_for_it_leaves_no_keys_for_each_look(self, client: Any) -> None:
+    def test_waiting_for_a_lock_of_redis_py_leaves_no_key_per_poll(self, client: Any) -> None:
         with client.lock("stock", timeout=30):
             assert Lock(client, "stock", sleep=0.001, blocking_timeout=0.3).acquire() is False
             assert client.dbsize() <= 2  # the lock, and a tombstone of the one try
 
-    async def test_waiting_for_it_in_asyncio_leaves_no_keys_for_each_look(self, client: Any, async_client: Any) -> None:
+    async def test_asyncio_waiting_for_a_lock_of_redis_py_leaves_no_key_per_poll(
+        self, client: Any, async_client: Any
+    ) -> None:
         with client.lock("stock", timeout=30):
             assert (
                 await compat_asyncio.Lock(async_client, "stock", sleep=0.001, blocking_timeout=0.3).acquire() is False
@@ -276,14 +276,14 @@ class TestBesideLocksOfRedisPyItself:
             assert client.dbsize() <= 2  # the lock, and a tombstone of the one try
 
 
-class TestLocksThatAreLeftToTheirTimeout:
-    def test_a_lock_object_with_a_timeout_that_is_dropped_stays_locked(self, client: Any) -> None:
+class TestLocksThatExpire:
+    def test_dropped_lock_object_with_a_timeout_stays_locked(self, client: Any) -> None:
         Lock(client, "hourly", timeout=30).acquire()
         gc.collect()
         assert Lock(client, "hourly").acquire(blocking_timeout=0.3) is False
         assert client.pttl("hourly") > 25_000
 
-    def test_expired_locks_of_threads_that_have_ended_do_not_pile_up(self, client: Any) -> None:
+    def test_expired_locks_of_ended_threads_do_not_accumulate(self, client: Any) -> None:
         lock = Lock(client, "often", timeout=0.1)
         for _ in range(5):
             thread = threading.Thread(target=lock.acquire)
@@ -292,7 +292,7 @@ class TestLocksThatAreLeftToTheirTimeout:
             del thread
         assert len(lock._leases._kept) <= 2
 
-    def test_one_without_a_timeout_is_released(self, client: Any) -> None:
+    def test_dropped_lock_object_without_a_timeout_is_released(self, client: Any) -> None:
         lock = Lock(client, "stock")
         lock.acquire()
         held = [lock]
@@ -304,7 +304,7 @@ class TestLocksThatAreLeftToTheirTimeout:
         other.release()
 
     @pytest.mark.parametrize("face", ["sync", "asyncio"])
-    def test_a_program_that_ends_leaves_a_lock_with_a_timeout_and_releases_one_without(
+    def test_program_exit_keeps_a_lock_with_a_timeout_and_releases_one_without(
         self, client: Any, redis_url: str, face: str
     ) -> None:
         sync = (
@@ -327,7 +327,7 @@ class TestLocksThatAreLeftToTheirTimeout:
         assert client.pttl("hourly") > 20_000
 
 
-def test_errors_are_those_of_redis_py() -> None:
+def test_error_classes_are_those_of_redis_py() -> None:
     with redis.Redis(port=free_port()) as unreachable:
         lock = Lock(unreachable, "stock", blocking_timeout=0.2)
         with pytest.raises(exceptions.ConnectionError):
@@ -336,7 +336,7 @@ def test_errors_are_those_of_redis_py() -> None:
             lock.locked()
 
 
-def test_redis_client_and_locks_are_garbage_together(redis_url: str) -> None:
+def test_redis_client_and_locks_are_collected_together(redis_url: str) -> None:
     import weakref
 
     client = redis.Redis.from_url(redis_url)
@@ -350,14 +350,14 @@ def test_redis_client_and_locks_are_garbage_together(redis_url: str) -> None:
     assert [reference() for reference in dead] == [None, None]
 
 
-def test_a_wrong_password_is_not_taken_for_a_busy_lock(redis_url: str) -> None:
+def test_wrong_password_is_not_taken_for_a_busy_lock(redis_url: str) -> None:
     stranger = redis.Redis.from_url(redis_url, username="nobody", password="wrong")
     with stranger, pytest.raises(exceptions.AuthenticationError) as caught:
         Lock(stranger, "stock").acquire(blocking=False)
     assert not isinstance(caught.value, LockError)
 
 
-def test_a_missing_right_is_not_taken_for_a_busy_lock(redis_url: str, client: Any) -> None:
+def test_missing_right_is_not_taken_for_a_busy_lock(redis_url: str, client: Any) -> None:
     client.acl_setuser("limited", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", "-@scripting"])
     try:
         limited = redis.Redis.from_url(redis_url, username="limited", password="secret")
@@ -369,12 +369,12 @@ def test_a_missing_right_is_not_taken_for_a_busy_lock(redis_url: str, client: An
 
 @pytest.mark.parametrize("name", ["do_acquire", "do_release", "register_scripts", "LUA_RELEASE_SCRIPT"])
 @pytest.mark.parametrize("kind", [Lock, compat_asyncio.Lock])
-def test_a_subclass_that_overrides_internals_of_redis_py_is_refused(kind: type, name: str) -> None:
+def test_subclass_that_overrides_internals_of_redis_py_is_refused(kind: type, name: str) -> None:
     with pytest.raises(errors.UsageError, match=rf"Mine defines {name}.*override acquire\(\)"):
         type("Mine", (kind,), {name: None})
 
 
-def test_a_subclass_may_override_acquire_and_release(client: Any) -> None:
+def test_subclass_may_override_acquire_and_release(client: Any) -> None:
     calls: list[str] = []
 
     class Mine(Lock):

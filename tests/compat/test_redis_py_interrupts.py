@@ -14,7 +14,7 @@ import redis
 from holdfast.compat.redis_py import Lock, outliving
 from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 
-#: No code can defend the first instruction of the function that the program calls: the signal belongs to its caller.
+#: No code can protect the first instruction of the called function: that signal belongs to the caller.
 ENTRIES = ("in release", "in __exit__")
 
 
@@ -37,7 +37,7 @@ def calls(lock: Lock) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("timeout", [None, 60])
 @pytest.mark.parametrize("use", [block, calls])
-def test_interrupted_lock_is_free_although_its_object_lives_on(
+def test_interrupted_lock_is_free_although_its_object_is_alive(
     client: Any, use: Callable[[Lock], None], timeout: float | None
 ) -> None:
     def interrupted(lock: Lock, place: int) -> str | None:
@@ -63,7 +63,7 @@ def test_interrupted_lock_is_free_although_its_object_lives_on(
     assert all(where.endswith(ENTRIES) for where in entries)
 
 
-def test_locks_of_several_threads_may_be_left_to_their_timeouts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_threads_may_drop_locks_with_timeouts_concurrently(monkeypatch: pytest.MonkeyPatch) -> None:
     class ChangedMeanwhile(dict[Any, None]):
         def __iter__(self) -> Any:
             iterator = super().__iter__()

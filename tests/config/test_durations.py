@@ -1,4 +1,4 @@
-"""Durations, ttl and timeout: values, texts and refusals."""
+"""Durations, ttl and timeout: accepted numbers, texts and timedeltas, and refusals."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_timeout_of_a_wrong_type_raises_type_error(timeout: object) -> None:
 
 
 @pytest.mark.parametrize("one, two", [(1.0, 2.0), ("1s", "2000ms"), (timedelta(seconds=1), timedelta(seconds=2))])
-def test_every_duration_of_a_user_may_be_a_number_a_text_or_a_timedelta(one: Any, two: Any) -> None:
+def test_every_duration_argument_accepts_number_text_and_timedelta(one: Any, two: Any) -> None:
     with holdfast.connect("memory:durations", ttl=one, request_timeout=one, unavailable_after=two) as locks:
         with locks.lock("a") as lease:
             assert lease.ttl == 1.0

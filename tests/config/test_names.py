@@ -1,4 +1,4 @@
-"""Lock names: what is accepted, what is refused and how, and namespaces there and back."""
+"""Lock names: accepted and refused names, and round trips through namespaces."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ valid_names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_
 
 
 @given(valid_names)
-def test_any_text_of_up_to_512_bytes_is_a_name(name: str) -> None:
+def test_text_of_up_to_512_bytes_is_a_valid_name(name: str) -> None:
     assert names.validate(name) is name
 
 
 @given(st.text(min_size=1, max_size=600))
-def test_the_limit_is_in_bytes_not_characters(name: str) -> None:
+def test_name_limit_is_in_bytes_not_characters(name: str) -> None:
     size = len(name.encode(errors="surrogatepass"))
     lone_surrogate = any("\ud800" <= character <= "\udfff" for character in name)
     if size <= 512 and not lone_surrogate:
@@ -32,7 +32,7 @@ def test_the_limit_is_in_bytes_not_characters(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad, says",
+    "bad, message",
     [
         ("", "empty"),
         ("a" * 513, "513"),
@@ -44,11 +44,11 @@ def test_the_limit_is_in_bytes_not_characters(name: str) -> None:
         (7, r"not int; use str\(\)"),
     ],
 )
-def test_invalid_name_is_refused_with_a_remedy(bad: object, says: str) -> None:
-    with pytest.raises(InvalidName, match=says) as caught:
+def test_invalid_name_is_refused_with_a_remedy(bad: object, message: str) -> None:
+    with pytest.raises(InvalidName, match=message) as caught:
         names.validate(bad)
     assert isinstance(caught.value, ValueError)
-    # Every error can be logged and pickled, also the one about a name that cannot be encoded.
+    # Every error can be logged and pickled, also the error about a name that cannot be encoded.
     str(caught.value).encode()
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
@@ -61,7 +61,7 @@ def test_str_is_not_recommended_for_values_whose_text_differs(bad: object) -> No
     assert "str()" not in str(caught.value)
 
 
-def test_512_bytes_are_accepted() -> None:
+def test_name_of_512_bytes_is_accepted() -> None:
     assert names.validate("ä" * 256) == "ä" * 256
 
 

@@ -1,4 +1,4 @@
-"""Options and targets: what connect() accepts, what it makes of it, and what an error may not say."""
+"""Options and targets: values that connect() accepts, their conversion, and errors without secrets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.errors import InvalidName, UsageError
 # ---- ClientOptions
 
 
-def test_defaults_are_those_of_the_contract() -> None:
+def test_option_defaults() -> None:
     assert dataclasses.asdict(ClientOptions()) == {
         "ttl": 30.0,
         "namespace": "",
@@ -49,7 +49,7 @@ def test_durations_become_seconds() -> None:
     assert (options.ttl, options.request_timeout, options.token_ttl) == (300.0, 2.0, None)
 
 
-def test_a_label_is_kept_as_it_was_written() -> None:
+def test_label_is_kept_verbatim() -> None:
     for label in ("x", "x" * 100, " night shift ", "\N{EURO SIGN} 5", "\u3000", "None"):
         assert parse_target("memory:", {"label": label}).options.label == label
     assert parse_target("memory:?label=a", {"label": "a"}).options.label == "a"
@@ -135,7 +135,7 @@ def test_planned_scheme_is_refused_as_not_yet_available(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url, says",
+    "url, message",
     [
         ("rediis://h", "'redis'"),
         ("postgres://h", "'postgresql'"),
@@ -174,16 +174,16 @@ def test_planned_scheme_is_refused_as_not_yet_available(scheme: str) -> None:
         ("redlock://h?sharded_pubsub=on", "redis+cluster:// only"),
     ],
 )
-def test_wrong_url_is_refused_with_a_remedy(url: str, says: str) -> None:
+def test_wrong_url_is_refused_with_a_remedy(url: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, {})
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 # ---- query parameters
 
 
-def test_own_parameters_are_taken_out_and_converted() -> None:
+def test_own_parameters_are_removed_and_converted() -> None:
     url = (
         "redis://u:p%2Fw@h:1/2?ttl=5m&namespace=a%20b&client_name=n%26m&renew=no&request_timeout=500ms"
         "&unavailable_after=4&replicas=2&token_ttl=none&socket_timeout=5&label=night%20shift"
@@ -201,12 +201,12 @@ def test_texts_for_true_and_false_in_a_url(text: str, value: bool) -> None:
 @pytest.mark.parametrize(
     "query", ["ttl=soon", "ttl=8d", "ttl=", "renew=maybe", "replicas=-1", "replicas=²", "label=", "label=a%00"]
 )
-def test_wrong_texts_in_a_url_name_the_parameter(query: str) -> None:
+def test_wrong_url_parameter_is_named(query: str) -> None:
     with pytest.raises(UsageError, match=f"URL parameter {query.partition('=')[0]}"):
         parse_target(f"memory:?{query}", {})
 
 
-def test_pool_settings_in_a_shared_url_are_accepted_and_taken_out() -> None:
+def test_pool_settings_in_a_shared_url_are_accepted_and_removed() -> None:
     url = "redis://h/0?max_connections=5&db=0&timeout=3&decode_responses=True"
     found = parse_target(url, {"retry_on_timeout": True})
     assert found.target == "redis://h/0?db=0"
@@ -218,7 +218,7 @@ def test_text_survives_the_query(namespace: str, client_name: str) -> None:
     encoded = quote(client_name, safe="", errors="surrogatepass")
     url = f"redis://h?client_name={encoded}&namespace={quote(namespace, safe='', errors='surrogatepass')}"
     if any("\ud800" <= character <= "\udfff" for character in namespace):
-        return  # cannot be written in UTF-8, so not in a URL either
+        return  # cannot be encoded in UTF-8, so not in a URL either
     found = parse_target(url, {})
     assert found.options.namespace == namespace
     assert found.target == f"redis://h?client_name={encoded}"
@@ -257,11 +257,11 @@ def test_driver_keywords_are_passed_on() -> None:
     keywords = {"ssl_ca_certs": "/ca.pem", "credential_provider": provider, "ttl": 5}
     found = parse_target("rediss://h", keywords)
     assert found.engine_options == {"ssl_ca_certs": "/ca.pem", "credential_provider": provider}
-    assert keywords == {"ssl_ca_certs": "/ca.pem", "credential_provider": provider, "ttl": 5}  # not changed
+    assert keywords == {"ssl_ca_certs": "/ca.pem", "credential_provider": provider, "ttl": 5}  # unchanged
 
 
 @pytest.mark.parametrize(
-    "url, keywords, says",
+    "url, keywords, message",
     [
         ("redis://h", {"sll_ca_certs": "x"}, "'ssl_ca_certs'"),
         ("redis://h", {"TTL": 5}, "'ttl'"),
@@ -272,10 +272,10 @@ def test_driver_keywords_are_passed_on() -> None:
         ("redis://u:s3cr3t@h", {"credential_provider": object()}, "not both"),
     ],
 )
-def test_wrong_keyword_is_refused_with_a_remedy(url: str | None, keywords: dict[str, Any], says: str) -> None:
+def test_wrong_keyword_is_refused_with_a_remedy(url: str | None, keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, keywords)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
 
 
@@ -284,8 +284,8 @@ def _parameters(*classes: type) -> set[str]:
     return found - {"self", "args", "kwargs"}
 
 
-def test_our_lists_are_those_of_the_installed_driver() -> None:
-    """Drift shows here: a new parameter of redis-py is put in a list, or named below as no user's business."""
+def test_parameter_lists_match_the_installed_driver() -> None:
+    """Detects drift: a new parameter of redis-py must be listed here or excluded below."""
     internal = {
         "command_packer", "encoder_class", "event_dispatcher", "himport_registry", "host", "maint_notifications_config",
         "maint_notifications_pool_handler", "maintenance_notification_hash", "maintenance_state", "orig_host_address",
@@ -322,26 +322,26 @@ def test_connection_settings_beside_a_client_are_refused() -> None:
         parse_target(redis.Redis(), {"client_name": "x"})
 
 
-def _stand_in(module: str, name: str, **attributes: object) -> object:
+def _fake_client(module: str, name: str, **attributes: object) -> object:
     return type(name, (), {"__module__": module, **attributes})()
 
 
 @pytest.mark.parametrize(
-    "client, says",
+    "client, message",
     [
-        (_stand_in("coredis.client.basic", "Redis", connection_pool=1), "coredis.client.basic.Redis"),
-        (_stand_in("redisson.client", "Redis", connection_pool=1), "neither"),
-        (_stand_in("fakeredis._server", "FakeRedis", connection_pool=1), "memory:"),
-        (_stand_in("coredis.client.cluster", "RedisCluster"), "neither"),
+        (_fake_client("coredis.client.basic", "Redis", connection_pool=1), "coredis.client.basic.Redis"),
+        (_fake_client("redisson.client", "Redis", connection_pool=1), "neither"),
+        (_fake_client("fakeredis._server", "FakeRedis", connection_pool=1), "memory:"),
+        (_fake_client("coredis.client.cluster", "RedisCluster"), "neither"),
         (redis.ConnectionPool(), "neither"),
         (b"redis://h", "builtins.bytes"),
         (42, "builtins.int"),
     ],
 )
-def test_object_that_is_no_client_is_refused(client: object, says: str) -> None:
+def test_object_that_is_no_client_is_refused(client: object, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(client, {})
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 # ---- secrets
@@ -381,7 +381,7 @@ def test_no_error_repeats_user_info(scheme: str, rest: str) -> None:
 
 
 def _target_or_harmless_error(url: str) -> Target | None:
-    """Any text is a target or a UsageError, and the error shows nothing, not even in what it is chained to."""
+    """Any text is a target or a UsageError, and neither the error nor its causes show user info."""
     try:
         return parse_target(url, {})
     except UsageError as error:
@@ -391,7 +391,7 @@ def _target_or_harmless_error(url: str) -> Target | None:
         return None
 
 
-def test_a_user_is_not_taken_for_a_scheme() -> None:
+def test_user_name_is_not_taken_for_a_scheme() -> None:
     with pytest.raises(UsageError) as caught:
         parse_target("joe:s3cr3t@host", {})
     assert "joe" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The default target: configure, environment, file, embedded; in this order, and loudly when something is wrong."""
+"""The default target comes from configure, environment, file, or the embedded engine, in this order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_without_settings_the_embedded_engine_is_used() -> None:
     assert resolve_default({})[:3] == (None, {}, "embedded")
 
 
-def test_configure_comes_first(tmp_path: Path) -> None:
+def test_configure_takes_precedence(tmp_path: Path) -> None:
     configure("memory:x", ttl="5s", namespace="app")
     environment = {"HOLDFAST_URL": "redis://h", "HOLDFAST_TTL": "9"} | write(tmp_path, "nonsense")
     assert resolve_default(environment)[:3] == ("memory:x", {"ttl": "5s", "namespace": "app"}, "configure")
@@ -38,12 +38,12 @@ def test_configure_comes_first(tmp_path: Path) -> None:
     assert resolve_default({})[:3] == (None, {}, "embedded")
 
 
-def test_environment_comes_before_the_file(tmp_path: Path) -> None:
+def test_environment_takes_precedence_over_the_file(tmp_path: Path) -> None:
     environment = {"HOLDFAST_URL": "memory:e", "HOLDFAST_TTL": "9"} | write(tmp_path, "url = 'memory:f'")
     assert resolve_default(environment)[:3] == ("memory:e", {"ttl": 9.0}, "environment")
 
 
-def test_a_label_is_read_from_the_environment_and_from_the_file(tmp_path: Path) -> None:
+def test_label_is_read_from_the_environment_and_the_file(tmp_path: Path) -> None:
     environment = {"HOLDFAST_URL": "memory:", "HOLDFAST_LABEL": "night shift"}
     assert resolve_default(environment).keywords == {"label": "night shift"}
     assert resolve_default(write(tmp_path, "url = 'memory:'\nlabel = 'day'")).keywords == {"label": "day"}
@@ -65,7 +65,7 @@ def test_configure_without_url_overrides_options_of_the_others(tmp_path: Path) -
     assert resolve_default({})[:3] == (None, {"namespace": "app"}, "embedded")
 
 
-def test_the_process_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_URL", "memory:now")
     assert resolve_default().url == "memory:now"
 
@@ -89,7 +89,7 @@ def test_current_directory_is_not_searched(tmp_path: Path, monkeypatch: pytest.M
         (None, {"renew": "no"}, TypeError),
     ],
 )
-def test_configure_validates_at_once_and_changes_nothing(
+def test_invalid_configure_raises_immediately_and_changes_nothing(
     url: str | None, keywords: dict[str, Any], error: type[Exception]
 ) -> None:
     configure("memory:before")
@@ -98,7 +98,7 @@ def test_configure_validates_at_once_and_changes_nothing(
     assert resolve_default({}).url == "memory:before"
 
 
-def test_configured_keywords_are_copies() -> None:
+def test_configured_keywords_are_copied() -> None:
     configure("memory:", ttl=5)
     resolve_default({}).keywords["ttl"] = 99
     assert resolve_default({}).keywords == {"ttl": 5}
@@ -157,7 +157,7 @@ def test_every_variable_sets_its_option() -> None:
     }
 
 
-def test_options_apply_to_the_embedded_engine_too() -> None:
+def test_options_apply_to_the_embedded_engine() -> None:
     assert resolve_default({"HOLDFAST_TTL": "5"})[:3] == (None, {"ttl": 5.0}, "embedded")
 
 
@@ -166,15 +166,15 @@ VARIABLES = ["URL", "URL_FILE", "CONFIG", "PROFILE", *(name.upper() for name in 
 
 @pytest.mark.parametrize("name", VARIABLES)
 @pytest.mark.parametrize("empty", ["", " "])
-def test_a_variable_that_is_set_but_empty_is_refused(name: str, empty: str, tmp_path: Path) -> None:
-    """``HOLDFAST_URL=$UNSET`` in a deployment would mean the embedded engine: every host would lock by itself."""
+def test_empty_variable_is_refused(name: str, empty: str, tmp_path: Path) -> None:
+    """``HOLDFAST_URL=$UNSET`` in a deployment would select the embedded engine: each host would lock on its own."""
     for others in ({}, {"HOLDFAST_URL": "memory:"}, write(tmp_path, "url = 'memory:'")):
         with pytest.raises(UsageError, match=f"HOLDFAST_{name} is set but empty"):
             resolve_default(others | {f"HOLDFAST_{name}": empty})
 
 
 @pytest.mark.parametrize(
-    "variable, says",
+    "variable, message",
     [
         ("HOLDFAST_TLL", "did you mean HOLDFAST_TTL?"),
         ("HOLDFAST_URI", "did you mean HOLDFAST_URL?"),
@@ -186,12 +186,12 @@ def test_a_variable_that_is_set_but_empty_is_refused(name: str, empty: str, tmp_
         ("HOLDFAST_PORT", "unknown environment variable 'HOLDFAST_PORT'"),
     ],
 )
-def test_a_variable_that_is_not_read_is_refused(variable: str, says: str, tmp_path: Path) -> None:
+def test_unknown_variable_is_refused(variable: str, message: str, tmp_path: Path) -> None:
     for others in ({}, {"HOLDFAST_URL": "memory:"}, write(tmp_path, "url = 'memory:'")):
         with pytest.raises(UsageError) as caught:
             resolve_default(others | {variable: "s3cr3t"})
         assert variable in str(caught.value)
-        assert says in str(caught.value)
+        assert message in str(caught.value)
         assert "s3cr3t" not in str(caught.value)
 
 
@@ -209,7 +209,7 @@ def test_connect_with_a_url_does_not_read_the_environment(monkeypatch: pytest.Mo
             connect()
 
 
-def test_variables_that_holdfast_run_sets_for_its_command_are_no_options() -> None:
+def test_variables_set_by_holdfast_run_are_not_options() -> None:
     """The command may use holdfast itself, with the same environment."""
     reserved = {f"HOLDFAST_{name}": "5" for name in ("NAME", "TOKEN", "OWNER", "HELD")}
     assert resolve_default(reserved | {"HOLDFAST_NAME": ""})[:3] == (None, {}, "embedded")
@@ -217,8 +217,8 @@ def test_variables_that_holdfast_run_sets_for_its_command_are_no_options() -> No
         resolve_default({"HOLDFAST_NAMESPAC": "x"})
 
 
-def test_service_variables_of_kubernetes_are_not_taken_for_options() -> None:
-    """Each pod beside a service named "holdfast" or "holdfast-redis" has them, whatever its author wrote."""
+def test_kubernetes_service_variables_are_not_options() -> None:
+    """Every pod beside a service named "holdfast" or "holdfast-redis" has these variables."""
     service = {
         "HOLDFAST_SERVICE_HOST": "10.0.0.1",
         "HOLDFAST_SERVICE_PORT": "6379",
@@ -234,7 +234,7 @@ def test_service_variables_of_kubernetes_are_not_taken_for_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "environment, says",
+    "environment, message",
     [
         ({"HOLDFAST_URL": "rediis://joe:s3cr3t@h"}, "HOLDFAST_URL: unknown URL scheme"),
         ({"HOLDFAST_URL": "redis://h?ttl=5", "HOLDFAST_TTL": "6"}, "differently"),
@@ -253,10 +253,10 @@ def test_service_variables_of_kubernetes_are_not_taken_for_options() -> None:
         ({"HOLDFAST_CONFIG": "/"}, "cannot be read"),
     ],
 )
-def test_wrong_environment_is_refused_with_a_remedy(environment: dict[str, str], says: str) -> None:
+def test_wrong_environment_is_refused_with_a_remedy(environment: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve_default(environment)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
 
 
@@ -281,7 +281,7 @@ namespace = "dev"
 """
 
 
-def test_profile_named_in_the_file(tmp_path: Path) -> None:
+def test_profile_named_in_the_file_is_used(tmp_path: Path) -> None:
     assert resolve_default(write(tmp_path, PROFILES))[:3] == ("redis://h", {"namespace": "app", "ttl": 10}, "file")
 
 
@@ -291,7 +291,7 @@ def test_profile_named_in_the_environment_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, says",
+    "text, message",
     [
         ("url = \nttl = 5", "line 1"),
         ("pass = 's3cr3t", "not valid TOML"),
@@ -309,23 +309,23 @@ def test_profile_named_in_the_environment_wins(tmp_path: Path) -> None:
         ("profile = 5\n[profiles.a]\nurl = 'memory:'", "by its name"),
     ],
 )
-def test_wrong_file_is_refused_with_a_remedy(tmp_path: Path, text: str, says: str) -> None:
+def test_wrong_file_is_refused_with_a_remedy(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve_default(write(tmp_path, text))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "holdfast.toml" in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "text, says", [("a = " + "[" * 5000, "nested too deeply"), ("#" * 100_000, "is longer than 64 KiB")]
+    "text, message", [("a = " + "[" * 5000, "nested too deeply"), ("#" * 100_000, "is longer than 64 KiB")]
 )
-def test_a_file_that_is_no_settings_file_is_no_internal_error(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_malformed_settings_file_is_a_usage_error(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         resolve_default(write(tmp_path, text))
 
 
-def test_a_byte_order_mark_and_windows_newlines_are_accepted(tmp_path: Path) -> None:
+def test_byte_order_mark_and_windows_newlines_are_accepted(tmp_path: Path) -> None:
     environment = write(tmp_path, "")
     Path(environment["HOLDFAST_CONFIG"]).write_bytes(b"\xef\xbb\xbfurl = 'memory:f'\r\nttl = 5\r\n")
     assert resolve_default(environment)[:2] == ("memory:f", {"ttl": 5})

@@ -1,4 +1,4 @@
-"""Profiles of the settings file: how one is chosen, and what is refused in those that are not."""
+"""Profiles of the settings file: selection, and checks of unselected profiles."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("connect", CONNECT)
 @pytest.mark.usefixtures("config")
-def test_connect_chooses_a_profile(connect: Callable[..., Any]) -> None:
+def test_connect_selects_a_profile(connect: Callable[..., Any]) -> None:
     client = connect(profile="laptop")
     assert (client._options.namespace, client._engine.scheme) == ("dev", "memory")
     assert connect(profile="laptop", namespace="here")._options.namespace == "here"
@@ -50,13 +50,13 @@ def test_connect_chooses_a_profile(connect: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("connect", [*CONNECT, configure])
 @pytest.mark.usefixtures("config")
-def test_a_profile_beside_a_url_is_refused(connect: Callable[..., Any]) -> None:
+def test_profile_beside_a_url_is_refused(connect: Callable[..., Any]) -> None:
     with pytest.raises(UsageError, match=r"a URL .* and a profile are both given"):
         connect("memory:", profile="laptop")
 
 
 @pytest.mark.parametrize("connect", [*CONNECT, configure])
-def test_a_profile_without_a_settings_file_is_refused(
+def test_profile_without_a_settings_file_is_refused(
     connect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HOLDFAST_CONFIG", raising=False)
@@ -66,7 +66,7 @@ def test_a_profile_without_a_settings_file_is_refused(
 
 @pytest.mark.parametrize("connect", [*CONNECT, configure])
 @pytest.mark.usefixtures("config")
-def test_an_unknown_profile_is_refused_with_the_nearest(connect: Callable[..., Any]) -> None:
+def test_unknown_profile_is_refused_with_a_suggestion(connect: Callable[..., Any]) -> None:
     with pytest.raises(UsageError, match=r"unknown profile 'laptob'; did you mean 'laptop'\?"):
         connect(profile="laptob")
     with pytest.raises(UsageError, match="unknown profile 'zk'; there are: 'laptop', 'production'"):
@@ -87,8 +87,8 @@ def test_profile_none_equals_no_profile() -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_a_profile_asked_for_wins_over_every_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names the target, as a URL in its place would."""
+def test_explicit_profile_takes_precedence_over_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The profile names the target, like a URL in its place."""
     configure("memory:configured", ttl=5)
     monkeypatch.setenv("HOLDFAST_URL", "memory:environment")
     monkeypatch.setenv("HOLDFAST_TTL", "7")
@@ -100,7 +100,7 @@ def test_a_profile_asked_for_wins_over_every_default(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("config")
-def test_configure_chooses_a_profile_and_its_keywords_override_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configure_selects_a_profile_and_keywords_override_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_URL", "memory:environment")
     configure(profile="laptop", ttl=5)
     assert resolve_default()[:3] == ("memory:laptop", {"namespace": "dev", "ttl": 5}, "file")
@@ -108,18 +108,18 @@ def test_configure_chooses_a_profile_and_its_keywords_override_it(monkeypatch: p
 
 
 @pytest.mark.usefixtures("config")
-def test_configure_checks_keywords_beside_the_profile_at_once() -> None:
+def test_configure_checks_keywords_beside_a_profile_immediately() -> None:
     with pytest.raises(UsageError, match="client_name"):
         configure(profile="laptop", client_name="x")
     configure(profile="production", client_name="x")
 
 
-def test_options_in_the_environment_beside_a_file_are_refused_for_a_profile_too(tmp_path: Path) -> None:
+def test_environment_options_beside_a_profile_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="HOLDFAST_TTL and HOLDFAST_CONFIG are both set"):
         resolve_default(write(tmp_path, PROFILES) | {"HOLDFAST_TTL": "5"}, profile="laptop")
 
 
-def test_a_target_in_the_profile_replaces_the_shared_one(tmp_path: Path) -> None:
+def test_target_in_a_profile_replaces_the_shared_target(tmp_path: Path) -> None:
     environment = write(tmp_path, "url_file = '/nowhere'\nprofile = 'a'\n[profiles.a]\nurl = 'memory:a'")
     assert resolve_default(environment)[:3] == ("memory:a", {}, "file")
 
@@ -128,7 +128,7 @@ CHOSEN = "profile = 'chosen'\n[profiles.chosen]\nurl = 'memory:'\n"
 
 
 @pytest.mark.parametrize(
-    "text, says",
+    "text, message",
     [
         ("tll = 5\n" + CHOSEN, "unknown key 'tll'; did you mean 'ttl'?"),
         ("urlfile = '/x'\n" + CHOSEN, "did you mean 'url_file'?"),
@@ -147,19 +147,19 @@ CHOSEN = "profile = 'chosen'\n[profiles.chosen]\nurl = 'memory:'\n"
         ("profile = 'a'\nurl = 'memory:'", "unknown profile 'a'; it has none"),
     ],
 )
-def test_wrong_keys_are_refused_in_every_profile(tmp_path: Path, text: str, says: str) -> None:
+def test_wrong_keys_are_refused_in_every_profile(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         resolve_default(write(tmp_path, text))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "holdfast.toml" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        "url_file = '/nowhere'\ncertfile = 'x'",  # ZooKeeper's, perhaps: the file may be on another host only
-        "url = 'etcd://h'",  # of another version
-        "url = 'zookeeper://h'\nhandler = 'x'",  # refused with its reason, when it is chosen
+        "url_file = '/nowhere'\ncertfile = 'x'",  # a ZooKeeper option; the file may exist only on another host
+        "url = 'etcd://h'",  # a scheme of another version
+        "url = 'zookeeper://h'\nhandler = 'x'",  # refused with a reason when it is selected
         "ttl = 'soon'",
     ],
 )
@@ -187,7 +187,7 @@ def test_every_value_has_an_origin(tmp_path: Path) -> None:
     assert by_variable.origins["namespace"] == f"file '{path}' [profiles.laptop]"
 
 
-def test_origins_in_the_environment_and_in_the_program() -> None:
+def test_origins_from_the_environment_and_the_program() -> None:
     configure(ttl=5)
     found = resolve_default({"HOLDFAST_URL": "memory:", "HOLDFAST_TTL": "7", "HOLDFAST_NAMESPACE": "x"})
     assert found.origins == {

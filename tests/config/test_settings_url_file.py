@@ -1,4 +1,4 @@
-"""A URL in a file of its own: HOLDFAST_URL_FILE, and ``url_file`` in the settings file."""
+"""A URL in a separate file: HOLDFAST_URL_FILE, and ``url_file`` in the settings file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def secret(folder: Path, content: str | bytes = URL) -> Path:
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
-def test_the_url_is_the_file_without_newlines_at_its_end(tmp_path: Path, start: str, end: str) -> None:
+def test_trailing_newlines_of_the_url_file_are_removed(tmp_path: Path, start: str, end: str) -> None:
     path = secret(tmp_path, f"{start}{URL}{end}")
     found = resolve_default({"HOLDFAST_URL_FILE": str(path), "HOLDFAST_TTL": "5"})
     assert found[:3] == (URL, {"ttl": 5.0}, "environment")
@@ -66,7 +66,7 @@ def test_url_file_in_a_profile_is_read(tmp_path: Path) -> None:
     assert found.origins["url"] == f"file '{path}' (url_file in file '{environment['HOLDFAST_CONFIG']}' [profiles.a])"
 
 
-def test_a_relative_url_file_is_relative_to_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_url_file_is_relative_to_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret(tmp_path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -78,7 +78,7 @@ def test_a_relative_url_file_is_relative_to_the_settings_file(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    "content, says",
+    "content, message",
     [
         ("", "is empty"),
         ("\n", "is empty"),
@@ -94,7 +94,7 @@ def test_a_relative_url_file_is_relative_to_the_settings_file(tmp_path: Path, mo
         (f"{URL}\0", "control character"),
     ],
 )
-def test_refused_content_is_not_shown(tmp_path: Path, content: str | bytes, says: str) -> None:
+def test_refused_content_is_not_shown(tmp_path: Path, content: str | bytes, message: str) -> None:
     path = secret(tmp_path, content)
     for environment, name in (
         ({"HOLDFAST_URL_FILE": str(path)}, "HOLDFAST_URL_FILE"),
@@ -102,7 +102,7 @@ def test_refused_content_is_not_shown(tmp_path: Path, content: str | bytes, says
     ):
         with pytest.raises(UsageError) as caught:
             resolve_default(environment)
-        assert says in str(caught.value)
+        assert message in str(caught.value)
         assert name in str(caught.value)
         chain = [caught.value, caught.value.__cause__]
         assert SECRET not in repr(chain) + "".join(map(str, chain))
@@ -116,15 +116,15 @@ def test_unreadable_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["HOLDFAST_URL_FILE", "HOLDFAST_CONFIG"])
-def test_a_named_pipe_without_a_writer_is_not_waited_for(tmp_path: Path, variable: str) -> None:
+def test_named_pipe_without_a_writer_does_not_block(tmp_path: Path, variable: str) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(UsageError, match="is empty" if variable == "HOLDFAST_URL_FILE" else "names no url"):
         resolve_default({variable: str(pipe)})
 
 
-def test_a_pipe_with_a_writer_is_read_to_its_end() -> None:
-    """``HOLDFAST_URL_FILE=<(command)``."""
+def test_pipe_with_a_writer_is_read_to_its_end() -> None:
+    """As with ``HOLDFAST_URL_FILE=<(command)``."""
     reading, writing = os.pipe()
 
     def write_in_two_parts() -> None:
@@ -142,8 +142,8 @@ def test_a_pipe_with_a_writer_is_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, says", [("url_file = 5", "url_file is not a text"), ('url_file = "a\\u0000b"', "this is no path")]
+    "text, message", [("url_file = 5", "url_file is not a text"), ('url_file = "a\\u0000b"', "this is no path")]
 )
-def test_url_file_that_is_no_path_is_refused(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_url_file_that_is_no_path_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         resolve_default(write(tmp_path, text))

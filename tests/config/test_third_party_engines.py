@@ -142,29 +142,29 @@ def test_built_in_schemes_and_engines_cannot_be_replaced() -> None:
 
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize(
-    "url, says",
+    "url, message",
     [
         ("toi://h", "unknown URL scheme 'toi'; did you mean 'toy'?"),
         ("rediis://h", "did you mean 'redis'? Installed engines of other distributions: toy, "),
         ("http://h", "memory, toy, toy-broken"),
     ],
 )
-def test_unknown_scheme_error_names_installed_engines(url: str, says: str) -> None:
+def test_unknown_scheme_error_names_installed_engines(url: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         holdfast.connect(url)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.usefixtures("toy")
 @pytest.mark.parametrize(
-    "scheme, says",
+    "scheme, message",
     [
         ("toy-broken", r"cannot be loaded from holdfast-toy \(holdfast_toy_missing:connect\): ModuleNotFoundError"),
         ("toy-constant", r"is not callable: holdfast-toy \(holdfast_toy:SHELVES\) must name its factory"),
     ],
 )
-def test_entry_point_that_fails_is_reported_with_its_distribution(scheme: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_entry_point_that_fails_is_reported_with_its_distribution(scheme: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         holdfast.connect(f"{scheme}:x")
 
 

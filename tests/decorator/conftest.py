@@ -1,4 +1,4 @@
-"""Clients on a memory store of their own."""
+"""Clients that share a memory store used only by the test."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def client(url: str) -> Iterator[holdfast.Client]:
 
 @pytest.fixture
 def other(url: str) -> Iterator[holdfast.Client]:
-    """Another client on the same store: as another process."""
+    """Another client on the same store, standing for another process."""
     with holdfast.connect(url) as client:
         yield client
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _end_clients() -> Iterator[None]:
-    """Functions of a module, and locks with a timeout, keep their clients: end their threads."""
+    """Module-level functions and locks with a timeout keep their clients alive: end the threads of those clients."""
     yield
     close_open_clients()

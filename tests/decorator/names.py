@@ -1,4 +1,4 @@
-"""The name of the lock of a call, without calling."""
+"""Computes the lock name of a call without making the call."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ import holdfast
 from holdfast import aio
 
 
-def play(url: str, story: Callable[[aio.AsyncClient, aio.AsyncClient], Awaitable[None]]) -> None:
-    """Run a story with two clients, in a loop of its own."""
+def run_scenario(url: str, scenario: Callable[[aio.AsyncClient, aio.AsyncClient], Awaitable[None]]) -> None:
+    """Runs a scenario with two clients, in an event loop of its own."""
 
     async def main() -> None:
         async with aio.connect(url) as client, aio.connect(url) as other, asyncio.timeout(20):
-            await story(client, other)
+            await scenario(client, other)
 
     asyncio.run(main())
 
@@ -32,8 +32,8 @@ def name() -> str | None:
     return lease.name if lease is not None else None
 
 
-def test_a_coroutine_holds_the_lock_while_it_runs(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_coroutine_holds_the_lock_while_it_runs(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         class Service:
             @client.locked("{self.id}:{n}", prefix="S")
             async def work(self, n: int) -> tuple[str | None, list[str]]:
@@ -47,11 +47,11 @@ def test_a_coroutine_holds_the_lock_while_it_runs(url: str) -> None:
         assert await held(other) == []
         assert name() is None
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
 def test_tasks_exclude_each_other_and_each_sees_its_own_lease(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         inside = 0
 
         @client.locked("{key}")
@@ -66,11 +66,11 @@ def test_tasks_exclude_each_other_and_each_sees_its_own_lease(url: str) -> None:
         keys = ["a", "b", "a", "c", "a"]
         assert await asyncio.gather(*(work(key) for key in keys)) == keys
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
-def test_a_loss_cancels_the_body(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_loss_cancels_the_body(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         @client.locked("a", ttl=0.3)
         async def work() -> None:
             await other.break_("a")
@@ -82,11 +82,11 @@ def test_a_loss_cancels_the_body(url: str) -> None:
         assert task is not None
         assert task.cancelling() == 0
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
-def test_a_cancelled_call_gives_the_lock_back(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_cancelled_call_releases_the_lock(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         @client.locked("a")
         async def work() -> None:
             await asyncio.sleep(10)
@@ -100,11 +100,11 @@ def test_a_cancelled_call_gives_the_lock_back(url: str) -> None:
                 async with asyncio.timeout(0.01):
                     await work()  # while it waits
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
-def test_a_busy_lock_waits_skips_or_raises(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_call_on_a_busy_lock_waits_skips_or_raises(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         async def work() -> str:
             return "done"
 
@@ -119,17 +119,17 @@ def test_a_busy_lock_waits_skips_or_raises(url: str) -> None:
         assert await skip() == await with_error() == await wait() == "done"
         assert skip.skipped() == 1
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
-def test_an_async_generator_holds_the_lock_to_its_end(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_async_generator_holds_the_lock_to_its_end(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         @client.locked("{key}")
         async def talk(key: str) -> AsyncGenerator[Any, Any]:
-            heard = [name()]
+            received = [name()]
             try:
                 while True:
-                    heard.append((yield tuple(heard)))
+                    received.append((yield tuple(received)))
             except KeyError:
                 yield "caught"
             finally:
@@ -151,11 +151,11 @@ def test_an_async_generator_holds_the_lock_to_its_end(url: str) -> None:
         assert seen == [("a", ["a"])] * 2
         assert await held(other) == []
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
-def test_a_dropped_async_generator_gives_the_lock_back(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_dropped_async_generator_releases_the_lock(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         @client.locked("a")
         async def numbers() -> AsyncIterator[int]:
             yield 1
@@ -167,11 +167,11 @@ def test_a_dropped_async_generator_gives_the_lock_back(url: str) -> None:
         async with other.lock("a", timeout=5):
             pass
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
-def test_a_loss_between_two_steps_cancels_nothing_and_is_raised_at_the_yield(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_loss_between_two_steps_is_raised_at_the_yield_without_cancelling(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         steps = []
 
         @client.locked("a", ttl=0.3)
@@ -189,16 +189,16 @@ def test_a_loss_between_two_steps_cancels_nothing_and_is_raised_at_the_yield(url
         lease = await anext(generator)
         await other.break_("a")
         assert await lease.lost.wait(5)
-        await asyncio.sleep(0.01)  # a cancellation would hit here
+        await asyncio.sleep(0.01)  # a cancellation would arrive here
         with pytest.raises(holdfast.LockLost):
             await anext(generator)
         assert steps == ["broken"]
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
-def test_a_loss_in_a_step_cancels_the_task_that_runs_it(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_loss_in_a_step_cancels_the_task_that_runs_it(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         @client.locked("a", ttl=0.3)
         async def numbers() -> AsyncIterator[int]:
             yield 1
@@ -216,11 +216,11 @@ def test_a_loss_in_a_step_cancels_the_task_that_runs_it(url: str) -> None:
         assert task.cancelling() == 0
         assert await held(other) == []
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
-def test_the_users_own_cancellation_of_a_step_goes_first(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_user_cancellation_of_a_step_takes_precedence_over_a_loss(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         @client.locked("a")
         async def numbers() -> AsyncIterator[int]:
             await asyncio.sleep(10)
@@ -232,11 +232,11 @@ def test_the_users_own_cancellation_of_a_step_goes_first(url: str) -> None:
         async with other.lock("a", timeout=5):
             pass
 
-    play(url, story)
+    run_scenario(url, scenario)
 
 
-def test_a_busy_lock_skips_an_async_generator_which_yields_nothing(url: str) -> None:
-    async def story(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
+def test_skipped_async_generator_yields_nothing(url: str) -> None:
+    async def scenario(client: aio.AsyncClient, other: aio.AsyncClient) -> None:
         async def numbers() -> AsyncIterator[int]:
             yield 1
 
@@ -249,4 +249,4 @@ def test_a_busy_lock_skips_an_async_generator_which_yields_nothing(url: str) -> 
         assert [n async for n in skip()] == [1]
         assert skip.skipped() == 1
 
-    play(url, story)
+    run_scenario(url, scenario)

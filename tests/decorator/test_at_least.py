@@ -1,4 +1,4 @@
-"""``at_least``: the lock stays held for a while after its grant, and the caller does not wait for it."""
+"""``at_least``: the lock stays held for a minimum time after its grant, and the caller does not wait for that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def is_held(client: holdfast.Client, name: str = "a") -> bool:
     return client.inspect(name).holders != ()
 
 
-def test_the_lock_outlives_the_body_but_the_call_does_not_wait(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_lock_outlives_the_body_and_the_call_returns_immediately(
+    client: holdfast.Client, other: holdfast.Client
+) -> None:
     @client.locked("a", at_least=0.4, on_busy="skip", default="skipped")
     def work() -> str:
         return "done"
@@ -31,14 +33,14 @@ def test_the_lock_outlives_the_body_but_the_call_does_not_wait(client: holdfast.
     assert work() == "done"
     assert time.monotonic() - began < 0.3
     assert is_held(other)
-    assert work() == "skipped"  # also for the caller itself
+    assert work() == "skipped"  # the caller itself does not get the lock either
     lease = other.lock("a").acquire(timeout=5)
     assert time.monotonic() - began >= 0.4
     lease.release()
     assert work() == "done"
 
 
-def test_it_counts_from_the_grant_not_from_the_end(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_minimum_time_starts_at_the_grant(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", at_least=0.05)
     def work() -> None:
         time.sleep(0.06)
@@ -47,7 +49,7 @@ def test_it_counts_from_the_grant_not_from_the_end(client: holdfast.Client, othe
     assert not is_held(other)
 
 
-def test_a_body_that_raises_keeps_it_too(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_lock_stays_held_after_a_body_that_raises(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", at_least=30)
     def work() -> None:
         raise ZeroDivisionError
@@ -60,7 +62,7 @@ def test_a_body_that_raises_keeps_it_too(client: holdfast.Client, other: holdfas
     assert not is_held(other)
 
 
-def test_it_is_renewed_meanwhile(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_lock_is_renewed_until_the_minimum_time_has_passed(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", at_least=0.8, ttl=0.2)
     def work() -> None: ...
 
@@ -70,7 +72,7 @@ def test_it_is_renewed_meanwhile(client: holdfast.Client, other: holdfast.Client
     assert time.monotonic() - began >= 0.8
 
 
-def test_the_body_may_still_re_enter_and_so_may_an_outer_block(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_body_and_outer_block_may_re_enter(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", at_least=0.3)
     def work(depth: int) -> int:
         return depth if depth == 0 else work(depth - 1)
@@ -86,7 +88,7 @@ def test_the_body_may_still_re_enter_and_so_may_an_outer_block(client: holdfast.
     other.lock("a").acquire(timeout=5).release()
 
 
-def test_the_next_caller_of_the_same_process_waits(client: holdfast.Client) -> None:
+def test_next_caller_in_the_same_process_waits(client: holdfast.Client) -> None:
     @client.locked("a", at_least=0.2)
     def work() -> float:
         return time.monotonic()
@@ -95,7 +97,7 @@ def test_the_next_caller_of_the_same_process_waits(client: holdfast.Client) -> N
     assert work() - first >= 0.15
 
 
-def test_a_garbage_client_keeps_it_until_its_time(url: str, other: holdfast.Client) -> None:
+def test_collected_client_keeps_the_lock_for_the_minimum_time(url: str, other: holdfast.Client) -> None:
     began = time.monotonic()
 
     def once() -> None:
@@ -109,7 +111,7 @@ def test_a_garbage_client_keeps_it_until_its_time(url: str, other: holdfast.Clie
     assert time.monotonic() - began >= 0.4
 
 
-def test_breaking_it_frees_it_at_once(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_break_frees_the_lock_immediately(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", at_least=30)
     def work() -> None: ...
 
@@ -119,7 +121,7 @@ def test_breaking_it_frees_it_at_once(client: holdfast.Client, other: holdfast.C
         pass
 
 
-def test_generators_and_coroutines(url: str, client: holdfast.Client, other: holdfast.Client) -> None:
+def test_generators_and_coroutines_keep_the_lock_too(url: str, client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("g", at_least=0.3)
     def generator() -> Iterator[int]:
         yield 1
@@ -141,7 +143,7 @@ def test_generators_and_coroutines(url: str, client: holdfast.Client, other: hol
     eventually(lambda: not is_held(other, "g"))
 
 
-def test_a_process_that_exits_releases_it(tmp_path: object) -> None:
+def test_exiting_process_releases_the_lock(tmp_path: object) -> None:
     code = f"""
 import holdfast
 locks = holdfast.connect("sqlite:///{str(tmp_path).lstrip("/")}/locks.db")
@@ -157,8 +159,10 @@ assert locks.inspect("a").holders
         assert not is_held(locks)
 
 
-def test_its_end_is_an_event_of_its_own_and_no_dropped_lease(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is given back like a dropped handle, but no lease was forgotten: such warnings would hide the real ones."""
+def test_delayed_release_has_its_own_event_and_no_dropped_lease_warning(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The release goes the way of a dropped handle, but a dropped-lease warning here would hide real ones."""
     events: list[Event] = []
     with caplog.at_level("WARNING"), holdfast.connect(url, observer=events.append) as client:
         client.locked("a", at_least=0.05)(lambda: None)()
@@ -167,13 +171,13 @@ def test_its_end_is_an_event_of_its_own_and_no_dropped_lease(url: str, caplog: p
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             del lease
-        eventually(lambda: caplog.records)  # the log has no line of an earlier end
+        eventually(lambda: caplog.records)  # the log contains no warning from an earlier release
     assert ["'forgotten'" in record.getMessage() for record in caplog.records] == [True]
     assert [event.outcome for event in events if isinstance(event, Released)] == ["kept", "dropped"]
 
 
-def test_calls_inside_one_block_share_one_keeper(client: holdfast.Client) -> None:
-    """One for each call would be kept until the time is over, and each call would cost more than the one before."""
+def test_calls_inside_one_block_share_one_delayed_release(client: holdfast.Client) -> None:
+    """A keeper per call would live until the minimum time has passed, and each call would cost more than the last."""
     short = client.locked("a", at_least=20)(lambda: None)
     long = client.locked("a", at_least=30)(lambda: None)
     with client.lock("a") as lease:

@@ -1,4 +1,4 @@
-"""A decorated call costs at most 10 µs more than the lock itself, whatever the name."""
+"""A decorated call costs at most 10 µs more than the lock itself, for any name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import holdfast
 
-#: Few enough that a round fits into one time slice: a busy machine then leaves some rounds undisturbed.
+#: Few enough that a round fits into one time slice: on a busy machine some rounds stay undisturbed.
 CALLS = 50
 ROUNDS = 60
 
@@ -20,12 +20,12 @@ class User:
 
 
 def extra_cost(more: Callable[[], object], less: Callable[[], object]) -> float:
-    """Seconds that one call takes longer than the other: by the best of many rounds, taken by turns."""
+    """Returns the extra seconds of the first call: best of many rounds, measured alternately."""
     rounds = [[timeit.timeit(call, number=CALLS) for call in (more, less)] for _ in range(ROUNDS)]
     return (min(times[0] for times in rounds) - min(times[1] for times in rounds)) / CALLS
 
 
-def test_a_call_costs_at_most_ten_microseconds_more_than_its_lock(client: holdfast.Client) -> None:
+def test_decorated_call_costs_at_most_ten_microseconds_more_than_its_lock(client: holdfast.Client) -> None:
     user, lock = User(5), client.lock("ACCOUNT:USER:5")
 
     def work(user: User) -> None: ...

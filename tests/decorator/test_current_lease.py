@@ -1,4 +1,4 @@
-"""``holdfast.current_lease()``: the innermost open block of this context, and never an error from a context."""
+"""``holdfast.current_lease()`` returns the innermost open block of this context and never raises because of one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def name() -> str | None:
     return lease.name if lease is not None else None
 
 
-def test_none_outside_of_all_blocks(client: holdfast.Client) -> None:
+def test_current_lease_is_none_outside_of_blocks(client: holdfast.Client) -> None:
     assert holdfast.current_lease() is None
     lease = client.lock("a").acquire()
-    assert holdfast.current_lease() is None  # a bare acquire opens no block
+    assert holdfast.current_lease() is None  # acquire without a block does not count
     lease.release()
 
 
-def test_the_innermost_block(client: holdfast.Client) -> None:
+def test_current_lease_is_that_of_the_innermost_block(client: holdfast.Client) -> None:
     with client.lock("a") as outer:
         assert holdfast.current_lease() is outer
         with client.lock("b").acquire() as inner:
@@ -42,7 +42,7 @@ def test_the_innermost_block(client: holdfast.Client) -> None:
     assert holdfast.current_lease() is None
 
 
-def test_a_block_that_raises_or_cannot_be_entered_leaves_nothing(
+def test_block_that_raises_or_is_not_entered_leaves_no_current_lease(
     client: holdfast.Client, other: holdfast.Client
 ) -> None:
     with pytest.raises(ZeroDivisionError), client.lock("a"):
@@ -54,7 +54,7 @@ def test_a_block_that_raises_or_cannot_be_entered_leaves_nothing(
         assert holdfast.current_lease() is outer
 
 
-def test_a_released_lease_is_skipped_and_a_lost_one_is_not(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_released_lease_is_skipped_and_lost_lease_is_returned(client: holdfast.Client, other: holdfast.Client) -> None:
     with client.lock("a") as outer, client.lock("b") as inner:
         inner.release()
         assert holdfast.current_lease() is outer
@@ -69,7 +69,7 @@ def test_a_released_lease_is_skipped_and_a_lost_one_is_not(client: holdfast.Clie
         lose()
 
 
-def test_interleaved_blocks(client: holdfast.Client) -> None:
+def test_ending_the_outer_block_first_keeps_the_inner_block_current(client: holdfast.Client) -> None:
     first, second = ExitStack(), ExitStack()
     first.enter_context(client.lock("a"))
     second.enter_context(client.lock("b"))
@@ -79,8 +79,8 @@ def test_interleaved_blocks(client: holdfast.Client) -> None:
     assert name() is None
 
 
-def test_a_chain_of_overlapping_blocks_leaves_nothing_on_the_list(client: holdfast.Client) -> None:
-    """Each lock is taken before the last one is given back, as in a walk along a list."""
+def test_chain_of_overlapping_blocks_leaves_no_ended_blocks(client: holdfast.Client) -> None:
+    """Each lock is acquired before the previous one is released, as in a walk along a list."""
     last = client.lock("0").acquire()
     last.__enter__()
     for number in range(1, 20):
@@ -96,7 +96,7 @@ def test_a_chain_of_overlapping_blocks_leaves_nothing_on_the_list(client: holdfa
     assert name() is None
 
 
-def test_a_block_that_ends_in_another_context(client: holdfast.Client) -> None:
+def test_block_that_ends_in_another_context_is_removed(client: holdfast.Client) -> None:
     def steps() -> Iterator[str | None]:
         with client.lock("a"):
             yield name()
@@ -113,7 +113,7 @@ def test_a_block_that_ends_in_another_context(client: holdfast.Client) -> None:
             assert block[1] is None, "an ended block stays on the list for ever"
 
 
-def test_threads_and_tasks(client: holdfast.Client) -> None:
+def test_threads_and_tasks_see_the_lease_of_their_context(client: holdfast.Client) -> None:
     seen: list[str | None] = []
     with client.lock("a"):
         thread = threading.Thread(target=lambda: seen.append(name()))
@@ -143,7 +143,7 @@ def test_threads_and_tasks(client: holdfast.Client) -> None:
     asyncio.run(main())
 
 
-def test_a_context_does_not_keep_a_dropped_lease_alive(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_context_does_not_keep_a_dropped_lease_alive(client: holdfast.Client, other: holdfast.Client) -> None:
     def drop() -> contextvars.Context:
         client.lock("a").acquire().__enter__()
         return contextvars.copy_context()
@@ -157,7 +157,7 @@ def test_a_context_does_not_keep_a_dropped_lease_alive(client: holdfast.Client, 
     assert name() is None
 
 
-def test_in_a_forked_child_it_is_the_lost_lease(client: holdfast.Client) -> None:
+def test_forked_child_sees_a_lost_lease(client: holdfast.Client) -> None:
     with client.lock("a"):
         child = os.fork()
         if child == 0:
@@ -166,8 +166,8 @@ def test_in_a_forked_child_it_is_the_lost_lease(client: holdfast.Client) -> None
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_it_costs_a_block_less_than_a_microsecond(client: holdfast.Client) -> None:
-    """The best of several, since a busy machine only ever adds."""
+def test_tracking_costs_a_block_less_than_a_microsecond(client: holdfast.Client) -> None:
+    """Takes the best of several measurements, because load only adds time."""
     with client.lock("outer"), client.lock("a") as lease:
 
         def block() -> None:
@@ -178,7 +178,7 @@ def test_it_costs_a_block_less_than_a_microsecond(client: holdfast.Client) -> No
     assert cost < 1e-6, f"{cost * 1e9:.0f} ns"
 
 
-def test_blocks_that_a_generator_has_opened_are_current_in_it_only(
+def test_blocks_opened_by_a_generator_are_current_only_inside_it(
     client: holdfast.Client,
 ) -> None:
     @client.locked("g")
@@ -198,7 +198,7 @@ def test_blocks_that_a_generator_has_opened_are_current_in_it_only(
     assert name() is None
 
 
-def test_blocks_that_an_async_generator_has_opened_are_current_in_it_only(url: str) -> None:
+def test_blocks_opened_by_an_async_generator_are_current_only_inside_it(url: str) -> None:
     async def main() -> None:
         async with aio.connect(url) as alocks:
 
@@ -221,7 +221,7 @@ def test_blocks_that_an_async_generator_has_opened_are_current_in_it_only(url: s
     asyncio.run(main())
 
 
-def test_the_clean_up_of_a_generator_sees_the_lease_that_it_has_lost(url: str, other: holdfast.Client) -> None:
+def test_generator_clean_up_sees_its_lost_lease(url: str, other: holdfast.Client) -> None:
     seen: list[str | None] = []
 
     async def main() -> None:

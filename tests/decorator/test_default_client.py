@@ -1,4 +1,4 @@
-"""``@holdfast.locked``: the default client, made at the first call, one for each event loop."""
+"""``@holdfast.locked``: the default client is created at the first call, one per event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _configured(url: str) -> Iterator[None]:
     holdfast.configure(url)
     yield
     holdfast.configure()
-    default_clients._sync.clear()  # its threads would go on
+    default_clients._sync.clear()  # its threads would keep running
 
 
 @holdfast.locked("{n}", prefix="sync")
@@ -48,7 +48,7 @@ def where() -> str:
     return f"{lease.name} on {lease._hold.core.engine!r}"
 
 
-def test_functions_and_coroutines_each_get_the_default_client_of_their_kind(url: str) -> None:
+def test_functions_use_the_sync_and_coroutines_the_async_default_client(url: str) -> None:
     store = f"<memory engine {url.removeprefix('memory:')!r}>"
     assert sync_work(1) == f"sync:1 on {store}"
     assert asyncio.run(async_work(1)) == f"async:1 on {store}"
@@ -56,7 +56,7 @@ def test_functions_and_coroutines_each_get_the_default_client_of_their_kind(url:
     assert default_clients.sync_client() is default_clients.sync_client()
 
 
-def test_a_later_configure_counts_for_later_calls_and_leaves_running_ones_alone() -> None:
+def test_configure_affects_later_calls_and_not_running_ones() -> None:
     async def other_store() -> None:
         lease = await async_work.lock_for(9).acquire()
         assert "memory engine 'second'" not in await async_work(1)
@@ -74,7 +74,7 @@ def test_a_later_configure_counts_for_later_calls_and_leaves_running_ones_alone(
     asyncio.run(other_store())
 
 
-def test_loops_one_after_another_and_at_the_same_time() -> None:
+def test_successive_and_concurrent_loops_have_clients_of_their_own() -> None:
     results: list[str] = []
 
     async def several() -> None:
@@ -94,8 +94,8 @@ def test_loops_one_after_another_and_at_the_same_time() -> None:
     assert not default_clients._async, "clients of closed loops stay behind"
 
 
-def test_the_client_of_a_loop_is_closed_with_it() -> None:
-    """Its connections would be left to the garbage collector otherwise."""
+def test_client_of_a_loop_is_closed_with_the_loop() -> None:
+    """Otherwise its connections would be left to the garbage collector."""
 
     async def client() -> aio.AsyncClient:
         await async_work(1)
@@ -104,12 +104,12 @@ def test_the_client_of_a_loop_is_closed_with_it() -> None:
     assert asyncio.run(client())._closed
 
 
-def test_without_a_running_loop_there_is_no_async_lock() -> None:
+def test_async_lock_without_a_running_loop_is_refused() -> None:
     with pytest.raises(holdfast.UsageError, match="no event loop is running"):
         async_work.lock_for(1)
 
 
-def test_the_policy_is_checked_by_the_first_call() -> None:
+def test_first_call_checks_the_policy() -> None:
     @holdfast.locked("a", require={"cross_host"})
     def work() -> None: ...
 
@@ -117,7 +117,7 @@ def test_the_policy_is_checked_by_the_first_call() -> None:
         work()
 
 
-def test_threads_that_come_first_together_share_one_client() -> None:
+def test_concurrent_first_calls_share_one_client() -> None:
     gate, clients = threading.Barrier(8), set()
 
     def first() -> None:
@@ -132,7 +132,7 @@ def test_threads_that_come_first_together_share_one_client() -> None:
     assert len(clients) == 1
 
 
-def test_a_forked_child_locks_with_a_client_of_its_own(tmp_path: Path) -> None:
+def test_forked_child_locks_with_its_own_client(tmp_path: Path) -> None:
     holdfast.configure(f"sqlite://{tmp_path}/locks.db")
     sync_work(1)
     child = os.fork()
@@ -165,8 +165,8 @@ assert "asyncio" not in sys.modules
         assert f'"{module}"' not in loaded
 
 
-def test_on_a_server_connections_are_closed_with_the_loop(redis_url: str) -> None:
-    """Run with warnings as errors: an unclosed connection would be one."""
+def test_server_connections_are_closed_with_the_loop(redis_url: str) -> None:
+    """Runs with warnings as errors, so an unclosed connection fails the test."""
     code = f"""
 import asyncio, gc, holdfast
 holdfast.configure({redis_url!r}, namespace="{uuid.uuid4().hex}")
@@ -188,7 +188,7 @@ gc.collect()
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_loop_that_goes_on_after_closing_its_generators_gets_another_client() -> None:
+def test_loop_that_continues_after_closing_its_generators_gets_a_new_client() -> None:
     async def closing() -> str:
         await async_work(1)
         await asyncio.get_running_loop().shutdown_asyncgens()  # closes the default client of this loop

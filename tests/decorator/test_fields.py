@@ -1,4 +1,4 @@
-"""Paths are checked against annotations when decorating: only what is certain is refused."""
+"""Paths in key templates are checked against annotations when decorating; only certain errors are refused."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize("path, annotation, why", REFUSED, ids=lambda value: str(value))
-def test_a_field_that_cannot_exist_is_refused_with_the_nearest(
+def test_field_that_cannot_exist_is_refused_with_a_suggestion(
     client: holdfast.Client, path: str, annotation: Any, why: str
 ) -> None:
     with pytest.raises(holdfast.UsageError, match=why):
@@ -174,18 +174,18 @@ def test_a_field_that_cannot_exist_is_refused_with_the_nearest(
     ],
     ids=str,
 )
-def test_what_may_exist_is_not_refused(client: holdfast.Client, path: str, annotation: Any) -> None:
+def test_field_that_may_exist_is_accepted(client: holdfast.Client, path: str, annotation: Any) -> None:
     decorate(client, path, annotation)
 
 
-def test_annotations_of_this_module_are_texts_and_checked_all_the_same(client: holdfast.Client) -> None:
+def test_string_annotations_are_checked(client: holdfast.Client) -> None:
     with pytest.raises(holdfast.UsageError, match="did you mean 'user_id'"):
 
         @client.locked("{user.userid}")
         def function(user: User) -> None: ...
 
 
-def test_a_class_of_the_functions_own_scope_cannot_be_resolved_and_is_not_checked(client: holdfast.Client) -> None:
+def test_annotation_from_a_local_scope_is_not_checked(client: holdfast.Client) -> None:
     @dataclass
     class Local:
         field: int

@@ -1,4 +1,4 @@
-"""What can be decorated, and what comes out: functions, methods, callable objects; with and without parentheses."""
+"""Decorating functions, methods and callable objects, with and without parentheses."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def current() -> str:
     return lease.name
 
 
-def test_a_call_holds_the_lock_and_gives_it_back(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_call_holds_and_releases_the_lock(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("{n}", prefix="job")
     def work(n: int) -> list[str]:
         return [state.name for state in other.locks()]
@@ -85,9 +85,7 @@ def test_a_call_holds_the_lock_and_gives_it_back(client: holdfast.Client, other:
     assert list(other.locks()) == []
 
 
-def test_an_exception_of_the_function_passes_and_the_lock_is_given_back(
-    client: holdfast.Client, other: holdfast.Client
-) -> None:
+def test_exception_propagates_and_the_lock_is_released(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a")
     def work() -> None:
         raise ZeroDivisionError
@@ -116,7 +114,7 @@ def test_calls_of_different_threads_exclude_each_other(client: holdfast.Client) 
     assert most == [1] * 6
 
 
-def test_a_recursive_function_re_enters_its_lock(client: holdfast.Client) -> None:
+def test_recursive_function_re_enters_its_lock(client: holdfast.Client) -> None:
     @client.locked("a")
     def factorial(n: int) -> int:
         return 1 if n < 2 else n * factorial(n - 1)
@@ -125,7 +123,7 @@ def test_a_recursive_function_re_enters_its_lock(client: holdfast.Client) -> Non
     assert list(client.locks()) == []
 
 
-def test_a_loss_in_the_body_is_raised_at_its_end(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_loss_in_the_body_is_raised_at_its_end(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", ttl=0.2)
     def work() -> None:
         other.break_("a")
@@ -139,7 +137,7 @@ def test_a_loss_in_the_body_is_raised_at_its_end(client: holdfast.Client, other:
         work()
 
 
-def test_methods_know_their_object_also_in_lock_for() -> None:
+def test_methods_and_lock_for_use_the_bound_object() -> None:
     account = Account(7)
     assert account.withdraw(5) == "A:7:5"
     assert account.withdraw.lock_for(5).name == "A:7:5"
@@ -148,7 +146,7 @@ def test_methods_know_their_object_also_in_lock_for() -> None:
     assert Savings(8).withdraw(1) == "S:8:1/A:8:1"
 
 
-def test_bound_methods_behave_as_such() -> None:
+def test_bound_methods_have_the_attributes_of_plain_ones() -> None:
     account = Account(7)
     method: Any = account.withdraw
     assert inspect.ismethod(method)
@@ -165,8 +163,8 @@ def test_bound_methods_behave_as_such() -> None:
     assert pickle.loads(pickle.dumps(method)).__func__ is function
 
 
-def test_a_bound_method_is_weakly_referred_to_for_as_long_as_its_object() -> None:
-    """As by Django's signals: a receiver that is gone at once is never called, without an error."""
+def test_weak_reference_to_a_bound_method_lives_as_long_as_its_object() -> None:
+    """Django's signals hold receivers weakly: a receiver that is collected immediately is never called, silently."""
     account = Account(7)
     method: Any = weakref.WeakMethod(account.withdraw)
     gc.collect()
@@ -177,8 +175,8 @@ def test_a_bound_method_is_weakly_referred_to_for_as_long_as_its_object() -> Non
     assert method() is None
 
 
-def test_class_methods_and_static_methods_in_either_order() -> None:
-    where: Any  # mypy binds a descriptor in a classmethod or a staticmethod as if it were in neither
+def test_class_and_static_methods_work_in_either_decorator_order() -> None:
+    where: Any  # mypy binds a descriptor in a classmethod or staticmethod as if it were in neither
     for where in (Account, Savings, Savings(1)):
         kind = where if isinstance(where, type) else type(where)
         assert where.class_below("k") == (kind, "k")
@@ -190,7 +188,7 @@ def test_class_methods_and_static_methods_in_either_order() -> None:
         assert where.static_below.lock_for("k").name == "k"
 
 
-def test_without_parentheses_the_key_is_the_functions_name() -> None:
+def test_key_without_parentheses_is_the_function_name() -> None:
     @SHARED.locked
     def bare() -> str:
         return current()
@@ -204,7 +202,7 @@ def test_without_parentheses_the_key_is_the_functions_name() -> None:
     assert Account(1).bare() == f"{__name__}.Account.bare"
 
 
-def test_a_named_function_alone_is_not_guessed_to_be_the_key_or_the_body(client: holdfast.Client) -> None:
+def test_single_named_function_is_refused_as_ambiguous(client: holdfast.Client) -> None:
     def key(n: int) -> int:
         return n
 
@@ -226,12 +224,12 @@ def test_a_named_function_alone_is_not_guessed_to_be_the_key_or_the_body(client:
     assert client.locked()(key)(3) == 3
 
 
-def test_a_key_given_twice_is_refused(client: holdfast.Client) -> None:
+def test_key_given_twice_is_refused(client: holdfast.Client) -> None:
     with pytest.raises(holdfast.UsageError, match="given twice"):
         client.locked("a", key="b")
 
 
-def test_metadata_of_the_function_is_kept() -> None:
+def test_function_metadata_is_kept() -> None:
     assert module_level.__name__ == "module_level"
     assert module_level.__doc__ == "Its docstring."
     assert module_level.__wrapped__(1) == "1x"
@@ -241,8 +239,8 @@ def test_metadata_of_the_function_is_kept() -> None:
     assert pickle.loads(pickle.dumps(function)) is function
 
 
-def test_the_wrapper_is_of_the_functions_own_kind(client: holdfast.Client) -> None:
-    """FastAPI, Celery, pytest and others choose by it."""
+def test_wrapper_is_of_the_same_kind_as_the_function(client: holdfast.Client) -> None:
+    """FastAPI, Celery, pytest and others inspect it."""
     alocks = aio.connect("memory:")
 
     @alocks.locked
@@ -275,7 +273,7 @@ def test_the_wrapper_is_of_the_functions_own_kind(client: holdfast.Client) -> No
     assert not inspect.isgeneratorfunction(Service().method)
 
 
-def test_partials_and_callable_objects_are_locked_under_their_own_signature(client: holdfast.Client) -> None:
+def test_partials_and_callable_objects_use_their_own_signature(client: holdfast.Client) -> None:
     def work(a: int, b: int) -> str:
         return f"{current()}={a + b}"
 
@@ -294,7 +292,7 @@ def test_partials_and_callable_objects_are_locked_under_their_own_signature(clie
         taken()
 
 
-def test_an_async_callable_object_is_async(client: holdfast.Client) -> None:
+def test_async_callable_object_is_async(client: holdfast.Client) -> None:
     class Job:
         async def __call__(self) -> None: ...
 
@@ -304,17 +302,17 @@ def test_an_async_callable_object_is_async(client: holdfast.Client) -> None:
 
 
 @pytest.mark.parametrize("thing", [5, "text", None, property()], ids=lambda thing: type(thing).__name__)
-def test_what_is_no_function_is_refused(client: holdfast.Client, thing: Any) -> None:
+def test_non_function_is_refused(client: holdfast.Client, thing: Any) -> None:
     with pytest.raises(holdfast.UsageError, match="decorates a function"):
         client.locked("a")(thing)
 
 
-def test_a_class_is_refused(client: holdfast.Client) -> None:
+def test_class_is_refused(client: holdfast.Client) -> None:
     with pytest.raises(holdfast.UsageError, match="decorate its methods"):
         client.locked("a")(Account)
 
 
-def test_other_decorators_above_and_below(client: holdfast.Client) -> None:
+def test_other_decorators_above_and_below_work(client: holdfast.Client) -> None:
     def passing(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -409,10 +407,8 @@ def test_wrong_options_are_refused_when_decorating(
 
 
 @pytest.mark.parametrize("options", [{}, {"at_least": 0.01}], ids=["plain", "with options"])
-def test_a_plain_function_that_returns_a_coroutine_is_refused_at_the_call(
-    client: holdfast.Client, options: Any
-) -> None:
-    """The decorator in between hides that it is async: its body would run after the lock was released."""
+def test_plain_function_returning_a_coroutine_is_refused_at_the_call(client: holdfast.Client, options: Any) -> None:
+    """The inner decorator hides the coroutine: its body would run after the release of the lock."""
     ran = []
 
     def hiding(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -427,8 +423,8 @@ def test_a_plain_function_that_returns_a_coroutine_is_refused_at_the_call(
     assert not ran
 
 
-def test_a_context_manager_function_is_refused_when_decorating(client: holdfast.Client) -> None:
-    """It returns before its block begins. Below the other decorator it is a generator, and holds the lock."""
+def test_context_manager_function_is_refused_when_decorating(client: holdfast.Client) -> None:
+    """It returns before its block begins. Below the other decorator it is a generator and holds the lock."""
     makers: tuple[Any, ...] = (contextlib.contextmanager, contextlib.asynccontextmanager)
     for make in makers:
         with pytest.raises(holdfast.UsageError, match="put locked\\(\\) below @contextmanager"):
@@ -444,7 +440,7 @@ def test_a_context_manager_function_is_refused_when_decorating(client: holdfast.
         assert client.inspect("a").holders
 
 
-def test_methods_of_a_pydantic_model(client: holdfast.Client) -> None:
+def test_methods_of_a_pydantic_model_can_be_decorated(client: holdfast.Client) -> None:
     class Order(pydantic.BaseModel):
         id: int
 
@@ -463,8 +459,8 @@ def test_methods_of_a_pydantic_model(client: holdfast.Client) -> None:
     assert set(Order.model_fields) == {"id"}
 
 
-def test_annotations_of_a_method_are_those_of_the_function() -> None:
-    """Decorators above read them, and copy them."""
+def test_method_annotations_are_those_of_the_function() -> None:
+    """Other decorators read and copy them."""
     hints = {"amount": int, "return": str}
     for method in (Account.withdraw, Account(1).withdraw, vars(Account)["withdraw"]):
         assert typing.get_type_hints(method) == hints

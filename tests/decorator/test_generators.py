@@ -1,4 +1,4 @@
-"""Decorated generators: the lock is held from the first step to the end, in whatever thread or context that comes."""
+"""Decorated generators hold the lock from the first step to the end, in any thread or context."""
 
 from __future__ import annotations
 
@@ -32,27 +32,29 @@ def in_a_thread(call: Callable[[], Any]) -> Any:
 def talk(client: holdfast.Client) -> Callable[..., Generator[Any, Any, str]]:
     @client.locked("{key}")
     def talk(key: str) -> Generator[Any, Any, str]:
-        heard: list[Any] = []
+        received: list[Any] = []
         try:
-            while (said := (yield (name(), tuple(heard)))) != "stop":
-                heard.append(said)
+            while (sent := (yield (name(), tuple(received)))) != "stop":
+                received.append(sent)
         except KeyError as error:
             yield f"caught {error}"
         finally:
-            heard.append(name())
-        return f"heard {heard}"
+            received.append(name())
+        return f"received {received}"
 
     return talk
 
 
-def test_held_from_the_first_step_to_the_end(client: holdfast.Client, other: holdfast.Client, talk: Any) -> None:
+def test_generator_holds_the_lock_from_first_step_to_end(
+    client: holdfast.Client, other: holdfast.Client, talk: Any
+) -> None:
     generator = talk("a")
     assert list(other.locks()) == []
     next(generator)
     assert [state.name for state in other.locks()] == ["a"]
     with pytest.raises(StopIteration) as end:
         generator.send("stop")
-    assert end.value.value == "heard ['a']"
+    assert end.value.value == "received ['a']"
     assert list(other.locks()) == []
 
 
@@ -62,7 +64,7 @@ def test_send_throw_and_return_reach_the_body(other: holdfast.Client, talk: Any)
     assert generator.send(1) == ("a", (1,))
     assert generator.send(2) == ("a", (1, 2))
     assert generator.throw(KeyError("x")) == "caught 'x'"
-    with pytest.raises(StopIteration, match=r"heard \[1, 2, 'a'\]"):
+    with pytest.raises(StopIteration, match=r"received \[1, 2, 'a'\]"):
         next(generator)
     other_one = talk("a")
     next(other_one)
@@ -96,7 +98,7 @@ def test_close_runs_the_clean_up_inside_the_lock(client: holdfast.Client, other:
     assert list(other.locks()) == []
 
 
-def test_closed_in_another_thread_or_context(other: holdfast.Client, talk: Any) -> None:
+def test_close_in_another_thread_or_context_releases_the_lock(other: holdfast.Client, talk: Any) -> None:
     for elsewhere in (in_a_thread, contextvars.Context().run, contextvars.copy_context().run):
         generator = talk("a")
         next(generator)
@@ -105,8 +107,8 @@ def test_closed_in_another_thread_or_context(other: holdfast.Client, talk: Any) 
         assert holdfast.current_lease() is None
 
 
-def test_each_step_may_run_in_another_thread_and_sees_its_lease(talk: Any) -> None:
-    """As Starlette does with the generator of a StreamingResponse."""
+def test_steps_in_different_threads_see_the_lease(talk: Any) -> None:
+    """Starlette does this with the generator of a StreamingResponse."""
     generator = talk("a")
     for _ in range(3):
         assert in_a_thread(lambda: next(generator))[0] == "a"
@@ -114,7 +116,7 @@ def test_each_step_may_run_in_another_thread_and_sees_its_lease(talk: Any) -> No
     in_a_thread(generator.close)
 
 
-def test_the_lease_is_current_in_the_body_only(client: holdfast.Client, talk: Any) -> None:
+def test_lease_is_current_only_in_the_body(client: holdfast.Client, talk: Any) -> None:
     with client.lock("outer"):
         one, two = talk("one"), talk("two")
         for _ in range(2):
@@ -129,7 +131,7 @@ def test_the_lease_is_current_in_the_body_only(client: holdfast.Client, talk: An
     assert name() is None
 
 
-def test_a_lease_lost_between_two_steps_is_raised_at_the_yield(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_loss_between_two_steps_is_raised_at_the_yield(client: holdfast.Client, other: holdfast.Client) -> None:
     steps = []
 
     @client.locked("a", ttl=0.3)
@@ -144,13 +146,13 @@ def test_a_lease_lost_between_two_steps_is_raised_at_the_yield(client: holdfast.
     iterator = generator()
     next(iterator)
     other.break_("a")
-    eventually(lambda: not client._opened.live if client._opened else False)  # the watchdog has seen it
+    eventually(lambda: not client._opened.live if client._opened else False)  # the watchdog has noticed the loss
     with pytest.raises(holdfast.LockLost):
         next(iterator)
     assert steps == ["broken"]
 
 
-def test_a_body_that_ends_after_a_loss_raises_it(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_body_that_ends_after_a_loss_raises_the_loss(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", ttl=0.3)
     def generator() -> Iterator[int]:
         yield 1
@@ -163,7 +165,7 @@ def test_a_body_that_ends_after_a_loss_raises_it(client: holdfast.Client, other:
         list(generator())
 
 
-def test_as_a_context_manager(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_decorated_generator_works_as_a_context_manager(client: holdfast.Client, other: holdfast.Client) -> None:
     @contextlib.contextmanager
     @client.locked("{n}")
     def held(n: int) -> Iterator[holdfast.Lease]:
@@ -180,7 +182,7 @@ def test_as_a_context_manager(client: holdfast.Client, other: holdfast.Client) -
     assert list(other.locks()) == []
 
 
-def test_a_busy_lock_skips_a_generator_which_yields_nothing(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_skipped_generator_yields_nothing(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", on_busy="skip", default="d")
     def generator() -> Iterator[int]:
         yield 1

@@ -1,4 +1,4 @@
-"""Ctrl-C at every place of a decorated call where CPython looks for signals: the lock is never left held."""
+"""A signal at every point of a decorated call where CPython checks for signals never leaves the lock held."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 
 
 def interrupt_everywhere(prepare: Callable[[holdfast.Client], Callable[[], Any]]) -> int:
-    """Call it with a signal at its first place, its second, …, until it goes through. Each time another client gets the
-    lock, long before its ttl of 30 s, and the same caller can call again."""
+    """Repeats the call with a signal at its first point, its second, and so on, until it completes. Each time another
+    client gets the lock long before its ttl of 30 s, and the same caller can call again."""
     number = 0
     while True:
         url, injector = f"memory:{uuid.uuid4().hex}", SignalInjector(number)
@@ -39,28 +39,28 @@ def interrupt_everywhere(prepare: Callable[[holdfast.Client], Callable[[], Any]]
         number += 1
 
 
-def test_a_function() -> None:
+def test_interrupted_function_leaves_the_lock_free() -> None:
     def prepare(client: holdfast.Client) -> Callable[[], Any]:
         return client.locked("{name}")(lambda name="a": None)
 
     assert interrupt_everywhere(prepare) > 60
 
 
-def test_a_function_that_may_be_skipped() -> None:
+def test_interrupted_skippable_function_leaves_the_lock_free() -> None:
     def prepare(client: holdfast.Client) -> Callable[[], Any]:
         return client.locked("{name}", on_busy="skip", timeout=5)(lambda name="a": None)
 
     assert interrupt_everywhere(prepare) > 60
 
 
-def test_a_function_that_keeps_its_lock_for_a_while() -> None:
+def test_interrupted_function_with_at_least_leaves_the_lock_free() -> None:
     def prepare(client: holdfast.Client) -> Callable[[], Any]:
         return client.locked("a", at_least=0.01)(lambda: None)
 
     assert interrupt_everywhere(prepare) > 60
 
 
-def test_a_generator() -> None:
+def test_interrupted_generator_leaves_the_lock_free() -> None:
     def prepare(client: holdfast.Client) -> Callable[[], Any]:
         @client.locked("a")
         def steps() -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""What a call does when its lock is busy."""
+"""The behaviour of a call when its lock is busy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.decorator.options import Plan
 from tests.support.waiting import LASTING, eventually
 
 
-def test_by_default_a_call_waits(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_call_waits_by_default(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a")
     def work() -> str:
         return "done"
@@ -26,7 +26,7 @@ def test_by_default_a_call_waits(client: holdfast.Client, other: holdfast.Client
     assert lease.lost
 
 
-def test_wait_raises_after_its_timeout(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_wait_raises_after_the_timeout(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", timeout="50ms")
     def work() -> None: ...
 
@@ -40,7 +40,7 @@ def test_wait_raises_after_its_timeout(client: holdfast.Client, other: holdfast.
     assert work.skipped() == 0
 
 
-def test_raise_tries_once_or_for_its_timeout(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_raise_tries_once_or_until_the_timeout(client: holdfast.Client, other: holdfast.Client) -> None:
     def work() -> None: ...
 
     with other.lock("a"):
@@ -50,7 +50,7 @@ def test_raise_tries_once_or_for_its_timeout(client: holdfast.Client, other: hol
             assert caught.value.timeout == expected
 
 
-def test_skip_returns_the_default_logs_and_counts(
+def test_skip_returns_the_default_and_logs_and_counts(
     client: holdfast.Client, other: holdfast.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs = []
@@ -77,7 +77,7 @@ def test_skip_returns_the_default_logs_and_counts(
     assert "work() was skipped: lock 'job:5' is busy" in records[0].getMessage()
 
 
-def test_skip_with_a_timeout_waits_for_it(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_skip_with_a_timeout_waits_first(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", on_busy="skip", timeout=5)
     def work() -> str:
         return "done"
@@ -87,9 +87,7 @@ def test_skip_with_a_timeout_waits_for_it(client: holdfast.Client, other: holdfa
     assert lease.lost
 
 
-def test_a_timeout_inside_the_body_is_not_taken_for_a_busy_lock(
-    client: holdfast.Client, other: holdfast.Client
-) -> None:
+def test_timeout_inside_the_body_is_not_taken_for_a_busy_lock(client: holdfast.Client, other: holdfast.Client) -> None:
     @client.locked("a", on_busy="skip", default="busy")
     def work() -> str:
         client.lock("b").acquire(timeout=0)
@@ -101,7 +99,7 @@ def test_a_timeout_inside_the_body_is_not_taken_for_a_busy_lock(
     assert work.skipped() == 0
 
 
-def test_a_timeout_of_a_callable_key_is_not_taken_for_a_busy_lock(client: holdfast.Client) -> None:
+def test_timeout_in_a_callable_key_is_not_taken_for_a_busy_lock(client: holdfast.Client) -> None:
     def key() -> str:
         raise holdfast.AcquireTimeout("of the key", name="other")
 
@@ -112,7 +110,7 @@ def test_a_timeout_of_a_callable_key_is_not_taken_for_a_busy_lock(client: holdfa
         work()
 
 
-def test_an_engine_out_of_reach_is_not_busy() -> None:
+def test_unreachable_engine_is_not_taken_for_a_busy_lock() -> None:
     with holdfast.connect("redis://127.0.0.1:1", unavailable_after=0.05) as client:
 
         @client.locked("a", on_busy="skip")
@@ -123,7 +121,7 @@ def test_an_engine_out_of_reach_is_not_busy() -> None:
         assert work.skipped() == 0
 
 
-def test_the_policy_of_lock_for_is_that_of_the_calls(client: holdfast.Client, other: holdfast.Client) -> None:
+def test_lock_for_has_the_same_policy_as_calls(client: holdfast.Client, other: holdfast.Client) -> None:
     lost: list[holdfast.Lease] = []
 
     @client.locked("a", ttl=5, max_hold=3, fair=True, reentrant=False, on_lost=lost.append, timeout=0.01)
@@ -142,7 +140,7 @@ def test_the_policy_of_lock_for_is_that_of_the_calls(client: holdfast.Client, ot
     eventually(lambda: lost == [lease])
 
 
-def test_a_child_forked_while_another_thread_counts_a_skip_can_skip() -> None:
+def test_child_forked_while_another_thread_counts_a_skip_can_skip() -> None:
     counting, done = threading.Event(), threading.Event()
 
     def count() -> None:

@@ -1,4 +1,4 @@
-"""The grammar of key templates, and what is refused when decorating."""
+"""The grammar of key templates, and errors raised when decorating."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def function(order: Any, user: Any = "anna", *rest: Any, limit: Any = 7, **more:
         ("{order}{{{user}", (Placeholder("order"), "{", Placeholder("user"))),
     ],
 )
-def test_a_template_is_texts_and_placeholders(text: str, parts: tuple[template.Part, ...]) -> None:
+def test_template_is_parsed_into_text_and_placeholders(text: str, parts: tuple[template.Part, ...]) -> None:
     assert template.parse(text) == parts
 
 
@@ -71,38 +71,36 @@ def test_a_template_is_texts_and_placeholders(text: str, parts: tuple[template.P
         ("a:#user", r"#user is not replaced; write \{user\}"),
     ],
 )
-def test_what_the_grammar_does_not_have_is_refused_when_decorating(
-    client: holdfast.Client, text: str, why: str
-) -> None:
+def test_invalid_template_is_refused_when_decorating(client: holdfast.Client, text: str, why: str) -> None:
     with pytest.raises(holdfast.UsageError, match=why):
         client.locked(text)(function)
 
 
 @pytest.mark.parametrize("text", ["#7", "#", "queue#orders", "#{order}"])
-def test_a_number_sign_is_a_character_unless_a_parameter_follows(client: holdfast.Client, text: str) -> None:
+def test_number_sign_is_literal_unless_a_parameter_follows(client: holdfast.Client, text: str) -> None:
     assert name_of(client, text, function, 5) == text.replace("{order}", "5")
 
 
 @pytest.mark.parametrize("key", [["{order}", "{user}"], ("{order}",)], ids=str)
-def test_several_templates_wait_for_the_multi_lock(client: holdfast.Client, key: Any) -> None:
+def test_several_templates_are_refused(client: holdfast.Client, key: Any) -> None:
     with pytest.raises(holdfast.UsageError, match="multi-lock, which is not in this version"):
         client.locked(key)
 
 
 @pytest.mark.parametrize("key", [7, b"a", ...], ids=repr)
-def test_a_key_of_another_type_is_refused_when_decorating(client: holdfast.Client, key: Any) -> None:
+def test_key_of_another_type_is_refused_when_decorating(client: holdfast.Client, key: Any) -> None:
     with pytest.raises(holdfast.UsageError, match="a key is a template"):
         client.locked(key)(function)
 
 
-def test_arguments_are_found_by_position_by_name_and_by_default(client: holdfast.Client) -> None:
+def test_arguments_are_found_by_position_name_and_default(client: holdfast.Client) -> None:
     key = "{order}:{user}:{limit}"
     assert name_of(client, key, function, 1, "bo", 3, limit=2) == "1:bo:2"
     assert name_of(client, key, function, user="bo", order=1) == "1:bo:7"
     assert name_of(client, key, function, 1) == "1:anna:7"
 
 
-def test_a_positional_parameter_is_not_taken_from_the_keywords_of_the_same_name(client: holdfast.Client) -> None:
+def test_positional_only_parameter_ignores_a_keyword_of_the_same_name(client: holdfast.Client) -> None:
     def function(key: int, /, **more: int) -> None: ...
 
     assert name_of(client, "{key}", function, 1, key=2) == "1"
@@ -110,14 +108,14 @@ def test_a_positional_parameter_is_not_taken_from_the_keywords_of_the_same_name(
         name_of(client, "{key}", function, key=2)
 
 
-def test_a_call_without_the_argument_raises_the_usual_type_error(client: holdfast.Client) -> None:
+def test_call_without_the_argument_raises_the_usual_type_error(client: holdfast.Client) -> None:
     locked: Any = client.locked("{order}")(function)
     with pytest.raises(TypeError, match="order"):
         locked()
     assert list(client.locks()) == []
 
 
-def test_items_are_keys_of_mappings_and_indexes_of_sequences(client: holdfast.Client) -> None:
+def test_items_are_mapping_keys_and_sequence_indexes(client: holdfast.Client) -> None:
     assert name_of(client, "{order[id]}", function, {"id": 5}) == "5"
     assert name_of(client, "{order[0]}", function, {"0": "zero"}) == "zero"
     assert name_of(client, "{order[1]}", function, ["a", "b"]) == "b"
@@ -138,7 +136,7 @@ def test_items_are_keys_of_mappings_and_indexes_of_sequences(client: holdfast.Cl
         ("{order[0]}", "text", r"str has no \[0\]", TypeError),
     ],
 )
-def test_what_is_missing_at_a_call_is_named(
+def test_value_missing_at_a_call_is_named(
     client: holdfast.Client, key: str, order: Any, why: str, cause: type[Exception]
 ) -> None:
     with pytest.raises(holdfast.InvalidName, match=why) as caught:
@@ -147,7 +145,7 @@ def test_what_is_missing_at_a_call_is_named(
     assert list(client.locks()) == []
 
 
-def test_other_errors_of_a_property_are_the_callers(client: holdfast.Client) -> None:
+def test_error_of_a_property_propagates(client: holdfast.Client) -> None:
     class Order:
         @property
         def id(self) -> int:
@@ -157,7 +155,7 @@ def test_other_errors_of_a_property_are_the_callers(client: holdfast.Client) -> 
         name_of(client, "{order.id}", function, Order())
 
 
-def test_one_placeholder_is_verbatim_and_several_are_escaped(client: holdfast.Client) -> None:
+def test_single_placeholder_is_verbatim_and_several_are_escaped(client: holdfast.Client) -> None:
     assert name_of(client, "{order}", function, "a:b%c") == "a:b%c"
     assert name_of(client, "<{order}>", function, "a:b%c") == "<a:b%c>"
     assert name_of(client, "{order}:{user}", function, "a:b", "100%") == "a%3Ab:100%25"
@@ -175,7 +173,7 @@ def test_no_two_pairs_of_values_make_the_same_name(first: tuple[str, str], secon
     assert same == (first == second)
 
 
-def test_the_prefix_comes_before_the_key_with_a_colon(client: holdfast.Client) -> None:
+def test_prefix_precedes_the_key_with_a_colon(client: holdfast.Client) -> None:
     @client.locked("{order.id}", prefix="ACCOUNT:USER")
     def ship(order: Any) -> None: ...
 
@@ -187,12 +185,12 @@ def test_the_prefix_comes_before_the_key_with_a_colon(client: holdfast.Client) -
 
 
 @pytest.mark.parametrize("prefix", ["x" * 513, 5], ids=["long", "int"])
-def test_a_prefix_that_is_no_name_is_refused(client: holdfast.Client, prefix: Any) -> None:
+def test_invalid_prefix_is_refused(client: holdfast.Client, prefix: Any) -> None:
     with pytest.raises(holdfast.InvalidName, match="prefix"):
         client.locked("a", prefix=prefix)
 
 
-def test_a_callable_key_gets_the_same_arguments(client: holdfast.Client) -> None:
+def test_callable_key_gets_the_arguments_of_the_call(client: holdfast.Client) -> None:
     def key(order: int, user: str = "x", *rest: int, limit: int = 1, **more: int) -> str:
         return f"{order}/{user}/{rest}/{limit}/{more}"
 
@@ -201,12 +199,12 @@ def test_a_callable_key_gets_the_same_arguments(client: holdfast.Client) -> None
 
 
 @pytest.mark.parametrize("made", [None, "", True, 1.5, ("a", "b"), ...], ids=repr)
-def test_what_a_callable_key_returns_keeps_to_the_same_rules(client: holdfast.Client, made: Any) -> None:
+def test_result_of_a_callable_key_is_validated(client: holdfast.Client, made: Any) -> None:
     with pytest.raises(holdfast.InvalidName, match=r"the key that .* made"):
         name_of(client, lambda *args: made, function, 1)
 
 
-def test_a_coroutine_function_cannot_be_a_key(client: holdfast.Client) -> None:
+def test_coroutine_function_as_key_is_refused(client: holdfast.Client) -> None:
     async def key(order: int) -> int:
         return order
 
@@ -218,13 +216,13 @@ def test_a_coroutine_function_cannot_be_a_key(client: holdfast.Client) -> None:
     "option, instead",
     [("blocking", "on_busy='raise' or 'skip' tries once"), ("blocking_timeout", "timeout="), ("sleep", "leave it out")],
 )
-def test_options_of_other_libraries_are_refused_with_their_translation(
+def test_options_of_other_libraries_are_refused_with_the_equivalent(
     client: holdfast.Client, option: str, instead: str
 ) -> None:
     with pytest.raises(holdfast.UsageError, match=rf"locked\(\) has no {option}=: .*{instead}"):
         client.locked("{order}", **{option: 1})(function)  # type: ignore[call-overload]
 
 
-def test_a_missing_argument_is_reported_with_the_name_of_the_function(client: holdfast.Client) -> None:
+def test_missing_argument_error_names_the_function(client: holdfast.Client) -> None:
     with pytest.raises(TypeError, match=r"function\(\) missing a required argument: 'order'"):
         client.locked("{order}")(function)()  # type: ignore[call-arg]

@@ -73,7 +73,7 @@ ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
         (Wrapped(7), "7"),
     ],
 )
-def test_accepted_values_have_one_text(value: Any, text: str) -> None:
+def test_accepted_value_has_exactly_one_text(value: Any, text: str) -> None:
     found = text_of(value, "it")
     assert found == text
     assert type(found) is str
@@ -108,14 +108,14 @@ def test_accepted_values_have_one_text(value: Any, text: str) -> None:
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else value,
 )
-def test_other_values_are_refused_with_the_remedy(value: Any, why: str) -> None:
+def test_other_values_are_refused_with_a_remedy(value: Any, why: str) -> None:
     with pytest.raises(holdfast.InvalidName, match=why) as caught:
         text_of(value, "it")
     assert "callable key" in str(caught.value) or "empty" in why or "digits" in why
     assert "0x" not in str(caught.value)
 
 
-def test_only_texts_are_escaped_so_an_id_is_the_same_as_text_and_as_object() -> None:
+def test_only_text_is_escaped_so_an_id_gives_the_same_name_as_text_and_object() -> None:
     assert escaped(str(ID), "it") == escaped(ID, "it") == str(ID)
     assert escaped("7", "it") == escaped(7, "it")
     assert escaped(Text.A, "it") == "a%3Ab"
@@ -123,7 +123,7 @@ def test_only_texts_are_escaped_so_an_id_is_the_same_as_text_and_as_object() -> 
 
 
 @pytest.mark.parametrize("value", [None, "", True, 1.5, datetime.datetime(2026, 3, 1), b"x", [], ...], ids=repr)
-def test_a_call_with_a_refused_value_takes_no_lock_and_does_not_run(client: holdfast.Client, value: Any) -> None:
+def test_call_with_a_refused_value_takes_no_lock_and_does_not_run(client: holdfast.Client, value: Any) -> None:
     @client.locked("{value}", prefix="P")
     def work(value: Any) -> None:
         raise AssertionError("the body ran")
@@ -135,7 +135,7 @@ def test_a_call_with_a_refused_value_takes_no_lock_and_does_not_run(client: hold
     assert list(client.locks()) == []
 
 
-def test_a_value_that_makes_the_name_too_long_is_refused(client: holdfast.Client) -> None:
+def test_value_that_makes_the_name_too_long_is_refused(client: holdfast.Client) -> None:
     @client.locked("{value}", prefix="P")
     def work(value: str) -> None: ...
 
@@ -145,7 +145,7 @@ def test_a_value_that_makes_the_name_too_long_is_refused(client: holdfast.Client
 
 
 class Hostile(str):
-    """Its own methods must not be called."""
+    """A subclass whose own methods must not be called."""
 
     __slots__ = ()
 
@@ -159,14 +159,14 @@ class Hostile(str):
         raise ZeroDivisionError
 
 
-def test_methods_of_a_subclass_are_not_called() -> None:
+def test_methods_of_a_value_subclass_are_not_called() -> None:
     assert escaped(Hostile("a:b"), "it") == "a%3Ab"
     with pytest.raises(holdfast.InvalidName, match="empty"):
         text_of(Hostile(""), "it")
 
 
 @pytest.mark.parametrize("kind", [str, int, uuid.UUID, datetime.date, datetime.datetime, Plain, bool, float])
-def test_a_stand_in_for_an_accepted_type_is_refused_with_the_remedy(kind: type) -> None:
-    """``isinstance`` believes a proxy or a mock, and the methods of the type itself do not accept it."""
+def test_mock_of_an_accepted_type_is_refused_with_a_remedy(kind: type) -> None:
+    """``isinstance`` accepts a proxy or a mock, but the methods of the type itself do not."""
     with pytest.raises(holdfast.InvalidName, match="of type Mock: a key is made of"):
         text_of(unittest.mock.Mock(spec=kind), "it")

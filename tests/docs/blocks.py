@@ -1,7 +1,7 @@
-"""Running the Python blocks of one document, in order, in one namespace.
+"""Runs the Python blocks of a document in order, in one namespace.
 
-Marks after the language say what differs: ``python separate`` has a namespace of its own, ``python pytest`` is a test
-module and is run by pytest, ``python collect`` is one whose tests take too long here: they are only collected.
+Marks after the language change that: ``python separate`` has its own namespace, ``python pytest`` is a test
+module run by pytest, and ``python collect`` is a test module that is only collected because its tests are slow.
 Blocks with a top-level ``await`` run on one event loop per document.
 """
 
@@ -28,7 +28,7 @@ MARKS: Final = frozenset({"separate", "pytest", "collect"})
 
 
 class Document:
-    """The namespace and the event loop of one document. ``substitutions`` are made in the text of each block."""
+    """The namespace and the event loop of a document. ``substitutions`` are applied to the text of each block."""
 
     def __init__(self, scratch: Path, substitutions: Mapping[str, str]) -> None:
         self._scratch = scratch
@@ -43,7 +43,7 @@ class Document:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close what the blocks opened: a snippet shows one thing, and need not clean up."""
+        """Closes everything the blocks opened: a snippet need not clean up after itself."""
         try:
             for value in [value for namespace in self._namespaces for value in namespace.values()]:
                 if isinstance(value, holdfast.Client):
@@ -62,7 +62,7 @@ class Document:
             self._runner.__exit__(kind, error, traceback)
 
     def run(self, block: Block) -> None:
-        """Run one block; what it raises has the document's own lines in its traceback."""
+        """Runs a block; tracebacks show the line numbers of the document."""
         text = block.text
         for written, used in self._substitutions.items():
             text = text.replace(written, used)
@@ -92,7 +92,7 @@ async def _awaited(what: Awaitable[object]) -> None:
 
 
 def run_python(arguments: Sequence[str], **keywords: Any) -> str:
-    """Run another interpreter with this one's modules, and return what it printed; a failure shows it all."""
+    """Runs another interpreter with the modules of this one and returns its output; a failure shows all of it."""
     settings: dict[str, Any] = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 30, "check": False}
     done = subprocess.run([sys.executable, *arguments], **settings | keywords)
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -100,7 +100,7 @@ def run_python(arguments: Sequence[str], **keywords: Any) -> str:
 
 
 def _compiled(block: Block, text: str) -> CodeType:
-    # Pushed down to where it stands in the document, so that a traceback names the document's line.
+    # Shifted down to its place in the document, so that a traceback names the line of the document.
     padded = "\n" * (block.line - 1) + text
     code: CodeType = compile(padded, str(block.path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     return code

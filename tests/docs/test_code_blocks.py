@@ -1,4 +1,4 @@
-"""Every code block of every document is run or checked: what is written there works, today."""
+"""Every code block of every document is run or checked."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from holdfast.engines.sqlite.paths import default_path
 from tests.docs.blocks import MARKS, Document
 from tests.docs.markdown import ROOT, Block, blocks, documents, shown
 
-#: What documents write, and what it stands for while they are tested.
+#: Text in the documents, and its replacement during the tests.
 STATE: Final = "/var/lib/app"
-#: The same for servers: the fixture that has them, and what it says. Documents that only connect write less, without
-#: ports: that does no I/O, and needs none.
+#: The same for servers: the fixture that starts them and its attribute with the URL. Documents that only connect omit
+#: ports: connecting does no I/O and needs no server.
 SERVERS: Final = {
     "redis://localhost:6379": ("redis_server", "url"),
     "redis+sentinel://s1:26379,s2:26379,s3:26379/mymaster": ("sentinel_set", "url"),
@@ -37,7 +37,7 @@ SERVERS: Final = {
 }
 
 LANGUAGES: Final = frozenset({"python", "console", "sh", "toml", "text"})
-#: Commands that documents may name beside make, pip and holdfast: they are other people's.
+#: Commands of other projects that documents may name besides make, pip and holdfast.
 FOREIGN_COMMANDS: Final = frozenset({"redis-cli", "export"})
 
 ALL_BLOCKS: Final = [block for path in documents() for block in blocks(path)]
@@ -48,7 +48,7 @@ def _of(language: str) -> list[Block]:
 
 
 def _documents_with_python() -> list[Any]:
-    """Documents as parameters; only those that speak to servers need them."""
+    """Returns documents as parameters; only those that use servers are marked as needing them."""
     return [
         pytest.param(path, id=shown(path), marks=_needs(path))
         for path in dict.fromkeys(block.path for block in _of("python"))
@@ -63,7 +63,7 @@ def _needs(path: Path) -> list[pytest.MarkDecorator]:
 
 
 def _servers(path: Path) -> dict[str, tuple[str, str]]:
-    """The servers that the Python blocks of a document speak to: as written, the fixture, and what it says."""
+    """Returns the servers that the Python blocks of a document use: text, fixture, and attribute."""
     text = "".join(block.text for block in blocks(path) if block.language == "python")
     return {written: server for written, server in SERVERS.items() if written in text}
 
@@ -84,7 +84,7 @@ def as_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     os.environ.clear()
     os.environ.update(before)
     holdfast.configure()
-    default_clients._sync.clear()  # of @holdfast.locked: its threads would go on
+    default_clients._sync.clear()  # of @holdfast.locked: its threads would keep running
 
 
 @pytest.mark.parametrize("path", _documents_with_python())
@@ -93,8 +93,8 @@ def test_python_blocks_run(path: Path, tmp_path: Path, request: pytest.FixtureRe
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     substitutions = {STATE: str(state)}
-    for written, (fixture, said) in _servers(path).items():
-        substitutions[written] = getattr(request.getfixturevalue(fixture), said).removesuffix("/0")
+    for written, (fixture, attribute) in _servers(path).items():
+        substitutions[written] = getattr(request.getfixturevalue(fixture), attribute).removesuffix("/0")
     with Document(tmp_path, substitutions) as document:
         for block in blocks(path):
             if block.language == "python":
@@ -112,7 +112,7 @@ def test_languages_and_marks_are_known(block: Block) -> None:
 
 
 def _command_lines(block: Block) -> list[str]:
-    """What a reader would type: all of ``sh``; in ``console`` the lines that begin with a prompt."""
+    """Returns what a reader would type: all of ``sh``; in ``console`` the lines that begin with a prompt."""
     lines = block.text.splitlines()
     if block.language == "console":
         lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]

@@ -1,4 +1,4 @@
-"""What to tell pip. The name "holdfast" on PyPI is another project's: to recommend it installs a stranger's code."""
+"""The name for pip. The name "holdfast" on PyPI belongs to another project: recommending it installs foreign code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.docs.markdown import ROOT, shown
 _OTHER_PROJECT: Final = re.compile(r"pip install +['\"]?holdfast(?!-locks)|\bholdfast\[")
 
 
-def test_the_distribution_is_named_in_one_way() -> None:
+def test_distribution_is_named_consistently() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["name"] == DISTRIBUTION == "holdfast-locks"
     assert list(project["scripts"]) == ["holdfast"]
@@ -21,7 +21,7 @@ def test_the_distribution_is_named_in_one_way() -> None:
     assert everything.startswith(f"{DISTRIBUTION}[")
 
 
-def test_nothing_recommends_another_projects_distribution() -> None:
+def test_no_document_recommends_the_distribution_of_another_project() -> None:
     files = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*"), *ROOT.glob("src/**/*.py")]
     found = [
         f"{shown(file)}: {line.strip()}"

@@ -1,4 +1,4 @@
-"""The examples run, and do what they say: on the embedded engine, and one of them on Redis and ZooKeeper too."""
+"""The examples run and print what they promise: on the embedded engine, and one also on Redis and ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links between documents lead somewhere."""
+"""Links between documents lead to existing targets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_links_lead_to_files_and_headings(path: Path) -> None:
             assert fragment in anchors(file), f"line {line}: no heading for {target}"
 
 
-def test_every_document_can_be_reached_from_the_readme() -> None:
+def test_every_document_is_reachable_from_the_readme() -> None:
     reached: set[Path] = set()
     to_visit = [ROOT / "README.md"]
     while to_visit:

@@ -41,7 +41,7 @@ MEMBERS: Final = [
 
 
 def _entries() -> dict[str, str]:
-    """What the reference says about each name: the section whose heading, or the row whose first cell, names it."""
+    """Returns the text about each name: the section whose heading, or the row whose first cell, names it."""
     found: dict[str, str] = {}
     for path in sorted(REFERENCE.glob("*.md")):
         text = path.read_text("utf-8")
@@ -63,13 +63,13 @@ def test_public_names_are_documented(module: ModuleType, name: str) -> None:
 def test_public_members_are_documented(kind: type, name: str) -> None:
     entries = _entries()
     names = [f"aio.{base.__name__}" if base.__module__ == aio.__name__ else base.__name__ for base in kind.__mro__]
-    said = "".join(entries.get(base, "") for base in names)
-    assert re.search(rf"`{re.escape(name)}(?:\([^`]*\))?`", said)
+    documented = "".join(entries.get(base, "") for base in names)
+    assert re.search(rf"`{re.escape(name)}(?:\([^`]*\))?`", documented)
     if not dataclasses.is_dataclass(kind):
         assert inspect.getdoc(getattr(kind, name))
 
 
-def test_own_options_and_their_variables() -> None:
+def test_own_options_and_variables_are_documented() -> None:
     text = (REFERENCE / "urls.md").read_text("utf-8")
     for name in parameters.OWN:
         assert f"| `{name}` | `HOLDFAST_{name.upper()}` |" in text
@@ -82,13 +82,13 @@ def test_own_options_and_their_variables() -> None:
         zookeeper_options.URL_OPTIONS, zookeeper_options.OBJECT_OPTIONS, zookeeper_options.REFUSED_OPTIONS,
     ],
 )  # fmt: skip
-def test_options_of_the_driver(group: Collection[str]) -> None:
+def test_driver_options_are_documented(group: Collection[str]) -> None:
     text = (REFERENCE / "urls.md").read_text("utf-8")
     missing = [name for name in group if f"`{name}`" not in text]
     assert not missing
 
 
-def test_options_of_one_engine() -> None:
+def test_engine_options_are_documented() -> None:
     (table,) = [rows for rows in tables(REFERENCE / "urls.md") if rows[0][:2] == ["option", "for"]]
     said = {row[1].strip("`").removeprefix("redis+"): set(re.findall(r"`(\w+)`", row[0])) for row in table[1:]}
     assert said == redis_options.ENGINE_OPTIONS
@@ -96,7 +96,7 @@ def test_options_of_one_engine() -> None:
     assert all(f"`{mode}`" in values for mode in redis_options.SHARDED_PUBSUB)
 
 
-def test_schemes() -> None:
+def test_schemes_are_documented() -> None:
     text = (REFERENCE / "urls.md").read_text("utf-8")
     for scheme in registry.SCHEMES:
         assert f"| `{scheme}:" in text
@@ -104,12 +104,12 @@ def test_schemes() -> None:
         assert f"`{scheme}`" in text
 
 
-def test_reasons_of_a_loss() -> None:
+def test_reasons_of_a_loss_are_documented() -> None:
     (table,) = [rows for rows in tables(ROOT / "docs/concepts/leases.md") if rows[0][0] == "`lost_reason`"]
     assert [row[0].strip("`") for row in table[1:]] == list(get_args(errors.LossReason))
 
 
-def test_errors_stand_in_the_tree_and_in_the_table() -> None:
+def test_errors_are_in_the_tree_and_the_table() -> None:
     text = (REFERENCE / "errors.md").read_text("utf-8")
     kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.LockError)]
     assert len(kinds) > 10
@@ -118,13 +118,13 @@ def test_errors_stand_in_the_tree_and_in_the_table() -> None:
         assert re.search(rf"^[│├└─ ]*{kind.__name__}\b", text, re.MULTILINE)
 
 
-def test_reserved_prefixes_of_redis() -> None:
+def test_reserved_prefixes_of_redis_are_documented() -> None:
     text = (REFERENCE / "redis-wire-format.md").read_text("utf-8")
     for prefix in keys._RESERVED:
         assert f"`{prefix}`" in text
 
 
-def test_the_engine_port_is_described_as_it_is() -> None:
+def test_engine_port_description_matches_the_code() -> None:
     text = (ROOT / "docs" / "how-to" / "write-an-engine.md").read_text("utf-8")
     claims = text.partition("## Claims")[2].partition("| `Granted")[0]
     assert set(base.Claim._fields) <= set(re.findall(r"`(\w+)", claims))
@@ -140,14 +140,14 @@ def test_the_engine_port_is_described_as_it_is() -> None:
         assert described == {name for name in vars(protocol) if not name.startswith("_")} - {"registers"}
 
 
-def test_faults_of_the_proxy() -> None:
+def test_faults_of_the_proxy_are_documented() -> None:
     text = (REFERENCE / "testing.md").read_text("utf-8")
     occasion = FaultProxy("127.0.0.1", 1).on("GET")
     for name in dir(occasion):
         assert name.startswith("_") or f"| `{name}(" in text
 
 
-def test_the_guarantee_table_of_the_readme_is_what_the_engines_say(tmp_path: Path) -> None:
+def test_guarantee_table_of_the_readme_matches_the_engines(tmp_path: Path) -> None:
     (table,) = [rows for rows in tables(ROOT / "README.md") if "`memory:`" in rows[0]]
     targets = {
         "`memory:`": "memory:",
@@ -162,6 +162,6 @@ def test_the_guarantee_table_of_the_readme_is_what_the_engines_say(tmp_path: Pat
     for column, target in enumerate(targets.values(), 1):
         given = holdfast.connect(target).guarantees
         bools = {name: value for name, value in dataclasses.asdict(given).items() if isinstance(value, bool)}
-        said = {re.findall(r"`(\w+)`", row[0])[0]: row[column] == "yes" for row in table[1:]}
+        documented = {re.findall(r"`(\w+)`", row[0])[0]: row[column] == "yes" for row in table[1:]}
         assert {row[column] for row in table[1:]} <= {"yes", "no"}
-        assert said == bools
+        assert documented == bools

@@ -1,4 +1,4 @@
-"""The lists of rights in SECURITY.md: complete for the shipped scripts, and enough on real servers."""
+"""The lists of rights in SECURITY.md cover the shipped scripts and are sufficient on real servers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
 from tests.servers.sentinel import MASTER_NAME, Sentinel
 
-#: In a cell of a table '|' is written with a backslash.
+#: In a table cell '|' is escaped with a backslash.
 TEXT: Final = (Path(__file__).parents[2] / "SECURITY.md").read_text("utf-8").replace("\\|", "|")
 
-#: What is sent besides scripts: the handshake, the scripts themselves, why a key is refused, and the pub/sub fallback.
+#: Commands besides scripts: the handshake, loading scripts, the reason for a refused key, and the pub/sub fallback.
 PLAIN: Final = {"hello", "auth", "select", "evalsha", "eval", "type", "subscribe", "unsubscribe"}
-#: Known to servers since Redis 7 only, so they stand apart: in the table for clusters.
+#: Known to servers only since Redis 7, so they are listed in the table for clusters.
 SHARDED: Final = {"spublish"}
 
 
@@ -36,13 +36,13 @@ def rule(user: str = "app") -> str:
 
 
 def more(*beginnings: str) -> str:
-    """The rights in those rows of the tables that begin so."""
+    """Returns the rights in those rows of the tables that begin with one of ``beginnings``."""
     rows = {first: re.findall(rf"^\| `({re.escape(first)}[^`]*)` \|", TEXT, re.MULTILINE) for first in beginnings}
     assert all(len(found) == 1 for found in rows.values())
     return " ".join(rights for (rights,) in rows.values())
 
 
-def test_what_the_scripts_use_is_listed_and_nothing_more() -> None:
+def test_listed_commands_are_exactly_those_of_the_scripts() -> None:
     scripts = resources.files("holdfast.engines.redis").joinpath("scripts")
     used = {
         command.lower()
@@ -56,14 +56,14 @@ def test_what_the_scripts_use_is_listed_and_nothing_more() -> None:
 
 
 def use_all(url: str) -> None:
-    """All that a user of locks does, in the namespace ``app``."""
+    """Uses every operation on locks in the namespace ``app``."""
     with holdfast.connect(url, namespace="app") as locks:
         locks.ping()
         with locks.lock("order:42") as lease:
             assert lease.token > 0
             assert locks.inspect("order:42").holders
             lease.renew()
-            # Waiting, a time-out and leaving the queue, all within these rights.
+            # Waiting, a timeout and leaving the queue, all within these rights.
             assert locks.lock("order:42", reentrant=False).try_acquire(timeout=0.5) is None
         assert locks.inspect("order:42").holders == ()
         abandoned = locks.lock("order:43").acquire()
@@ -75,7 +75,7 @@ def use_all(url: str) -> None:
 
 
 @pytest.mark.parametrize("beginnings", [(), ("+client|tracking", "+client|setname")], ids=["least", "more"])
-def test_it_is_enough_for_locks_and_for_nothing_else(
+def test_listed_rights_allow_locks_and_nothing_else(
     start_redis: Callable[..., RedisServer], beginnings: tuple[str, ...]
 ) -> None:
     server = start_redis(f"{rule()} {more(*beginnings)}")
@@ -84,11 +84,13 @@ def test_it_is_enough_for_locks_and_for_nothing_else(
         server.client(server.url_as("app", "pw")).set("other", 1)
 
 
-def test_it_is_enough_on_a_redlock(start_masters: Callable[..., Masters]) -> None:
+def test_listed_rights_suffice_on_a_redlock(start_masters: Callable[..., Masters]) -> None:
     use_all(start_masters(3, rule()).url.replace("://", "://app:pw@"))
 
 
-def test_it_is_enough_behind_a_sentinel_and_for_replicas(start_replication: Callable[..., Replication]) -> None:
+def test_listed_rights_suffice_behind_a_sentinel_and_for_replicas(
+    start_replication: Callable[..., Replication],
+) -> None:
     data = start_replication(1, f"{rule()} {more('+wait')}", links=False)
     with Sentinel(data.master, "user default off", rule("watcher")) as sentinel:
         url = f"redis+sentinel://app:pw@{sentinel.address}/{MASTER_NAME}?sentinel_username=watcher&sentinel_password=pw"
@@ -97,7 +99,7 @@ def test_it_is_enough_behind_a_sentinel_and_for_replicas(start_replication: Call
             lease.renew()
 
 
-def test_it_is_enough_on_a_cluster(redis_cluster: RedisCluster) -> None:
+def test_listed_rights_suffice_on_a_cluster(redis_cluster: RedisCluster) -> None:
     rights = f"{rule()} {more('+client|tracking', '+cluster', '+spublish')}".split()
     for node in redis_cluster.nodes:
         node.ask("ACL", "LOG", "RESET")
@@ -106,7 +108,7 @@ def test_it_is_enough_on_a_cluster(redis_cluster: RedisCluster) -> None:
         url = redis_cluster.url.replace("://", "://app:pw@")
         use_all(url)
         _renew_while_the_slot_moves(redis_cluster, url)
-        # Publishing may fail in silence. So ask the servers: they have refused keys outside of the namespace, only.
+        # Publishing may fail silently, so ask the servers: they have refused only keys outside of the namespace.
         refused = [entry for node in redis_cluster.nodes for entry in node.ask("ACL", "LOG")]
         assert {entry["reason"] for entry in refused} == {"key"}
     finally:

@@ -1,4 +1,4 @@
-"""Both fences, so that a test of what they promise in common runs on each."""
+"""Both local fences, so that tests of their common behaviour run on each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A holder that is frozen past its lease, at a barrier, and writes when it wakes up.
+"""A holder that is frozen past its lease at a barrier and writes when it wakes up.
 
-The holder is a process of its own. It acquires the lock, runs ``load``, and stops at its barrier. There it is frozen
-(SIGSTOP), so nothing renews its lease; it expires, the test acquires the lock, and does its own update. Then the holder
-goes on and runs ``store``.
+The holder is a separate process. It acquires the lock, runs ``load``, and stops at its barrier. There it is frozen
+(SIGSTOP), so its lease is not renewed and expires; the test acquires the lock and makes its own update. Then the holder
+continues and runs ``store``.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _PRELUDE = """
 import os, sys
 import holdfast
 from holdfast.errors import StaleToken
-def say(*words): print(*words, flush=True)
+def report(*words): print(*words, flush=True)
 locks = holdfast.connect(sys.argv[1], ttl=0.4)
 lease = locks.lock("account").acquire()
 """
 _WRITE_LATE = """
-say("loaded", value)
+report("loaded", value)
 sys.stdin.readline()
 try:
     {store}
-    say("wrote")
+    report("wrote")
 except StaleToken:
-    say("refused")
+    report("refused")
 os._exit(0)  # the lease is lost: there is nothing to release
 """
 
@@ -39,7 +39,7 @@ os._exit(0)  # the lease is lost: there is nothing to release
 def late_write(
     directory: Path, load: str, store: str, *arguments: object, meanwhile: Callable[[holdfast.Lease], None]
 ) -> str:
-    """What became of the late write: "wrote" or "refused". ``load`` sets ``value``; arguments begin at argv[2]."""
+    """Returns "wrote" or "refused" for the late write. ``load`` sets ``value``; arguments begin at argv[2]."""
     url = f"sqlite://{directory}/locks.db"
     source = load + _WRITE_LATE.format(store="\n    ".join(store.strip().splitlines()))
     holder = Program(source, url, *arguments, prelude=_PRELUDE)
@@ -51,7 +51,7 @@ def late_write(
             with holdfast.connect(url) as locks, locks.lock("account").acquire(timeout=20) as lease:
                 meanwhile(lease)
                 os.kill(holder.process.pid, signal.SIGCONT)
-                holder.tell("go on")
+                holder.send("go on")
                 outcome = holder.answer()
             assert holder.result() == 0
             return outcome

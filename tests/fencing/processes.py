@@ -1,4 +1,4 @@
-"""Programs of other processes for the tests of fences, and how to talk with them: one line at a time."""
+"""Runs test programs in other processes and exchanges lines with them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import os, sys
 from holdfast.errors import LockError, StaleToken
 from holdfast.fencing import FileFence
 fence = FileFence(sys.argv[1])
-def say(*words): print(*words, flush=True)
-def heard(): return sys.stdin.readline().strip()
+def report(*words): print(*words, flush=True)
+def read_line(): return sys.stdin.readline().strip()
 """
 
 
 class Program:
-    """A python program; ``say`` and ``heard`` are its side of the conversation."""
+    """A Python program that calls ``report`` and ``read_line`` to communicate with the test."""
 
     def __init__(self, source: str, *arguments: object, prelude: str = _PRELUDE) -> None:
         command = [sys.executable, "-W", "error", "-c", prelude + source, *map(str, arguments)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         assert self.process.stdin is not None
         print(line, file=self.process.stdin, flush=True)
 
     def answer(self) -> str:
-        """Its next line; empty once it has ended. The test's own timeout bounds the wait."""
+        """Returns its next line, or an empty string once it has ended. The timeout of the test bounds the wait."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
@@ -43,7 +43,7 @@ class Program:
 
 @contextmanager
 def programs(count: int, source: str, *arguments: object) -> Iterator[list[Program]]:
-    """``count`` processes of one program; argument 2 is its number. None of them outlives the test."""
+    """Starts ``count`` processes of one program; argument 2 is the number of the process. None outlives the test."""
     started = [Program(source, arguments[0], number, *arguments[1:]) for number in range(count)]
     try:
         yield started

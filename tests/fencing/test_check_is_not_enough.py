@@ -1,4 +1,4 @@
-"""Why there is a guard: a check before the write can lose an acknowledged update. Ordered by events, not by luck."""
+"""Why a guard is needed: a check before the write can lose an acknowledged update. Events enforce the order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_check_then_write_loses_an_update(fence: Fence) -> None:
 
     def old_holder() -> None:
         mine = value[0] + 1
-        fence.check("r", 1, "old")  # accepted: nobody newer was here
+        fence.check("r", 1, "old")  # accepted: there is no newer token
         checked.set()
         assert overtaken.wait(10)  # ... frozen here, past its lease ...
         value[0] = mine
@@ -46,12 +46,12 @@ def test_check_then_write_loses_an_update(fence: Fence) -> None:
     assert value == [1]  # two acknowledged updates, one of them lost
 
 
-def test_a_guard_around_the_write_alone_loses_an_update_too(fence: Fence) -> None:
+def test_guard_around_the_write_alone_loses_an_update(fence: Fence) -> None:
     value, acknowledged = [0], []
     loaded, overwritten = threading.Event(), threading.Event()
 
     def new_holder() -> None:
-        mine = value[0] + 1  # reads before its guard is up
+        mine = value[0] + 1  # reads before its guard is raised
         loaded.set()
         assert overwritten.wait(10)
         with fence.guard("r", 2, "new"):
@@ -60,7 +60,7 @@ def test_a_guard_around_the_write_alone_loses_an_update_too(fence: Fence) -> Non
 
     with running(new_holder):
         assert loaded.wait(10)
-        with fence.guard("r", 1, "old"):  # accepted: the new holder has not shown its token yet
+        with fence.guard("r", 1, "old"):  # accepted: the new holder has not presented its token yet
             value[0] += 1
             acknowledged.append("old")
         overwritten.set()
@@ -69,7 +69,7 @@ def test_a_guard_around_the_write_alone_loses_an_update_too(fence: Fence) -> Non
     assert value == [1]
 
 
-def test_a_guard_raised_before_the_first_read_loses_nothing(fence: Fence) -> None:
+def test_guard_raised_before_the_first_read_loses_no_update(fence: Fence) -> None:
     value, acknowledged = [0], []
     loaded, tried = threading.Event(), threading.Event()
 

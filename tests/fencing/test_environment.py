@@ -12,7 +12,7 @@ from holdfast.fencing import InheritedLease, MemoryFence, from_env
 GIVEN = {"HOLDFAST_NAME": "nightly", "HOLDFAST_TOKEN": "1790000000000001", "HOLDFAST_OWNER": "uuid:42"}
 
 
-def test_it_reads_name_token_and_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_env_reads_name_token_and_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in GIVEN.items():
         monkeypatch.setenv(name, value)
     lease = from_env()
@@ -21,7 +21,7 @@ def test_it_reads_name_token_and_owner(monkeypatch: pytest.MonkeyPatch) -> None:
         lease.token = 5  # type: ignore[misc]
 
 
-def test_every_fence_takes_it_as_a_lease() -> None:
+def test_every_fence_accepts_it_as_a_lease() -> None:
     fence, lease = MemoryFence(), from_env(GIVEN)
     with fence.guard("report", lease):
         pass
@@ -31,7 +31,7 @@ def test_every_fence_takes_it_as_a_lease() -> None:
 
 @pytest.mark.parametrize("name", GIVEN)
 @pytest.mark.parametrize("value", [None, ""])
-def test_a_variable_that_is_absent_or_empty_is_refused_with_the_remedy(name: str, value: str | None) -> None:
+def test_absent_or_empty_variable_is_refused_with_a_remedy(name: str, value: str | None) -> None:
     environment = {**GIVEN, name: value} if value is not None else {k: v for k, v in GIVEN.items() if k != name}
     with pytest.raises(UsageError, match=rf"{name} is (not set|empty).*holdfast run NAME -- CMD"):
         from_env(environment)
@@ -46,6 +46,6 @@ def test_a_variable_that_is_absent_or_empty_is_refused_with_the_remedy(name: str
         ("HOLDFAST_OWNER", "x" * 513),
     ],
 )
-def test_a_malformed_variable_is_refused(name: str, value: str) -> None:
+def test_malformed_variable_is_refused(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
         from_env({**GIVEN, name: value})

@@ -1,4 +1,4 @@
-"""FileFence: what it leaves on the disk, and what it refuses to find there."""
+"""FileFence: the files it leaves on the disk, and the files it refuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def only(directory: Path, suffix: str) -> Path:
     return found
 
 
-def test_files_are_private_and_never_named_by_the_resource(directory: Path, tmp_path: Path) -> None:
+def test_files_are_private_and_not_named_after_the_resource(directory: Path, tmp_path: Path) -> None:
     FileFence(directory).check("../../etc/passwd\n\x00", 1, "a")
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert sorted(file.suffix for file in directory.iterdir()) == [".lock", ".seen"]
@@ -38,7 +38,7 @@ def test_files_are_private_and_never_named_by_the_resource(directory: Path, tmp_
     assert list(tmp_path.iterdir()) == [directory]
 
 
-def test_no_descriptor_is_kept_and_those_of_a_guard_do_not_survive_exec(directory: Path) -> None:
+def test_no_descriptor_is_kept_and_guard_descriptors_close_on_exec(directory: Path) -> None:
     fence = FileFence(directory)
     before = descriptors()
     with fence.guard("r", 1):
@@ -50,7 +50,7 @@ def test_no_descriptor_is_kept_and_those_of_a_guard_do_not_survive_exec(director
     assert descriptors() == before
 
 
-def test_a_second_fence_on_the_directory_goes_on_where_the_first_was(directory: Path) -> None:
+def test_second_fence_on_the_directory_continues_with_the_same_tokens(directory: Path) -> None:
     FileFence(directory).check("r", LARGEST_TOKEN - 1, "ö\n\x01")
     again = FileFence(str(directory))
     again.check("r", LARGEST_TOKEN - 1, "ö\n\x01")
@@ -67,7 +67,7 @@ def test_the_longest_record_fits(directory: Path) -> None:
     assert only(directory, ".seen").stat().st_size <= record.LONGEST
 
 
-def test_a_later_chdir_does_not_move_the_fence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_chdir_does_not_move_the_fence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fence = FileFence("fence")
     fence.check("r", 2)
@@ -76,7 +76,7 @@ def test_a_later_chdir_does_not_move_the_fence(tmp_path: Path, monkeypatch: pyte
         fence.check("r", 1)
 
 
-def test_a_record_cut_anywhere_refuses_everybody(directory: Path) -> None:
+def test_truncated_record_refuses_every_token(directory: Path) -> None:
     fence = FileFence(directory, durable=False)
     fence.check("r", 1234567, "a")
     file = only(directory, ".seen")
@@ -110,7 +110,7 @@ def test_a_record_cut_anywhere_refuses_everybody(directory: Path) -> None:
         record.encode("r", Bearer(5, "a")).replace(b'"a"', b'"\xff"'),
     ],
 )
-def test_anything_but_a_record_refuses_everybody(directory: Path, content: bytes) -> None:
+def test_invalid_record_refuses_every_token(directory: Path, content: bytes) -> None:
     fence = FileFence(directory, durable=False)
     fence.check("r", 5, "a")
     file = only(directory, ".seen")
@@ -121,7 +121,7 @@ def test_anything_but_a_record_refuses_everybody(directory: Path, content: bytes
 
 
 @pytest.mark.parametrize("suffix", [".lock", ".seen", ".new"])
-def test_a_link_in_place_of_a_file_is_not_followed(directory: Path, tmp_path: Path, suffix: str) -> None:
+def test_symbolic_link_in_place_of_a_file_is_not_followed(directory: Path, tmp_path: Path, suffix: str) -> None:
     fence = FileFence(directory)
     fence.check("r", 1)
     victim = tmp_path / "victim"
@@ -134,7 +134,7 @@ def test_a_link_in_place_of_a_file_is_not_followed(directory: Path, tmp_path: Pa
     assert victim.read_bytes() == record.encode("r", Bearer(0, None))
 
 
-def test_a_directory_that_others_could_change_is_refused(directory: Path, tmp_path: Path) -> None:
+def test_directory_writable_by_other_users_is_refused(directory: Path, tmp_path: Path) -> None:
     directory.mkdir(mode=0o700)
     directory.chmod(0o770)
     with pytest.raises(EngineRefused, match="chmod 700"):
@@ -146,7 +146,7 @@ def test_a_directory_that_others_could_change_is_refused(directory: Path, tmp_pa
         FileFence(tmp_path / "link")
 
 
-def test_a_directory_replaced_by_an_empty_one_is_noticed(directory: Path, tmp_path: Path) -> None:
+def test_directory_replaced_by_an_empty_one_is_detected(directory: Path, tmp_path: Path) -> None:
     fence = FileFence(directory)
     fence.check("r", 5)
     directory.rename(tmp_path / "elsewhere")
@@ -155,14 +155,12 @@ def test_a_directory_replaced_by_an_empty_one_is_noticed(directory: Path, tmp_pa
         fence.check("r", 4)
 
 
-def test_a_failed_store_lets_nobody_through_and_keeps_the_older_token(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_store_admits_no_token_and_keeps_the_older_one(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fence = FileFence(directory)
     fence.check("r", 5)
     before = descriptors()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", lambda fd, data: len(data) // 2)  # a full disk takes half of it
+        patch.setattr(os, "write", lambda fd, data: len(data) // 2)  # a full disk accepts only half
         with pytest.raises(OSError, match="No space"), fence.guard("r", 6):
             raise AssertionError("the body ran")
     assert descriptors() == before
@@ -171,7 +169,7 @@ def test_a_failed_store_lets_nobody_through_and_keeps_the_older_token(
         fence.check("r", 4)
 
 
-def test_durable_means_synced_before_the_body_and_only_for_a_new_token(
+def test_durable_fence_syncs_before_the_body_only_for_a_new_token(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -183,9 +181,7 @@ def test_durable_means_synced_before_the_body_and_only_for_a_new_token(
     assert len(synced) == 2
 
 
-def test_cancelled_while_the_disk_works_the_lock_outlives_the_write(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_outlives_the_write_of_a_cancelled_guard(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fence = FileFence(directory)
     syncing, go_on = threading.Event(), threading.Event()
 
@@ -199,7 +195,7 @@ def test_cancelled_while_the_disk_works_the_lock_outlives_the_write(
 
     async def main() -> None:
         entering = asyncio.create_task(enter())
-        assert await asyncio.to_thread(syncing.wait, 10)  # which needs a free loop
+        assert await asyncio.to_thread(syncing.wait, 10)  # proves that the loop is not blocked
         for _ in range(3):
             entering.cancel()
             await asyncio.sleep(0)
@@ -217,10 +213,8 @@ def test_cancelled_while_the_disk_works_the_lock_outlives_the_write(
     asyncio.run(main())
 
 
-def test_a_lock_file_removed_while_we_wait_does_not_let_two_in(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Opened, then removed and made anew by somebody before we lock: our lock would be on a file without a name."""
+def test_lock_file_removed_while_waiting_does_not_admit_two(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is opened, then removed and recreated before flock: the lock would be on an unlinked file."""
     fence = FileFence(directory)
     fence.check("r", 1)
     real = fcntl.flock

@@ -15,11 +15,11 @@ from holdfast.fencing import FileFence
 
 from .processes import programs
 
-# Each update has a fresh, larger token (a clock shared by the host), and no lock stands before the fence.
+# Each update has a new, larger token (from a clock shared by the host), and no lock precedes the fence.
 _ADD = """
 import time
 number, register, log = int(sys.argv[2]), sys.argv[3], sys.argv[4]
-say("ready"); heard()
+report("ready"); read_line()
 acknowledged = refused = 0
 for _ in range(60):
     token = time.monotonic_ns()
@@ -31,17 +31,17 @@ for _ in range(60):
         acknowledged += 1
     except StaleToken:
         refused += 1
-say(acknowledged)
+report(acknowledged)
 """
 
 
-def test_every_acknowledged_update_is_there_and_tokens_only_rise(tmp_path: Path) -> None:
+def test_acknowledged_updates_are_kept_and_tokens_only_rise(tmp_path: Path) -> None:
     register, log = tmp_path / "register", tmp_path / "log"
     register.write_text("0")
     with programs(4, _ADD, tmp_path / "fence", register, log) as adders:
         assert [adder.answer() for adder in adders] == ["ready"] * 4
         for adder in adders:
-            adder.tell("go")
+            adder.send("go")
         acknowledged = [int(adder.answer()) for adder in adders]
         assert [adder.result() for adder in adders] == [0] * 4
     tokens = [int(line) for line in log.read_text().split()]
@@ -51,8 +51,8 @@ def test_every_acknowledged_update_is_there_and_tokens_only_rise(tmp_path: Path)
 
 _STAY_INSIDE = """
 with fence.guard("r", 5, "victim"):
-    say("inside")
-    heard()
+    report("inside")
+    read_line()
 """
 
 
@@ -71,24 +71,24 @@ def test_kill_9_inside_a_guard_frees_the_fence_and_keeps_the_token(tmp_path: Pat
             pass
 
 
-# Stores as fast as it can: wherever the kill hits, what it had been told is still there.
+# Stores continuously: after a kill at any point, every reported token is still stored.
 _RISE = """
 token = int(sys.argv[3])
 while True:
     token += 1
     fence.check("r", token, "riser")
-    say(token)
+    report(token)
 """
 
 
-def test_kill_9_in_the_middle_of_storing_never_lowers_the_token(tmp_path: Path) -> None:
+def test_kill_9_while_storing_never_lowers_the_token(tmp_path: Path) -> None:
     acknowledged = 0
-    for strike in range(12):
+    for round_ in range(12):
         with programs(1, _RISE, tmp_path / "fence", acknowledged) as (riser,):
-            for _ in range(1 + 7 * strike):
+            for _ in range(1 + 7 * round_):
                 acknowledged = int(riser.answer())
             riser.kill()
-            while line := riser.answer():  # said before it died
+            while line := riser.answer():  # reported before it was killed
                 acknowledged = int(line)
         fence = FileFence(tmp_path / "fence")
         with pytest.raises(StaleToken) as refused:
@@ -109,17 +109,17 @@ with fence.guard("r", 5, "parent"):
             os.write(2, repr(error).encode()); os._exit(1)
         os._exit(0)
     pid, _ = os.waitpid(child, os.WNOHANG)
-    say("child waits" if pid == 0 else "child ended")
+    report("child waits" if pid == 0 else "child ended")
 os.write(writer, b"!")
-say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+report(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 try:
     fence.check("r", 5, "parent")
 except StaleToken as refused:
-    say(refused.seen)
+    report(refused.seen)
 """
 
 
-def test_a_forked_child_uses_the_fence_for_itself(tmp_path: Path) -> None:
+def test_forked_child_uses_the_fence_on_its_own(tmp_path: Path) -> None:
     with programs(1, _FORK, tmp_path / "fence") as (parent,):
         assert [parent.answer() for _ in range(3)] == ["child waits", "0", "6"]
         assert parent.result() == 0
@@ -131,33 +131,33 @@ if sys.argv[3] == "leave":
     try:
         with fence.guard("r", 5, "parent"):
             parent = os.getpid()
-            if os.fork(): heard()
+            if os.fork(): read_line()
     except LockError as error:
         assert os.getpid() != parent
-        say(type(error).__name__); os._exit(0)
+        report(type(error).__name__); os._exit(0)
 else:
     with fence.guard("r", 5, "parent"):
         if os.fork() == 0:
-            say("child runs")
+            report("child runs")
             os.close(0); os.close(1)
             signal.pause()
-        heard()
+        read_line()
 """
 
 
-def test_a_child_that_leaves_its_parents_guard_is_told_and_does_not_free_it(tmp_path: Path) -> None:
+def test_child_that_leaves_the_guard_of_its_parent_gets_an_error_and_does_not_free_it(tmp_path: Path) -> None:
     with programs(1, _FORK_INSIDE, tmp_path / "fence", "leave") as (parent,):
         assert parent.answer() == "UsageError"
         fence = FileFence(tmp_path / "fence")
         with pytest.raises(TimeoutError), fence.guard("r", 6, timeout=0.05):
             raise AssertionError("the child freed its parent's guard")
-        parent.tell("go on")
+        parent.send("go on")
         assert parent.result() == 0
         with fence.guard("r", 6, timeout=0):
             pass
 
 
-def test_a_child_does_not_keep_the_guard_of_a_parent_that_was_killed(tmp_path: Path) -> None:
+def test_child_does_not_keep_the_guard_of_a_killed_parent(tmp_path: Path) -> None:
     with programs(1, _FORK_INSIDE, tmp_path / "fence", "stay") as (parent,):
         assert parent.answer() == "child runs"
         (child,) = Path(f"/proc/{parent.process.pid}/task/{parent.process.pid}/children").read_text().split()
@@ -181,20 +181,20 @@ if child := os.fork():
 else:
     import signal; signal.alarm(30)  # if it hangs, it must not outlive the test for long
     asyncio.run(write(2))
-    say("child wrote")
+    report("child wrote")
     os._exit(0)
 """
 
 
-def test_a_child_forked_after_async_use_has_disk_threads_of_its_own(tmp_path: Path) -> None:
+def test_child_forked_after_async_use_has_its_own_disk_threads(tmp_path: Path) -> None:
     with programs(1, _FORK_AFTER_ASYNC, tmp_path / "fence") as (parent,):
         assert parent.answer() == "child wrote"
         assert parent.result() == 0
 
 
-def test_a_frozen_waiter_is_never_granted_the_fence_in_its_sleep(tmp_path: Path) -> None:
-    """With a queue in the kernel the stopped process would be next, and keep everybody out."""
-    wait = 'say("waiting")\nwith fence.guard("r", 1, "waiter"): say("inside")\n'
+def test_frozen_waiter_is_not_granted_the_fence(tmp_path: Path) -> None:
+    """With a queue in the kernel the stopped process would be next and block every other process."""
+    wait = 'report("waiting")\nwith fence.guard("r", 1, "waiter"): report("inside")\n'
     fence = FileFence(tmp_path / "fence")
     with programs(1, wait, tmp_path / "fence") as (waiter,):
         with fence.guard("r", 1, "waiter"):

@@ -1,4 +1,4 @@
-"""What every fence promises: check and guard, sync and async."""
+"""Behaviour common to all fences: check and guard, sync and async."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FakeLease:
     owner: str
 
 
-def test_check_raises_the_fence_and_refuses_what_is_older(fence: Fence) -> None:
+def test_check_raises_the_fence_and_refuses_older_tokens(fence: Fence) -> None:
     fence.check("orders", 5, "a")
     fence.check("orders", 5, "a")
     fence.check("orders", FakeLease(7, "b"))
@@ -29,14 +29,14 @@ def test_check_raises_the_fence_and_refuses_what_is_older(fence: Fence) -> None:
     fence.check("orders", FakeLease(7, "b"))
 
 
-def test_resources_are_apart(fence: Fence) -> None:
+def test_resources_are_independent(fence: Fence) -> None:
     fence.check("a", 9)
     fence.check("b", 1)
     with fence.guard("a", 9), fence.guard("b", 1):
         pass
 
 
-def test_a_refused_guard_does_not_run_its_body_and_frees_the_fence(fence: Fence) -> None:
+def test_refused_guard_does_not_run_its_body_and_frees_the_fence(fence: Fence) -> None:
     fence.check("r", 2)
     with pytest.raises(StaleToken), fence.guard("r", 1):
         raise AssertionError("the body ran")
@@ -44,7 +44,7 @@ def test_a_refused_guard_does_not_run_its_body_and_frees_the_fence(fence: Fence)
         pass
 
 
-def test_an_exception_in_the_body_passes_and_the_token_stays_raised(fence: Fence) -> None:
+def test_exception_in_the_body_propagates_and_the_token_stays_raised(fence: Fence) -> None:
     with pytest.raises(ZeroDivisionError), fence.guard("r", 5):
         raise ZeroDivisionError
     with pytest.raises(StaleToken):
@@ -54,25 +54,25 @@ def test_an_exception_in_the_body_passes_and_the_token_stays_raised(fence: Fence
 
 
 @pytest.mark.parametrize("resource", ["", "\ud800", "x" * 513])
-def test_not_a_resource(fence: Fence, resource: str) -> None:
+def test_invalid_resource_is_refused(fence: Fence, resource: str) -> None:
     with pytest.raises(ValueError):
         fence.check(resource, 1)
 
 
 @pytest.mark.parametrize("token, error", [(True, TypeError), (-1, ValueError), ("1", TypeError)])
-def test_not_a_token(fence: Fence, token: int, error: type[Exception]) -> None:
+def test_invalid_token_is_refused(fence: Fence, token: int, error: type[Exception]) -> None:
     with pytest.raises(error):
         fence.check("r", token)
-    fence.check("r", 0)  # and nothing was remembered
+    fence.check("r", 0)  # no token was stored
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), True])
-def test_not_a_timeout(fence: Fence, timeout: float) -> None:
+def test_invalid_timeout_is_refused(fence: Fence, timeout: float) -> None:
     with pytest.raises(ValueError):
         fence.guard("r", 1, timeout=timeout)
 
 
-def test_a_newer_holder_waits_for_the_write_that_is_going_on(fence: Fence) -> None:
+def test_newer_holder_waits_for_the_write_in_progress(fence: Fence) -> None:
     written: list[str] = []
     inside, go_on = threading.Event(), threading.Event()
 
@@ -99,7 +99,7 @@ def test_a_newer_holder_waits_for_the_write_that_is_going_on(fence: Fence) -> No
     assert written == ["old", "new"]
 
 
-def test_a_nested_guard_is_an_error_and_not_a_deadlock(fence: Fence) -> None:
+def test_nested_guard_is_an_error_and_not_a_deadlock(fence: Fence) -> None:
     with fence.guard("r", 1):
         with pytest.raises(UsageError, match="wait for ever"), fence.guard("r", 1):
             pass
@@ -108,12 +108,12 @@ def test_a_nested_guard_is_an_error_and_not_a_deadlock(fence: Fence) -> None:
     fence.check("r", 1)
 
 
-def test_one_guard_cannot_be_raised_twice_at_a_time_but_twice_in_a_row(fence: Fence) -> None:
+def test_one_guard_can_be_raised_repeatedly_but_not_concurrently(fence: Fence) -> None:
     guard = fence.guard("r", 1)
     with guard:
         with pytest.raises(UsageError, match="raised already"):
             guard.__enter__()
-        with pytest.raises(UsageError, match="wait for ever"):  # and the first is still up
+        with pytest.raises(UsageError, match="wait for ever"):  # the first guard is still raised
             fence.check("r", 1)
     with guard:
         pass
@@ -137,7 +137,7 @@ def test_tasks_of_one_loop_take_turns(fence: Fence) -> None:
     assert all(a.removesuffix(" in") == b.removesuffix(" out") for a, b in zip(log[::2], log[1::2], strict=True))
 
 
-def test_waiting_in_async_leaves_the_loop_free_even_for_a_thread_that_holds(fence: Fence) -> None:
+def test_async_wait_does_not_block_the_loop_while_a_thread_holds(fence: Fence) -> None:
     inside, go_on = threading.Event(), threading.Event()
 
     def holder() -> None:
@@ -149,7 +149,7 @@ def test_waiting_in_async_leaves_the_loop_free_even_for_a_thread_that_holds(fenc
         thread = asyncio.get_running_loop().run_in_executor(None, holder)
         assert await asyncio.to_thread(inside.wait, 10)
         waiter = asyncio.create_task(_turn(fence, [], "w", 2))
-        for _ in range(100):  # the loop turns while the task waits
+        for _ in range(100):  # the loop runs while the task waits
             await asyncio.sleep(0)
         assert not waiter.done()
         go_on.set()
@@ -159,7 +159,7 @@ def test_waiting_in_async_leaves_the_loop_free_even_for_a_thread_that_holds(fenc
     asyncio.run(main())
 
 
-def test_cancelled_while_waiting_leaves_nothing_behind(fence: Fence) -> None:
+def test_cancelled_wait_leaves_the_fence_free_and_unchanged(fence: Fence) -> None:
     async def main() -> None:
         async with fence.guard("r", 1):
             waiter = asyncio.create_task(_turn(fence, [], "w", 9))
@@ -168,13 +168,13 @@ def test_cancelled_while_waiting_leaves_nothing_behind(fence: Fence) -> None:
             waiter.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiter
-        async with fence.guard("r", 1, timeout=0):  # 9 was never admitted, nobody is inside
+        async with fence.guard("r", 1, timeout=0):  # 9 was never admitted, and no guard is raised
             pass
 
     asyncio.run(main())
 
 
-def test_async_timeout_and_refusal(fence: Fence) -> None:
+def test_async_guard_times_out_and_is_refused(fence: Fence) -> None:
     async def main() -> None:
         async with fence.guard("r", 2):
             with pytest.raises(AcquireTimeout) as late:
@@ -192,7 +192,7 @@ async def _enter(fence: Fence, token: int, timeout: float) -> None:
         pass
 
 
-def test_blocking_the_loop_that_the_holder_needs_is_an_error_and_not_a_deadlock(fence: Fence) -> None:
+def test_blocking_the_loop_of_the_holder_is_an_error_and_not_a_deadlock(fence: Fence) -> None:
     async def blocking() -> None:
         with fence.guard("r", 2):
             raise AssertionError("two inside one guard")

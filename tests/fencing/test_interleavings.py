@@ -1,4 +1,4 @@
-"""No order of guards, checks and writes lets an older token in: explored step by step against a model."""
+"""No order of guards, checks and writes admits an older token: explored step by step against a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _owners = st.sampled_from(["a", "b"])
 
 
 class Interleavings(RuleBasedStateMachine):
-    """One resource, many comers. All steps are on one thread, where "occupied" is a UsageError instead of a wait."""
+    """One resource, many bearers. All steps run on one thread, where "occupied" is a UsageError instead of a wait."""
 
     fence: Fence
 

@@ -23,13 +23,13 @@ from tests.support.signal_injector import SOURCE, HandlerInjector, InjectedInter
 PLACES = (SOURCE, __file__)
 OWNER = "us"
 
-#: Enters on a line "resource token", and tells how that went.
+#: Enters on a line "resource token" and reports the result.
 ENTRANT = """
-while line := heard():
+while line := read_line():
     resource, token = line.split()
     try:
-        with fence.guard(resource, int(token), timeout=10): say("in")
-    except LockError as error: say(error)
+        with fence.guard(resource, int(token), timeout=10): report("in")
+    except LockError as error: report(error)
 """
 
 
@@ -54,7 +54,7 @@ def other_process(fence: Fence, tmp_path: Path) -> Iterator[Program | None]:
 
 
 class Resource:
-    """What is behind the fence: whether two are inside at once, and whether the interrupted one ever was."""
+    """The resource behind the fence: records concurrent writes, and whether the interrupted write took place."""
 
     def __init__(self) -> None:
         self.inside = 0
@@ -63,7 +63,7 @@ class Resource:
     def write(self) -> None:
         self.inside += 1
         try:
-            assert self.inside == 1, "two inside one guard"
+            assert self.inside == 1, "two writers inside one guard"
             self.written = True
         finally:
             self.inside -= 1
@@ -83,22 +83,22 @@ def run_on(loop: asyncio.AbstractEventLoop, fence: Fence, token: int, write: Cal
     loop.run_until_complete(enter_async(fence, token, write))
 
 
-def interrupt(play: Callable[[], None], number: int, then: int | None) -> SignalInjector:
-    """Play with a signal at place ``number``, and another one ``then`` lines later."""
+def interrupt(call: Callable[[], None], number: int, then: int | None) -> SignalInjector:
+    """Runs ``call`` with a signal at place ``number``, and another one ``then`` lines later."""
     injector = SignalInjector(number, then, PLACES)
     try:
         with injector:
-            play()
+            call()
     except InjectedInterrupt:
-        pass  # its traceback is dropped here, and the guard with it
+        pass  # drops the traceback and the guard with it
     return injector
 
 
 def is_free_and_raised(fence: Fence, token: int, thread: ThreadPoolExecutor, process: Program | None) -> None:
-    """Both get in, and after them the interrupted token is stale."""
+    """A thread and a process can both enter, and afterwards the interrupted token is stale."""
     thread.submit(enter, fence, token + 1, lambda: None).result(15)
     if process is not None:
-        process.tell(f"r {token + 2}")
+        process.send(f"r {token + 2}")
         assert process.answer() == "in"
     with pytest.raises(StaleToken):
         fence.check("r", token, OWNER)
@@ -110,7 +110,7 @@ def descriptors_in_use() -> set[int]:
 
 
 @pytest.mark.parametrize("then", [None, 1, 4])
-def test_one_signal_at_each_instruction_of_a_guard_leaves_the_fence_free(
+def test_signal_at_any_instruction_of_a_guard_leaves_the_fence_free(
     fence: Fence, other_thread: ThreadPoolExecutor, other_process: Program | None, then: int | None
 ) -> None:
     number = token = 0
@@ -119,7 +119,7 @@ def test_one_signal_at_each_instruction_of_a_guard_leaves_the_fence_free(
     while True:
         token += 10
         resource = Resource()
-        # With the same token, so that it does not matter which of them comes first.
+        # With the same token, so that their order does not matter.
         waiting = other_thread.submit(enter, fence, token, lambda: None)
         injector = interrupt(partial(enter, fence, token, resource.write), number, then)
         waiting.result(15)
@@ -135,7 +135,7 @@ def test_one_signal_at_each_instruction_of_a_guard_leaves_the_fence_free(
     assert resource.written
 
 
-def test_a_guard_that_was_interrupted_can_be_raised_again(fence: Fence) -> None:
+def test_interrupted_guard_can_be_raised_again(fence: Fence) -> None:
     number = 0
     while True:
         guard = fence.guard("r", 1, OWNER, timeout=10)
@@ -149,7 +149,7 @@ def test_a_guard_that_was_interrupted_can_be_raised_again(fence: Fence) -> None:
     assert number > 10
 
 
-def test_a_signal_before_the_first_instruction_of_the_exit_is_made_up_for_when_the_guard_is_dropped(
+def test_guard_interrupted_before_its_exit_is_released_when_dropped(
     fence: Fence, monkeypatch: pytest.MonkeyPatch, other_thread: ThreadPoolExecutor
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -163,7 +163,7 @@ def test_a_signal_before_the_first_instruction_of_the_exit_is_made_up_for_when_t
 
 
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # interrupted before its first step
-def test_one_signal_at_each_instruction_of_an_async_guard_leaves_the_fence_free(
+def test_signal_at_any_instruction_of_an_async_guard_leaves_the_fence_free(
     fence: Fence, other_thread: ThreadPoolExecutor, other_process: Program | None
 ) -> None:
     number = token = 0
@@ -186,10 +186,10 @@ def test_one_signal_at_each_instruction_of_an_async_guard_leaves_the_fence_free(
     assert resource.written
 
 
-def test_an_interrupted_event_loop_does_not_unlock_under_the_thread_that_stores_the_token(
+def test_interrupted_event_loop_keeps_the_lock_while_a_thread_stores_the_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_thread: ThreadPoolExecutor
 ) -> None:
-    """Else that thread replaces the newer token of the next holder, and an older holder may write again."""
+    """Otherwise that thread would overwrite the newer token of the next holder and readmit an older holder."""
     fence = FileFence(tmp_path / "fence", durable=False)
     storing, go_on, store = threading.Event(), threading.Event(), FileGate.store
 
@@ -206,7 +206,7 @@ def test_an_interrupted_event_loop_does_not_unlock_under_the_thread_that_stores_
     while not storing.is_set():
         loop.run_until_complete(asyncio.sleep(0.001))
     newer = other_thread.submit(enter, fence, 2, lambda: None)
-    closing = threading.Thread(target=task.get_coro().close)  # as its collection does
+    closing = threading.Thread(target=task.get_coro().close)  # like its garbage collection
     closing.start()
     assert not wait([newer], 0.3).done, "unlocked in the middle of a write"
     go_on.set()
@@ -217,8 +217,8 @@ def test_an_interrupted_event_loop_does_not_unlock_under_the_thread_that_stores_
         fence.check("r", 1, OWNER)
 
 
-def test_a_signal_handler_may_use_a_fence_while_the_thread_that_it_interrupts_does(fence: Fence) -> None:
-    """It runs in the middle of whatever the thread does there: a mutex would be waited for for ever."""
+def test_signal_handler_may_use_a_fence_that_its_thread_is_using(fence: Fence) -> None:
+    """The handler runs while the thread is inside the fence: waiting for a mutex there would deadlock."""
     number = 0
     while True:
         handler = HandlerInjector(number, lambda: fence.check("other", 1, OWNER))

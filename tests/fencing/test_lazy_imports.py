@@ -1,4 +1,4 @@
-"""``import holdfast.fencing`` loads no driver; every name of it can still be had."""
+"""``import holdfast.fencing`` loads no driver; every public name is still available."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def test_importing_the_package_loads_no_driver() -> None:
 
 
 @pytest.mark.parametrize("name", fencing.__all__)
-def test_every_public_name_can_be_had(name: str) -> None:
+def test_every_public_name_is_available(name: str) -> None:
     assert getattr(fencing, name) is not None
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="NoFence"):
         fencing.NoFence  # noqa: B018

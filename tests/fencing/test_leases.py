@@ -1,4 +1,4 @@
-"""Real leases at a fence: judged by token and owner, whatever they believe."""
+"""Real leases at a fence are judged by token and owner, not by their own state."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import holdfast
 from holdfast.fencing import Fence
 
 
-def test_an_earlier_holder_is_refused_and_the_newest_is_not_even_when_it_has_let_go(fence: Fence) -> None:
+def test_earlier_holder_is_refused_and_newest_holder_passes_even_after_release(fence: Fence) -> None:
     with holdfast.connect("memory:fencing") as locks:
         with locks.lock("orders") as first:
             fence.check("orders", first)
             with fence.guard("orders", first):
                 pass
-        fence.check("orders", first)  # released, but nobody came after it
+        fence.check("orders", first)  # released, but there is no newer holder
         with locks.lock("orders") as second, fence.guard("orders", second):
             pass
     with pytest.raises(holdfast.StaleToken) as refused, fence.guard("orders", first):

@@ -1,4 +1,4 @@
-"""The rule itself: what is let through, what is refused, what is no bearer at all."""
+"""The rule of fences: admitted, refused and invalid bearers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FakeLease:
 
 
 @given(st.lists(bearers, max_size=30))
-def test_let_through_if_newer_or_the_very_same_and_refused_otherwise(comers: list[Bearer]) -> None:
+def test_newer_or_identical_bearer_is_admitted_and_others_refused(comers: list[Bearer]) -> None:
     seen: Bearer | None = None
     for incoming in comers:
         if seen is None or incoming.token > seen.token or incoming == seen:
@@ -41,24 +41,24 @@ def test_let_through_if_newer_or_the_very_same_and_refused_otherwise(comers: lis
 @pytest.mark.parametrize(
     "seen, incoming",
     [
-        (Bearer(7, "a"), Bearer(7, "b")),  # diverged servers gave one number to two owners
+        (Bearer(7, "a"), Bearer(7, "b")),  # diverged servers issued one number to two owners
         (Bearer(7, "a"), Bearer(7, None)),
         (Bearer(7, None), Bearer(7, "a")),
         (Bearer(7, "a"), Bearer(6, "a")),
     ],
 )
-def test_refused(seen: Bearer, incoming: Bearer) -> None:
+def test_older_token_or_other_owner_is_refused(seen: Bearer, incoming: Bearer) -> None:
     with pytest.raises(StaleToken):
         admit("r", seen, incoming)
 
 
-def test_equal_tokens_of_one_owner_pass_and_need_not_be_stored_again() -> None:
+def test_equal_token_of_the_same_owner_passes_without_a_store() -> None:
     assert admit("r", Bearer(7, "a"), Bearer(7, "a")) is False
     assert admit("r", Bearer(7, None), Bearer(7, None)) is False
     assert admit("r", Bearer(7, "a"), Bearer(8, "b")) is True
 
 
-def test_a_lease_is_judged_by_token_and_owner_whether_it_is_held_or_not() -> None:
+def test_lease_is_judged_by_token_and_owner_whether_held_or_not() -> None:
     assert bearer(FakeLease(9, "me", held=True)) == bearer(FakeLease(9, "me", held=False)) == Bearer(9, "me")
 
 
@@ -80,6 +80,6 @@ def test_a_lease_is_judged_by_token_and_owner_whether_it_is_held_or_not() -> Non
         (FakeLease(1, None), None, TypeError),  # type: ignore[arg-type]
     ],
 )
-def test_not_a_bearer(token: int, owner: str | None, error: type[Exception]) -> None:
+def test_invalid_bearer_is_refused(token: int, owner: str | None, error: type[Exception]) -> None:
     with pytest.raises(error):
         bearer(token, owner)

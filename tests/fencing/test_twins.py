@@ -1,4 +1,4 @@
-"""A sync fence and its async twin have the same calls: names, parameters, defaults, documentation."""
+"""A sync fence and its async counterpart have the same names, parameters, defaults and documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _public(kind: type) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("sync, other", [(RedisFence, AsyncRedisFence), (ObjectFence, AsyncObjectFence)])
-def test_twins_agree(sync: type, other: type) -> None:
+def test_sync_and_async_fences_have_the_same_calls(sync: type, other: type) -> None:
     assert inspect.signature(sync) == inspect.signature(other)
     assert set(_public(sync)) == set(_public(other)) != set()
     for name in _public(sync):
@@ -25,6 +25,6 @@ def test_twins_agree(sync: type, other: type) -> None:
         assert [inspect.iscoroutinefunction(call) for call in (one, two)] == [False, True], name
 
 
-def test_both_middlewares_take_the_same_parameters() -> None:
+def test_both_middlewares_have_the_same_parameters() -> None:
     one, two = (inspect.signature(kind).parameters for kind in (AsgiMiddleware, WsgiMiddleware))
     assert [(p.name, p.kind, p.default) for p in one.values()] == [(p.name, p.kind, p.default) for p in two.values()]

@@ -426,7 +426,7 @@ def test_a_peer_that_speaks_something_else_is_not_guessed_at() -> None:
         proxy.close()
 
 
-def test_nothing_is_left_behind(redis_server: RedisServer) -> None:
+def test_closed_client_leaves_no_sockets_threads_or_tasks(redis_server: RedisServer) -> None:
     before = set(threading.enumerate())
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         wire = Wire(proxy)

@@ -102,7 +102,7 @@ def test_it_is_whole_and_empty_at_the_start_of_each_test(ensemble: Ensemble, tur
 
 
 @pytest.mark.needs_zookeeper
-def test_nothing_is_left_behind() -> None:
+def test_closed_client_leaves_no_sockets_threads_or_tasks() -> None:
     before = set(threading.enumerate())
     with Ensemble() as ensemble:
         pids = [member.pid for member in ensemble.members]

@@ -254,7 +254,7 @@ def test_what_makes_no_sense_is_refused(proxy: ZooKeeperProxy) -> None:
         proxy.on(Op.CREATE).duplicate()
 
 
-def test_nothing_is_left_behind(zookeeper_server: ZooKeeperServer) -> None:
+def test_closed_client_leaves_no_sockets_threads_or_tasks(zookeeper_server: ZooKeeperServer) -> None:
     before = set(threading.enumerate())
     with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
         session = SilentSession(proxy.host, proxy.port, 30.0)

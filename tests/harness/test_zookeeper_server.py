@@ -114,7 +114,7 @@ def test_empty_containers_are_removed_soon(start_zookeeper: Start) -> None:
 
 
 @pytest.mark.needs_zookeeper
-def test_nothing_is_left_behind() -> None:
+def test_closed_client_leaves_no_sockets_threads_or_tasks() -> None:
     before = set(threading.enumerate())
     with ZooKeeperServer() as server:
         directory, pid = server.directory, server.pid

@@ -1,4 +1,4 @@
-"""A Java process with Curator's own mutex, which does what it is told: see ``curator/Contender.java``."""
+"""A Java process with Curator's mutex that executes commands of the test: see ``curator/Contender.java``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 PROJECT: Final = Path(__file__).parent / "curator"
-#: Another one to test with, such as 5.4.0; else the one in pom.xml.
+#: Another Curator version to test with, such as 5.4.0; by default the version in pom.xml.
 CURATOR: Final = os.environ.get("CURATOR_VERSION")
 
-_PATIENCE: Final = 20.0
+_TIMEOUT: Final = 20.0
 _DOWNLOAD_DEADLINE: Final = 300.0
 
 
 def classpath(scratch: Path) -> str:
-    """The jars that the project needs, fetched by Maven if need be."""
+    """Returns the jars that the project needs, fetched by Maven if necessary."""
     found = scratch / "classpath"
     command = ["mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml"), "dependency:build-classpath"]
     command += [f"-Dmdep.outputFile={found}", *([f"-Dcurator.version={CURATOR}"] if CURATOR else [])]
@@ -48,14 +48,14 @@ class Java:
         self._reader.start()
         self._answer("ready")
 
-    # ---- what it does
+    # ---- commands
 
     def acquire(self, contender: str, path: str, *, timeout: float | None = None) -> None:
-        """Ask for it, and do not wait: ``held`` does."""
-        self._tell("acquire", contender, path, "-1" if timeout is None else str(round(timeout * 1000)))
+        """Starts to acquire the lock without waiting: ``held`` waits."""
+        self._send("acquire", contender, path, "-1" if timeout is None else str(round(timeout * 1000)))
 
     def held(self, contender: str) -> Held | None:
-        """Wait until it has the lock, or None if it gave up."""
+        """Waits until the contender has the lock; None if it timed out."""
         kind, *facts = self._answer(contender)
         if kind == "busy":
             return None
@@ -63,35 +63,35 @@ class Java:
         return Held(int(at) / 1e9, int(czxid), node)
 
     def release(self, contender: str) -> float:
-        """Release, and when that began."""
-        self._tell("release", contender)
+        """Releases the lock and returns the time at which the release began."""
+        self._send("release", contender)
         return int(self._answer(contender)[1]) / 1e9
 
     def count(self, contender: str, path: str, file: Path, rounds: int) -> None:
-        """Add ``rounds`` to the number in the file, each time under the lock; ``counted`` waits."""
-        self._tell("count", contender, path, str(file), str(rounds))
+        """Adds ``rounds`` to the number in the file, each time under the lock; ``counted`` waits."""
+        self._send("count", contender, path, str(file), str(rounds))
 
     def counted(self, contender: str) -> None:
         self._answer(contender)
 
     def participants(self, path: str) -> list[str]:
-        """Those in line, as Curator sees them."""
-        self._tell("participants", "operator", path)
+        """Returns the participants in the queue, as Curator sees them."""
+        self._send("participants", "operator", path)
         return [node for node in self._answer("operator")[1:] if node]
 
     def revoke(self, node: str) -> None:
-        """Ask the owner of the node to give it up, as Curator's Revoker does."""
-        self._tell("revoke", "operator", node)
+        """Asks the owner of the node to give it up, like Curator's Revoker."""
+        self._send("revoke", "operator", node)
         self._answer("operator")
 
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()
-        self._process.wait(_PATIENCE)
+        self._process.wait(_TIMEOUT)
 
-    # ---- inside
+    # ---- internals
 
-    def _tell(self, *words: str) -> None:
+    def _send(self, *words: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write("\t".join(words) + "\n")
         self._process.stdin.flush()
@@ -106,7 +106,7 @@ class Java:
         return self._answers.setdefault(contender, queue.SimpleQueue())
 
     def _answer(self, contender: str) -> list[str]:
-        answer = self._answers_of(contender).get(timeout=_PATIENCE)
+        answer = self._answers_of(contender).get(timeout=_TIMEOUT)
         assert answer[:1] != ["error"], f"in Java: {answer[1:]}"
         return answer
 
@@ -120,8 +120,8 @@ class Java:
         assert self._process.stdout is not None
         self._process.stdin.close()
         try:
-            self._process.wait(_PATIENCE)
+            self._process.wait(_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.kill()
-        self._reader.join(_PATIENCE)
+        self._reader.join(_TIMEOUT)
         self._process.stdout.close()

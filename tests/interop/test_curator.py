@@ -1,6 +1,6 @@
-"""Java programs with the real Curator, on the same locks: exclusion, order, wake-ups, deaths, names.
+"""Java programs with the real Curator on the same locks: exclusion, order, wake-ups, deaths, names.
 
-It needs Maven, which fetches Curator, and a JDK: ``make interop``.
+Needs a JDK and Maven, which fetches Curator: ``make interop``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.support.waiting import eventually
 if not os.environ.get("INTEROP"):
     pytest.skip("INTEROP is not set", allow_module_level=True)
 
-pytestmark = pytest.mark.timeout(400)  # the first run has to download
+pytestmark = pytest.mark.timeout(400)  # the first run downloads the jars
 
-#: A waiter that nobody woke would look again after 5 s (Python) or never (Java).
+#: Without a wake-up a waiter would poll after 5 s (Python) or never (Java).
 WOKEN_WITHIN: Final = 1.0
 SHORT: Final = 2.0
 
-#: Names, and the nodes at which a Java program finds them.
+#: Lock names, and the nodes at which a Java program finds them.
 NAMES: Final = {
     "plain": "plain", "order:42": "order:42", "a/b": "a%2Fb", ".": "%2E", "..": "%2E%2E", "...": "...",
     "100%": "100%25", "%2F": "%252F", "two words": "two words", "tab\there": "tab%09here", "Zoë": "Zoë", "名前": "名前",
@@ -57,7 +57,7 @@ def _shared_java(jars: str, _shared_zookeeper: ZooKeeperServer) -> Iterator[Java
 
 @pytest.fixture
 def java(_shared_java: Java, zookeeper_server: ZooKeeperServer) -> Java:
-    """One process for all tests; each lets its locks go."""
+    """One process shared by all tests; each test releases its locks."""
     return _shared_java
 
 
@@ -67,14 +67,14 @@ def locks(zookeeper_server: ZooKeeperServer) -> Iterator[holdfast.Client]:
         yield client
 
 
-def in_line(java: Java, path: str, count: int) -> None:
+def wait_for_participants(java: Java, path: str, count: int) -> None:
     eventually(lambda: len(java.participants(path)) == count)
 
 
 # ---- exclusion
 
 
-def test_java_holds_and_python_waits(java: Java, locks: holdfast.Client) -> None:
+def test_python_waits_while_java_holds(java: Java, locks: holdfast.Client) -> None:
     java.acquire("j", path_of("stock"))
     held = java.held("j")
     assert held is not None
@@ -87,11 +87,11 @@ def test_java_holds_and_python_waits(java: Java, locks: holdfast.Client) -> None
         assert lease.token > held.czxid
 
 
-def test_python_holds_and_java_waits(java: Java, locks: holdfast.Client) -> None:
+def test_java_waits_while_python_holds(java: Java, locks: holdfast.Client) -> None:
     with locks.lock("stock") as lease:
         java.acquire("j", path_of("stock"), timeout=0.2)
         assert java.held("j") is None
-        assert len(java.participants(path_of("stock"))) == 1, "the one that gave up has left its node behind"
+        assert len(java.participants(path_of("stock"))) == 1, "the contender that timed out left its node behind"
     java.acquire("j", path_of("stock"), timeout=5)
     held = java.held("j")
     assert held is not None
@@ -99,7 +99,7 @@ def test_python_holds_and_java_waits(java: Java, locks: holdfast.Client) -> None
     java.release("j")
 
 
-def test_a_counter_without_protection_loses_nothing(java: Java, locks: holdfast.Client, tmp_path: Path) -> None:
+def test_unprotected_counter_loses_no_update(java: Java, locks: holdfast.Client, tmp_path: Path) -> None:
     rounds, file = 25, tmp_path / "counter"
     file.write_text("0")
 
@@ -107,7 +107,7 @@ def test_a_counter_without_protection_loses_nothing(java: Java, locks: holdfast.
         for _ in range(rounds):
             with locks.lock("counter"):
                 number = int(file.read_text())
-                time.sleep(0.001)  # as Java does: there is something to lose
+                time.sleep(0.001)  # Java does the same, so that a missing lock would lose updates
                 file.write_text(str(number + 1))
 
     for contender in ("j1", "j2"):
@@ -124,7 +124,7 @@ def test_a_counter_without_protection_loses_nothing(java: Java, locks: holdfast.
 
 
 class Turn:
-    """A contender in Python: waits for the lock on a thread of its own."""
+    """A contender in Python that waits for the lock on its own thread."""
 
     def __init__(self, locks: holdfast.Client, name: str) -> None:
         self.at = 0.0
@@ -152,7 +152,7 @@ class Turn:
 
 
 class JavaTurn:
-    """The same in Java."""
+    """A contender in Java."""
 
     def __init__(self, java: Java, contender: str, path: str) -> None:
         self._java, self._contender = java, contender
@@ -167,39 +167,39 @@ class JavaTurn:
         return self._java.release(self._contender)
 
 
-def test_one_line_for_both(java: Java, locks: holdfast.Client) -> None:
-    path = path_of("line")
+def test_java_and_python_share_one_queue(java: Java, locks: holdfast.Client) -> None:
+    path = path_of("queue")
     kinds: list[Callable[[int], Turn | JavaTurn]] = [
-        lambda number: Turn(locks, "line"),
+        lambda number: Turn(locks, "queue"),
         lambda number: JavaTurn(java, f"j{number}", path),
     ]
     turns: list[Turn | JavaTurn] = []
     for number, kind in enumerate((1, 0, 1, 1, 0, 0, 1, 0)):
         turns.append(kinds[kind](number))
-        in_line(java, path, number + 1)
+        wait_for_participants(java, path, number + 1)
     held, released = [], []
     for turn in turns:
-        held.append(turn.held())  # in vain, if another one was let in
+        held.append(turn.held())  # waits forever if the order is wrong
         released.append(turn.release())
     tokens = [token for _, token in held]
     assert tokens == sorted(set(tokens))
     for before, (at, _) in zip(released, held[1:], strict=False):
-        assert at > before, "let in before the one in front let go"
+        assert at > before, "granted before the predecessor released"
         assert at - before < WOKEN_WITHIN
     assert all(first <= second for first, second in pairwise(at for at, _ in held))
-    in_line(java, path, 0)
+    wait_for_participants(java, path, 0)
 
 
 # ---- deaths
 
 
-def test_a_waiter_in_java_dies(jars: str, zookeeper_server: ZooKeeperServer, locks: holdfast.Client) -> None:
+def test_dead_waiter_in_java_is_skipped(jars: str, zookeeper_server: ZooKeeperServer, locks: holdfast.Client) -> None:
     with Java(jars, zookeeper_server.address, session=SHORT) as victim:
         with locks.lock("stock"):
             victim.acquire("j", path_of("stock"))
-            in_line(victim, path_of("stock"), 2)
+            wait_for_participants(victim, path_of("stock"), 2)
             behind = Turn(locks, "stock")
-            in_line(victim, path_of("stock"), 3)
+            wait_for_participants(victim, path_of("stock"), 3)
             victim.kill()
             died = time.monotonic()
         at, _ = behind.held()
@@ -207,12 +207,14 @@ def test_a_waiter_in_java_dies(jars: str, zookeeper_server: ZooKeeperServer, loc
     assert at - died < SHORT + 1.0
 
 
-def test_a_holder_in_java_dies(jars: str, zookeeper_server: ZooKeeperServer, locks: holdfast.Client) -> None:
+def test_lock_of_a_dead_holder_in_java_is_granted(
+    jars: str, zookeeper_server: ZooKeeperServer, locks: holdfast.Client
+) -> None:
     with Java(jars, zookeeper_server.address, session=SHORT) as victim:
         victim.acquire("j", path_of("stock"))
         assert victim.held("j") is not None
         behind = Turn(locks, "stock")
-        in_line(victim, path_of("stock"), 2)
+        wait_for_participants(victim, path_of("stock"), 2)
         victim.kill()
         died = time.monotonic()
         at, _ = behind.held()
@@ -220,11 +222,11 @@ def test_a_holder_in_java_dies(jars: str, zookeeper_server: ZooKeeperServer, loc
     assert at - died < SHORT + 1.0
 
 
-def test_a_holder_in_python_dies(java: Java, zookeeper_server: ZooKeeperServer) -> None:
+def test_lock_of_a_dead_holder_in_python_is_granted(java: Java, zookeeper_server: ZooKeeperServer) -> None:
     with Child(zookeeper_server.url, ttl=SHORT) as child:
         token = child.do("keep.setdefault(1, locks.lock('stock').acquire()).token")
         java.acquire("j", path_of("stock"))
-        in_line(java, path_of("stock"), 2)
+        wait_for_participants(java, path_of("stock"), 2)
         child.kill()
         died = time.monotonic()
     held = java.held("j")
@@ -234,11 +236,11 @@ def test_a_holder_in_python_dies(java: Java, zookeeper_server: ZooKeeperServer) 
     assert held.czxid > token
 
 
-# ---- names, and what others put there
+# ---- names, and foreign nodes
 
 
 @pytest.mark.parametrize("name, node", NAMES.items(), ids=map(ascii, NAMES))
-def test_names(java: Java, locks: holdfast.Client, name: str, node: str) -> None:
+def test_names_map_to_the_same_nodes(java: Java, locks: holdfast.Client, name: str, node: str) -> None:
     with locks.lock(name) as lease:
         assert [state.name for state in locks.locks()] == [name]
         java.acquire("j", path_of(node), timeout=0)
@@ -252,7 +254,7 @@ def test_names(java: Java, locks: holdfast.Client, name: str, node: str) -> None
 
 
 @pytest.mark.parametrize("child, blocks", [("-odd", True), ("zeta", False), ("_c_x", False), ("0", True)])
-def test_foreign_children_mean_the_same_to_both(
+def test_foreign_children_are_treated_the_same_by_both(
     java: Java, locks: holdfast.Client, zookeeper_server: ZooKeeperServer, child: str, blocks: bool
 ) -> None:
     zookeeper_server.client().create(f"{path_of('stock')}/{child}", makepath=True)
@@ -266,7 +268,7 @@ def test_foreign_children_mean_the_same_to_both(
     assert (held is None, lease is None) == (blocks, blocks)
 
 
-def test_a_revocation_is_not_heard(java: Java, locks: holdfast.Client) -> None:
+def test_revocation_request_is_ignored(java: Java, locks: holdfast.Client) -> None:
     with locks.lock("stock", ttl=1) as lease:
         (node,) = java.participants(path_of("stock"))
         java.revoke(node)

@@ -1,4 +1,4 @@
-"""Whatever an observer does, locks go on; and it gets every event in order, or learns how many it missed."""
+"""An observer cannot disturb locks; it gets every event in order, or the number of dropped events."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def use(client: holdfast.Client, times: int = 1) -> None:
             pass
 
 
-def test_events_come_in_order_on_one_thread_of_their_own() -> None:
+def test_events_arrive_in_order_on_a_separate_thread() -> None:
     events: list[Event] = []
     threads: set[int] = set()
 
     def observer(event: Event) -> None:
         threads.add(threading.get_ident())
-        if not isinstance(event, Renewed):  # a hint of the engine may have it ask
+        if not isinstance(event, Renewed):  # a hint from the engine may cause a renewal
             events.append(event)
 
     with holdfast.connect(store(), observer=observer) as locks:
@@ -60,7 +60,7 @@ def test_events_come_in_order_on_one_thread_of_their_own() -> None:
     assert threading.get_ident() not in threads
 
 
-def test_no_thread_is_started_without_an_observer_and_it_ends_with_the_client() -> None:
+def test_observer_thread_exists_only_with_an_observer_and_ends_with_the_client() -> None:
     eventually(lambda: not observers())
     before = 0
     with holdfast.connect(store()) as locks:
@@ -73,7 +73,7 @@ def test_no_thread_is_started_without_an_observer_and_it_ends_with_the_client() 
     eventually(lambda: len(observers()) == before)
 
 
-def test_a_blocked_observer_delays_neither_callers_nor_renewals() -> None:
+def test_blocked_observer_delays_neither_callers_nor_renewals() -> None:
     entered, over = threading.Event(), threading.Event()
 
     def observer(event: Event) -> None:
@@ -88,7 +88,9 @@ def test_a_blocked_observer_delays_neither_callers_nor_renewals() -> None:
         lease.release()
         began = time.monotonic()
         locks.close()
-        assert time.monotonic() - began < 1.0 + delivery.FLUSH_WITHIN + 1.0  # a second for the locks, half for it
+        assert (
+            time.monotonic() - began < 1.0 + delivery.FLUSH_WITHIN + 1.0
+        )  # one second for the locks, half for the flush
         over.set()
 
 
@@ -114,7 +116,7 @@ def test_events_beyond_the_capacity_are_counted_and_logged_once(
             over.set()
             eventually(lambda: isinstance(events[-1] if events else None, Dropped))
     dropped = [event.count for event in events if isinstance(event, Dropped)]
-    # A hold whose Acquired was dropped counts once: its end is not reported either.
+    # A hold whose Acquired event was dropped counts once: its end is not reported either.
     assert sum(dropped) + len([event for event in events if isinstance(event, Released)]) == 2 * 51
     assert len(dropped) == 2
     assert caplog.text.count("too slow") == 1
@@ -123,7 +125,7 @@ def test_events_beyond_the_capacity_are_counted_and_logged_once(
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3)], ids=lambda error: type(error).__name__)
-def test_an_observer_that_raises_is_logged_once_and_called_again(
+def test_observer_that_raises_is_logged_once_and_called_again(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[Event] = []
@@ -140,7 +142,7 @@ def test_an_observer_that_raises_is_logged_once_and_called_again(
     assert all(type(error).__name__ in record.getMessage() for record in logged)
 
 
-def test_a_log_handler_that_raises_does_not_end_the_delivery() -> None:
+def test_log_handler_that_raises_does_not_end_the_delivery() -> None:
     class Failing(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             raise ZeroDivisionError
@@ -161,7 +163,7 @@ def test_a_log_handler_that_raises_does_not_end_the_delivery() -> None:
     assert [event.kind for event in calls if event.kind != "renewed"] == ["acquired", "released"] * 3
 
 
-def test_an_observer_may_lock_and_close_its_own_client() -> None:
+def test_observer_may_lock_and_close_its_own_client() -> None:
     seen: list[str] = []
 
     def observer(event: Event) -> None:
@@ -180,7 +182,7 @@ def test_an_observer_may_lock_and_close_its_own_client() -> None:
         use(locks)
 
 
-def test_an_observer_that_locks_for_ever_does_not_keep_close_from_ending() -> None:
+def test_observer_that_locks_endlessly_does_not_block_close() -> None:
     def observer(event: Event) -> None:
         use(locks)
 
@@ -192,7 +194,7 @@ def test_an_observer_that_locks_for_ever_does_not_keep_close_from_ending() -> No
     eventually(lambda: not observers())
 
 
-def test_async_clients_deliver_on_a_thread_and_close_waits_without_blocking_the_loop() -> None:
+def test_async_client_delivers_on_a_thread_and_close_does_not_block_the_loop() -> None:
     async def main() -> None:
         events: list[Event] = []
         beats = 0
@@ -228,12 +230,12 @@ class _AsyncCallable:
 
 @pytest.mark.parametrize("observer", [_async_function, functools.partial(_async_function), _AsyncCallable()])
 @pytest.mark.parametrize("connect", [holdfast.connect, holdfast.aio.connect])
-def test_a_coroutine_function_is_refused(connect: Callable[..., Any], observer: Any) -> None:
+def test_coroutine_function_is_refused(connect: Callable[..., Any], observer: Any) -> None:
     with pytest.raises(holdfast.UsageError, match="coroutine function"):
         connect("memory:", observer=observer)
 
 
-def test_what_is_no_function_is_refused_and_texts_cannot_name_one(
+def test_observer_that_is_not_callable_or_given_as_text_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     with pytest.raises(TypeError, match="observer is a str"):
@@ -250,7 +252,7 @@ def test_what_is_no_function_is_refused_and_texts_cannot_name_one(
         holdfast.connect()
 
 
-def test_a_result_that_is_a_coroutine_is_closed_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_coroutine_returned_by_an_observer_is_closed_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     with holdfast.connect(store(), observer=lambda event: _async_function(event)) as locks:
         use(locks)
     assert "coroutine" in caplog.text
@@ -258,7 +260,7 @@ def test_a_result_that_is_a_coroutine_is_closed_and_logged(caplog: pytest.LogCap
 
 @pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")
 @pytest.mark.parametrize("held", [False, True], ids=["nothing held", "a lease dropped with it"])
-def test_a_garbage_client_whose_observer_refers_to_it_is_freed_and_its_events_are_delivered(held: bool) -> None:
+def test_collected_client_referenced_by_its_observer_delivers_its_events(held: bool) -> None:
     eventually(lambda: not observers())
     before = 0
     kinds: list[str] = []
@@ -282,12 +284,12 @@ def test_a_garbage_client_whose_observer_refers_to_it_is_freed_and_its_events_ar
     assert kinds == ["acquired", "released"] * (2 if held else 1)
 
 
-def test_an_observer_that_is_handed_over_after_the_end_has_begun_gets_its_events() -> None:
-    """The collector may stop at any place between clearing the references to a client and running its finalisers."""
+def test_observer_registered_during_the_end_of_its_client_gets_its_events() -> None:
+    """The collector may pause between clearing the references to a client and running its finalizers."""
     events: list[Event] = []
     unreachable: Any = delivery.ObserverCell(events.append)
     deliver = delivery.Delivery("memory", unreachable, BLOCKING.event())
-    deliver._cell = weakref.ref(type("Gone", (), {})())  # cleared, and its finaliser has not run
+    deliver._cell = weakref.ref(type("Gone", (), {})())  # cleared, but its finalizer has not run
     deliver.put(lambda: Dropped(at=0.0, engine="memory", count=1))
     assert deliver.start()
     deliver.shut()
@@ -296,7 +298,7 @@ def test_an_observer_that_is_handed_over_after_the_end_has_begun_gets_its_events
     assert len(events) == 1
 
 
-def test_events_go_on_while_a_lease_outlives_its_client() -> None:
+def test_events_continue_while_a_lease_outlives_its_client() -> None:
     kinds: list[str] = []
     lease = holdfast.connect(store(), observer=lambda event: kinds.append(event.kind)).lock("a").acquire()
     gc.collect()
@@ -307,7 +309,7 @@ def test_events_go_on_while_a_lease_outlives_its_client() -> None:
 
 
 @forks
-def test_a_forked_child_has_a_queue_of_its_own_and_nothing_is_delivered_twice() -> None:
+def test_forked_child_has_its_own_queue_and_no_event_is_delivered_twice() -> None:
     read, write = os.pipe()
     over = threading.Event()
 
@@ -317,7 +319,7 @@ def test_a_forked_child_has_a_queue_of_its_own_and_nothing_is_delivered_twice() 
             os.write(write, f"{os.getpid()} {event.kind} {getattr(event, 'name', '')}\n".encode())
 
     with holdfast.connect(store(), observer=observer) as locks:
-        lease = locks.lock("parents").acquire()  # queued at the fork, since the observer waits
+        lease = locks.lock("parents").acquire()  # queued at the fork because the observer is blocked
 
         def child() -> bool:
             over.set()
@@ -339,7 +341,7 @@ def test_a_forked_child_has_a_queue_of_its_own_and_nothing_is_delivered_twice() 
     assert childs == [["acquired", "childs"], ["released", "childs"]]
 
 
-def test_interpreter_exit_delivers_what_is_queued() -> None:
+def test_interpreter_exit_delivers_queued_events() -> None:
     code = (
         "import sys, holdfast\n"
         "locks = holdfast.connect('memory:', observer=lambda event: print(event.kind, flush=True))\n"
@@ -350,7 +352,7 @@ def test_interpreter_exit_delivers_what_is_queued() -> None:
     assert done.stderr == ""
 
 
-def test_a_client_without_a_thread_locks_all_the_same(
+def test_client_locks_even_if_no_observer_thread_can_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def none_left(main: object, name: str) -> None:

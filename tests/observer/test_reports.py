@@ -1,4 +1,4 @@
-"""What is reported: one end for each acquire and each hold, whatever interrupts them."""
+"""Reported events: exactly one end for each acquire and each hold, even after interruptions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def store() -> str:
 
 
 @pytest.mark.usefixtures("no_warnings_of_dropped_objects")
-def test_a_signal_at_any_place_leaves_no_hold_with_half_of_its_events() -> None:
+def test_signal_at_any_point_leaves_no_hold_with_unpaired_events() -> None:
     """Acquired without an end, or an end without Acquired, would make every gauge drift for ever."""
     number = 0
     while True:
@@ -63,7 +63,7 @@ def test_a_signal_at_any_place_leaves_no_hold_with_half_of_its_events() -> None:
     assert number > 80
 
 
-def test_callers_of_one_process_report_their_wait_and_the_inherited_grant() -> None:
+def test_local_callers_report_their_wait_and_the_inherited_grant() -> None:
     events: list[Event] = []
     with holdfast.connect(store(), observer=events.append) as locks:
         lock = locks.lock("a")
@@ -84,7 +84,7 @@ def test_callers_of_one_process_report_their_wait_and_the_inherited_grant() -> N
     assert all(event.waited for event in inherited)
 
 
-def test_a_cancelled_wait_is_reported_as_such() -> None:
+def test_cancelled_wait_is_reported_as_cancelled() -> None:
     events: list[Event] = []
 
     async def main() -> None:
@@ -108,7 +108,7 @@ def test_a_cancelled_wait_is_reported_as_such() -> None:
     assert failed.duration > 0
 
 
-def test_a_client_that_is_closed_reports_its_waiters_as_cancelled() -> None:
+def test_closed_client_reports_its_waiters_as_cancelled() -> None:
     events: list[Event] = []
     url = store()
     with holdfast.connect(url) as holder, holder.lock("a"):
@@ -133,7 +133,7 @@ def test_a_client_that_is_closed_reports_its_waiters_as_cancelled() -> None:
 
 
 class _Failing:
-    """A session whose answers to one method are replaced while ``failing``."""
+    """A session whose answers to one method are replaced while ``failing`` is set."""
 
     def __init__(self, session: Any, method: str, error: Exception) -> None:
         self._session, self._method, self._error = session, method, error
@@ -158,7 +158,7 @@ class _Failing:
     ],
     ids=["unavailable", "unknown", "refused"],
 )
-def test_an_engine_that_cannot_serve_is_reported_by_its_outcome(error: Exception, outcome: str) -> None:
+def test_engine_error_is_reported_with_its_outcome(error: Exception, outcome: str) -> None:
     events: list[Event] = []
     with holdfast.connect(store(), observer=events.append, unavailable_after=0.05) as locks:
         locks.ping()
@@ -170,10 +170,10 @@ def test_an_engine_that_cannot_serve_is_reported_by_its_outcome(error: Exception
     (failed,) = (event for event in events if not isinstance(event, Renewed))
     assert isinstance(failed, AcquireFailed)
     assert failed.outcome == outcome
-    assert "no " not in failed.error  # the type, not the text
+    assert "no " not in failed.error  # the type, not the message
 
 
-def test_renewals_that_fail_are_reported_and_logged_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_renewals_are_reported_and_logged_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "holdfast.watchdog")
     events: list[Event] = []
     with holdfast.connect(store(), observer=events.append, ttl=LASTING) as locks:
@@ -201,7 +201,7 @@ def test_renewals_that_fail_are_reported_and_logged_once_for_each_change(caplog:
     assert sum(event.recovered for event in events if isinstance(event, Renewed)) == 3
 
 
-def test_a_batch_of_leases_is_one_event() -> None:
+def test_batch_of_renewals_is_one_event() -> None:
     events: list[Event] = []
     with holdfast.connect(store(), observer=events.append, ttl=LASTING) as locks:
         leases = [locks.lock(f"a{n}").acquire() for n in range(200)]
@@ -212,14 +212,14 @@ def test_a_batch_of_leases_is_one_event() -> None:
             lease.release()
 
 
-def test_a_release_that_finds_the_loss_reports_it_as_lost() -> None:
+def test_release_that_detects_a_loss_is_reported_as_lost() -> None:
     events: list[Event] = []
     url = store()
     with holdfast.connect(url, observer=events.append) as locks, holdfast.connect(url) as other:
         lease = locks.lock("a", renew=False).acquire()
         core = locks._opened
         assert core is not None
-        with core.lock:  # the watchdog has to wait
+        with core.lock:  # blocks the watchdog
             other.break_("a")
             with pytest.raises(holdfast.LockLost):
                 lease.release()
@@ -227,7 +227,7 @@ def test_a_release_that_finds_the_loss_reports_it_as_lost() -> None:
     assert [getattr(event, "reason", None) for event in ends] == ["broken"]
 
 
-def test_a_release_without_an_answer_is_reported_as_unknown() -> None:
+def test_release_without_an_answer_is_reported_as_unknown() -> None:
     events: list[Event] = []
     with holdfast.connect(store(), observer=events.append) as locks:
         lease = locks.lock("a", ttl=0.3, renew=False).acquire()
@@ -244,7 +244,7 @@ def test_a_release_without_an_answer_is_reported_as_unknown() -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_fences_report_their_checks_to_the_client_of_the_lease(kind: str, tmp_path: Any) -> None:
+def test_fence_checks_are_reported_to_the_client_of_the_lease(kind: str, tmp_path: Any) -> None:
     events: list[Event] = []
     fence = MemoryFence() if kind == "memory" else FileFence(tmp_path / "fence")
     with holdfast.connect(store(), observer=events.append) as locks:
@@ -255,7 +255,7 @@ def test_fences_report_their_checks_to_the_client_of_the_lease(kind: str, tmp_pa
             with pytest.raises(holdfast.StaleToken):
                 fence.check("orders", old)
             with pytest.raises(holdfast.StaleToken):
-                fence.check("orders", old.token, old.owner)  # a bare token: no client is known
+                fence.check("orders", old.token, old.owner)  # a plain token belongs to no known client
     passed = [event for event in events if isinstance(event, FencePassed)]
     (refused,) = (event for event in events if isinstance(event, FenceRefused))
     assert [event.token for event in passed] == [old.token, new.token]
@@ -264,7 +264,7 @@ def test_fences_report_their_checks_to_the_client_of_the_lease(kind: str, tmp_pa
     assert {(event.fence, event.resource) for event in checks} == {(type(fence).__name__, "orders")}
 
 
-def test_a_busy_local_lock_is_reported_without_a_wait() -> None:
+def test_busy_local_lock_is_reported_without_a_wait() -> None:
     events: list[Event] = []
     with holdfast.connect(store(), observer=events.append) as locks, locks.lock("a"):
         assert locks.lock("a", reentrant=False).try_acquire() is None
@@ -273,7 +273,7 @@ def test_a_busy_local_lock_is_reported_without_a_wait() -> None:
     assert not busy.waited
 
 
-def test_found_is_still_what_the_batch_is_sorted_by() -> None:
+def test_renewed_batch_sorts_grants_by_result() -> None:
     from holdfast._core.renewing import RenewedBatch
 
     class Grant:

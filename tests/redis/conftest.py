@@ -1,4 +1,4 @@
-"""Sentinels one by one, each with a view of its own: what a whole set would only show during a failover."""
+"""Single sentinels, each with its own view, for states that a whole set only shows during a failover."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def _pair() -> Iterator[Replication]:
 
 @pytest.fixture
 def pair(_pair: Replication) -> Replication:
-    """The module's master with one replica, empty at the start of each test. Tests that swap roles start their own."""
+    """The master of the module with one replica, empty at the start of each test. Tests that swap roles start their
+    own."""
     _pair.master.flush()
     return _pair
 
 
 @pytest.fixture
 def start_sentinel() -> Iterator[Callable[..., Sentinel]]:
-    """``start_sentinel(master)``: a sentinel that watches this server; further arguments as for Sentinel."""
+    """``start_sentinel(master)`` starts a sentinel that watches this server; further arguments as for Sentinel."""
     with ExitStack() as ending:
         yield lambda master, *config, kind=Sentinel, **settings: ending.enter_context(kind(master, *config, **settings))

@@ -1,4 +1,4 @@
-"""Many claims in one round trip: withdrawn, or looked at; and what the watchdog does where it cannot connect."""
+"""Batches of claims in one round trip, withdrawn or watched; and a watchdog that cannot connect."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ def hold_many(url: str, count: int) -> list[RedlockAttempt]:
 
 
 @sync_and_async
-async def test_a_batch_of_claims_is_withdrawn_each_with_its_own_answer(
-    session: RedisSession, server: RedisServer
-) -> None:
+async def test_batch_of_claims_is_withdrawn_with_an_answer_for_each(session: RedisSession, server: RedisServer) -> None:
     ours, gone, stolen, foreign, waits = (make_attempt(name) for name in ("a", "b", "c", "d", "e"))
     for attempt in (ours, gone, stolen, foreign):
         await session.acquire(attempt, TIMEOUT)
@@ -93,7 +91,7 @@ async def test_a_batch_of_claims_is_withdrawn_each_with_its_own_answer(
 
 
 @sync_and_async
-async def test_what_is_left_of_earlier_attempts_is_withdrawn_too(session: RedisSession, server: RedisServer) -> None:
+async def test_leftovers_of_earlier_attempts_are_withdrawn(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job")
     await session.acquire(attempt, TIMEOUT)
     first = attempt.owner
@@ -105,7 +103,7 @@ async def test_what_is_left_of_earlier_attempts_is_withdrawn_too(session: RedisS
 
 
 @sync_and_async
-async def test_a_withdrawn_claim_wakes_the_next_waiter(
+async def test_withdrawn_claim_wakes_the_next_waiter(
     session: RedisSession, server: RedisServer, only_woken: None
 ) -> None:
     attempt, waits, client = make_attempt("job"), make_attempt("job"), server.client()
@@ -122,7 +120,7 @@ async def test_a_withdrawn_claim_wakes_the_next_waiter(
         await contender.leave()
 
 
-def test_a_batch_is_one_round_trip(redis_server: RedisServer) -> None:
+def test_batch_is_one_round_trip(redis_server: RedisServer) -> None:
     """All are withdrawn while the first reply is still on its way."""
     attempts = hold_many(redis_server.url, 200)
     with FaultProxy(redis_server.host, redis_server.port) as proxy, Watchdog(proxy.url) as watchdog:
@@ -140,7 +138,7 @@ def test_a_batch_is_one_round_trip(redis_server: RedisServer) -> None:
     assert found == [Found.GONE, *[Found.OURS] * 199]
 
 
-def test_ten_thousand_claims_are_withdrawn_at_once(redis_server: RedisServer) -> None:
+def test_ten_thousand_claims_are_withdrawn_within_a_second(redis_server: RedisServer) -> None:
     attempts = hold_many(redis_server.url, 10_000)
     with Watchdog(redis_server.url) as watchdog:
         began = time.monotonic()
@@ -154,7 +152,7 @@ def test_ten_thousand_claims_are_withdrawn_at_once(redis_server: RedisServer) ->
     assert took < 1.0 + LATE, took
 
 
-def test_a_frozen_server_costs_one_timeout_for_the_whole_batch(start_redis: Callable[..., RedisServer]) -> None:
+def test_frozen_server_costs_one_timeout_for_the_whole_batch(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with Watchdog(server.url) as watchdog:
         attempts = [watchdog.hold(f"job-{number}") for number in range(3)]
@@ -169,7 +167,7 @@ def test_a_frozen_server_costs_one_timeout_for_the_whole_batch(start_redis: Call
         assert server.client().exists("job-0", "job-1", "job-2") == 0
 
 
-def test_a_batch_to_a_server_that_has_forgotten_the_script(redis_server: RedisServer) -> None:
+def test_batch_to_a_server_without_the_script_sends_it_once(redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog:
         attempts = [watchdog.hold(f"job-{number}") for number in range(5)]
         client: Any = redis_server.client()
@@ -180,7 +178,7 @@ def test_a_batch_to_a_server_that_has_forgotten_the_script(redis_server: RedisSe
 
 
 @sync_and_async
-async def test_a_refused_withdrawal_is_not_tried_again(session: RedisSession, server: RedisServer) -> None:
+async def test_refused_withdrawal_is_not_retried(session: RedisSession, server: RedisServer) -> None:
     attempts = [make_attempt("a"), make_attempt("b")]
     await session.acquire(attempts[0], TIMEOUT)
     command(server, "ACL", "SETUSER", "default", "-del")
@@ -194,7 +192,7 @@ async def test_a_refused_withdrawal_is_not_tried_again(session: RedisSession, se
 # ---- watching from early on
 
 
-def test_a_look_costs_one_command_for_each_hold_and_extends_nothing(redis_server: RedisServer) -> None:
+def test_watch_costs_one_command_per_hold_and_extends_nothing(redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog:
         first = watchdog.hold("first")
         assert watchdog.watch(first) == [Found.OURS]  # connects
@@ -210,7 +208,7 @@ def test_a_look_costs_one_command_for_each_hold_and_extends_nothing(redis_server
 
 
 @pytest.mark.parametrize("loss", ["delete", "break", "flush", "replace", "forceUnlock"])
-def test_a_loss_is_pushed_after_a_look(loss: str, redis_server: RedisServer) -> None:
+def test_loss_is_pushed_after_a_watch(loss: str, redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog, Other(redis_server.url) as other:
         attempts = [watchdog.hold(name) for name in ("a", "b")]
         assert watchdog.watch(*attempts) == [Found.OURS] * 2
@@ -225,13 +223,13 @@ def test_a_loss_is_pushed_after_a_look(loss: str, redis_server: RedisServer) -> 
                 client.flushall()
             case "replace":
                 client.set("a", "another library's")
-            case "forceUnlock":  # what Redisson runs
+            case "forceUnlock":  # the script of Redisson
                 client.eval("if redis.call('del', KEYS[1]) == 1 then redis.call('publish', KEYS[2], ARGV[1]) end", 2,
                             "a", "redisson_lock__channel:{a}", "0")  # fmt: skip
         assert watchdog.hints() == (ALL_NAMES if loss == "flush" else {"a"})
 
 
-def test_a_look_tells_gone_from_stolen(redis_server: RedisServer) -> None:
+def test_watch_distinguishes_gone_from_stolen(redis_server: RedisServer) -> None:
     with Watchdog(redis_server.url) as watchdog, Other(redis_server.url) as other:
         attempts = [watchdog.hold(name) for name in ("ours", "gone", "stolen", "replaced")]
         redis_server.client().delete("gone", "stolen")
@@ -241,7 +239,7 @@ def test_a_look_tells_gone_from_stolen(redis_server: RedisServer) -> None:
 
 
 def test_scripts_of_the_watchdog_are_not_tracked(redis_server: RedisServer) -> None:
-    """Else each read inside them would track all their keys, and stay in the server's table for ever."""
+    """Otherwise each read inside them would track all their keys and stay in the server's table permanently."""
     with Watchdog(redis_server.url) as watchdog:
         attempts = [watchdog.hold(f"job-{number}") for number in range(10)]
         run(watchdog.keeper.renew(attempts, 60.0, TIMEOUT))
@@ -252,7 +250,7 @@ def test_scripts_of_the_watchdog_are_not_tracked(redis_server: RedisServer) -> N
 
 
 @pytest.mark.parametrize("right", ["client|tracking", "client|caching"])
-def test_a_user_who_must_not_track_is_answered_all_the_same(right: str, redis_server: RedisServer) -> None:
+def test_watch_works_for_a_user_without_the_right_to_track(right: str, redis_server: RedisServer) -> None:
     command(redis_server, "ACL", "SETUSER", "locker", "reset", "on", ">pw", "~*", "&*", "+@all", f"-{right}")
     with Watchdog(redis_server.url.replace("redis://", "redis://locker:pw@")) as watchdog:
         attempt = watchdog.hold("job")
@@ -263,11 +261,11 @@ def test_a_user_who_must_not_track_is_answered_all_the_same(right: str, redis_se
         assert watchdog.watch(attempt) == [Found.GONE]
 
 
-# ---- no way in
+# ---- no new connections
 
 
-def test_a_lease_outlives_a_server_that_lets_nobody_in(start_redis: Callable[..., RedisServer]) -> None:
-    """The watchdog cannot connect: it renews by the callers' connection."""
+def test_lease_survives_a_server_that_refuses_new_connections(start_redis: Callable[..., RedisServer]) -> None:
+    """The watchdog cannot connect: it renews over the connection of the callers."""
     server = start_redis("maxclients 20")
     with holdfast.connect(server.url, ttl=1.5) as locks:
         lease = locks.lock("job").acquire()
@@ -277,7 +275,9 @@ def test_a_lease_outlives_a_server_that_lets_nobody_in(start_redis: Callable[...
         lease.release()
 
 
-async def test_a_lease_outlives_a_server_that_lets_nobody_in_async(start_redis: Callable[..., RedisServer]) -> None:
+async def test_async_lease_survives_a_server_that_refuses_new_connections(
+    start_redis: Callable[..., RedisServer],
+) -> None:
     server = start_redis("maxclients 20")
     async with holdfast.aio.connect(server.url, ttl=1.5) as locks:
         lease = await locks.lock("job").acquire()
@@ -287,8 +287,8 @@ async def test_a_lease_outlives_a_server_that_lets_nobody_in_async(start_redis: 
         await lease.release()
 
 
-def test_a_lease_outlives_a_new_password(start_redis: Callable[..., RedisServer]) -> None:
-    """Connections that are there stay authenticated; the watchdog's, if it comes later, is refused."""
+def test_lease_survives_a_changed_password(start_redis: Callable[..., RedisServer]) -> None:
+    """Open connections stay authenticated; that of the watchdog, if opened later, is refused."""
     server = start_redis()
     with holdfast.connect(f"{server.url}?username=locker&password=old", ttl=1.5) as locks:
         command(server, "ACL", "SETUSER", "locker", "on", ">old", "~*", "&*", "+@all")
@@ -299,8 +299,8 @@ def test_a_lease_outlives_a_new_password(start_redis: Callable[..., RedisServer]
         lease.release()
 
 
-def test_only_a_connection_that_is_there_is_borrowed(start_redis: Callable[..., RedisServer]) -> None:
-    """A server that is out of reach is not waited for twice."""
+def test_only_an_open_connection_is_borrowed(start_redis: Callable[..., RedisServer]) -> None:
+    """An unreachable server is not waited for twice."""
     server = start_redis()
     engine = connect(server.url, {})
     front, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)

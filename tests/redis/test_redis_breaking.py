@@ -11,9 +11,7 @@ _FOREIGN = "8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42"
 
 
 @sync_and_async
-async def test_each_token_of_the_holders_block_breaks_it_and_no_other(
-    session: RedisSession, server: RedisServer
-) -> None:
+async def test_only_tokens_of_the_holders_block_break_it(session: RedisSession, server: RedisServer) -> None:
     for size, place, broken in ((1, 0, True), (17, 0, True), (17, 16, True), (17, 17, False), (17, -1, False)):
         attempt = make_attempt("job", tokens=size)
         granted = await session.acquire(attempt, TIMEOUT)
@@ -24,7 +22,7 @@ async def test_each_token_of_the_holders_block_breaks_it_and_no_other(
 
 
 @sync_and_async
-async def test_a_break_that_does_not_match_writes_nothing(session: RedisSession, server: RedisServer) -> None:
+async def test_break_with_another_token_writes_nothing(session: RedisSession, server: RedisServer) -> None:
     granted = await session.acquire(make_attempt("job"), TIMEOUT)
     assert isinstance(granted, Granted)
     client = server.client()
@@ -35,18 +33,18 @@ async def test_a_break_that_does_not_match_writes_nothing(session: RedisSession,
 
 
 @sync_and_async
-async def test_a_holder_without_a_token_is_broken_only_without_one(session: RedisSession, server: RedisServer) -> None:
+async def test_holder_without_a_token_is_broken_only_without_one(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.hset("job", _FOREIGN, 2)
     client.pexpire("job", 10_000)
-    client.set("redisson_lock_token:{job}", 5)  # Redisson's fenced lock: it numbers, but does not say whom
+    client.set("redisson_lock_token:{job}", 5)  # the fenced lock of Redisson counts tokens but does not name the holder
     assert await session.break_("job", TIMEOUT, 5) is False
     assert client.hgetall("job") == {_FOREIGN.encode(): b"2"}
     assert await session.break_("job", TIMEOUT) is True
 
 
 @sync_and_async
-async def test_metadata_of_an_earlier_holder_does_not_pass_for_the_present_ones(
+async def test_metadata_of_an_earlier_holder_is_not_taken_for_the_current_one(
     session: RedisSession, server: RedisServer
 ) -> None:
     """A lock that expired and was taken by Redisson, whose holder has no metadata, beside what is left of ours."""

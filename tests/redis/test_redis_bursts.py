@@ -1,4 +1,4 @@
-"""Ten thousand callers at once, on clients that are not connected yet."""
+"""Ten thousand concurrent callers on clients that are not connected yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.sentinel import SentinelSet
 
 CALLERS: Final = 10_000
 
-#: They compute for seconds: beside them nothing else can be timed.
+#: These tests compute for seconds, so nothing else can be timed beside them.
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 
@@ -29,12 +29,12 @@ async def burst(url: str, callers: int) -> None:
         await asyncio.gather(*(lease.release() for lease in leases if not isinstance(lease, BaseException)))
 
 
-async def test_ten_thousand_acquires_at_once_on_a_fresh_client(redis_server: RedisServer) -> None:
-    redis_server.client().script_flush()  # a server that has never seen the scripts
+async def test_ten_thousand_concurrent_acquires_on_a_new_client_succeed(redis_server: RedisServer) -> None:
+    redis_server.client().script_flush()  # a server without the scripts
     await burst(redis_server.url, CALLERS)
 
 
-async def test_ten_thousand_acquires_of_one_name_at_once_on_a_fresh_client(redis_server: RedisServer) -> None:
+async def test_ten_thousand_concurrent_acquires_of_one_name_on_a_new_client_succeed(redis_server: RedisServer) -> None:
     inside = 0
 
     async def enter(locks: holdfast.aio.AsyncClient) -> None:
@@ -47,10 +47,10 @@ async def test_ten_thousand_acquires_of_one_name_at_once_on_a_fresh_client(redis
     assert inside == CALLERS
 
 
-async def test_thousands_of_acquires_at_once_on_a_fresh_client_of_a_cluster(redis_cluster: RedisCluster) -> None:
-    """Each first caller asked for the table of slots, and took a millisecond to read it."""
+async def test_thousands_of_concurrent_acquires_on_a_new_cluster_client_succeed(redis_cluster: RedisCluster) -> None:
+    """Regression: each first caller requested the slot table and took a millisecond to parse it."""
     await burst(redis_cluster.url, CALLERS // 2)
 
 
-async def test_thousands_of_acquires_at_once_on_a_fresh_client_of_sentinels(sentinel_set: SentinelSet) -> None:
+async def test_thousands_of_concurrent_acquires_on_a_new_sentinel_client_succeed(sentinel_set: SentinelSet) -> None:
     await burst(sentinel_set.url, CALLERS // 2)

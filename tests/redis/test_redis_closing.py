@@ -1,4 +1,4 @@
-"""Closed under those who are still at it, or cut off in the middle of a word: nothing stays open, nobody hangs."""
+"""Sessions closed while in use, or connections cut off in mid-message: nothing stays open, and no call hangs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tests.support.waiting import eventually
 PUSH = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\njob\r\n"
 
 
-def test_a_renewal_under_way_is_not_cut_off_by_another_thread_that_closes(redis_server: RedisServer) -> None:
-    """Its connection is closed by who uses it: closed under him, the descriptor might be another file's by then."""
+def test_renewal_in_progress_is_not_aborted_by_close_in_another_thread(redis_server: RedisServer) -> None:
+    """Its user closes the connection: closed by another thread, the descriptor could already belong to another file."""
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         session, attempt = connect(proxy.url, {}).session(BLOCKING), make_attempt("job")
         assert isinstance(run(session.acquire(attempt, TIMEOUT)), Granted)
@@ -46,8 +46,8 @@ def test_a_renewal_under_way_is_not_cut_off_by_another_thread_that_closes(redis_
         eventually(lambda: proxy.connections == 0)
 
 
-def test_a_connection_that_was_being_opened_when_the_session_closed(pair: Replication) -> None:
-    """One that waits for replicas is opened by its caller, of whom the session does not know yet."""
+def test_connection_being_opened_during_close_is_closed(pair: Replication) -> None:
+    """A connection that waits for replicas is opened by its caller; the session does not know it yet."""
 
     async def body(proxy: FaultProxy) -> None:
         session = connect(proxy.url, {}).session(AsyncioRuntime())
@@ -64,11 +64,11 @@ def test_a_connection_that_was_being_opened_when_the_session_closed(pair: Replic
 
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
         asyncio.run(asyncio.wait_for(body(proxy), 3 * TIMEOUT))
-    gc.collect()  # an unclosed transport would complain now
+    gc.collect()  # an unclosed transport warns now
 
 
-def test_the_rest_of_a_push_that_never_comes_is_not_waited_for() -> None:
-    """The link went dark in the middle of it. The watchdog has other servers, and other locks, to look after."""
+def test_incomplete_push_does_not_block() -> None:
+    """The link failed in the middle of it. The watchdog serves other servers and locks meanwhile."""
     ours, theirs = socket.socketpair()
     ours.settimeout(30.0)
     channel = BlockingKeeperChannel(settings.from_url("redis://127.0.0.1:1", {}))
@@ -86,9 +86,9 @@ def test_the_rest_of_a_push_that_never_comes_is_not_waited_for() -> None:
     wire.close()
 
 
-async def test_all_tasks_of_the_loop_are_cancelled_while_we_connect(redis_server: RedisServer) -> None:
-    """The one that connects too, before its first step. Who asks next would have waited for it for ever, and all the
-    loop with him."""
+async def test_cancelling_all_tasks_while_connecting_does_not_block_later_callers(redis_server: RedisServer) -> None:
+    """Including the connecting task, before its first step. Regression: the next caller waited for it forever and
+    blocked the loop."""
     session = connect(redis_server.url, {}).session(AsyncioRuntime())
     before = asyncio.all_tasks()
     asking = asyncio.create_task(session.ping(TIMEOUT))
@@ -103,7 +103,7 @@ async def test_all_tasks_of_the_loop_are_cancelled_while_we_connect(redis_server
 
 
 @APIS
-def test_connecting_and_asking_have_one_bound_together(api: str, pair: Replication) -> None:
+def test_connect_and_request_share_one_timeout(api: str, pair: Replication) -> None:
     async def body(session: RedisSession) -> None:
         began = time.monotonic()
         with pytest.raises(RequestFailed):

@@ -1,4 +1,4 @@
-"""Connections: refused, lost, killed, frozen, cancelled, forked. What may have happened is said truthfully."""
+"""Connections refused, lost, killed, frozen, cancelled, forked: errors state correctly what may have happened."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def failure_of(api: str, url: str, timeout: float = TIMEOUT) -> BaseException:
 
 
 def arrived(server: RedisServer) -> Callable[[], bool]:
-    """Whether a request has reached a server that is told to pause."""
+    """Whether a request has reached a paused server."""
     client = server.client()
     return lambda: bool(client.info("clients")["blocked_clients"] == 1)
 
 
 @APIS
-def test_no_server_is_unreachable_and_nothing_happened(api: str) -> None:
+def test_missing_server_is_unreachable_and_nothing_happened(api: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     failure = failure_of(api, f"redis://:s3cr3t@127.0.0.1:{port}/0")
@@ -61,7 +61,7 @@ def test_no_server_is_unreachable_and_nothing_happened(api: str) -> None:
 
 
 @APIS
-def test_a_wrong_password_is_refused_at_once_and_not_repeated(api: str, start_redis: StartRedis) -> None:
+def test_wrong_password_is_refused_immediately_and_not_retried(api: str, start_redis: StartRedis) -> None:
     server = start_redis(password="right")
     for user_info in (":s3cr3t@", "nobody:s3cr3t@", ""):
         failure = failure_of(api, f"redis://{user_info}127.0.0.1:{server.port}/0")
@@ -74,7 +74,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_repeated(api: str, start_re
 
 
 @APIS
-def test_a_user_without_permission_is_refused(api: str, redis_server: RedisServer) -> None:
+def test_user_without_permission_is_refused(api: str, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "poor", "on", ">pw", "~*", "+@all", "-evalsha")
     failure = failure_of(api, redis_server.url_as("poor", "pw"))
@@ -84,7 +84,7 @@ def test_a_user_without_permission_is_refused(api: str, redis_server: RedisServe
 
 
 @APIS
-def test_the_smallest_acl_is_enough(api: str, redis_server: RedisServer) -> None:
+def test_smallest_acl_suffices(api: str, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     commands = (
         "+hello +evalsha +eval +exists +get +set +del +hset +hexists +hlen +hgetall +pttl +pexpire +time "
@@ -112,7 +112,7 @@ def test_the_smallest_acl_is_enough(api: str, redis_server: RedisServer) -> None
 
 
 @APIS
-def test_a_frozen_server_may_have_done_it(api: str, start_redis: StartRedis) -> None:
+def test_request_to_a_frozen_server_may_have_happened(api: str, start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -135,7 +135,9 @@ def test_a_frozen_server_may_have_done_it(api: str, start_redis: StartRedis) -> 
 
 
 @sync_and_async
-async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSession, server: RedisServer) -> None:
+async def test_request_may_have_happened_if_the_connection_is_lost_after_sending(
+    session: RedisSession, server: RedisServer
+) -> None:
     await session.ping(TIMEOUT)
     client = server.client()
     command(server, "CLIENT", "PAUSE", 10_000, "WRITE")
@@ -149,7 +151,7 @@ async def test_a_connection_lost_after_sending_may_have_done_it(session: RedisSe
 
 
 @APIS
-def test_a_restarted_server_is_found_again(api: str, start_redis: StartRedis) -> None:
+def test_restarted_server_is_reconnected(api: str, start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -157,7 +159,7 @@ def test_a_restarted_server_is_found_again(api: str, start_redis: StartRedis) ->
         await session.acquire(attempt, TIMEOUT)
         server.restart()
         outcome: Any = None
-        for _ in range(2):  # one request may meet the end of the old connection
+        for _ in range(2):  # one request may find the old connection closed
             try:
                 outcome = await session.release(attempt, TIMEOUT)
                 break
@@ -179,7 +181,7 @@ async def test_flushed_scripts_are_loaded_again(session: RedisSession, server: R
 
 
 @sync_and_async
-async def test_a_killed_connection_costs_one_request(session: RedisSession, server: RedisServer) -> None:
+async def test_killed_connection_fails_one_request(session: RedisSession, server: RedisServer) -> None:
     await session.ping(TIMEOUT)
     server.client().client_kill_filter(skipme=True)
     attempt = make_attempt("job")
@@ -190,9 +192,7 @@ async def test_a_killed_connection_costs_one_request(session: RedisSession, serv
     assert isinstance(answer, Granted)
 
 
-def test_a_connection_that_died_at_rest_costs_nothing(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_idle_connection_fails_no_request(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.engines.redis.connections.blocking._REST", 0.0)
     with Other(redis_server.url) as other:
         threads = [threading.Thread(target=lambda: run(other.session.ping(TIMEOUT))) for _ in range(4)]
@@ -229,7 +229,7 @@ def test_idle_connections_are_few(redis_server: RedisServer) -> None:
 
 
 @APIS
-def test_after_close_nothing_is_left_open(api: str, redis_server: RedisServer) -> None:
+def test_close_leaves_no_open_connection(api: str, redis_server: RedisServer) -> None:
     count = connections(redis_server, "brief")
 
     async def body(session: RedisSession) -> None:
@@ -256,7 +256,7 @@ def test_after_close_a_keeper_leaves_nothing_open(redis_server: RedisServer) -> 
     wakeup.close()
 
 
-def test_an_interrupted_request_never_gives_its_reply_to_the_next(redis_server: RedisServer) -> None:
+def test_reply_of_an_interrupted_request_is_not_given_to_the_next(redis_server: RedisServer) -> None:
     """Ctrl-C between request and reply: the connection must not be used again."""
 
     class Interrupted(BaseException):
@@ -285,7 +285,7 @@ def test_an_interrupted_request_never_gives_its_reply_to_the_next(redis_server: 
 # ---- the multiplexed connection
 
 
-def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServer) -> None:
+def test_cancelled_call_keeps_replies_in_order(redis_server: RedisServer) -> None:
     client = redis_server.client()
 
     def ours() -> set[str]:
@@ -306,13 +306,13 @@ def test_a_cancelled_call_keeps_the_connection_in_order(redis_server: RedisServe
             again = await session.acquire(attempt, TIMEOUT)
             assert isinstance(again, Granted)
             if isinstance(result, Granted):
-                assert again == result  # the token that was stored for this very lock
+                assert again == result  # the token stored for this lock
         assert ours() == before
 
     on_api("async", f"{redis_server.url}?client_name=ours", body)
 
 
-def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) -> None:
+def test_requests_of_one_loop_iteration_are_written_together(redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         await session.ping(TIMEOUT)
         await session.acquire(make_attempt("first"), TIMEOUT)
@@ -325,7 +325,7 @@ def test_requests_of_one_turn_are_written_together(redis_server: RedisServer) ->
     on_api("async", redis_server.url, body)
 
 
-def test_the_shortest_timeout_counts_even_behind_a_long_one(start_redis: StartRedis) -> None:
+def test_short_timeout_is_kept_behind_a_long_one(start_redis: StartRedis) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -345,7 +345,7 @@ def test_the_shortest_timeout_counts_even_behind_a_long_one(start_redis: StartRe
     on_api("async", server.url, body)
 
 
-def test_the_first_caller_may_be_cancelled_while_connecting(redis_server: RedisServer) -> None:
+def test_other_callers_connect_if_the_first_is_cancelled(redis_server: RedisServer) -> None:
     count = connections(redis_server, "shared")
 
     async def body(session: RedisSession) -> None:
@@ -360,8 +360,8 @@ def test_the_first_caller_may_be_cancelled_while_connecting(redis_server: RedisS
     on_api("async", f"{redis_server.url}?client_name=shared", body)
 
 
-def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: RedisServer) -> None:
-    """The replies are there when the loop comes back: they are read before time is looked at."""
+def test_loop_blocked_for_longer_than_the_timeout_loses_no_reply(redis_server: RedisServer) -> None:
+    """The replies have arrived when the loop resumes: they are read before timeouts are checked."""
     client = redis_server.client()
 
     async def body(session: RedisSession) -> None:
@@ -376,7 +376,7 @@ def test_a_loop_blocked_for_longer_than_the_timeout_loses_nothing(redis_server: 
     on_api("async", redis_server.url, body)
 
 
-def test_closing_while_connecting_and_while_waiting(redis_server: RedisServer) -> None:
+def test_close_while_connecting_and_while_waiting_works(redis_server: RedisServer) -> None:
     async def main() -> None:
         engine = connect(redis_server.url, {})
         channel = AsyncioChannel(engine._server)
@@ -400,7 +400,7 @@ def test_closing_while_connecting_and_while_waiting(redis_server: RedisServer) -
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_a_forked_child_closes_what_it_inherits_without_a_word(api: str, redis_server: RedisServer) -> None:
+def test_forked_child_closes_inherited_connections_silently(api: str, redis_server: RedisServer) -> None:
     engine = connect(f"{redis_server.url}?client_name=inherited", {})
     count = connections(redis_server, "inherited")
 
@@ -430,7 +430,7 @@ def test_a_forked_child_closes_what_it_inherits_without_a_word(api: str, redis_s
 
 
 @APIS
-def test_a_unix_socket(api: str, redis_server: RedisServer) -> None:
+def test_unix_socket_works(api: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         attempt = make_attempt("job")
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
@@ -440,7 +440,7 @@ def test_a_unix_socket(api: str, redis_server: RedisServer) -> None:
 
 
 @APIS
-def test_database_and_client_name(api: str, redis_server: RedisServer) -> None:
+def test_database_and_client_name_are_used(api: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
         assert redis_server.client(redis_server.url.replace("/0", "/3")).exists("job") == 1

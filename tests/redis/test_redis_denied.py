@@ -1,4 +1,4 @@
-"""A user whose ACL lacks one of the commands that a script uses: it is refused, and nothing stays without a TTL."""
+"""An ACL without one of the commands of a script: the request is refused and leaves no key without a TTL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.redis.support import TIMEOUT, Other, command, keeper_of, make_attempt
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
-#: Failures to publish do not fail a release: the lock is free all the same.
+#: A failed publish does not fail a release: the lock is free nevertheless.
 _NO_MATTER: Final = frozenset({"publish", "spublish"})
 _NAME: Final = "job"
 
@@ -86,13 +86,13 @@ async def _raise(session: RedisSession, attempt: RedlockAttempt) -> object:
 
 
 def _raised(answer: object) -> object:
-    """A refused renewal is tried again: it is a failure, caused by the refusal."""
+    """A refused renewal is retried: it is a failure whose cause is the refusal."""
     if isinstance(answer, Exception):
         raise answer.__cause__ or answer
     return answer
 
 
-#: What is done, by which script, and whether the claim holds the lock before.
+#: The operation, its script, and whether the claim holds the lock before.
 _ACTS: Final[list[tuple[Act, Script, bool]]] = [
     (_acquire, scripts.ACQUIRE, False),
     (_acquire_again, scripts.ACQUIRE, True),
@@ -114,7 +114,7 @@ def _used(script: Script) -> list[str]:
 
 
 def _endless(server: RedisServer) -> list[str]:
-    """Keys that nothing would ever remove."""
+    """Returns the keys without an expiry."""
     client = server.client()
     return [key.decode() for key in client.scan_iter() if client.pttl(key) == -1]
 
@@ -127,7 +127,7 @@ def _engine(server: RedisServer, *denied: str) -> RedisEngine:
 
 @pytest.mark.parametrize("act, script, held", _ACTS, ids=[act.__name__.strip("_") for act, _, _ in _ACTS])
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_each_command_denied_in_turn_leaves_nothing_without_a_ttl(
+def test_denying_any_command_leaves_no_key_without_a_ttl(
     act: Act, script: Script, held: bool, api: str, redis_server: RedisServer
 ) -> None:
     refusals = list[str]()
@@ -147,23 +147,23 @@ def test_each_command_denied_in_turn_leaves_nothing_without_a_ttl(
 
         on(engine, api, body)
         assert _endless(redis_server) == [], f"without {denied}"
-    assert refusals, "no command was refused: this test shows nothing"
+    assert refusals, "no command was refused: the test is inconclusive"
     assert all("ACL" in each and "doctor" in each for each in refusals), refusals
 
 
 @pytest.mark.parametrize("denied", [("pexpire",), ("pexpire", "del"), ("hset",), ("set",)])
-def test_a_refused_acquire_leaves_the_lock_to_others(denied: tuple[str, ...], redis_server: RedisServer) -> None:
+def test_refused_acquire_leaves_the_lock_free(denied: tuple[str, ...], redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         with pytest.raises(EngineRefused):
             await session.acquire(make_attempt(_NAME), TIMEOUT)
 
     on(_engine(redis_server, *denied), "sync", body)
-    eventually(lambda: not redis_server.client().exists(_NAME))  # overwritten with a millisecond to live, at worst
+    eventually(lambda: not redis_server.client().exists(_NAME))  # at worst overwritten with a TTL of a millisecond
     with Other(redis_server.url) as other:
         other.hold(_NAME)
 
 
-def test_a_server_without_memory_grants_nothing_and_keeps_nothing(start_redis: Callable[..., RedisServer]) -> None:
+def test_server_out_of_memory_grants_nothing_and_stores_nothing(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with Other(server.url) as other:
         held = other.hold("held")

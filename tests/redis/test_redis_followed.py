@@ -1,4 +1,4 @@
-"""The server that is sought is found elsewhere by somebody else at the same time: who leads where is not mixed up."""
+"""Another thread finds a new master during a connect: connections are attributed to the right server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Found:
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server
-        self.meanwhile: Callable[[], None] = lambda: None  #: what another thread does while we connect
+        self.meanwhile: Callable[[], None] = lambda: None  #: runs as another thread during a connect
 
     @property
     def address(self) -> str:
@@ -44,8 +44,8 @@ class Found:
 
 
 @APIS
-def test_another_master_is_found_while_we_connect_to_the_old_one(api: str, start_redis: StartRedis) -> None:
-    """The connection to the old one must not pass for one to the new: it would never be dropped."""
+def test_new_master_found_during_a_connect_to_the_old_one_is_used(api: str, start_redis: StartRedis) -> None:
+    """The connection to the old master must not be taken for one to the new: it would never be dropped."""
     old, new = start_redis(), start_redis()
     sought = Found(old)
 
@@ -63,9 +63,9 @@ def test_another_master_is_found_while_we_connect_to_the_old_one(api: str, start
 
 
 @APIS
-def test_a_waiter_looks_where_it_acquires(api: str, start_redis: StartRedis) -> None:
-    """On the old master, cut off but alive, the lock runs out, and is free for ever; on the new one it is held. Who
-    looks here and asks there would go round in circles as fast as two servers can answer."""
+def test_waiter_waits_at_the_server_where_it_acquires(api: str, start_redis: StartRedis) -> None:
+    """On the old master, cut off but alive, the lock expires and stays free; on the new one it is held. Waiting at one
+    server and acquiring at the other would loop as fast as both can answer."""
     old, new = start_redis(), start_redis()
     sought = Found(old)
     with Other(old.url) as before, Other(new.url) as after:
@@ -79,7 +79,7 @@ def test_a_waiter_looks_where_it_acquires(api: str, start_redis: StartRedis) -> 
             await contender.wait(clock.now())
             sought.server = new
             old.ask("DEL", "job")
-            until = clock.now() + 0.3  # sooner than it would look by itself
+            until = clock.now() + 0.3  # sooner than its poll
             await contender.wait(until)
             assert clock.now() >= until
             contender.abandon()

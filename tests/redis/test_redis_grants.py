@@ -1,4 +1,4 @@
-"""Acquire, release and withdraw: exactly-once effect, tokens, and what is left on the server."""
+"""Acquire, release and withdraw: exactly-once effect, tokens, and keys on the server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def token_of(session: RedisSession, attempt: object) -> int:
 
 
 @sync_and_async
-async def test_a_grant_excludes_others_until_its_release(session: RedisSession, server: RedisServer) -> None:
+async def test_grant_excludes_other_claims_until_its_release(session: RedisSession, server: RedisServer) -> None:
     first, second = make_attempt("job"), make_attempt("job")
     assert isinstance(await session.acquire(first, TIMEOUT), Granted)
     busy = await session.acquire(second, TIMEOUT)
@@ -37,7 +37,7 @@ async def test_a_grant_excludes_others_until_its_release(session: RedisSession, 
 
 
 @sync_and_async
-async def test_the_wire_format_is_redissons(session: RedisSession, server: RedisServer) -> None:
+async def test_wire_format_is_that_of_redisson(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("order:42")
     token = await token_of(session, attempt)
     client = server.client()
@@ -53,7 +53,7 @@ async def test_the_wire_format_is_redissons(session: RedisSession, server: Redis
 
 
 @sync_and_async
-async def test_a_repeat_is_given_the_token_of_this_grant(session: RedisSession, server: RedisServer) -> None:
+async def test_repeated_acquire_gets_the_token_of_its_grant(session: RedisSession, server: RedisServer) -> None:
     """The first reply may have been lost; and the counter may have moved since (Java's INCR, break_)."""
     attempt = make_attempt("job")
     token = await token_of(session, attempt)
@@ -63,7 +63,7 @@ async def test_a_repeat_is_given_the_token_of_this_grant(session: RedisSession, 
 
 
 @sync_and_async
-async def test_a_repeat_extends_and_never_shortens(session: RedisSession, server: RedisServer) -> None:
+async def test_repeated_acquire_extends_and_never_shortens(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job", ttl=10.0)
     await token_of(session, attempt)
     client = server.client()
@@ -77,7 +77,7 @@ async def test_a_repeat_extends_and_never_shortens(session: RedisSession, server
 
 
 @sync_and_async
-async def test_a_repeat_without_its_metadata_is_given_a_newer_token(session: RedisSession, server: RedisServer) -> None:
+async def test_repeated_acquire_without_metadata_gets_a_newer_token(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job")
     token = await token_of(session, attempt)
     server.client().delete("holdfast_owner:{job}")
@@ -86,7 +86,7 @@ async def test_a_repeat_without_its_metadata_is_given_a_newer_token(session: Red
 
 
 @sync_and_async
-async def test_release_tells_ours_gone_and_stolen(session: RedisSession, server: RedisServer) -> None:
+async def test_release_distinguishes_ours_gone_and_stolen(session: RedisSession, server: RedisServer) -> None:
     attempt, thief = make_attempt("job"), make_attempt("job")
     await token_of(session, attempt)
     assert await session.release(attempt, TIMEOUT) is Found.OURS
@@ -97,7 +97,7 @@ async def test_release_tells_ours_gone_and_stolen(session: RedisSession, server:
 
 
 @sync_and_async
-async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, server: RedisServer) -> None:
+async def test_late_duplicate_is_refused_by_the_tombstone(session: RedisSession, server: RedisServer) -> None:
     released, withdrawn, plain = make_attempt("a"), make_attempt("b"), make_attempt("c")
     for attempt in (released, withdrawn, plain):
         await token_of(session, attempt)
@@ -116,7 +116,7 @@ async def test_a_late_duplicate_meets_the_tombstone(session: RedisSession, serve
 
 
 @sync_and_async
-async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: RedisServer) -> None:
+async def test_tombstone_outlives_a_long_lease(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job", ttl=100.0)
     await keeper_of(session).withdraw([attempt], TIMEOUT)
     (tombstone,) = server.client().keys("holdfast_lock:*")
@@ -124,7 +124,7 @@ async def test_a_tombstone_outlives_a_long_lease(session: RedisSession, server: 
 
 
 @sync_and_async
-async def test_tokens_grow_over_the_loss_of_everything(session: RedisSession, server: RedisServer) -> None:
+async def test_tokens_keep_growing_after_the_loss_of_all_data(session: RedisSession, server: RedisServer) -> None:
     client, tokens = server.client(), []
     for spoil in (lambda: None, client.flushall, lambda: client.delete("redisson_lock_token:{job}"), lambda: None):
         attempt = make_attempt("job")
@@ -136,7 +136,7 @@ async def test_tokens_grow_over_the_loss_of_everything(session: RedisSession, se
 
 
 @sync_and_async
-async def test_a_block_of_tokens_is_reserved_by_its_end(session: RedisSession, server: RedisServer) -> None:
+async def test_block_of_tokens_is_reserved_up_to_its_end(session: RedisSession, server: RedisServer) -> None:
     attempt, following = make_attempt("job", tokens=17), make_attempt("job")
     # A counter ahead of the clock: then tokens are numbers in a row.
     ahead = time.time_ns() // 1000 + 3_600_000_000
@@ -148,7 +148,7 @@ async def test_a_block_of_tokens_is_reserved_by_its_end(session: RedisSession, s
 
 @pytest.mark.parametrize("counter", ["9007199254740991", "1e400", "nan", "0x7fffffffffffffff", "many"])
 @sync_and_async
-async def test_a_counter_that_cannot_count_is_refused(session: RedisSession, server: RedisServer, counter: str) -> None:
+async def test_invalid_counter_is_refused(session: RedisSession, server: RedisServer, counter: str) -> None:
     server.client().set("redisson_lock_token:{job}", counter)
     with pytest.raises(EngineRefused, match="fencing counter"):
         await session.acquire(make_attempt("job"), TIMEOUT)
@@ -156,7 +156,7 @@ async def test_a_counter_that_cannot_count_is_refused(session: RedisSession, ser
 
 
 @sync_and_async
-async def test_a_counter_keeps_its_kind_of_lifetime(session: RedisSession, server: RedisServer) -> None:
+async def test_counter_keeps_its_ttl_or_its_lack_of_one(session: RedisSession, server: RedisServer) -> None:
     client, month = server.client(), 30 * 86400
     attempt = make_attempt("ours")
     await token_of(session, attempt)
@@ -172,7 +172,7 @@ async def test_a_counter_keeps_its_kind_of_lifetime(session: RedisSession, serve
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_token_ttl_none_means_for_ever(api: str, redis_server: RedisServer) -> None:
+def test_token_ttl_none_creates_a_counter_without_expiry(api: str, redis_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         await token_of(session, make_attempt("job"))
 
@@ -182,7 +182,7 @@ def test_token_ttl_none_means_for_ever(api: str, redis_server: RedisServer) -> N
 
 @pytest.mark.parametrize("api", ["sync", "async"])
 def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(api: str, redis_server: RedisServer) -> None:
-    """Left there, the counter expires while it is in use, and Java's INCR starts again at 1."""
+    """Otherwise the counter expires in use, and Java's INCR starts again at 1."""
     counter = "redisson_lock_token:{job}"
 
     async def body(session: RedisSession) -> None:
@@ -197,7 +197,7 @@ def test_token_ttl_none_removes_the_ttl_of_an_earlier_setting(api: str, redis_se
 
 @pytest.mark.parametrize("last", [1, 2**52])
 @pytest.mark.parametrize("script", [JOIN, RAISE], ids=["join", "raise"])
-def test_a_server_among_several_removes_the_ttl_too(script: Script, last: int, redis_server: RedisServer) -> None:
+def test_multi_server_scripts_remove_the_ttl_too(script: Script, last: int, redis_server: RedisServer) -> None:
     attempt, counter = make_attempt("job"), "redisson_lock_token:{job}"
     client = redis_server.client()
     call = grants.encode_raise("job", attempt.owner, 2**51, 0)
@@ -228,7 +228,7 @@ async def test_every_key_has_a_ttl(session: RedisSession, server: RedisServer) -
 
 
 @sync_and_async
-async def test_a_key_of_another_type_is_refused_with_the_remedy(session: RedisSession, server: RedisServer) -> None:
+async def test_key_of_another_type_is_refused_with_the_remedy(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.set("job", "token-of-redis-py")
     attempt = make_attempt("job")
@@ -247,7 +247,7 @@ async def test_a_key_of_another_type_is_refused_with_the_remedy(session: RedisSe
 
 
 @sync_and_async
-async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSession, server: RedisServer) -> None:
+async def test_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSession, server: RedisServer) -> None:
     """A hold that is gone is a loss, whatever has taken its place; only a new acquire is refused because of it."""
     attempt = make_attempt("job")
     await token_of(session, attempt)
@@ -259,7 +259,7 @@ async def test_a_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSessio
 
 
 @sync_and_async
-async def test_a_foreign_value_in_place_of_the_queue_does_not_keep_the_lock(
+async def test_foreign_value_in_place_of_the_queue_does_not_prevent_a_release(
     session: RedisSession, server: RedisServer
 ) -> None:
     attempt = make_attempt("job")
@@ -272,7 +272,7 @@ async def test_a_foreign_value_in_place_of_the_queue_does_not_keep_the_lock(
 
 @sync_and_async
 @pytest.mark.parametrize("field", ["name", "mode", "12:30", "aa:bb:cc:dd:ee:ff:00:11:22:33", "0123456789abcdef:x"])
-async def test_a_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
+async def test_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
     session: RedisSession, server: RedisServer, field: str
 ) -> None:
     client = server.client()
@@ -286,7 +286,7 @@ async def test_a_hash_that_is_not_a_lock_is_neither_broken_nor_shown(
 
 
 @sync_and_async
-async def test_a_huge_hash_is_refused_unread(session: RedisSession, server: RedisServer) -> None:
+async def test_huge_hash_is_refused_without_reading_it(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.hset("big", mapping={make_attempt("big").owner: 1 for _ in range(10_001)})
     client.config_resetstat()
@@ -307,9 +307,7 @@ async def test_locks_of_redisson_can_be_broken(session: RedisSession, server: Re
 
 
 @sync_and_async
-async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
-    session: RedisSession, server: RedisServer
-) -> None:
+async def test_x_and_x_in_braces_are_two_locks_that_share_side_keys(session: RedisSession, server: RedisServer) -> None:
     """By Redisson's rule for side keys. Exclusion and tokens are not affected; what inspect shows is."""
     plain, braced = make_attempt("x"), make_attempt("{x}")
     first = await token_of(session, plain)
@@ -326,7 +324,7 @@ async def test_x_and_x_in_braces_are_two_locks_that_share_what_is_beside_them(
 
 
 @sync_and_async
-async def test_a_foreign_hash_beside_a_lock_of_almost_that_name_is_not_listed(
+async def test_foreign_hash_sharing_side_keys_with_a_lock_is_not_listed(
     session: RedisSession, server: RedisServer
 ) -> None:
     await token_of(session, make_attempt("x"))
@@ -335,13 +333,13 @@ async def test_a_foreign_hash_beside_a_lock_of_almost_that_name_is_not_listed(
 
 
 @sync_and_async
-async def test_a_lock_without_a_ttl_is_busy(session: RedisSession, server: RedisServer) -> None:
+async def test_lock_without_a_ttl_is_busy(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
     assert await session.acquire(make_attempt("job"), TIMEOUT) == Busy(None)
 
 
 @sync_and_async
-async def test_an_expired_lock_is_free(session: RedisSession, server: RedisServer) -> None:
+async def test_expired_lock_is_free(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job", ttl=0.1)
         end = time.monotonic() + 5
@@ -350,7 +348,7 @@ async def test_an_expired_lock_is_free(session: RedisSession, server: RedisServe
 
 
 @sync_and_async
-async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSession, server: RedisServer) -> None:
+async def test_break_frees_the_lock_and_raises_the_token(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job")
     token = await token_of(session, attempt)
     assert await session.break_("job", TIMEOUT) is True
@@ -361,7 +359,7 @@ async def test_breaking_takes_the_lock_and_raises_the_token(session: RedisSessio
 
 
 @sync_and_async
-async def test_a_grant_that_no_replica_acknowledged_is_taken_back(
+async def test_grant_without_replica_acknowledgement_is_withdrawn(
     session: RedisSession, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replication, "_LATE", 2.0)  # wait for replicas for a second: the rest is for the answer
@@ -374,7 +372,7 @@ async def test_a_grant_that_no_replica_acknowledged_is_taken_back(
     assert server.client().exists("job") == 0
 
 
-def test_sync_and_async_clients_exclude_each_other(redis_server: RedisServer) -> None:
+def test_sync_and_async_sessions_exclude_each_other(redis_server: RedisServer) -> None:
     with Other(redis_server.url) as other:
         other.hold("job")
 
@@ -385,7 +383,7 @@ def test_sync_and_async_clients_exclude_each_other(redis_server: RedisServer) ->
 
 
 @sync_and_async
-async def test_names_with_braces_follow_redissons_rule(session: RedisSession, server: RedisServer) -> None:
+async def test_names_with_braces_follow_the_rule_of_redisson(session: RedisSession, server: RedisServer) -> None:
     for name in ("plain", "with{tag}", "open{", "}closed", "{whole}", "glob*[x]?"):
         attempt = make_attempt(name)
         await token_of(session, attempt)
@@ -393,8 +391,8 @@ async def test_names_with_braces_follow_redissons_rule(session: RedisSession, se
         assert await session.release(attempt, TIMEOUT) is Found.OURS
 
 
-def test_the_same_session_serves_many_threads(redis_server: RedisServer) -> None:
-    """Each request has a connection of its own; nobody is given another's reply."""
+def test_one_session_serves_many_threads(redis_server: RedisServer) -> None:
+    """Each request has its own connection, so no thread gets the reply of another."""
     with Other(redis_server.url) as other:
 
         async def pairs(number: int) -> None:

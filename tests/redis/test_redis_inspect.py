@@ -1,4 +1,4 @@
-"""Looking at locks: inspect and names."""
+"""Inspecting locks: inspect and names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def names(session: RedisSession, prefix: str = "") -> set[str]:
 
 
 @sync_and_async
-async def test_a_held_lock_is_described(session: RedisSession, server: RedisServer) -> None:
+async def test_held_lock_is_described(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job", description=b'{"host": "h", "pid": 7, "thread": "t", "program": "p"}')
     granted = await session.acquire(attempt, TIMEOUT)
     assert isinstance(granted, Granted)
@@ -40,13 +40,13 @@ async def test_a_held_lock_is_described(session: RedisSession, server: RedisServ
 
 
 @sync_and_async
-async def test_a_free_lock_has_no_holders(session: RedisSession, server: RedisServer) -> None:
+async def test_free_lock_has_no_holders(session: RedisSession, server: RedisServer) -> None:
     state = await session.inspect("nothing", TIMEOUT)
     assert (state.name, state.holders, state.waiters, state.token, state.remaining) == ("nothing", (), 0, None, None)
 
 
 @sync_and_async
-async def test_a_foreign_holder_is_seen(session: RedisSession, server: RedisServer) -> None:
+async def test_foreign_holder_is_shown(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     client.hset("job", "8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42", 2)
     client.pexpire("job", 10_000)
@@ -56,13 +56,13 @@ async def test_a_foreign_holder_is_seen(session: RedisSession, server: RedisServ
 
 
 @sync_and_async
-async def test_names_held_at_present(session: RedisSession, server: RedisServer) -> None:
+async def test_names_lists_held_locks_only(session: RedisSession, server: RedisServer) -> None:
     held = {"app:1", "app:{2}", "app:*", "other", "{app:3}", "é"}
     with Other(server.url) as other:
         for name in held:
             other.hold(name)
         other.release(other.hold("app:released"))
-        server.client().delete("other")  # its metadata is still there
+        server.client().delete("other")  # its metadata still exists
         server.client().set("app:a-string", "not a lock")
         held.remove("other")
         assert await names(session) == held
@@ -73,7 +73,7 @@ async def test_names_held_at_present(session: RedisSession, server: RedisServer)
 
 
 @sync_and_async
-async def test_many_names_are_found_once_each(session: RedisSession, server: RedisServer) -> None:
+async def test_many_names_are_listed_once_each(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         for number in range(1200):
             other.hold(f"job-{number}")
@@ -82,7 +82,7 @@ async def test_many_names_are_found_once_each(session: RedisSession, server: Red
 
 
 @sync_and_async
-async def test_waiters_are_described_in_their_keys_which_have_a_ttl(session: RedisSession, server: RedisServer) -> None:
+async def test_waiter_descriptions_are_in_keys_with_a_ttl(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
         attempt = make_attempt(
@@ -102,7 +102,9 @@ async def test_waiters_are_described_in_their_keys_which_have_a_ttl(session: Red
 
 
 @sync_and_async
-async def test_waiters_of_others_are_shown_as_far_as_they_say(session: RedisSession, server: RedisServer) -> None:
+async def test_foreign_waiters_are_shown_with_the_details_they_provide(
+    session: RedisSession, server: RedisServer
+) -> None:
     client = server.client()
     said = {"old": "1", "odd": "1790000000.000001 a:1 [", "long": "x" * 5000, "none": ""}
     for waiter, value in said.items():
@@ -121,7 +123,7 @@ async def test_waiters_of_others_are_shown_as_far_as_they_say(session: RedisSess
 
 
 @sync_and_async
-async def test_a_long_queue_is_counted_and_its_beginning_listed(session: RedisSession, server: RedisServer) -> None:
+async def test_long_queue_is_counted_and_its_beginning_listed(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     for number in range(250):
         client.rpush("holdfast_queue:{job}", f"w{number}")
@@ -134,7 +136,7 @@ async def test_a_long_queue_is_counted_and_its_beginning_listed(session: RedisSe
 
 
 @sync_and_async
-async def test_a_key_of_another_type_beside_redissons_queue_does_not_matter(
+async def test_key_of_another_type_beside_the_queue_of_redisson_is_ignored(
     session: RedisSession, server: RedisServer
 ) -> None:
     server.client().set("redisson_lock_queue:{job}", "a string")

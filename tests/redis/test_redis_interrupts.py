@@ -1,5 +1,5 @@
-"""A signal may strike a caller between a request and its reply. Whatever it leaves half-done, nobody is ever given the
-reply to another's request: that would be a lock that two believe in."""
+"""A signal may interrupt a caller between a request and its reply. No later request may ever get the reply of another:
+that would be a lock with two holders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 #: The second strike, so many lines after the first: while that is being cleaned up after. None: there is no second.
 AFTER = (None, 0)
 
-#: How long an answer that was lost is waited for. No answer may be; a wrong one not.
+#: How long a lost answer is waited for. A missing answer is allowed, a wrong one is not.
 SOON = 0.1
 T = TypeVar("T")
 Play = Callable[[RedisSession, RedlockAttempt, SignalInjector], None]
@@ -75,7 +75,7 @@ def _struck(session: RedisSession, play: Play, injector: SignalInjector) -> None
     assert run(session.release(mine, TIMEOUT)) is Found.OURS, where
 
 
-def test_struck_while_renewing(redis_server: RedisServer) -> None:
+def test_interrupted_renewal_keeps_replies_in_order(redis_server: RedisServer) -> None:
     def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         assert run(session.renew(mine, 30.0, TIMEOUT)) == Found.OURS  # the connection is there
         with injector:
@@ -94,7 +94,7 @@ def test_keeper_interrupted_while_renewing_reads_no_stale_reply(redis_server: Re
     assert interrupt_everywhere(redis_server, play) > 30
 
 
-def test_struck_while_asking(redis_server: RedisServer) -> None:
+def test_interrupted_request_keeps_replies_in_order(redis_server: RedisServer) -> None:
     def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         with injector:
             run(session.inspect("theirs", TIMEOUT))
@@ -102,7 +102,7 @@ def test_struck_while_asking(redis_server: RedisServer) -> None:
     assert interrupt_everywhere(redis_server, play) > 10
 
 
-def test_struck_while_waiting_for_replicas(pair: Replication) -> None:
+def test_interrupted_wait_for_replicas_keeps_replies_in_order(pair: Replication) -> None:
     def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         with injector:
             run(session.acquire(make_attempt("theirs", replicas=1), TIMEOUT))
@@ -110,11 +110,11 @@ def test_struck_while_waiting_for_replicas(pair: Replication) -> None:
     assert interrupt_everywhere(pair.master, play) > 10
 
 
-def test_struck_while_waiting_in_line(redis_server: RedisServer) -> None:
+def test_interrupted_waiter_keeps_replies_in_order(redis_server: RedisServer) -> None:
     def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         contender = session.contender(make_attempt("theirs"), TIMEOUT)
         try:
-            run(contender.wait(clock.now()))  # the way of waking is known
+            run(contender.wait(clock.now()))  # determines the wake-up method
             with injector:
                 run(contender.wait(clock.now()))
         finally:
@@ -123,12 +123,12 @@ def test_struck_while_waiting_in_line(redis_server: RedisServer) -> None:
     assert interrupt_everywhere(redis_server, play) > 30
 
 
-# ---- an event loop that is left by a signal, and run once more to clean up
+# ---- an event loop left by a signal and run once more to clean up
 
 
-def test_struck_on_an_event_loop(redis_server: RedisServer) -> None:
-    """``try: loop.run_until_complete(main()) finally: loop.run_until_complete(clean_up())``, and a handler that raises.
-    (asyncio.run() would cancel the main task instead; not everybody uses it.)"""
+def test_interrupted_event_loop_keeps_replies_in_order(redis_server: RedisServer) -> None:
+    """``try: loop.run_until_complete(main()) finally: loop.run_until_complete(clean_up())`` with a handler that raises.
+    (asyncio.run() would cancel the main task instead, but not every program uses it.)"""
     with Other(redis_server.url) as other:
         other.hold("theirs", ttl=600.0)
         for first in itertools.count():
@@ -166,7 +166,7 @@ def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, injector: S
                 task.result()
 
     async def clean_up() -> None:
-        # Beside what was struck, as if nothing had happened; in another order, so that one who is out of step shows.
+        # Beside the interrupted requests, in another order, so that misattributed replies are detected.
         await asyncio.wait([main, loop.create_task(work(theirs, mine))])
         if not isinstance(main.exception(), InjectedInterrupt):
             main.result()
@@ -178,7 +178,7 @@ def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, injector: S
         with injector:
             loop.run_until_complete(main)
     except InjectedInterrupt:
-        loop.call_soon(loop.stop)  # the end of the struck one may still be on its way, and would end the next run
+        loop.call_soon(loop.stop)  # the interrupted task may still be ending and would end the next run
         loop.run_forever()
     try:
         loop.run_until_complete(clean_up())
@@ -186,9 +186,9 @@ def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, injector: S
         raise AssertionError(f"after a strike at {injector.interrupted_at}") from error
 
 
-def test_a_strike_while_connecting_is_told_once(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has left the loop by the attempt that it struck. All who waited for that attempt told it once more, and ended
-    whatever the loop was run for next: the clean-up."""
+def test_signal_while_connecting_is_raised_once(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the signal had already left the loop through the attempt that it interrupted. Every caller waiting
+    for that attempt raised it again and ended the next run of the loop: the clean-up."""
     loop = asyncio.new_event_loop()
 
     async def struck(server: Server, timeout: float) -> NoReturn:
@@ -214,7 +214,7 @@ def test_a_strike_while_connecting_is_told_once(redis_server: RedisServer, monke
 
 
 async def _answer(request: Awaitable[T]) -> T | None:
-    """None: there is none. The connection was lost; that may be, but not a wrong answer."""
+    """None if there is no answer because the connection was lost. That is allowed, a wrong answer is not."""
     try:
         answer = await request
     except RequestFailed:

@@ -1,4 +1,4 @@
-"""Keys, replies, settings, requests and metadata: no server needed."""
+"""Keys, replies, settings, requests and metadata. Pure: no server needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.errors import EngineRefused, InvalidName, UsageError
 @pytest.mark.parametrize(
     "name, key", [("a", "p:{a}"), ("a{b}", "p:a{b}"), ("a{", "p:a{"), ("}a", "p:{}a}"), ("{a}", "p:{a}")]
 )
-def test_redissons_prefix_rule(name: str, key: str) -> None:
+def test_prefix_rule_of_redisson(name: str, key: str) -> None:
     assert keys.prefixed("p", name) == key
 
 
@@ -38,7 +38,7 @@ def test_names_that_are_side_keys_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "with{tag}", "open{", "}closed", "{", "x" * 512, "é{ü}"])
-def test_a_name_is_found_by_its_metadata_key(name: str) -> None:
+def test_name_is_found_by_its_metadata_key(name: str) -> None:
     assert name in keys.names_of(keys.keys_of(name).metadata)
 
 
@@ -65,7 +65,7 @@ def test_names_that_share_their_metadata_key_are_both_candidates() -> None:
         "ERR max number of clients reached",
     ],
 )
-def test_what_may_be_tried_again(text: str) -> None:
+def test_retryable_errors(text: str) -> None:
     error = replies.error(text)
     assert isinstance(error, RequestFailed)
     assert error.may_have_happened is False
@@ -83,7 +83,7 @@ def test_what_may_be_tried_again(text: str) -> None:
         "something new",
     ],
 )
-def test_what_is_refused(text: str) -> None:
+def test_refusing_errors(text: str) -> None:
     error = replies.error(text)
     assert isinstance(error, EngineRefused)
     assert "s3cr3t" not in str(error)
@@ -98,13 +98,13 @@ def test_what_is_refused(text: str) -> None:
         "ERR Attempted to access a non local key in a cluster node script: on @user_script:37.",  # Valkey 9
     ],
 )
-def test_half_moved_in_the_words_of_each_server(text: str) -> None:
+def test_half_moved_slot_is_recognised_in_errors_of_each_server_version(text: str) -> None:
     error = replies.error(text)
     assert isinstance(error, replies.TryAgain)
     assert error.may_have_happened
 
 
-def test_wrong_type_is_told_apart() -> None:
+def test_wrong_type_error_is_distinguished() -> None:
     text = "WRONGTYPE Operation against a key holding the wrong kind of value"
     assert isinstance(replies.error(f"{text} script: 12, on @user_script:9."), replies.WrongType)
     assert isinstance(
@@ -115,8 +115,8 @@ def test_wrong_type_is_told_apart() -> None:
 # ---- requests
 
 
-def test_a_request_from_packed_parts_is_the_request() -> None:
-    """Word for word what packing the whole at once gives."""
+def test_request_from_packed_parts_equals_the_packed_request() -> None:
+    """Byte for byte the same as packing everything together."""
     for name in ("job", "é{ü}", "x" * 512):
         of = keys.keys_of(name)
         for script, opening, closing in (
@@ -134,8 +134,8 @@ def test_a_request_from_packed_parts_is_the_request() -> None:
                 assert args[-1] == closing[-1]
 
 
-def test_an_acquire_request_says_what_the_claim_says() -> None:
-    """Its unchanging end is remembered: no claim may be given another's."""
+def test_acquire_request_contains_the_fields_of_its_claim() -> None:
+    """Its constant end is cached: no claim may get that of another."""
     sent: list[tuple[Any, ...]] = []
 
     class Recorder:
@@ -174,7 +174,7 @@ def test_an_acquire_request_says_what_the_claim_says() -> None:
 # ---- settings
 
 
-def test_nothing_shows_a_secret() -> None:
+def test_repr_of_settings_shows_no_secret() -> None:
     url = "rediss://s3cr3t-user:s3cr3t@example.org:7000/3?ssl_password=s3cr3t&client_name=me"
     engine = connect(url, {"token_ttl": None})
     client = connect(redis.Redis(host="example.org", password="s3cr3t"), {})
@@ -184,7 +184,7 @@ def test_nothing_shows_a_secret() -> None:
     assert "rediss://example.org:7000/3" in repr(engine)
 
 
-def test_a_url_that_cannot_be_read_is_not_repeated() -> None:
+def test_invalid_url_is_not_repeated_in_the_error() -> None:
     with pytest.raises(UsageError) as error:
         connect("redis://:s3cr3t/x@host:port/0", {})
     assert "s3cr3t" not in repr(error.value)
@@ -192,7 +192,7 @@ def test_a_url_that_cannot_be_read_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("package", [redis, redis.asyncio], ids=["blocking", "asyncio"])
-def test_the_settings_of_an_existing_client_are_taken_for_sync_and_async(package: Any) -> None:
+def test_settings_of_an_existing_client_are_used_for_sync_and_async(package: Any) -> None:
     client = package.Redis(
         host="h", port=1, db=2, username="u", password="p", client_name="n", ssl=True, ssl_check_hostname=False,
         ssl_cert_reqs="none", socket_timeout=99, health_check_interval=7, decode_responses=True, protocol=2,
@@ -210,7 +210,7 @@ def test_the_settings_of_an_existing_client_are_taken_for_sync_and_async(package
         assert connection.driver_info is None
 
 
-def test_unix_and_plain_settings() -> None:
+def test_unix_and_tcp_settings() -> None:
     unix = settings.from_client(redis.Redis(unix_socket_path="/run/redis.sock", db=2))
     assert unix.address == "unix:///run/redis.sock?db=2"
     assert unix.blocking_connection(1.0).path == unix.asyncio_connection(1.0).path == "/run/redis.sock"
@@ -221,14 +221,14 @@ def test_unix_and_plain_settings() -> None:
     assert settings.from_url("redis://[::1]:7/1", {}).address == "redis://[::1]:7/1"
 
 
-def test_a_certificate_check_is_not_dropped_in_silence() -> None:
+def test_certificate_check_is_not_dropped_silently() -> None:
     found = settings.from_url("rediss://h", {"ssl_validate_ocsp": True})
     assert found.blocking_connection(1.0).ssl_validate_ocsp is True
     with pytest.raises(UsageError, match="ssl_validate_ocsp"):
         found.asyncio_connection(1.0)
 
 
-def test_what_is_no_client_is_refused() -> None:
+def test_non_client_is_refused() -> None:
     with pytest.raises(UsageError):
         connect(object(), {})
 
@@ -240,7 +240,7 @@ def state(fields: list[bytes], about: bytes | None, *, counter: bytes | None = b
     return metadata.lock_state("a", [fields, pttl, about, counter, 3, b"1700000000", b"500000", [], []])
 
 
-def test_a_holder_as_it_described_itself() -> None:
+def test_holder_description_is_parsed() -> None:
     about = b'105 17 1699999999.250000 me:1 {"host": "h", "pid": 7, "thread": "t", "program": "p", "more": 1}'
     found = state([b"me:1", b"1"], about)
     assert found.holders == (Holder("me:1", "h", 7, "t", "p", 1699999999.25, 1700000003.0, 89, 1),)
@@ -259,7 +259,7 @@ def test_a_holder_as_it_described_itself() -> None:
         b"105 1 1.000000 me:1 " + b"[" * 5000,
     ],
 )
-def test_what_is_not_metadata_says_nothing(about: bytes | None) -> None:
+def test_invalid_metadata_is_ignored(about: bytes | None) -> None:
     (holder,) = state([b"me:1", b"2"], about).holders
     assert holder == Holder("me:1", until=1700000003.0, count=2)
 
@@ -277,13 +277,13 @@ def test_what_is_not_metadata_says_nothing(about: bytes | None) -> None:
         b"[" * 4000,
     ],
 )
-def test_a_hostile_description_says_nothing(description: bytes) -> None:
+def test_hostile_description_is_ignored(description: bytes) -> None:
     (holder,) = state([b"me:1", b"1"], b"105 1 1699999999.250000 me:1 " + description).holders
     assert (holder.host, holder.pid, holder.thread, holder.program) == (None, None, None, None)
     assert holder.token == 105
 
 
-def test_a_free_lock_and_a_read_write_lock() -> None:
+def test_free_lock_and_read_write_lock_are_parsed() -> None:
     free = state([], None, counter=None, pttl=-2)
     assert (free.holders, free.token, free.remaining) == ((), None, None)
     shared = state([b"mode", b"read", b"r:1", b"1", b"r:2", b"-9"], None, counter=b"12x", pttl=-1)

@@ -1,4 +1,4 @@
-"""Renewing in batches, and the watchdog's ear."""
+"""Renewals in batches, and the tracking connection of the watchdog."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 
 
 @sync_and_async
-async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, server: RedisServer) -> None:
+async def test_thousand_leases_are_renewed_in_batches(session: RedisSession, server: RedisServer) -> None:
     attempts = [make_attempt(f"job-{number}", ttl=30.0) for number in range(1000)]
     with Other(server.url) as other:
         for attempt in attempts:
@@ -38,18 +38,18 @@ async def test_a_thousand_leases_are_renewed_in_batches(session: RedisSession, s
     found = await keeper_of(session).renew(attempts, 60.0, TIMEOUT)
     scripts = client.info("commandstats")
     assert scripts["cmdstat_evalsha"]["calls"] == 5
-    assert scripts["cmdstat_eval"]["calls"] == 1  # the first did not know the script
+    assert scripts["cmdstat_eval"]["calls"] == 1  # the first call loads the script
     expected = dict.fromkeys(range(1000), Found.OURS) | {0: Found.GONE, 999: Found.GONE}
     expected |= {500: Found.STOLEN, 501: Found.STOLEN}
     assert dict(enumerate(found)) == expected
     assert client.exists("job-0", "job-999") == 0
-    assert client.pttl("job-500") <= 30_000  # not ours, not touched
+    assert client.pttl("job-500") <= 30_000  # not ours, so unchanged
     assert 50_000 < client.pttl("job-1") <= 60_000
     assert 50_000 < client.pttl("holdfast_owner:{job-1}") <= 60_000
 
 
 @sync_and_async
-async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServer) -> None:
+async def test_renewal_never_shortens(session: RedisSession, server: RedisServer) -> None:
     attempt = make_attempt("job", ttl=60.0)
     await session.acquire(attempt, TIMEOUT)
     assert await session.renew(attempt, 1.0, TIMEOUT) == Found.OURS
@@ -58,7 +58,7 @@ async def test_a_renewal_never_shortens(session: RedisSession, server: RedisServ
 
 
 @sync_and_async
-async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, server: RedisServer) -> None:
+async def test_renewal_keeps_the_fencing_counter_alive(session: RedisSession, server: RedisServer) -> None:
     client, attempt, javas = server.client(), make_attempt("job"), make_attempt("javas")
     client.set("redisson_lock_token:{javas}", 1)
     for each in (attempt, javas):
@@ -70,12 +70,12 @@ async def test_a_renewal_keeps_the_fencing_counter_alive(session: RedisSession, 
 
 
 @sync_and_async
-async def test_no_claims_no_request(session: RedisSession, server: RedisServer) -> None:
+async def test_renewal_without_claims_sends_no_request(session: RedisSession, server: RedisServer) -> None:
     assert await keeper_of(session).renew([], 30.0, TIMEOUT) == []
 
 
 @sync_and_async
-async def test_a_refused_renewal_is_a_failure_for_each_claim(session: RedisSession, server: RedisServer) -> None:
+async def test_refused_renewal_is_a_failure_for_each_claim(session: RedisSession, server: RedisServer) -> None:
     """An ACL can be mended before the lease runs out: the watchdog tries again."""
     attempts = [make_attempt(f"job-{number}") for number in range(3)]
     for attempt in attempts:
@@ -89,7 +89,7 @@ async def test_a_refused_renewal_is_a_failure_for_each_claim(session: RedisSessi
     assert await keeper_of(session).renew(attempts, 30.0, TIMEOUT) == [Found.OURS] * 3
 
 
-def test_a_server_that_is_away_fails_all_in_one_timeout(start_redis: Callable[..., RedisServer]) -> None:
+def test_unreachable_server_fails_all_renewals_in_one_timeout(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with Other(server.url) as other:
         attempts = [make_attempt(f"job-{number}") for number in range(1000)]
@@ -128,7 +128,7 @@ def watchdog(redis_server: RedisServer) -> Iterator[Watchdog]:
     watchdog.close()
 
 
-def test_a_deleted_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisServer) -> None:
+def test_deleted_lock_is_reported_immediately(watchdog: Watchdog, redis_server: RedisServer) -> None:
     attempts = [watchdog.other.hold(name) for name in ("a", "b", "c")]
     assert run(watchdog.keeper.renew(attempts, 60.0, TIMEOUT)) == [Found.OURS] * 3
     redis_server.client().delete("b")
@@ -155,8 +155,8 @@ def test_a_session_has_no_tracking_connection_and_keeps_nothing(redis_server: Re
         assert type(channel) is BlockingChannel, "which has no tracking connection"
 
 
-def test_a_renewal_reads_last(redis_server: RedisServer) -> None:
-    """A key that is read and then written is not tracked any more; nothing but the lock is read here."""
+def test_renewal_reads_the_key_last(redis_server: RedisServer) -> None:
+    """A key that is read and then written is no longer tracked; only the lock is read here."""
     watchdog = Watchdog(redis_server.url, token_ttl=None)
     attempt = watchdog.other.hold("a", ttl=10.0)
     run(watchdog.keeper.renew([attempt], 60.0, TIMEOUT))
@@ -165,7 +165,7 @@ def test_a_renewal_reads_last(redis_server: RedisServer) -> None:
     watchdog.close()
 
 
-def test_a_broken_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisServer) -> None:
+def test_broken_lock_is_reported_immediately(watchdog: Watchdog, redis_server: RedisServer) -> None:
     attempt = watchdog.other.hold("a")
     run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT))
     with Other(redis_server.url) as operator:
@@ -173,14 +173,14 @@ def test_a_broken_lock_is_told_at_once(watchdog: Watchdog, redis_server: RedisSe
     assert watchdog.hints() == {"a"}
 
 
-def test_own_renewals_are_no_news(watchdog: Watchdog) -> None:
+def test_own_renewals_cause_no_hint(watchdog: Watchdog) -> None:
     attempt = watchdog.other.hold("a")
     for _ in range(3):
         run(watchdog.keeper.renew([attempt], 60.0, TIMEOUT))
     assert watchdog.hints(0.2) == set()
 
 
-def test_flushall_and_a_lost_connection_make_everything_suspect(watchdog: Watchdog, redis_server: RedisServer) -> None:
+def test_flushall_and_lost_connection_make_all_leases_suspect(watchdog: Watchdog, redis_server: RedisServer) -> None:
     client = redis_server.client()
     attempt = watchdog.other.hold("a")
     run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT))
@@ -193,8 +193,9 @@ def test_flushall_and_a_lost_connection_make_everything_suspect(watchdog: Watchd
     assert watchdog.hints(0.1) == set()
 
 
-def test_after_a_failed_renewal_everything_is_suspect_once(start_redis: Callable[..., RedisServer]) -> None:
-    """The new connection does not track what the old one did; but a server that is away must not make us spin."""
+def test_all_leases_are_suspect_once_after_a_failed_renewal(start_redis: Callable[..., RedisServer]) -> None:
+    """The new connection does not track the keys of the old one; but an unreachable server must not cause a busy
+    loop."""
     server = start_redis()
     watchdog = Watchdog(server.url)
     attempt = watchdog.other.hold("a")
@@ -223,7 +224,7 @@ def test_the_wake_up_ends_the_wait_for_hints(watchdog: Watchdog) -> None:
         watchdog.wakeup.clear()
 
 
-def test_without_tracking_renewals_still_work(redis_server: RedisServer) -> None:
+def test_renewals_work_without_tracking(redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
     watchdog = Watchdog(redis_server.url_as("deaf", "pw"))
@@ -236,7 +237,7 @@ def test_without_tracking_renewals_still_work(redis_server: RedisServer) -> None
     admin.acl_deluser("deaf")
 
 
-def test_renewals_of_several_threads_do_not_meet(watchdog: Watchdog) -> None:
+def test_concurrent_renewals_of_several_threads_are_independent(watchdog: Watchdog) -> None:
     attempts = [watchdog.other.hold(f"job-{number}") for number in range(8)]
     results: list[list[object]] = []
 
@@ -259,8 +260,8 @@ def is_busy(server: RedisServer) -> bool:
     return False
 
 
-def test_a_server_that_is_busy_when_the_guard_comes_is_asked_to_track_later(start_redis: StartRedis) -> None:
-    """BUSY is no refusal. Taken for one, losses would not be told by push for as long as the connection lasts."""
+def test_tracking_refused_by_a_busy_server_is_requested_again(start_redis: StartRedis) -> None:
+    """BUSY is not a refusal. Otherwise losses would not be pushed for the lifetime of the connection."""
     server = start_redis("busy-reply-threshold 1")
     watchdog = Watchdog(server.url)
     keeper, attempt = watchdog.keeper, watchdog.other.hold("job")

@@ -1,4 +1,4 @@
-"""A master that sentinels watch: found, followed, and never mistaken, whatever a sentinel says or does not say."""
+"""A master watched by sentinels is found and followed, and never confused, whatever sentinels answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.needs_redis
 
 
 @APIS
-def test_a_lock_on_the_master(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_lock_is_taken_on_the_master(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     engine = engine_for(start_sentinel(pair.master), start_sentinel(pair.master))
 
     async def body(session: RedisSession) -> None:
@@ -54,7 +54,7 @@ def test_a_lock_on_the_master(api: str, pair: Replication, start_sentinel: Start
 
 
 @APIS
-def test_database_and_client_name_are_for_the_data_node(
+def test_database_and_client_name_apply_to_the_data_node(
     api: str, pair: Replication, start_sentinel: StartSentinel
 ) -> None:
     engine = engine_for(start_sentinel(pair.master), db=3, client_name="mine")
@@ -67,7 +67,7 @@ def test_database_and_client_name_are_for_the_data_node(
     on(engine, api, body)
 
 
-def test_it_shows_where_and_no_secret(pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_repr_shows_the_address_and_no_secret(pair: Replication, start_sentinel: StartSentinel) -> None:
     first, second = start_sentinel(pair.master), start_sentinel(pair.master)
     engine = engine_for(first, second, user_info="app:s3cr3t@", sentinel_password="s3cr3t2")
     assert repr(engine) == f"<redis engine redis+sentinel://{first.address},{second.address}/{MASTER_NAME}/0>"
@@ -77,7 +77,7 @@ def test_it_shows_where_and_no_secret(pair: Replication, start_sentinel: StartSe
 
 
 @APIS
-def test_errors_name_the_server_that_is_meant(api: str, start_redis: StartRedis, start_sentinel: StartSentinel) -> None:
+def test_errors_name_the_affected_server(api: str, start_redis: StartRedis, start_sentinel: StartSentinel) -> None:
     master = start_redis()
     engine = engine_for(start_sentinel(master))
 
@@ -97,24 +97,24 @@ def test_errors_name_the_server_that_is_meant(api: str, start_redis: StartRedis,
 @pytest.mark.parametrize(
     "sentinel_password, options",
     [
-        (None, {}),  # it does not ask, and is not told
-        ("pw", {}),  # the user info is for all hosts
+        (None, {}),  # the sentinel needs no password and gets none
+        ("pw", {}),  # the user info applies to all hosts
         ("another", {"sentinel_password": "another"}),
         ("another", {"sentinel_username": "default", "sentinel_password": "another"}),
     ],
 )
-def test_passwords_of_data_nodes_and_sentinels(
+def test_passwords_of_data_nodes_and_sentinels_are_used(
     api: str, sentinel_password: str | None, options: dict[str, Any], start_redis: StartRedis,
     start_sentinel: StartSentinel,
 ) -> None:  # fmt: skip
     sentinel = start_sentinel(start_redis(password="pw"), password=sentinel_password)
     engine = engine_for(sentinel, user_info=":pw@", **options)
-    for _ in range(2):  # the second time it is known what the sentinel wants
+    for _ in range(2):  # the second time the needs of the sentinel are known
         on(engine, api, hold_and_release)
 
 
 @APIS
-def test_a_wrong_password_is_refused_and_not_shown(
+def test_wrong_password_is_refused_and_not_shown(
     api: str, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis(password="pw")
@@ -131,7 +131,7 @@ def test_a_wrong_password_is_refused_and_not_shown(
         assert isinstance(failure, EngineRefused), failure
         assert "s3cr3t" not in texts(failure)
         assert sentinel.address in str(failure)
-    # The master has the last word, whoever else is silent. What a sentinel refuses, another one might not.
+    # The refusal of the master is final. A refusal of one sentinel is not: another may accept.
     failure = failure_of(engine_for(dead, sentinel, user_info=":s3cr3t@", sentinel_password="another"), api)
     assert isinstance(failure, EngineRefused), failure
     failure = failure_of(engine_for(dead, sentinel, user_info=":pw@", sentinel_password="s3cr3t"), api)
@@ -140,7 +140,7 @@ def test_a_wrong_password_is_refused_and_not_shown(
 
 
 def texts(error: BaseException) -> str:
-    """All that can be read of an error and of what led to it."""
+    """Returns all readable text of an error and its causes."""
     found, link = "", [error]
     for each in link:
         found += repr(each) + str(each)
@@ -152,7 +152,7 @@ def texts(error: BaseException) -> str:
 
 
 @APIS
-def test_a_frozen_sentinel_takes_its_share_and_no_more(
+def test_frozen_sentinel_uses_only_its_share_of_the_timeout(
     api: str, pair: Replication, start_sentinel: StartSentinel
 ) -> None:
     frozen, good = start_sentinel(pair.master), start_sentinel(pair.master)
@@ -167,11 +167,11 @@ def test_a_frozen_sentinel_takes_its_share_and_no_more(
 
     on(engine, api, body)
     assert first_to_be_asked(engine) == good.address
-    on(engine, api, lambda session: session.ping(REQUEST / 4))  # less than the frozen one's share
+    on(engine, api, lambda session: session.ping(REQUEST / 4))  # less than the share of the frozen sentinel
 
 
 @APIS
-def test_a_dead_sentinel_costs_nothing(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_dead_sentinel_costs_no_time(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     dead, good = start_sentinel(pair.master), start_sentinel(pair.master)
     dead.kill()
     engine = engine_for(dead, good)
@@ -180,7 +180,7 @@ def test_a_dead_sentinel_costs_nothing(api: str, pair: Replication, start_sentin
 
 
 @APIS
-def test_without_any_sentinel_it_is_unreachable_in_time(
+def test_master_without_reachable_sentinels_is_unreachable_in_time(
     api: str, pair: Replication, start_sentinel: StartSentinel
 ) -> None:
     sentinels = [start_sentinel(pair.master) for _ in range(3)]
@@ -196,7 +196,7 @@ def test_without_any_sentinel_it_is_unreachable_in_time(
 
 
 @APIS
-def test_a_frozen_master_leaves_the_time_as_it_was(
+def test_frozen_master_does_not_extend_the_timeout(
     api: str, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis()
@@ -223,11 +223,11 @@ def test_slow_steps_do_not_add_up(api: str, pair: Replication, start_sentinel: S
 
 
 @APIS
-def test_a_replica_that_a_stale_sentinel_names_is_not_asked(
+def test_replica_named_by_a_stale_sentinel_is_not_used(
     api: str, start_redis: StartRedis, start_sentinel: StartSentinel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = start_redis()
-    empty = start_redis(f"replicaof {master.host} {nobody_listens()}")  # it could never follow
+    empty = start_redis(f"replicaof {master.host} {nobody_listens()}")  # a replica that can never sync
     stale, good = start_sentinel(empty), start_sentinel(master)
     attempt = make_attempt("job")
 
@@ -245,13 +245,13 @@ def test_a_replica_that_a_stale_sentinel_names_is_not_asked(
     assert isinstance(failure, RequestFailed)
     assert f"redis://{empty.address}" in str(failure)
     assert "replica, not the master" in str(failure)
-    # And this is what it is good for: the replica would have said that the lock is gone.
+    # The reason for the rule: the replica would have reported the lock as gone.
     monkeypatch.setattr(handshake, "_check_master", lambda *_: None)
     on(engine_for(stale, good), api, lambda session: renew(session, Found.GONE))
 
 
 @APIS
-def test_the_named_master_is_dead_and_another_sentinel_knows_better(
+def test_another_sentinel_is_asked_if_the_named_master_is_dead(
     api: str, pair: Replication, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     former = start_redis()
@@ -263,7 +263,7 @@ def test_the_named_master_is_dead_and_another_sentinel_knows_better(
 
 
 @APIS
-def test_an_unknown_master_is_refused_by_its_name(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_unknown_master_name_is_refused(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     sentinels = [start_sentinel(pair.master) for _ in range(2)]
     failure = failure_of(engine_for(*sentinels, master="yourmaster"), api)
     assert isinstance(failure, EngineRefused)
@@ -277,7 +277,7 @@ def test_an_unknown_master_is_refused_by_its_name(api: str, pair: Replication, s
 
 
 @APIS
-def test_a_data_node_is_no_sentinel(api: str, pair: Replication) -> None:
+def test_data_node_in_place_of_a_sentinel_is_refused(api: str, pair: Replication) -> None:
     target = SentinelTarget(MASTER_NAME, (("127.0.0.1", pair.master.port),), pair.master.url)
     failure = failure_of(connect(target, {}), api)
     assert isinstance(failure, EngineRefused)
@@ -288,7 +288,7 @@ def test_a_data_node_is_no_sentinel(api: str, pair: Replication) -> None:
 
 
 @APIS
-def test_a_demoted_master_is_left_with_the_same_claim(api: str, start_sentinel: StartSentinel) -> None:
+def test_claim_moves_from_a_demoted_master_to_the_new_one(api: str, start_sentinel: StartSentinel) -> None:
     with Replication(1, links=False) as pair:
         old, new = pair.master, pair.replicas[0]
         sentinel = start_sentinel(old)
@@ -300,7 +300,7 @@ def test_a_demoted_master_is_left_with_the_same_claim(api: str, start_sentinel: 
             assert await session.renew(held, 40.0, TIMEOUT) == Found.OURS
             eventually(lambda: new.ask("EXISTS", "held"))
             exchange(pair, old, new, sentinel)
-            # The connections are still open, and lead to a replica.
+            # The connections are still open and lead to a replica.
             with pytest.raises(RequestFailed, match="READONLY") as failure:
                 await session.acquire(late, TIMEOUT)
             assert failure.value.may_have_happened is False
@@ -317,9 +317,9 @@ def test_a_demoted_master_is_left_with_the_same_claim(api: str, start_sentinel: 
 
 
 @APIS
-def test_once_another_master_is_known_nobody_talks_to_the_old_one(api: str, start_sentinel: StartSentinel) -> None:
-    """An old master that is cut off from the others still serves those who reach it. One session finds the new one:
-    were the other to stay, what is acquired here would be renewed there, found missing, and lost."""
+def test_no_session_uses_the_old_master_once_a_new_one_is_known(api: str, start_sentinel: StartSentinel) -> None:
+    """An old master that is cut off still serves clients that reach it. One session finds the new master: if another
+    stayed at the old one, a lock acquired at one master would be renewed at the other, found missing, and lost."""
     with Replication(1, links=False) as pair:
         old, new = pair.master, pair.replicas[0]
         sentinel = start_sentinel(old)
@@ -330,7 +330,7 @@ def test_once_another_master_is_known_nobody_talks_to_the_old_one(api: str, star
             assert isinstance(await session.acquire(before, TIMEOUT), Granted)
             assert await session.renew(before, 40.0, TIMEOUT) == Found.OURS
             sentinel.ask("SENTINEL", "REMOVE", MASTER_NAME)
-            pair.promote(new)  # the old one is not told
+            pair.promote(new)  # the old master is not demoted
             sentinel.ask("SENTINEL", "MONITOR", MASTER_NAME, new.host, new.port, 2)
             on_another_thread(lambda: on(engine, "sync", hold_and_release))
             attempt = make_attempt("after")
@@ -347,14 +347,14 @@ def on_another_thread(action: Callable[[], None]) -> None:
 
 
 def exchange(pair: Replication, old: RedisServer, new: RedisServer, sentinel: Sentinel) -> None:
-    """What an operator does without Sentinel's help, which would have closed all connections to the old master."""
+    """Switches masters without Sentinel's help, which would have closed all connections to the old master."""
     sentinel.ask("SENTINEL", "REMOVE", MASTER_NAME)
     pair.promote(new)
     pair.demote(old, new)
     sentinel.ask("SENTINEL", "MONITOR", MASTER_NAME, new.host, new.port, 2)
 
 
-def test_callers_do_not_notice(start_sentinel: StartSentinel) -> None:
+def test_callers_do_not_notice_a_change_of_masters(start_sentinel: StartSentinel) -> None:
     with Replication(1, links=False) as pair:
         old, new = pair.master, pair.replicas[0]
         sentinel = start_sentinel(old)
@@ -369,7 +369,7 @@ def test_callers_do_not_notice(start_sentinel: StartSentinel) -> None:
             assert new.ask("EXISTS", "held") == 0
 
 
-async def test_callers_do_not_notice_asyncio(start_sentinel: StartSentinel) -> None:
+async def test_asyncio_callers_do_not_notice_a_change_of_masters(start_sentinel: StartSentinel) -> None:
     with Replication(1, links=False) as pair:
         old, new = pair.master, pair.replicas[0]
         sentinel = start_sentinel(old)

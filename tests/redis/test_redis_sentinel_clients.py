@@ -1,4 +1,4 @@
-"""Sentinel over TLS, from existing clients of redis-py, across forks and cancellations; and nothing is left behind."""
+"""Sentinel over TLS, from existing clients of redis-py, across forks and cancellations, without leaks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ASYNCIO_SENTINEL: Any = redis.asyncio.sentinel.Sentinel
 
 @APIS
 @pytest.mark.parametrize("manager", [BLOCKING_SENTINEL, ASYNCIO_SENTINEL])
-def test_an_existing_client(
+def test_existing_client_is_accepted(
     api: str, manager: Callable[..., Any], start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis(password="pw")
@@ -62,21 +62,19 @@ def test_an_existing_client(
     async def body(session: RedisSession) -> None:
         assert isinstance(await session.acquire(make_attempt("job"), TIMEOUT), Granted)
         assert master.client(master.url.replace("/0", "/3")).exists("job") == 1
-        assert count() == 1  # ours: the client itself has not connected
+        assert count() == 1  # ours: the given client has not connected
 
     on(engine, api, body)
 
 
-def test_a_client_for_replicas_is_refused() -> None:
+def test_client_for_replicas_is_refused() -> None:
     manager = BLOCKING_SENTINEL([("127.0.0.1", 26379)])
     with pytest.raises(UsageError, match="master_for"):
         connect(manager.slave_for(MASTER_NAME), {})
 
 
 @APIS
-def test_settings_of_an_existing_sentinel_are_obeyed(
-    api: str, pair: Replication, start_sentinel: StartSentinel
-) -> None:
+def test_settings_of_an_existing_sentinel_are_used(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     places = [(sentinel.host, sentinel.port) for sentinel in [start_sentinel(pair.master)]]
     lonely = BLOCKING_SENTINEL(places, min_other_sentinels=1).master_for(MASTER_NAME)
     failure = failure_of(connect(lonely, {}), api)
@@ -86,11 +84,11 @@ def test_settings_of_an_existing_sentinel_are_obeyed(
     assert f"127.0.0.9:{pair.master.port}" in str(failure_of(connect(elsewhere, {}), api))
 
 
-# ---- nothing is left behind
+# ---- leaks
 
 
 @APIS
-def test_nothing_leaks(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_closed_session_leaks_no_descriptor(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     dead, guarded, good = (start_sentinel(pair.master, password=password) for password in (None, "pw", None))
     dead.kill()
     engines = [engine_for(dead, guarded, good), engine_for(guarded), engine_for(good, master="unknown")]
@@ -106,7 +104,7 @@ def test_nothing_leaks(api: str, pair: Replication, start_sentinel: StartSentine
     assert len(descriptors()) <= before
 
 
-def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_cancelled_sentinel_query_leaks_no_descriptor(pair: Replication, start_sentinel: StartSentinel) -> None:
     frozen = start_sentinel(pair.master)
     frozen.pause()
     engine = engine_for(frozen)
@@ -127,7 +125,7 @@ def test_nothing_leaks_if_cancelled_while_asking(pair: Replication, start_sentin
 
 
 @APIS
-def test_a_fork_shares_nothing(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
+def test_forked_child_shares_no_connection(api: str, pair: Replication, start_sentinel: StartSentinel) -> None:
     engine = engine_for(start_sentinel(pair.master))
 
     async def body(session: RedisSession) -> None:
@@ -150,7 +148,7 @@ def takes_a_lock(engine: SentinelEngine) -> bool:
 
 
 class TlsSentinel(Sentinel):
-    """Speaks TLS only, as its master does, and to it too."""
+    """Uses TLS only, for clients and for its master."""
 
     def __init__(self, master: RedisServer, *config: str, password: str | None = None) -> None:
         super().__init__(master, *config, password=password)
@@ -169,7 +167,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @APIS
-def test_tls_for_sentinels_and_data_nodes(
+def test_tls_works_for_sentinels_and_data_nodes(
     api: str, authority: Path, start_redis: StartRedis, start_sentinel: StartSentinel
 ) -> None:
     master = start_redis("tls-replication yes", password="pw", tls=authority)

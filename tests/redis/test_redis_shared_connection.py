@@ -1,6 +1,6 @@
-"""One connection for all tasks of a loop: what one caller's time-out costs the others, and what a busy loop costs all.
+"""One connection for all tasks of a loop: the effect of the timeout of one caller, and of a busy loop, on the others.
 
-``BLPOP nothing t`` is a request that the server answers after ``t`` seconds, and no request behind it before that.
+The server answers ``BLPOP nothing t`` after ``t`` seconds, and later requests only after that.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def is_late(outcome: object) -> bool:
     return isinstance(outcome, RequestFailed) and outcome.may_have_happened and "in time" in str(outcome)
 
 
-# ---- time-outs of one caller
+# ---- timeout of one caller
 
 
-async def test_a_request_that_times_out_fails_alone_and_its_late_reply_is_discarded(redis_server: RedisServer) -> None:
+async def test_request_that_times_out_fails_alone_and_its_late_reply_is_discarded(redis_server: RedisServer) -> None:
     async with channel_to(redis_server.url) as channel:
         pipe = await channel.open(TIMEOUT)
         began = time.monotonic()
@@ -66,20 +66,20 @@ async def test_a_request_that_times_out_fails_alone_and_its_late_reply_is_discar
         assert await channel.open(TIMEOUT) is pipe
 
 
-async def test_a_time_out_shorter_than_the_usual_latency_is_no_silence(redis_server: RedisServer) -> None:
-    """Also while no other caller waits: the next one would have to connect anew, which takes many times as long."""
+async def test_timeout_shorter_than_the_latency_does_not_reset_the_connection(redis_server: RedisServer) -> None:
+    """Also while no other caller waits: the next one would have to reconnect, which takes many times as long."""
     async with channel_to(redis_server.url) as channel:
         pipe = await channel.open(TIMEOUT)
         await slow(channel, TIMEOUT)
         outcome = (await asyncio.gather(slow(channel, SLOW * 0.75), return_exceptions=True))[0]
-        assert outcome is None or is_late(outcome)  # None: a stall of the machine, and the reply was there afterwards
+        assert outcome is None or is_late(outcome)  # None: after a scheduler stall the reply was already there
         await until(lambda: pipe.lost or not pipe.busy)
         assert not pipe.lost
         assert await echo(channel, "mine") == b"mine"
 
 
-async def test_a_silent_connection_is_reset_though_there_is_always_a_new_request(start_redis: StartRedis) -> None:
-    """In a black hole callers ask again and again, so the newest request never is overdue."""
+async def test_silent_connection_is_reset_despite_new_requests(start_redis: StartRedis) -> None:
+    """In a black hole callers retry continuously, so the newest request is never overdue."""
     server = start_redis()
     async with channel_to(server.url) as channel:
         pipe = await channel.open(TIMEOUT)
@@ -97,7 +97,7 @@ async def test_a_silent_connection_is_reset_though_there_is_always_a_new_request
         assert await echo(channel, "mine") == b"mine"
 
 
-async def test_the_only_request_without_an_answer_resets_the_connection_when_it_times_out(
+async def test_timeout_of_the_only_request_resets_the_connection(
     start_redis: StartRedis,
 ) -> None:
     server = start_redis()
@@ -109,7 +109,7 @@ async def test_the_only_request_without_an_answer_resets_the_connection_when_it_
         server.resume()
 
 
-async def test_a_silent_connection_is_reset_though_every_caller_was_cancelled(start_redis: StartRedis) -> None:
+async def test_silent_connection_is_reset_after_all_callers_were_cancelled(start_redis: StartRedis) -> None:
     server = start_redis()
     async with channel_to(server.url) as channel:
         pipe = await channel.open(TIMEOUT)
@@ -121,7 +121,7 @@ async def test_a_silent_connection_is_reset_though_every_caller_was_cancelled(st
         server.resume()
 
 
-async def test_replies_that_are_always_late_do_not_pile_up(
+async def test_replies_that_are_always_late_do_not_accumulate(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is alive but so far behind that each reply comes when its caller has gone: start anew."""
@@ -137,8 +137,8 @@ async def test_replies_that_are_always_late_do_not_pile_up(
         assert await echo(channel, "mine") == b"mine"
 
 
-async def test_a_request_that_could_not_be_sent_yet_is_not_late(redis_server: RedisServer) -> None:
-    """Thousands at once: they wait here until the server has done those before them, and their time begins then."""
+async def test_unsent_request_does_not_time_out(redis_server: RedisServer) -> None:
+    """Thousands together: they wait here until the server has processed the earlier ones; their timeout begins then."""
     async with channel_to(redis_server.url) as channel:
         await channel.open(TIMEOUT)
         tasks = [slow(channel, TIMEOUT), *(echo(channel, str(number), SLOW / 2) for number in range(5000))]
@@ -148,11 +148,11 @@ async def test_a_request_that_could_not_be_sent_yet_is_not_late(redis_server: Re
         assert outcomes[-1] == b"4999"
 
 
-# ---- a loop that is busy
+# ---- a busy loop
 
 
 class Busy:
-    """Blocks the loop, ``turns`` times in a row."""
+    """Blocks the loop for ``turns`` iterations in a row."""
 
     def __init__(self, turns: int, seconds: float) -> None:
         self._left = turns
@@ -166,8 +166,8 @@ class Busy:
             time.sleep(self._seconds)
 
 
-def test_a_busy_loop_connects_in_time(redis_server: RedisServer) -> None:
-    """Each turn of the loop takes as long as the time-out; a handshake takes several turns."""
+def test_busy_loop_connects_in_time(redis_server: RedisServer) -> None:
+    """Each iteration of the loop takes as long as the timeout; a handshake takes several iterations."""
 
     async def body(session: Any) -> None:
         asking = [asyncio.ensure_future(session.acquire(make_attempt(f"job-{number}"), HASTY)) for number in range(20)]
@@ -178,7 +178,7 @@ def test_a_busy_loop_connects_in_time(redis_server: RedisServer) -> None:
     on_api("async", redis_server.url, body)
 
 
-async def test_a_refused_connection_is_one_attempt_for_all_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_callers_share_one_refused_connection_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts = 0
     real = handshake.open_transport
 
@@ -196,7 +196,7 @@ async def test_a_refused_connection_is_one_attempt_for_all_that_wait_for_it(monk
         assert attempts == 1
 
 
-def test_a_script_is_sent_once_to_a_server_that_does_not_know_it(redis_server: RedisServer) -> None:
+def test_unknown_script_is_sent_once(redis_server: RedisServer) -> None:
     client: Any = redis_server.client()
 
     async def body(session: Any) -> None:
@@ -211,10 +211,10 @@ def test_a_script_is_sent_once_to_a_server_that_does_not_know_it(redis_server: R
     on_api("async", redis_server.url, body)
 
 
-async def test_what_was_not_sent_did_not_happen(redis_server: RedisServer) -> None:
+async def test_unsent_request_did_not_happen(redis_server: RedisServer) -> None:
     async with channel_to(redis_server.url) as channel:
         pipe = await channel.open(TIMEOUT)
-        answer = pipe.send(pack(("PING",)), TIMEOUT)  # to be written at the end of this turn
+        answer = pipe.send(pack(("PING",)), TIMEOUT)  # written at the end of this iteration
         pipe.abort("the server is no master any more")
         with pytest.raises(RequestFailed) as failure:
             await answer

@@ -1,4 +1,4 @@
-"""TLS: our own reading and writing on top of it, wake-ups included, and certificates that are not accepted."""
+"""TLS: requests, replies and wake-ups over it, and certificates that are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer
 
 @pytest.mark.needs_redis
 @APIS
-def test_a_lock_over_tls(api: str, tls_server: RedisServer) -> None:
+def test_lock_works_over_tls(api: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         attempt = make_attempt("job", description=b'{"thread": "' + b"x" * 3000 + b'"}')
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
@@ -41,7 +41,7 @@ def test_a_lock_over_tls(api: str, tls_server: RedisServer) -> None:
 @pytest.mark.needs_redis
 @pytest.mark.usefixtures("only_woken")
 @APIS
-def test_a_waiter_is_woken_over_tls(api: str, tls_server: RedisServer) -> None:
+def test_waiter_is_woken_over_tls(api: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         with Other(tls_server.url) as other:
             held, attempt, client = other.hold("job"), make_attempt("job"), tls_server.client()
@@ -58,7 +58,7 @@ def test_a_waiter_is_woken_over_tls(api: str, tls_server: RedisServer) -> None:
 
 
 @pytest.mark.needs_redis
-def test_a_loss_is_told_over_tls(tls_server: RedisServer) -> None:
+def test_loss_is_reported_over_tls(tls_server: RedisServer) -> None:
     bell = BLOCKING.wakeup()
     with Other(tls_server.url) as other:
         attempt = other.hold("job")
@@ -75,7 +75,7 @@ def test_a_loss_is_told_over_tls(tls_server: RedisServer) -> None:
 
 @pytest.mark.needs_redis
 @APIS
-def test_an_unknown_authority_is_refused(api: str, tls_server: RedisServer) -> None:
+def test_unknown_authority_is_refused(api: str, tls_server: RedisServer) -> None:
     async def body(session: RedisSession) -> None:
         with pytest.raises(EngineRefused, match="certificate"):
             await session.ping(TIMEOUT)

@@ -24,7 +24,7 @@ from holdfast.engines import registry
 from holdfast.engines.redis.url import SentinelTarget
 from holdfast.errors import UsageError
 
-parse_url: Callable[[str], dict[str, Any]] = _untyped_parse_url  # as the driver will read what we hand on
+parse_url: Callable[[str], dict[str, Any]] = _untyped_parse_url  # the driver's own parser
 
 SEVERAL = ["redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "redlock", "redlocks"]
 
@@ -83,7 +83,7 @@ def test_cluster_and_redlock_urls_give_one_url_for_each_host(url: str, engine: s
     assert (found.engine, found.target, found.engine_options) == (engine, target, {})
 
 
-def test_own_options_are_those_of_every_url() -> None:
+def test_own_options_are_the_same_for_every_url() -> None:
     assert parse_target("redlock://h1,h2?ttl=5m&namespace=a", {"renew": False}).options == ClientOptions(
         300, "a", False
     )
@@ -95,7 +95,7 @@ servers = st.lists(st.tuples(hosts, st.none() | st.integers(1, 65535)), min_size
 
 
 @given(st.sampled_from(SEVERAL), servers)
-def test_the_driver_reads_the_hosts_that_were_written(scheme: str, written: list[tuple[str, int | None]]) -> None:
+def test_driver_parses_the_written_hosts(scheme: str, written: list[tuple[str, int | None]]) -> None:
     default = 26379 if "sentinel" in scheme else 6379
     expected = [(host, default if port is None else port) for host, port in written]
     bracketed = [(f"[{host}]" if ":" in host else host, port) for host, port in written]
@@ -125,7 +125,7 @@ def test_user_info_is_the_same_for_all_hosts(scheme: str, user: str, password: s
 # ---- options of one engine
 
 
-def test_credentials_of_the_sentinels_are_for_the_engine_and_not_in_the_url() -> None:
+def test_sentinel_credentials_are_passed_to_the_engine_and_removed_from_the_url() -> None:
     url = "redis+sentinel://joe:pw@h/m?sentinel_username=ann&sentinel_password=s3cr3t"
     found = parse_target(url, {"sentinel_username": "ann", "client_name": "x"})
     assert found.engine_options == {"sentinel_username": "ann", "sentinel_password": "s3cr3t", "client_name": "x"}
@@ -160,11 +160,11 @@ def test_factory_gets_target_and_options(engine: Any, monkeypatch: pytest.Monkey
     registry.make_engine(Target(engine, "x", ClientOptions(replicas=2), {"a": 1}))
     more: dict[str, float] = {} if engine in ("sqlite", "memory") else {"replicas": 2}
     if engine == "zookeeper":
-        more = {"ttl": 30.0}  # the time-out of its session
+        more = {"ttl": 30.0}  # the timeout of its session
     assert made == [("x", {"a": 1, "token_ttl": 30 * 86400.0, **more})]
 
 
-def test_a_missing_driver_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_driver_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "holdfast.engines.zookeeper", raising=False)
     for name in [name for name in sys.modules if name.startswith("holdfast.engines.zookeeper.")]:
         monkeypatch.delitem(sys.modules, name)
@@ -180,7 +180,7 @@ def test_a_missing_driver_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("scheme", SEVERAL)
 @pytest.mark.parametrize(
-    "hosts, says",
+    "hosts, message",
     [
         ("", "names no host; write {scheme}://"),
         ("u:p@", "names no host"),
@@ -202,21 +202,21 @@ def test_a_missing_driver_is_named_by_its_extra(monkeypatch: pytest.MonkeyPatch)
         ("h1,joe:pw@h2", "user info stands once"),
     ],
 )
-def test_wrong_hosts_are_refused_with_a_remedy(scheme: str, hosts: str, says: str) -> None:
+def test_wrong_hosts_are_refused_with_a_remedy(scheme: str, hosts: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(a_url(scheme, hosts), {})
-    assert says.format(scheme=scheme) in str(caught.value)
+    assert message.format(scheme=scheme) in str(caught.value)
 
 
 @pytest.mark.parametrize("scheme", ["redlock", "redlocks"])
 @pytest.mark.parametrize("hosts", ["h1,h2,h1", "h1,h2,H1:6379", "[::1]:5,h2,[::1]:5", "h1:6379,h2,h%31", "h1,h2,%481"])
-def test_a_node_of_redlock_counts_once(scheme: str, hosts: str) -> None:
+def test_duplicate_redlock_node_is_refused(scheme: str, hosts: str) -> None:
     with pytest.raises(UsageError, match="nodes 1 and 3 of the URL are the same"):
         parse_target(f"{scheme}://{hosts}", {})
 
 
 @pytest.mark.parametrize(
-    "url, says",
+    "url, message",
     [
         ("redis+sentinel://h1,h2", "name the master"),
         ("redis+sentinel://h1,h2/", "…/MASTER/0"),
@@ -248,14 +248,14 @@ def test_a_node_of_redlock_counts_once(scheme: str, hosts: str) -> None:
         ("redlock://h?ssl_ca_certs=x", "redlocks://"),
     ],
 )
-def test_wrong_url_is_refused_with_a_remedy(url: str, says: str) -> None:
+def test_wrong_url_is_refused_with_a_remedy(url: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, {})
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "url, keywords, says",
+    "url, keywords, message",
     [
         ("redis+cluster://h", {"db": 1}, "only database 0"),
         ("redlock://h", {"ssl_keyfile": "x"}, "redlocks://"),
@@ -265,10 +265,10 @@ def test_wrong_url_is_refused_with_a_remedy(url: str, says: str) -> None:
         ("memory:", {"sharded_pubsub": "on"}, "redis+cluster:// only"),
     ],
 )
-def test_wrong_keyword_is_refused_with_a_remedy(url: str, keywords: dict[str, Any], says: str) -> None:
+def test_wrong_keyword_is_refused_with_a_remedy(url: str, keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(url, keywords)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
 
 
@@ -319,7 +319,7 @@ def test_client_made_by_sentinel_gives_the_sentinel_engine(kind: Any) -> None:
     st.text("/?#@:,=&%[]x1", max_size=6),
     st.sampled_from(["h1", "h1,h2", "h1,h1", "h1,", "h1:x", "h1/m", "h1,h2/m/0", "h1/m/x", "h1/0", "h1?x=1"]),
 )
-def test_a_password_that_is_not_encoded_is_never_shown(scheme: str, before: str, after: str, rest: str) -> None:
+def test_unencoded_password_is_never_shown(scheme: str, before: str, after: str, rest: str) -> None:
     try:
         shown = repr(parse_target(f"{scheme}://joe:{before}s3cr3t{after}@{rest}", {}))
     except UsageError as error:

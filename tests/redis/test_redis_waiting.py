@@ -1,4 +1,4 @@
-"""Waiting: who is woken, by what, and what happens when nothing wakes."""
+"""Waiting: which waiters are woken, by which event, and what happens without a wake-up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.servers.redis import RedisServer
 from tests.support.calls import Later
 from tests.support.waiting import eventually
 
-#: What each way of being woken needs, and how the server shows that a waiter is ready to be woken.
+#: The rights each wake-up method needs, and how the server shows that a waiter is ready.
 USERS = {
     Way.TRACKING: "+@all",
     Way.CHANNEL: "+@all -client|tracking",
@@ -37,7 +37,7 @@ def armed(server: RedisServer, way: Way, name: str = "job", waiters: int = 1) ->
         if client.llen(keys_of(name).queue) < waiters:
             return False
         if way is Way.TRACKING:
-            # Each waiter tracks one key; the keys of waiters that share one are counted once.
+            # Each waiter tracks one key; a key shared by several waiters is counted once.
             return bool(client.info("stats")["tracking_total_keys"] >= 1)
         if way is Way.CHANNEL:
             return bool(client.pubsub_numsub(keys_of(name).channel)[0][1] >= waiters)
@@ -46,7 +46,9 @@ def armed(server: RedisServer, way: Way, name: str = "job", waiters: int = 1) ->
     return is_armed
 
 
-async def patience(session: RedisSession, name: str = "job", seconds: float = 10.0, **keywords: Any) -> Granted | None:
+async def acquire_with_timeout(
+    session: RedisSession, name: str = "job", seconds: float = 10.0, **keywords: Any
+) -> Granted | None:
     """What the core does: try, wait, try again."""
     attempt, until = make_attempt(name, **keywords), clock.now() + seconds
     contender = session.contender(attempt, TIMEOUT)
@@ -64,7 +66,7 @@ async def patience(session: RedisSession, name: str = "job", seconds: float = 10
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("api", ["sync", "async"])
 @pytest.mark.parametrize("way", list(Way), ids=lambda way: way.value)
-def test_a_release_wakes_the_waiter(api: str, way: Way, redis_server: RedisServer) -> None:
+def test_release_wakes_the_waiter(api: str, way: Way, redis_server: RedisServer) -> None:
     admin = redis_server.client()
     command(redis_server, "ACL", "SETUSER", "waiter", "on", ">pw", "~*", "&*", *USERS[way].split())
     with Other(redis_server.url) as other:
@@ -96,24 +98,24 @@ def test_a_release_wakes_the_waiter(api: str, way: Way, redis_server: RedisServe
 async def test_flushall_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
     later = Later(armed(server, Way.TRACKING), server.client().flushall)
-    assert await patience(session) is not None
+    assert await acquire_with_timeout(session) is not None
     later.join()
     assert time.monotonic() - later.began < SOON
 
 
 @sync_and_async
 @pytest.mark.usefixtures("only_woken")
-async def test_a_foreign_delete_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
+async def test_foreign_delete_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     server.client().hset("job", "java:1", 1)
     later = Later(armed(server, Way.TRACKING), lambda: server.client().delete("job"))
-    assert await patience(session) is not None
+    assert await acquire_with_timeout(session) is not None
     later.join()
     assert time.monotonic() - later.began < SOON
 
 
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_expiry_is_not_left_to_the_push(api: str, start_redis: Callable[..., RedisServer]) -> None:
+def test_expiry_is_detected_without_a_push(api: str, start_redis: Callable[..., RedisServer]) -> None:
     """A server with many keys pushes an expiry late or never; this one never does."""
     server = start_redis()
     command(server, "DEBUG", "SET-ACTIVE-EXPIRE", 0)
@@ -122,18 +124,18 @@ def test_expiry_is_not_left_to_the_push(api: str, start_redis: Callable[..., Red
         with Other(server.url) as other:
             other.hold("job", ttl=0.15)
             began = time.monotonic()
-            assert await patience(session) is not None
+            assert await acquire_with_timeout(session) is not None
             assert time.monotonic() - began < 0.15 + SOON
 
     on_api(api, server.url, body)
 
 
 @sync_and_async
-async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, server: RedisServer) -> None:
-    """SWAPDB pushes nothing and publishes nothing: only the poll helps."""
+async def test_waiter_polls_without_any_wakeup(session: RedisSession, server: RedisServer) -> None:
+    """SWAPDB pushes and publishes nothing: only the poll detects it."""
     server.client().hset("job", "java:1", 1)
     later = Later(armed(server, Way.TRACKING), lambda: command(server, "SWAPDB", 0, 5))
-    assert await patience(session) is not None
+    assert await acquire_with_timeout(session) is not None
     later.join()
     assert time.monotonic() - later.began < 1.0 + LATE
     command(server, "SWAPDB", 0, 5)
@@ -141,17 +143,17 @@ async def test_nothing_wakes_and_the_waiter_still_looks(session: RedisSession, s
 
 @sync_and_async
 @pytest.mark.usefixtures("only_woken")
-async def test_waiting_ends_at_until_and_leaves_nothing(session: RedisSession, server: RedisServer) -> None:
+async def test_wait_ends_at_its_deadline_and_leaves_the_queue(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
         began = clock.now()
-        assert await patience(session, seconds=0.2) is None
+        assert await acquire_with_timeout(session, seconds=0.2) is None
         assert 0.2 <= clock.now() - began < 0.2 + SOON
         assert server.client().keys("holdfast_queue:*") == []
 
 
 @sync_and_async
-async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server: RedisServer) -> None:
+async def test_grant_removes_the_claim_from_the_queue(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held, attempt = other.hold("job"), make_attempt("job")
         contender = session.contender(attempt, TIMEOUT)
@@ -164,7 +166,7 @@ async def test_a_grant_leaves_the_queue_by_itself(session: RedisSession, server:
 
 
 @sync_and_async
-async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
+async def test_withdrawal_removes_the_claim_from_the_queue(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         other.hold("job")
         attempt = make_attempt("job")
@@ -176,7 +178,7 @@ async def test_withdrawing_leaves_the_queue_too(session: RedisSession, server: R
 
 
 @sync_and_async
-async def test_a_grant_that_came_unnoticed_leaves_the_queue_too(session: RedisSession, server: RedisServer) -> None:
+async def test_unnoticed_grant_removes_the_claim_from_the_queue(session: RedisSession, server: RedisServer) -> None:
     """A late acquire is granted while the claim already waits again: the next try finds its own lock."""
     with Other(server.url) as other:
         held, attempt = other.hold("job"), make_attempt("job")
@@ -206,7 +208,7 @@ class WaitingClaims:
 
 
 @sync_and_async
-async def test_a_fair_claim_does_not_overtake_live_waiters(session: RedisSession, server: RedisServer) -> None:
+async def test_fair_claim_does_not_overtake_live_waiters(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
         waiting = WaitingClaims(other, "job", 2, fair=True)
@@ -223,7 +225,7 @@ async def test_a_fair_claim_does_not_overtake_live_waiters(session: RedisSession
 
 
 @sync_and_async
-async def test_a_polite_claim_yields_once_and_an_unfair_one_does_not(
+async def test_non_barging_claim_yields_once_and_unfair_claim_does_not(
     session: RedisSession, server: RedisServer
 ) -> None:
     with Other(server.url) as other:
@@ -236,8 +238,8 @@ async def test_a_polite_claim_yields_once_and_an_unfair_one_does_not(
 
 
 @sync_and_async
-async def test_dead_waiters_are_passed_over(session: RedisSession, server: RedisServer) -> None:
-    """More of them than one call clears: a few calls do."""
+async def test_dead_waiters_are_skipped(session: RedisSession, server: RedisServer) -> None:
+    """More dead waiters than one call removes: a few calls do."""
     client = server.client()
     client.rpush("holdfast_queue:{job}", *(f"dead{number}" for number in range(250)))
     fair = make_attempt("job", fair=True)
@@ -247,19 +249,19 @@ async def test_dead_waiters_are_passed_over(session: RedisSession, server: Redis
 
 
 @sync_and_async
-async def test_a_waiter_clears_the_dead_in_front_of_it(session: RedisSession, server: RedisServer) -> None:
+async def test_waiter_removes_dead_predecessors(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     with Other(server.url) as other:
         held = other.hold("job")
         client.rpush("holdfast_queue:{job}", *(f"dead{number}" for number in range(150)))
         later = Later(lambda: client.llen("holdfast_queue:{job}") == 1, lambda: other.release(held))
-        assert await patience(session, fair=True) is not None
+        assert await acquire_with_timeout(session, fair=True) is not None
         later.join()
 
 
 @sync_and_async
-async def test_the_third_in_line_watches_the_second(session: RedisSession, server: RedisServer) -> None:
-    """A release wakes the first two; the third sleeps on until the second has gone."""
+async def test_third_waiter_watches_the_second(session: RedisSession, server: RedisServer) -> None:
+    """A release wakes the first two; the third sleeps until the second has left."""
     with Other(server.url) as other:
         held = other.hold("job")
         waiting = WaitingClaims(other, "job", 2)
@@ -276,7 +278,7 @@ async def test_the_third_in_line_watches_the_second(session: RedisSession, serve
 
 @sync_and_async
 @pytest.mark.usefixtures("only_woken")
-async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, server: RedisServer) -> None:
+async def test_departure_of_the_predecessor_wakes_the_waiter(session: RedisSession, server: RedisServer) -> None:
     with Other(server.url) as other:
         held = other.hold("job")
         waiting = WaitingClaims(other, "job", 1, fair=True)
@@ -286,15 +288,13 @@ async def test_a_waiter_in_front_that_goes_is_noticed(session: RedisSession, ser
             waiting.close()
 
         later = Later(armed(server, Way.TRACKING, waiters=2), go)
-        assert await patience(session, fair=True) is not None
+        assert await acquire_with_timeout(session, fair=True) is not None
         later.join()
         assert time.monotonic() - later.began < SOON
 
 
 @sync_and_async
-async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
-    session: RedisSession, server: RedisServer
-) -> None:
+async def test_waiter_considered_dead_joins_under_a_new_id(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     with Other(server.url) as other:
         other.hold("job")
@@ -310,9 +310,7 @@ async def test_a_waiter_that_was_given_up_for_dead_joins_under_a_new_id(
 
 
 @sync_and_async
-async def test_a_waiter_refreshes_its_key_only_when_half_of_it_has_run_out(
-    session: RedisSession, server: RedisServer
-) -> None:
+async def test_waiter_refreshes_its_key_after_half_of_its_ttl(session: RedisSession, server: RedisServer) -> None:
     client = server.client()
     with Other(server.url) as other:
         other.hold("job")
@@ -331,8 +329,8 @@ async def test_a_waiter_refreshes_its_key_only_when_half_of_it_has_run_out(
 
 
 @pytest.mark.parametrize("fair", [False, True], ids=["unfair", "fair"])
-def test_many_tasks_and_threads_pass_one_lock_round(fair: bool, redis_server: RedisServer) -> None:
-    """Nobody is forgotten, and the lock never has two holders."""
+def test_many_tasks_and_threads_share_one_lock(fair: bool, redis_server: RedisServer) -> None:
+    """Every waiter is served, and the lock never has two holders."""
     inside = 0
     turns: list[int] = []
 
@@ -363,7 +361,7 @@ def test_many_tasks_and_threads_pass_one_lock_round(fair: bool, redis_server: Re
 
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_the_loss_of_the_connection_ends_the_wait(api: str, redis_server: RedisServer) -> None:
+def test_loss_of_the_connection_ends_the_wait(api: str, redis_server: RedisServer) -> None:
     client = redis_server.client()
 
     async def body(session: RedisSession) -> None:
@@ -381,14 +379,14 @@ def test_the_loss_of_the_connection_ends_the_wait(api: str, redis_server: RedisS
             woken = time.monotonic()
             later.join()
             assert 0 <= woken - later.began < SOON
-            await contender.wait(clock.now() + 0.01)  # and it goes on with a new one
+            await contender.wait(clock.now() + 0.01)  # continues on a new connection
             await contender.leave()
 
     on_api(api, redis_server.url, body)
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_a_server_that_is_away_ends_the_wait_with_an_error(api: str, start_redis: Callable[..., RedisServer]) -> None:
+def test_unreachable_server_ends_the_wait_with_an_error(api: str, start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
 
     async def body(session: RedisSession) -> None:
@@ -405,8 +403,8 @@ def test_a_server_that_is_away_ends_the_wait_with_an_error(api: str, start_redis
 
 
 @pytest.mark.usefixtures("only_woken")
-def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> None:
-    """An ACL that allows the lock's keys but not our probe's: fall back, do not fail."""
+def test_refused_probe_does_not_refuse_the_lock(redis_server: RedisServer) -> None:
+    """An ACL that allows the keys of the lock but not the probe: fall back instead of failing."""
     admin = redis_server.client()
     keys = ["~job", "~redisson_lock_token:{job}", "~holdfast_owner:{job}", "~holdfast_queue:{job}*", "~holdfast_lock:*"]
     command(redis_server, "ACL", "SETUSER", "narrow", "on", ">pw", *keys, "&redisson_lock__channel:*", "+@all")
@@ -415,7 +413,7 @@ def test_a_refused_probe_is_not_a_refused_lock(redis_server: RedisServer) -> Non
         with Other(redis_server.url) as other:
             held = other.hold("job")
             later = Later(armed(redis_server, Way.CHANNEL), lambda: other.release(held))
-            assert await patience(session) is not None
+            assert await acquire_with_timeout(session) is not None
             later.join()
             assert time.monotonic() - later.began < SOON
 

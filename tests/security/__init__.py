@@ -1,1 +1,1 @@
-"""Names are data, secrets stay secret, and the least privilege is enough."""
+"""Names are data, secrets stay secret, and least privilege suffices."""

@@ -1,4 +1,4 @@
-"""Names are data: hostile ones stay inside their lock, on every engine."""
+"""Names are data: hostile names affect only their own lock, on every engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOSTILE = [
 
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_is_a_lock_like_any_other(url: str, name: str) -> None:
+def test_hostile_name_is_an_ordinary_lock(url: str, name: str) -> None:
     with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         with locks.lock(name) as lease:
             assert lease.name == name
@@ -30,13 +30,13 @@ def test_a_hostile_name_is_a_lock_like_any_other(url: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 513, "é" * 257, "\ud800", None, 7, b"bytes", True])
-def test_what_is_not_a_name(name: object) -> None:
+def test_invalid_name_is_refused(name: object) -> None:
     with holdfast.connect("memory:") as locks, pytest.raises(holdfast.InvalidName) as caught:
         locks.lock(name)  # type: ignore[arg-type]
     assert isinstance(caught.value, ValueError)
 
 
-def test_a_name_that_is_a_side_key_of_another_lock_is_refused(redis_server: RedisServer) -> None:
+def test_name_of_an_auxiliary_key_of_another_lock_is_refused(redis_server: RedisServer) -> None:
     with holdfast.connect(redis_server.url) as locks:
         for name in ("redisson_lock_token:{x}", "holdfast_owner:{x}", "holdfast_queue:{x}"):
             with pytest.raises(holdfast.InvalidName):

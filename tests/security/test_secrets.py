@@ -1,4 +1,4 @@
-"""A password in the URL is in no repr, log, error, cause or traceback."""
+"""A password in the URL appears in no repr, log, error, cause or traceback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = "s3cr3t-p4ss"
 
 
 def texts(error: BaseException) -> str:
-    """All that a log or a crash report would show, attributes included."""
+    """Returns everything that a log or a crash report would show, including attributes."""
     chain = "".join(traceback.format_exception(error))
     return chain + repr(error) + str(vars(error)) + repr(pickle.loads(pickle.dumps(error)))
 
@@ -31,7 +31,7 @@ def failing(act: Callable[[], Any]) -> str:
     return texts(caught.value)
 
 
-def test_no_secret_is_shown_whatever_goes_wrong(
+def test_no_secret_is_shown_in_any_failure(
     start_redis: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -73,7 +73,7 @@ def test_no_secret_is_shown_whatever_goes_wrong(
     assert SECRET not in caplog.text
 
 
-def test_a_password_given_as_a_keyword_is_not_shown_either(start_redis: Callable[..., RedisServer]) -> None:
+def test_password_given_as_a_keyword_is_not_shown(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis(password=SECRET)
     url = f"redis://127.0.0.1:{server.port}"
     with holdfast.connect(url, password=SECRET) as locks:
@@ -83,10 +83,10 @@ def test_a_password_given_as_a_keyword_is_not_shown_either(start_redis: Callable
 
 
 @pytest.mark.parametrize("scheme, path", [("redis+sentinel", "/m"), ("redis+cluster", ""), ("redlock", "")])
-def test_a_password_for_several_servers_is_not_shown_either(
+def test_password_for_several_servers_is_not_shown(
     start_redis: Callable[..., RedisServer], scheme: str, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One server refuses the password, two are not there; then none is."""
+    """First one server refuses the password and two are unreachable; then all are unreachable."""
     caplog.set_level(logging.DEBUG)
     server = start_redis(password="another")
     url = f"{scheme}://joe:{SECRET}@127.0.0.1:{server.port},127.0.0.1:1,127.0.0.1:2{path}"
@@ -102,10 +102,10 @@ def test_a_password_for_several_servers_is_not_shown_either(
     assert SECRET not in caplog.text
 
 
-def test_a_password_for_zookeeper_is_not_shown_either(
+def test_password_for_zookeeper_is_not_shown(
     start_zookeeper: Callable[..., ZooKeeperServer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """kazoo logs its requests, and one of them carries the password."""
+    """kazoo logs its requests, and one of them contains the password."""
     caplog.set_level(logging.DEBUG)
     server = start_zookeeper()
     url = f"zookeeper://joe:{SECRET}@{server.address}/base"
@@ -115,10 +115,10 @@ def test_a_password_for_zookeeper_is_not_shown_either(
         lock = locks.lock("a")
         with lock as lease:
             shown += "".join(map(repr, (locks, vars(locks), lock, lease, locks.inspect("a"), locks.guarantees)))
-            with pytest.raises(NoAuthError):  # the credentials were used: strangers have no business with our nodes
+            with pytest.raises(NoAuthError):  # the credentials were used: the nodes are closed to other users
                 server.client().get_children("/base/a")
         server.kill()
         shown += failing(lambda: locks.lock("b").acquire(timeout=0.3)) + failing(locks.ping)
     assert SECRET not in shown
-    assert "digest" in caplog.text  # it was logged,
-    assert SECRET not in caplog.text  # but not with what it said
+    assert "digest" in caplog.text  # the request was logged,
+    assert SECRET not in caplog.text  # but without the password

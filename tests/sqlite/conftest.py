@@ -19,7 +19,7 @@ from holdfast.engines.sqlite.session import SqliteSession
 MakeSession = Callable[..., SqliteSession]
 MakeKeeper = Callable[[], SqliteKeeper]
 
-#: What a request may take where another process may stand still in the middle of a transaction.
+#: Timeout of a request while another process may be paused in the middle of a transaction.
 TIMEOUT: Final = 5.0
 
 
@@ -31,13 +31,13 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, str(script), path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.ask(do="say")  # it is up
+        self.ask(do="ping")  # waits until it has started
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def tell(self, **order: Any) -> None:
+    def send(self, **order: Any) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
@@ -48,7 +48,7 @@ class Worker:
         return answer
 
     def ask(self, **order: Any) -> dict[str, Any]:
-        self.tell(**order)
+        self.send(**order)
         return self.answer()
 
     def freeze(self) -> None:

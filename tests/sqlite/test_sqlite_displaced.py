@@ -1,5 +1,5 @@
-"""Files that are removed or replaced while processes lock in them: two holders at most until the next renewal, no
-error that a caller would see, and locking goes on."""
+"""Files removed or replaced while processes lock in them: two holders at most until the next renewal, no error for
+callers, and locking continues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def replace_by_copy(path: str) -> None:
 
 
 def restore_directory(path: str) -> None:
-    """From a backup that was just made. Sockets are not in it, liveness files are, and none has them locked."""
+    """Restores a fresh backup. It has no sockets; it has liveness files, which no process has locked."""
     directory = os.path.dirname(path)
     shutil.copytree(directory, directory + ".backup", ignore=shutil.ignore_patterns("*.pulse", "*.doze-*", "*.wait-*"))
     os.rename(directory, directory + ".old")
@@ -57,7 +57,7 @@ def restore_directory(path: str) -> None:
 
 
 def read_and_close(path: str) -> None:
-    """A backup in the holder's process drops SQLite's locks; then another process comes and goes."""
+    """A backup in the process of the holder drops SQLite's locks; then another process opens and closes the file."""
     for name in (path, path + "-wal", path + "-shm"):
         with open(name, "rb") as file:
             file.read(1)
@@ -65,7 +65,7 @@ def read_and_close(path: str) -> None:
 
 
 def remove_private_directory(path: str) -> None:
-    os.rename(path + ".d", path + ".gone")  # first: nothing can be made in it while it is being removed
+    os.rename(path + ".d", path + ".gone")  # first, so that no file is created in it during the removal
     shutil.rmtree(path + ".gone")
 
 
@@ -105,8 +105,8 @@ def locks(path: str) -> Iterator[holdfast.Client]:
         yield locks
 
 
-def goes_on(locks: holdfast.Client, rival: Worker, path: str) -> None:
-    """Both can lock, and exclude each other; the file is sound."""
+def assert_locking_continues(locks: holdfast.Client, rival: Worker, path: str) -> None:
+    """Both processes can lock and exclude each other, and the file is intact."""
     with locks.lock("job", timeout=10.0):
         assert rival.ask(do="acquire", name="job")["token"] is None
     assert rival.ask(do="acquire", name="job", timeout=10.0)["token"] is not None
@@ -118,7 +118,7 @@ def goes_on(locks: holdfast.Client, rival: Worker, path: str) -> None:
 
 
 @every_displacement
-def test_displaced_before_the_acquire(
+def test_files_displaced_before_the_acquire(
     locks: holdfast.Client, path: str, start_worker: StartWorker, displace: Callable[[str], None]
 ) -> None:
     displace(path)
@@ -126,11 +126,11 @@ def test_displaced_before_the_acquire(
     assert rival.ask(do="acquire", name="job")["token"] is not None
     assert locks.lock("job").try_acquire() is None, "two holders"
     assert rival.ask(do="release", name="job")["found"] == "OURS"
-    goes_on(locks, rival, path)
+    assert_locking_continues(locks, rival, path)
 
 
 @every_displacement
-def test_displaced_between_acquire_and_renewal(
+def test_files_displaced_between_acquire_and_renewal(
     locks: holdfast.Client, path: str, start_worker: StartWorker, displace: Callable[[str], None]
 ) -> None:
     lease = locks.lock("job").acquire()
@@ -146,11 +146,11 @@ def test_displaced_between_acquire_and_renewal(
         assert rival.ask(do="release", name="job")["found"] == "OURS"
     if lease.held:
         lease.release()
-    goes_on(locks, rival, path)
+    assert_locking_continues(locks, rival, path)
 
 
 @every_displacement
-def test_displaced_between_renewal_and_release(
+def test_files_displaced_between_renewal_and_release(
     locks: holdfast.Client, path: str, start_worker: StartWorker, displace: Callable[[str], None]
 ) -> None:
     lease = locks.lock("job").acquire()
@@ -167,11 +167,11 @@ def test_displaced_between_renewal_and_release(
             lease.release()
         except holdfast.LockLost:
             assert lease.lost_reason == "broken"
-    goes_on(locks, rival, path)
+    assert_locking_continues(locks, rival, path)
 
 
 @every_displacement
-def test_displaced_while_waiting(
+def test_files_displaced_while_waiting(
     locks: holdfast.Client, path: str, start_worker: StartWorker, displace: Callable[[str], None]
 ) -> None:
     rival = start_worker()
@@ -195,19 +195,19 @@ def test_displaced_while_waiting(
     assert isinstance(outcome[0], holdfast.Lease), outcome
     assert rival.ask(do="renew", name="job")["found"] in ("GONE", "STOLEN")
     outcome[0].release()
-    goes_on(locks, rival, path)
+    assert_locking_continues(locks, rival, path)
 
 
 @pytest.mark.parametrize("what", [("",), ("-wal",), ("-shm",), ("-wal", "-shm"), ("", "-wal", "-shm")], ids=" ".join)
-def test_files_removed_under_load_cost_no_process_and_show_no_error(
+def test_files_removed_under_load_crash_no_process_and_raise_no_error(
     path: str, start_worker: StartWorker, what: tuple[str, ...]
 ) -> None:
-    """Before: SIGBUS, "not a database", "damaged"."""
+    """Regression: SIGBUS, "not a database", "damaged"."""
     workers = [start_worker() for _ in range(3)]
     for worker in workers:
-        worker.tell(do="hammer", name="job", seconds=1.0)
+        worker.send(do="hammer", name="job", seconds=1.0)
     for _ in range(4):
-        time.sleep(0.2)  # they work meanwhile
+        time.sleep(0.2)  # the workers lock meanwhile
         for suffix in what:
             Path(path + suffix).unlink(missing_ok=True)
     answers = [worker.answer() for worker in workers]
@@ -217,7 +217,7 @@ def test_files_removed_under_load_cost_no_process_and_show_no_error(
 
 @linux_only
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
-def test_reading_the_files_in_the_holders_process_costs_no_lease(
+def test_reading_the_files_in_the_process_of_the_holder_loses_no_lease(
     make_session: MakeSession, path: str, start_worker: StartWorker, suffix: str
 ) -> None:
     session, attempt = make_session(), make_attempt("job", 600.0)
@@ -230,22 +230,22 @@ def test_reading_the_files_in_the_holders_process_costs_no_lease(
     assert run(session.renew(attempt, 600.0, TIMEOUT)) == Found.OURS
 
 
-def test_the_last_process_to_close_still_removes_log_and_index(make_session: MakeSession, path: str) -> None:
+def test_last_process_to_close_removes_log_and_index(make_session: MakeSession, path: str) -> None:
     session = make_session()
     run(session.ping(TIMEOUT))
     run(session.close())
     assert set(os.listdir(os.path.dirname(path))) == {"locks.db", "locks.db.d"}
 
 
-def test_a_displaced_store_does_not_copy_its_log_into_the_new_file(make_session: MakeSession, path: str) -> None:
-    """Neither with a write, nor when it is closed: the pages would overwrite those of others."""
+def test_displaced_store_does_not_copy_its_log_into_the_new_file(make_session: MakeSession, path: str) -> None:
+    """Neither a write nor close may do that: the pages would overwrite those of other processes."""
     session = make_session()
     for number in range(50):
         run(session.acquire(make_attempt(f"old {number}"), TIMEOUT))
     store = session.store(clock.now())
     remove("-wal", "-shm")(path)
     before = Path(path).read_bytes()
-    store.look_at = clock.now() + 60.0  # it does not look by itself
+    store.look_at = clock.now() + 60.0  # disables its own periodic check
     store._writes = 0
     for number in range(50):
         store.write("UPDATE lock SET ttl = ? WHERE name = ?", (number, f"old {number}"))
@@ -254,7 +254,7 @@ def test_a_displaced_store_does_not_copy_its_log_into_the_new_file(make_session:
     assert isinstance(run(session.acquire(make_attempt("new"), TIMEOUT)), Granted)
 
 
-def test_a_watchdog_asks_about_everything_once_its_store_was_displaced(
+def test_watchdog_verifies_all_leases_after_its_store_was_displaced(
     session: SqliteSession, keeper: SqliteKeeper, path: str
 ) -> None:
     wakeup = BLOCKING.wakeup()
@@ -269,7 +269,7 @@ def test_a_watchdog_asks_about_everything_once_its_store_was_displaced(
         wakeup.close()
 
 
-def test_the_opener_that_displaces_notifies_all_watchdogs(
+def test_process_that_displaces_the_file_notifies_all_watchdogs(
     keeper: SqliteKeeper, path: str, start_worker: StartWorker
 ) -> None:
     wakeup = BLOCKING.wakeup()
@@ -283,9 +283,7 @@ def test_the_opener_that_displaces_notifies_all_watchdogs(
         wakeup.close()
 
 
-def test_a_lease_that_the_rest_of_a_log_would_have_released_is_not_waited_for(
-    make_session: MakeSession, path: str
-) -> None:
+def test_lease_released_only_in_a_lost_log_is_not_waited_for(make_session: MakeSession, path: str) -> None:
     """Without its log the file is older: it shows a lock as held that was released since, by ourselves."""
     session, attempt = make_session(), make_attempt("job", 600.0)
     run(session.acquire(attempt, TIMEOUT))
@@ -296,7 +294,7 @@ def test_a_lease_that_the_rest_of_a_log_would_have_released_is_not_waited_for(
     assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Granted)
 
 
-def test_removing_the_private_directory_does_not_end_locking_after_a_fork(session: SqliteSession, path: str) -> None:
+def test_removed_private_directory_does_not_prevent_locking_after_a_fork(session: SqliteSession, path: str) -> None:
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
     remove_private_directory(path)
@@ -305,7 +303,9 @@ def test_removing_the_private_directory_does_not_end_locking_after_a_fork(sessio
     assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Granted)
 
 
-def test_a_file_emptied_in_place_is_begun_anew(make_session: MakeSession, path: str, start_worker: StartWorker) -> None:
+def test_file_emptied_in_place_is_initialized_again(
+    make_session: MakeSession, path: str, start_worker: StartWorker
+) -> None:
     session, attempt = make_session(), make_attempt("job", TTL)
     run(session.acquire(attempt, TIMEOUT))
     empty_in_place(path)
@@ -315,9 +315,7 @@ def test_a_file_emptied_in_place_is_begun_anew(make_session: MakeSession, path: 
     assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Busy)
 
 
-def test_something_else_put_in_the_place_of_the_file_is_refused_and_left_alone(
-    make_session: MakeSession, path: str
-) -> None:
+def test_foreign_file_in_place_of_the_lock_file_is_refused_and_unchanged(make_session: MakeSession, path: str) -> None:
     session = make_session()
     run(session.acquire(make_attempt("job"), TIMEOUT))
     session.store(clock.now()).look_at = 0.0

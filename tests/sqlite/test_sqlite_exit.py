@@ -1,4 +1,4 @@
-"""Programs that end without closing anything: no complaint, nothing left behind, and the lock is free."""
+"""Programs that end without closing anything: no message, no leftovers, and the lock is free."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def on_a_loop():
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_it_ends_in_silence_and_leaves_nothing(program: str, tmp_path: Path) -> None:
+def test_program_exit_without_close_is_silent_and_leaves_no_lock(program: str, tmp_path: Path) -> None:
     path = tmp_path / "locks.db"
     source = Path(holdfast.__path__[0]).parent
     ended = subprocess.run(

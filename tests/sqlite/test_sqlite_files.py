@@ -1,4 +1,4 @@
-"""Whose file it is, where it is, and what becomes of a bad one."""
+"""Owner, permissions and place of the lock file, and the handling of damaged files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def refusal(session: SqliteSession) -> str:
     return str(refused.value)
 
 
-def test_everything_is_private(session: SqliteSession, path: str) -> None:
+def test_all_files_are_private(session: SqliteSession, path: str) -> None:
     previous = os.umask(0)
     try:
         attempt = make_attempt("job")
@@ -55,12 +55,12 @@ def test_everything_is_private(session: SqliteSession, path: str) -> None:
     assert mode(os.path.dirname(path)) == 0o700
     assert mode(path + ".d") == 0o700
     files = [path, path + "-wal", path + "-shm", *(os.path.join(path + ".d", name) for name in os.listdir(path + ".d"))]
-    assert len(files) == 7  # opening, liveness, pulse, bell
+    assert len(files) == 7  # opening, liveness, heartbeat, wake-up
     assert {name: mode(name) for name in files} == dict.fromkeys(files, 0o600)
     run(contender.leave())
 
 
-def test_the_default_file_is_under_the_home_of_passwd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_file_is_under_the_home_directory_of_passwd(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"):
         monkeypatch.setenv(name, "/nowhere")
     home = pwd.getpwuid(os.geteuid()).pw_dir
@@ -70,7 +70,7 @@ def test_the_default_file_is_under_the_home_of_passwd(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("bits", [0o020, 0o002])
 @pytest.mark.parametrize("which", ["directory", "file", "sockets"])
-def test_what_others_can_write_is_refused(make_session: MakeSession, path: str, which: str, bits: int) -> None:
+def test_file_writable_by_other_users_is_refused(make_session: MakeSession, path: str, which: str, bits: int) -> None:
     first = make_session()
     run(first.ping(1.0))
     run(first.close())
@@ -81,7 +81,7 @@ def test_what_others_can_write_is_refused(make_session: MakeSession, path: str, 
     assert "chmod" in message
 
 
-def test_what_belongs_to_another_user_is_refused(make_session: MakeSession, path: str) -> None:
+def test_file_of_another_user_is_refused(make_session: MakeSession, path: str) -> None:
     if os.geteuid() == 0:
         os.mkdir(os.path.dirname(path), 0o700)
         os.chown(os.path.dirname(path), 12345, -1)
@@ -91,7 +91,7 @@ def test_what_belongs_to_another_user_is_refused(make_session: MakeSession, path
         assert "/" in refusal(session)
 
 
-def test_links_are_not_followed(make_session: MakeSession, path: str, tmp_path: Path) -> None:
+def test_symbolic_links_are_not_followed(make_session: MakeSession, path: str, tmp_path: Path) -> None:
     os.mkdir(os.path.dirname(path), 0o700)
     (tmp_path / "elsewhere").touch()
     os.symlink(tmp_path / "elsewhere", path)
@@ -104,7 +104,7 @@ def test_links_are_not_followed(make_session: MakeSession, path: str, tmp_path: 
     assert path in refusal(make_session())
 
 
-def test_a_directory_may_be_reached_by_a_link_and_is_still_the_same_file(path: str, tmp_path: Path) -> None:
+def test_directory_reached_by_a_link_is_the_same_file(path: str, tmp_path: Path) -> None:
     from holdfast._runtime.blocking import BLOCKING
 
     os.mkdir(os.path.dirname(path), 0o700)
@@ -131,14 +131,14 @@ def test_shared_file_systems_are_refused(
 
 
 @linux_only
-def test_the_magic_of_a_known_file_system_is_read() -> None:
+def test_magic_number_of_a_known_file_system_is_read() -> None:
     assert filesystem.magic("/proc") == 0x9FA0
     assert filesystem.magic("/nowhere/at/all") is None
 
 
-def test_a_file_of_something_else_is_refused_and_left_alone(make_session: MakeSession, path: str) -> None:
+def test_foreign_file_is_refused_and_unchanged(make_session: MakeSession, path: str) -> None:
     os.mkdir(os.path.dirname(path), 0o700)
-    text = b"not a database, but somebody's only copy of it " * 100
+    text = b"not a database, but the only copy of it " * 100
     Path(path).write_bytes(text)
     message = refusal(make_session())
     assert path in message
@@ -146,7 +146,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(make_session: MakeSe
     assert Path(path).read_bytes() == text
 
 
-def test_the_database_of_another_program_is_refused(make_session: MakeSession, path: str) -> None:
+def test_database_of_another_program_is_refused(make_session: MakeSession, path: str) -> None:
     os.mkdir(os.path.dirname(path), 0o700)
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE users (id)")
@@ -154,7 +154,7 @@ def test_the_database_of_another_program_is_refused(make_session: MakeSession, p
     assert "another program" in refusal(make_session())
 
 
-def test_a_file_of_a_later_version_is_refused(make_session: MakeSession, path: str) -> None:
+def test_file_of_a_later_version_is_refused(make_session: MakeSession, path: str) -> None:
     session = make_session()
     run(session.ping(1.0))
     run(session.close())
@@ -165,7 +165,7 @@ def test_a_file_of_a_later_version_is_refused(make_session: MakeSession, path: s
 
 
 def tear(path: str) -> None:
-    """What a power cut may leave of a file that was never synced: pages that were not written."""
+    """Leaves what a power cut may leave of a file that was never synced: pages that were not written."""
     size = os.path.getsize(path)
     with open(path, "r+b") as file:
         file.seek(4096)
@@ -180,7 +180,7 @@ def before_reboot(session: SqliteSession, path: str) -> int:
     return granted.token
 
 
-def test_a_file_torn_by_a_power_cut_is_set_aside(
+def test_file_torn_by_a_power_cut_is_set_aside(
     make_session: MakeSession, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = before_reboot(make_session(), path)
@@ -222,10 +222,10 @@ def garble(path: str) -> None:
         "first page garbled",
     ],
 )
-def test_a_file_whose_first_page_was_lost_is_set_aside_too(
+def test_file_without_its_first_page_is_set_aside(
     make_session: MakeSession, path: str, damage: Callable[[str], None]
 ) -> None:
-    """Before: "not an SQLite database", until an operator deleted it."""
+    """Regression: "not an SQLite database" until an operator deleted the file."""
     token = before_reboot(make_session(), path)
     damage(path)
     granted = run(make_session().acquire(make_attempt("job"), TIMEOUT))
@@ -234,10 +234,10 @@ def test_a_file_whose_first_page_was_lost_is_set_aside_too(
     assert os.path.exists(path + ".damaged")
 
 
-def test_damage_that_is_met_later_is_repaired_once_no_other_process_uses_the_file(
+def test_damage_found_later_is_repaired_once_no_other_process_uses_the_file(
     make_session: MakeSession, path: str
 ) -> None:
-    """A large file is not checked as a whole when it is opened. No text tells the user to delete it."""
+    """A large file is not checked completely when it is opened. No message asks the user to delete it."""
 
     def acquire_all() -> None:
         for number in range(100):
@@ -259,20 +259,20 @@ def test_damage_that_is_met_later_is_repaired_once_no_other_process_uses_the_fil
     assert os.path.exists(path + ".damaged")
 
 
-def test_a_torn_file_that_somebody_may_be_using_is_refused(make_session: MakeSession, path: str) -> None:
+def test_torn_file_possibly_in_use_is_refused(make_session: MakeSession, path: str) -> None:
     before_reboot(make_session(), path)
     tear(path)
     directory = os.open(path + ".d", os.O_RDONLY)
-    somebody = Liveness(directory)
+    other_process = Liveness(directory)
     try:
         assert "damaged" in refusal(make_session())
         assert not os.path.exists(path + ".damaged")
     finally:
-        somebody.close(unlink=True)
+        other_process.close(unlink=True)
         os.close(directory)
 
 
-def test_who_deletes_the_file_breaks_the_locks_in_it(make_session: MakeSession, path: str) -> None:
+def test_deleting_the_file_breaks_its_locks(make_session: MakeSession, path: str) -> None:
     session, attempt = make_session(), make_attempt("job")
     run(session.acquire(attempt, 1.0))
     os.unlink(path)
@@ -282,7 +282,7 @@ def test_who_deletes_the_file_breaks_the_locks_in_it(make_session: MakeSession, 
     assert os.path.exists(path)
 
 
-def test_a_full_disk_is_a_failed_request_that_names_the_file(session: SqliteSession, path: str) -> None:
+def test_full_disk_is_a_failed_request_that_names_the_file(session: SqliteSession, path: str) -> None:
     run(session.ping(1.0))
     connection = session.store(clock.now())._connection
     assert connection is not None
@@ -298,11 +298,11 @@ def test_a_full_disk_is_a_failed_request_that_names_the_file(session: SqliteSess
     assert not failed.value.may_have_happened
 
 
-def test_another_process_inside_a_transaction_is_waited_for_and_then_given_up(
+def test_request_waits_for_a_foreign_transaction_and_then_times_out(
     session: SqliteSession, keeper: SqliteKeeper, path: str
 ) -> None:
     run(session.ping(1.0))
-    # A connection of our own process will do: SQLite makes them exclude each other as if they were two processes.
+    # A connection in this process suffices: SQLite makes connections exclude each other like processes.
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     started = clock.now()
@@ -317,13 +317,13 @@ def test_another_process_inside_a_transaction_is_waited_for_and_then_given_up(
     assert isinstance(answer, RequestFailed)
     with pytest.raises(RequestFailed):
         run(session.ping(0.05))
-    assert run(session.inspect("job", 0.05)).holders == (), "a look is not in anybody's way"
+    assert run(session.inspect("job", 0.05)).holders == (), "inspect does not wait for a writer"
     other.execute("ROLLBACK")
     other.close()
     assert isinstance(run(session.acquire(attempt, 1.0)), Granted)
 
 
-def test_many_processes_may_create_the_file_at_once(path: str, start_worker: Callable[[], Worker]) -> None:
+def test_many_processes_may_create_the_file_concurrently(path: str, start_worker: Callable[[], Worker]) -> None:
     workers: list[Worker] = []
     threads = [threading.Thread(target=lambda: workers.append(start_worker())) for _ in range(4)]
     for thread in threads:
@@ -331,13 +331,11 @@ def test_many_processes_may_create_the_file_at_once(path: str, start_worker: Cal
     for thread in threads:
         thread.join()
     for worker in workers:
-        worker.tell(do="acquire", name="job")
+        worker.send(do="acquire", name="job")
     assert len([worker for worker in workers if worker.answer()["token"] is not None]) == 1
 
 
-def test_a_liveness_file_that_was_swept_before_it_was_locked_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_liveness_file_swept_before_it_was_locked_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = os.open(tmp_path, os.O_RDONLY)
     real = fcntl.flock
     swept: list[str] = []
@@ -355,13 +353,13 @@ def test_a_liveness_file_that_was_swept_before_it_was_locked_is_replaced(
     assert not liveness.is_dead(directory, mine.identity)
     mine.close(unlink=False)
     assert liveness.is_dead(directory, mine.identity)
-    assert not liveness.is_dead(directory, "0" * 32), "no file proves nothing"
+    assert not liveness.is_dead(directory, "0" * 32), "a missing file proves nothing"
     assert not liveness.is_dead(directory, "../" + mine.identity)
     os.close(directory)
 
 
 @linux_only
-def test_a_path_too_long_for_a_socket_address_still_wakes(tmp_path: Path) -> None:
+def test_path_too_long_for_a_socket_address_still_wakes_waiters(tmp_path: Path) -> None:
     from holdfast._runtime.blocking import BLOCKING
     from holdfast.engines.sqlite.wakeup_socket import send_wakeup
 
@@ -377,8 +375,8 @@ def test_a_path_too_long_for_a_socket_address_still_wakes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("length", [505, 900])
-def test_a_path_too_long_for_sqlite_is_refused_with_its_length(tmp_path: Path, length: int) -> None:
-    """Before: "too many open files?", and tried again and again."""
+def test_path_too_long_for_sqlite_is_refused_with_its_length(tmp_path: Path, length: int) -> None:
+    """Regression: the error was "too many open files?", and it was retried."""
     from holdfast._runtime.blocking import BLOCKING
 
     path = str(tmp_path)
@@ -389,7 +387,7 @@ def test_a_path_too_long_for_sqlite_is_refused_with_its_length(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("length", [247, 248, 255, 300])
-def test_a_file_name_too_long_for_the_files_beside_it_is_refused(tmp_path: Path, length: int) -> None:
+def test_file_name_too_long_for_its_companion_files_is_refused(tmp_path: Path, length: int) -> None:
     from holdfast._runtime.blocking import BLOCKING
 
     session = connect(f"{tmp_path}/{'f' * length}", {}).session(BLOCKING)
@@ -400,7 +398,7 @@ def test_a_file_name_too_long_for_the_files_beside_it_is_refused(tmp_path: Path,
         assert f"its file name has {length} bytes" in refusal(session)
 
 
-def test_the_longest_path_works(tmp_path: Path) -> None:
+def test_longest_path_works(tmp_path: Path) -> None:
     from holdfast._runtime.blocking import BLOCKING
 
     path = str(tmp_path)
@@ -413,8 +411,8 @@ def test_the_longest_path_works(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_no_descriptor_left_is_a_failed_request_that_says_so(make_session: MakeSession, path: str) -> None:
-    """Every number of spare descriptors, from none to enough: never a raw error, never another kernel's identity."""
+def test_exhausted_descriptors_are_a_failed_request_with_that_reason(make_session: MakeSession, path: str) -> None:
+    """Every number of spare descriptors from none to enough: no raw error and no identity of another kernel."""
     code = f"""
 import os, resource
 from holdfast._runtime.blocking import BLOCKING, run
@@ -450,7 +448,7 @@ assert 0 < served < 16, served
     assert {boot for (boot,) in store.read("SELECT boot FROM lock", ())} == {store.boot}
 
 
-def test_a_python_without_sqlite_gets_an_error_that_says_so() -> None:
+def test_python_without_sqlite_gets_a_clear_error() -> None:
     code = """
 import sys
 sys.modules["_sqlite3"] = None
@@ -469,8 +467,10 @@ holdfast.connect("memory:").lock("job").acquire().release()
 
 @linux_only
 @pytest.mark.parametrize("mounted", ["locks.db", "locks.db.d"])
-def test_what_is_mounted_alone_is_refused(make_session: MakeSession, path: str, tmp_path: Path, mounted: str) -> None:
-    """In a container with the lock *file* as a volume, log, index and liveness files are others than outside."""
+def test_lock_file_or_private_directory_mounted_alone_is_refused(
+    make_session: MakeSession, path: str, tmp_path: Path, mounted: str
+) -> None:
+    """In a container with the lock *file* as a volume, log, index and liveness files differ from those outside."""
     session = make_session()
     run(session.ping(TIMEOUT))
     inside = tmp_path / "container"
@@ -498,7 +498,7 @@ except holdfast.EngineRefused as error:
 
 
 @linux_only
-def test_a_directory_that_is_mounted_as_a_whole_is_shared(path: str, tmp_path: Path, session: SqliteSession) -> None:
+def test_mounted_directory_shares_its_locks(path: str, tmp_path: Path, session: SqliteSession) -> None:
     run(session.acquire(make_attempt("job"), TIMEOUT))
     inside = tmp_path / "container"
     inside.mkdir(0o700)
@@ -514,9 +514,7 @@ def test_a_directory_that_is_mounted_as_a_whole_is_shared(path: str, tmp_path: P
 
 
 @linux_only
-def test_a_child_in_another_time_namespace_does_not_take_what_the_parents_kernel_holds(
-    session: SqliteSession, path: str
-) -> None:
+def test_child_in_another_time_namespace_does_not_take_a_held_lock(session: SqliteSession, path: str) -> None:
     """Before: the boot id was cached over the fork, and the child's clock said that every lease had expired."""
     run(session.acquire(make_attempt("job", 600.0), TIMEOUT))
     code = f"""
@@ -540,13 +538,13 @@ os.wait()
     assert unshared.stdout.strip() == "None", unshared.stderr
 
 
-def test_the_boot_id_is_one_for_all_processes() -> None:
+def test_boot_id_is_the_same_in_all_processes() -> None:
     code = "from holdfast.engines.sqlite.kernel import boot_id; print(boot_id())"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == kernel.boot_id()
 
 
-def test_the_last_session_closes_the_store_and_leaves_no_descriptor(make_session: MakeSession, path: str) -> None:
+def test_last_session_closes_the_store_and_leaves_no_descriptor(make_session: MakeSession, path: str) -> None:
     one, two = make_session(), make_session()
     for session in (one, two):
         attempt = make_attempt("job")

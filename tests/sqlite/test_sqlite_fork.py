@@ -1,4 +1,4 @@
-"""A fork inherits neither locks, nor connections, nor the parent's life."""
+"""A forked child inherits neither the locks nor the connections nor the liveness of its parent."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.forking import fork, in_a_child
 from tests.support.leaks import open_files
 from tests.support.soak import soak
 
-# Python 3.12 warns about any fork of a process with threads: here that is the point.
+# Python 3.12 warns about any fork of a process with threads; these tests do that deliberately.
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 
-def test_a_child_can_neither_release_nor_renew_nor_repeat_the_parents_claim(session: SqliteSession) -> None:
+def test_child_can_neither_release_nor_renew_nor_repeat_the_claim_of_its_parent(session: SqliteSession) -> None:
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
     parent = session.store(clock.now()).process
@@ -43,8 +43,8 @@ def test_a_child_can_neither_release_nor_renew_nor_repeat_the_parents_claim(sess
     assert session.store(clock.now()).process == parent
 
 
-def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSession, path: str) -> None:
-    """Parent P forks a child that lives on; P is killed; its lock must be free although its child is there."""
+def test_child_does_not_keep_the_locks_of_a_dead_parent(make_session: MakeSession, path: str) -> None:
+    """Parent P forks a child that stays alive; P is killed; its lock must be free despite the child."""
     read_end, write_end = os.pipe()
     hold_open, let_go = os.pipe()
 
@@ -55,7 +55,7 @@ def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSess
         if grandchild == 0:
             os.close(let_go)
             os.write(write_end, b"!")
-            os.read(hold_open, 1)  # until the test lets go
+            os.read(hold_open, 1)  # until the test closes the pipe
             os._exit(0)
         signal.pause()
 
@@ -71,7 +71,7 @@ def test_a_child_does_not_keep_a_dead_parents_locks_alive(make_session: MakeSess
     assert isinstance(granted, Granted)
 
 
-def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, path: str) -> None:
+def test_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, path: str) -> None:
     run(session.acquire(make_attempt("job"), TIMEOUT))
     contender = session.contender(make_attempt("job"), TIMEOUT)
     run(contender.wait(clock.now() + 0.01))
@@ -84,7 +84,7 @@ def test_a_child_inherits_no_descriptor_of_the_engine(session: SqliteSession, pa
 
 
 class ForksInBetween:
-    """A connection on which each statement is interrupted by a signal handler that forks, before its rows are read."""
+    """A connection whose statements are interrupted by a signal handler that forks before the rows are read."""
 
     def __init__(self, real: sqlite3.Connection) -> None:
         self._real = real
@@ -98,7 +98,7 @@ class ForksInBetween:
         self._real.close()
 
 
-def test_a_fork_in_a_signal_handler_in_the_middle_of_a_read(session: SqliteSession) -> None:
+def test_fork_in_a_signal_handler_during_a_read_succeeds(session: SqliteSession) -> None:
     """Before: "Cannot operate on a closed database"."""
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
@@ -118,7 +118,7 @@ def test_a_fork_in_a_signal_handler_in_the_middle_of_a_read(session: SqliteSessi
     assert isinstance(run(session.acquire(make_attempt("other"), TIMEOUT)), Granted)
 
 
-def test_a_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> None:
+def test_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> None:
     """The connection is closed before it, but not as if this were the end of the last process."""
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
@@ -130,7 +130,7 @@ def test_a_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> No
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("forks", [40, soak(200, reason="hits rarer moments of a transaction")])
-def test_forks_in_the_middle_of_other_threads_transactions(make_session: MakeSession, path: str, forks: int) -> None:
+def test_forks_during_transactions_of_other_threads_succeed(make_session: MakeSession, path: str, forks: int) -> None:
     stop, errors, rounds = threading.Event(), [], [0]
 
     def hammer() -> None:

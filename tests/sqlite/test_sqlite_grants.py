@@ -1,4 +1,4 @@
-"""One process, one session: what each operation of the port answers."""
+"""One process, one session: the answers of each operation of the engine port."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def store_write(session: SqliteSession, statement: str, *parameters: str | int) 
     return session.store(clock.now()).write(statement, parameters)
 
 
-def test_a_name_is_held_by_one_claim_until_it_is_released(session: SqliteSession) -> None:
+def test_name_is_held_by_one_claim_until_its_release(session: SqliteSession) -> None:
     first, second = make_attempt("job"), make_attempt("job")
     token = token_of(run(session.acquire(first, 1.0)))
     busy = run(session.acquire(second, 1.0))
@@ -38,7 +38,7 @@ def test_a_name_is_held_by_one_claim_until_it_is_released(session: SqliteSession
     assert token_of(run(session.acquire(second, 1.0))) > token
 
 
-def test_a_repeated_acquire_has_the_same_token_and_never_shortens(session: SqliteSession) -> None:
+def test_repeated_acquire_has_the_same_token_and_never_shortens(session: SqliteSession) -> None:
     attempt = make_attempt("job", 30.0, tokens=16)
     token = token_of(run(session.acquire(attempt, 1.0)))
     attempt.claim = attempt.claim._replace(ttl=5.0)
@@ -59,7 +59,7 @@ def test_tokens_are_reserved_in_blocks_and_start_at_the_clock(session: SqliteSes
     assert token_of(run(session.acquire(again, 1.0))) - 15 > last
 
 
-def test_a_token_ahead_of_the_clock_is_still_passed(session: SqliteSession) -> None:
+def test_token_ahead_of_the_clock_is_still_exceeded(session: SqliteSession) -> None:
     attempt = make_attempt("job")
     run(session.acquire(attempt, 1.0))
     run(session.release(attempt, 1.0))
@@ -82,7 +82,7 @@ def test_renew_extends_never_shortens_never_recreates(session: SqliteSession, ke
     assert run(session.inspect("never", 1.0)).token is None
 
 
-def test_an_expired_lease_is_taken_and_its_owner_is_told(session: SqliteSession) -> None:
+def test_expired_lease_is_granted_again_and_reported_to_its_owner(session: SqliteSession) -> None:
     slow, next_one = make_attempt("job", 1.2), make_attempt("job")
     token = token_of(run(session.acquire(slow, 1.0)))
     assert run(session.inspect("job", 1.0)).holders != ()
@@ -93,7 +93,7 @@ def test_an_expired_lease_is_taken_and_its_owner_is_told(session: SqliteSession)
     assert run(session.release(slow, 1.0)) is Found.STOLEN
 
 
-def test_withdraw_leaves_neither_lock_nor_place_in_the_queue(session: SqliteSession, keeper: SqliteKeeper) -> None:
+def test_withdraw_leaves_neither_lock_nor_queue_place(session: SqliteSession, keeper: SqliteKeeper) -> None:
     holder, waiter = make_attempt("job"), make_attempt("job")
     run(session.acquire(holder, 1.0))
     contender = session.contender(waiter, 1.0)
@@ -106,7 +106,7 @@ def test_withdraw_leaves_neither_lock_nor_place_in_the_queue(session: SqliteSess
     assert run(session.inspect("job", 1.0)).holders == ()
 
 
-def test_break_frees_and_spends_the_token(session: SqliteSession) -> None:
+def test_break_frees_the_lock_and_uses_up_its_token(session: SqliteSession) -> None:
     attempt = make_attempt("job")
     token = token_of(run(session.acquire(attempt, 1.0)))
     assert run(session.break_("job", 1.0))
@@ -118,7 +118,7 @@ def test_break_frees_and_spends_the_token(session: SqliteSession) -> None:
     assert not run(session.break_("never", 1.0))
 
 
-def test_tokens_grow_over_a_sweep_of_the_row(make_session: MakeSession) -> None:
+def test_tokens_keep_growing_after_a_sweep_of_the_row(make_session: MakeSession) -> None:
     session = make_session(token_ttl=0.0)
     attempt = make_attempt("job")
     token = token_of(run(session.acquire(attempt, 1.0)))
@@ -129,14 +129,14 @@ def test_tokens_grow_over_a_sweep_of_the_row(make_session: MakeSession) -> None:
     assert token_of(run(again.acquire(make_attempt("job"), 1.0))) > token
 
 
-def test_a_held_row_survives_the_sweep(make_session: MakeSession) -> None:
+def test_held_row_survives_the_sweep(make_session: MakeSession) -> None:
     session = make_session(token_ttl=0.0)
     token = token_of(run(session.acquire(make_attempt("job", 600.0), 1.0)))
     session.store(clock.now()).run_housekeeping(clock.now() + 60.0)
     assert run(session.inspect("job", 1.0)).token == token
 
 
-def test_inspect_and_names_show_what_is_held(session: SqliteSession) -> None:
+def test_inspect_and_names_show_held_locks(session: SqliteSession) -> None:
     description = b'{"host": "here", "pid": 7, "thread": "main", "program": "test", "else": 1}'
     attempt = make_attempt("shop:1", 20.0, description=description)
     token = token_of(run(session.acquire(attempt, 1.0)))
@@ -171,7 +171,7 @@ def test_names_are_listed_page_by_page(session: SqliteSession) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fair", "non_barging"])
-def test_who_keeps_to_the_queue_does_not_overtake(session: SqliteSession, kind: str) -> None:
+def test_fair_or_non_barging_claim_does_not_overtake(session: SqliteSession, kind: str) -> None:
     holder, waiter, late = make_attempt("job"), make_attempt("job", fair=True), make_attempt("job", **{kind: True})
     run(session.acquire(holder, 1.0))
     contender = session.contender(waiter, 1.0)
@@ -184,7 +184,7 @@ def test_who_keeps_to_the_queue_does_not_overtake(session: SqliteSession, kind: 
     assert isinstance(run(session.acquire(late, 1.0)), Granted)
 
 
-def test_who_does_not_keep_to_the_queue_may_overtake(session: SqliteSession) -> None:
+def test_barging_claim_may_overtake(session: SqliteSession) -> None:
     holder, waiter = make_attempt("job"), make_attempt("job", fair=True)
     run(session.acquire(holder, 1.0))
     contender = session.contender(waiter, 1.0)
@@ -194,7 +194,7 @@ def test_who_does_not_keep_to_the_queue_may_overtake(session: SqliteSession) -> 
     run(contender.leave())
 
 
-def test_a_silent_waiter_does_not_block_the_queue_and_keeps_its_place(session: SqliteSession) -> None:
+def test_silent_waiter_does_not_block_the_queue_and_keeps_its_place(session: SqliteSession) -> None:
     holder, silent, late = make_attempt("job"), make_attempt("job", fair=True), make_attempt("job", fair=True)
     run(session.acquire(holder, 1.0))
     contender = session.contender(silent, 1.0)
@@ -209,7 +209,7 @@ def test_a_silent_waiter_does_not_block_the_queue_and_keeps_its_place(session: S
     run(contender.leave())
 
 
-def test_the_release_of_a_lock_nobody_waits_for_is_one_statement(session: SqliteSession) -> None:
+def test_release_without_waiters_is_one_statement(session: SqliteSession) -> None:
     attempt = make_attempt("job")
     run(session.acquire(attempt, 1.0))
     run(session.release(attempt, 1.0))
@@ -226,7 +226,7 @@ def test_the_release_of_a_lock_nobody_waits_for_is_one_statement(session: Sqlite
     connection.set_trace_callback(None)
 
 
-def test_a_row_of_another_kernel_is_waited_out_from_its_first_sight(session: SqliteSession) -> None:
+def test_row_of_another_kernel_expires_a_ttl_after_first_seen(session: SqliteSession) -> None:
     foreign = make_attempt("job", 0.3)
     run(session.acquire(foreign, 1.0))
     store_write(session, "UPDATE lock SET boot = ?, expires = ?, process = ?", "elsewhere", 10**18, "0" * 32)
@@ -238,7 +238,7 @@ def test_a_row_of_another_kernel_is_waited_out_from_its_first_sight(session: Sql
     assert 0.3 <= clock.now() - started < 0.3 + 1.5
 
 
-def test_a_foreign_holder_that_renews_starts_the_wait_anew(session: SqliteSession) -> None:
+def test_renewal_by_a_foreign_holder_restarts_the_wait(session: SqliteSession) -> None:
     run(session.acquire(make_attempt("job", 30.0), 1.0))
     store_write(session, "UPDATE lock SET boot = ?, expires = ?", "elsewhere", 5)
     run(session.acquire(make_attempt("job"), 1.0))
@@ -247,7 +247,7 @@ def test_a_foreign_holder_that_renews_starts_the_wait_anew(session: SqliteSessio
     assert busy == Busy(30.0)
 
 
-def test_a_judged_row_that_was_renewed_meanwhile_is_not_taken(session: SqliteSession) -> None:
+def test_row_renewed_after_it_was_judged_is_not_taken(session: SqliteSession) -> None:
     """The taking statement names the owner *and* the expiry that were judged."""
     slow, thief = make_attempt("job", 30.0), make_attempt("job")
     run(session.acquire(slow, 1.0))
@@ -260,7 +260,7 @@ def test_a_judged_row_that_was_renewed_meanwhile_is_not_taken(session: SqliteSes
     assert run(session.renew(slow, 1.0, 1.0)) == Found.OURS
 
 
-def test_names_are_data(session: SqliteSession) -> None:
+def test_names_are_never_interpreted_as_sql(session: SqliteSession) -> None:
     for name in ("x'; DROP TABLE lock; --", "a\0b", "%", "é" * 256, "../../etc"):
         attempt = make_attempt(name)
         assert isinstance(run(session.acquire(attempt, 1.0)), Granted)
@@ -277,7 +277,7 @@ def test_names_that_cannot_be_encoded_and_unknown_options_are_refused(path: str)
         connect(path, {"token_tll": 3})
 
 
-def test_ping_proves_that_the_file_can_be_written(session: SqliteSession) -> None:
+def test_ping_fails_if_the_file_cannot_be_written(session: SqliteSession) -> None:
     run(session.ping(1.0))
     store = session.store(clock.now())
     assert store._connection is not None

@@ -1,4 +1,4 @@
-"""What keeps the files small, opening quick, and what is left of the dead out of the way of the living."""
+"""Housekeeping: files stay small, opening stays fast, and leftovers of dead processes are removed."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def rows(path: str) -> int:
 
 
 def reboot(path: str) -> None:
-    """As if the host had been rebooted since: the file is from another boot, and all processes have ended."""
+    """Simulates a reboot of the host: the file is from another boot, and all processes have ended."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("UPDATE lock SET boot = 'earlier'")
     connection.execute("UPDATE meta SET value = 'earlier' WHERE key = 'boot'")
     connection.close()
 
 
-def test_forgetting_keeps_pace_with_new_names(make_session: MakeSession, path: str) -> None:
-    """Before: at most 100 rows a second, however many names were used."""
+def test_removal_of_old_names_keeps_pace_with_new_names(make_session: MakeSession, path: str) -> None:
+    """Regression: at most 100 rows per second were removed, for any number of names in use."""
     session = make_session(token_ttl=0.0)
     kept = make_attempt("kept", 600.0)
     run(session.acquire(kept, TIMEOUT))
@@ -49,7 +49,7 @@ def test_forgetting_keeps_pace_with_new_names(make_session: MakeSession, path: s
     assert run(session.renew(kept, 600.0, TIMEOUT)) == Found.OURS
 
 
-def test_names_of_processes_that_died_are_forgotten_too(make_session: MakeSession, path: str) -> None:
+def test_names_of_dead_processes_are_removed(make_session: MakeSession, path: str) -> None:
     session = make_session(token_ttl=0.0)
     for number in range(10):
         run(session.acquire(make_attempt(f"name {number}", 0.1), TIMEOUT))
@@ -58,7 +58,7 @@ def test_names_of_processes_that_died_are_forgotten_too(make_session: MakeSessio
     assert rows(path) == 0
 
 
-def test_the_log_shrinks_again_after_a_reader_was_frozen(session: SqliteSession, path: str) -> None:
+def test_log_shrinks_again_after_a_frozen_reader(session: SqliteSession, path: str) -> None:
     run(session.ping(TIMEOUT))
     frozen = sqlite3.connect(path, isolation_level=None)
 
@@ -72,18 +72,18 @@ def test_the_log_shrinks_again_after_a_reader_was_frozen(session: SqliteSession,
     frozen.execute("BEGIN")
     frozen.execute("SELECT * FROM lock").fetchall()
     work(1000)
-    assert os.path.getsize(path + "-wal") > schema.LOG_LIMIT, "nothing can be done about it while it reads"
+    assert os.path.getsize(path + "-wal") > schema.LOG_LIMIT, "the log cannot shrink while the reader is frozen"
     frozen.execute("COMMIT")
     frozen.close()
     work(300)
     assert os.path.getsize(path + "-wal") <= schema.LOG_LIMIT
 
 
-def test_many_processes_with_few_writes_each_do_not_let_the_log_grow(make_session: MakeSession, path: str) -> None:
+def test_log_does_not_grow_with_many_processes_of_few_writes(make_session: MakeSession, path: str) -> None:
     keeper = make_session()
     run(keeper.ping(TIMEOUT))
     store = keeper.store(clock.now())
-    for number in range(3000):  # as by 3000 processes: none of them has written often enough to copy the log
+    for number in range(3000):  # like 3000 processes, none of which writes often enough to copy the log
         store._writes = 0
         store.write("UPDATE meta SET value = ? WHERE key = 'boot'", (str(number),))
     assert os.path.getsize(path + "-wal") > schema.LOG_LIMIT
@@ -95,7 +95,7 @@ def test_many_processes_with_few_writes_each_do_not_let_the_log_grow(make_sessio
     assert os.path.getsize(path + "-wal") <= schema.LOG_LIMIT
 
 
-def test_locks_held_at_a_reboot_are_not_listed_for_ever(make_session: MakeSession, path: str) -> None:
+def test_locks_held_at_a_reboot_expire_from_the_list(make_session: MakeSession, path: str) -> None:
     session = make_session()
     for name in ("one", "two"):
         run(session.acquire(make_attempt(name, 0.2), TIMEOUT))
@@ -107,12 +107,12 @@ def test_locks_held_at_a_reboot_are_not_listed_for_ever(make_session: MakeSessio
         return [name async for name in session.names("", TIMEOUT)]
 
     run(session.ping(TIMEOUT))
-    run(BLOCKING.sleep_until(clock.now() + 0.25))  # the ttl that they have left, from the first opening on
+    run(BLOCKING.sleep_until(clock.now() + 0.25))  # their remaining ttl, counted from the first opening
     assert run(names()) == []
     assert run(session.inspect("one", TIMEOUT)).holders == ()
 
 
-def test_looking_at_a_lock_of_another_boot_starts_its_clock(session: SqliteSession, path: str) -> None:
+def test_inspecting_a_lock_of_another_boot_starts_its_expiry(session: SqliteSession, path: str) -> None:
     run(session.acquire(make_attempt("one", 0.2), TIMEOUT))
     run(session.acquire(make_attempt("two", 0.2), TIMEOUT))
     session.store(clock.now()).write("UPDATE lock SET boot = 'elsewhere'", ())
@@ -129,7 +129,7 @@ def test_looking_at_a_lock_of_another_boot_starts_its_clock(session: SqliteSessi
 
 @pytest.fixture
 def many_names(make_session: MakeSession, path: str) -> list[str]:
-    """A file of 60,000 names, left by a process that was killed; gives the statements that are run at its opening."""
+    """A file of 60,000 names left by a killed process; returns the statements run when it is opened."""
     session = make_session()
     run(session.acquire(make_attempt("dead", 600.0), TIMEOUT))
     session.store(clock.now()).write(
@@ -140,15 +140,15 @@ def many_names(make_session: MakeSession, path: str) -> list[str]:
         """,
         (),
     )
-    run(session.close())  # with a lock that is still held: as if it had been killed
+    run(session.close())  # with a lock still held, as after a kill
     return []
 
 
 @pytest.mark.parametrize("after", ["a crash", "a boot"])
-def test_opening_does_not_grow_with_the_number_of_names(
+def test_cost_of_opening_does_not_grow_with_the_number_of_names(
     make_session: MakeSession, path: str, many_names: list[str], monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
-    """Before: the whole table was read after a crash, and the whole file was checked after a boot."""
+    """Regression: the whole table was read after a crash, and the whole file was checked after a boot."""
     if after == "a boot":
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("UPDATE meta SET value = 'earlier' WHERE key = 'boot'")
@@ -169,16 +169,16 @@ def test_opening_does_not_grow_with_the_number_of_names(
 
     monkeypatch.setattr(schema, "open_connection", counted)
     run(make_session().ping(TIMEOUT))
-    assert steps[0] < 150_000, "instructions of SQLite's machine"
+    assert steps[0] < 150_000, "instructions of SQLite's virtual machine"
     assert many_names
     assert not [statement for statement in many_names if "_check(" in statement]
 
 
-def test_a_starting_process_cannot_lock_a_file_that_is_being_swept(
+def test_starting_process_cannot_lock_a_file_being_swept(
     make_session: MakeSession, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has made its file and not locked it yet, so it looks dead. Before: it locked it after the probe, wrote rows,
-    and the sweep freed them."""
+    """It has created its file but not locked it yet, so it looks dead. Regression: it locked the file after the probe
+    and wrote rows, and the sweep freed them."""
     session = make_session()
     run(session.ping(TIMEOUT))
     run(session.close())
@@ -202,7 +202,7 @@ def test_a_starting_process_cannot_lock_a_file_that_is_being_swept(
     assert locked == [False]
 
 
-def test_a_sweep_keeps_a_file_that_was_made_a_moment_ago(make_session: MakeSession, path: str) -> None:
+def test_sweep_keeps_a_recently_created_file(make_session: MakeSession, path: str) -> None:
     session = make_session()
     run(session.ping(TIMEOUT))
     (Path(path + ".d") / ("0" * 32)).touch(0o600)
@@ -219,7 +219,7 @@ def test_sockets_of_displaced_processes_are_swept(make_session: MakeSession, pat
     assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Granted)
 
 
-def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_waiters(
+def test_batch_of_withdrawals_is_a_few_statements_and_wakes_waiters(
     session: SqliteSession, keeper: SqliteKeeper
 ) -> None:
     held = [make_attempt(f"name {number}") for number in range(300)]
@@ -244,7 +244,7 @@ def test_a_batch_of_withdrawals_is_a_few_statements_and_wakes_waiters(
     assert run(keeper.withdraw(held[3:20], TIMEOUT)) == [Found.GONE] * 17
 
 
-def test_a_batch_of_withdrawals_leaves_no_place_in_a_queue(session: SqliteSession, keeper: SqliteKeeper) -> None:
+def test_batch_of_withdrawals_leaves_no_queue_place(session: SqliteSession, keeper: SqliteKeeper) -> None:
     holders = [make_attempt(f"name {number}") for number in range(10)]
     waiters = [make_attempt(f"name {number}") for number in range(10)]
     for holder, waiter in zip(holders, waiters, strict=True):

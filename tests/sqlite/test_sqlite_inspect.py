@@ -1,4 +1,4 @@
-"""Holders and waiters as the file tells them, also in a file that an earlier version of holdfast has made."""
+"""Holders and waiters as recorded in the file, also in a file created by an earlier version of holdfast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.engines.sqlite.session import SqliteSession
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
 from tests.sqlite.worker import make_attempt
 
-#: The queue as version 0.1 made it, and its statement that enters it.
+#: The queue table of version 0.1, and its statement that enters the queue.
 _OLD_QUEUE = """
     DROP TABLE queue;
     CREATE TABLE queue (
@@ -49,7 +49,7 @@ def test_waiters_are_listed_in_order_with_their_descriptions(session: SqliteSess
     assert time.time() - 60 < first.since <= second.since
 
 
-def test_a_block_of_tokens_is_shown_by_its_first_and_broken_by_each(session: SqliteSession) -> None:
+def test_block_of_tokens_is_shown_by_its_first_and_broken_by_any(session: SqliteSession) -> None:
     for description in (b"{}", _DESCRIPTION):
         for place, broken in ((0, True), (16, True), (17, False), (-1, False)):
             attempt = make_attempt("job")
@@ -64,7 +64,7 @@ def test_a_block_of_tokens_is_shown_by_its_first_and_broken_by_each(session: Sql
             assert run(session.release(attempt, TIMEOUT)) is (Found.GONE if broken else Found.OURS)
 
 
-def test_a_file_of_an_earlier_version_is_used_on_by_both_versions(
+def test_file_of_an_earlier_version_works_with_both_versions(
     session: SqliteSession, start_worker: Callable[[], Worker], path: str
 ) -> None:
     """Another process adds the columns, under a connection that knows the old table and goes on using it."""
@@ -85,7 +85,7 @@ def test_a_file_of_an_earlier_version_is_used_on_by_both_versions(
         assert old.execute("PRAGMA user_version").fetchall() == [(1,)]
 
 
-def test_a_file_with_the_new_columns_is_opened_without_changing_it(make_session: MakeSession, path: str) -> None:
+def test_file_with_the_new_columns_is_opened_unchanged(make_session: MakeSession, path: str) -> None:
     first = make_session()
     run(first.acquire(make_attempt("job"), TIMEOUT))
     with contextlib.closing(sqlite3.connect(path)) as reader:

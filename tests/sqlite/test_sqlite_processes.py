@@ -1,4 +1,4 @@
-"""Real processes on one file: exclusion, death, freezing, waking."""
+"""Real processes on one file: exclusion, death, freezing, wake-up."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.waiting import eventually
 
 StartWorker = Callable[[], Worker]
 
-#: How much later than it should something may be on a machine that stands still now and then.
+#: Tolerated delay on a machine with scheduler stalls.
 LATE = 1.5
 
 
@@ -44,14 +44,14 @@ def test_processes_exclude_one_another(
     file.write_text("0")
     workers = [start_worker() for _ in range(processes)]
     for worker in workers:
-        worker.tell(do="count", name="job", file=str(file), times=100)
+        worker.send(do="count", name="job", file=str(file), times=100)
     for worker in workers:
         worker.answer()
     assert int(file.read_text()) == processes * 100
     assert run(session.inspect("job", TIMEOUT)).waiters == 0
 
 
-def test_a_dead_holders_lock_is_free_at_once(session: SqliteSession, start_worker: StartWorker) -> None:
+def test_lock_of_a_dead_holder_is_free_immediately(session: SqliteSession, start_worker: StartWorker) -> None:
     worker = start_worker()
     token = worker.ask(do="acquire", name="job", ttl=30.0)["token"]
     assert isinstance(run(session.acquire(make_attempt("job"), TIMEOUT)), Busy)
@@ -62,10 +62,10 @@ def test_a_dead_holders_lock_is_free_at_once(session: SqliteSession, start_worke
     assert granted.token > token
 
 
-def test_a_waiter_hears_of_the_holders_death(session: SqliteSession, start_worker: StartWorker) -> None:
+def test_waiter_is_notified_of_the_death_of_the_holder(session: SqliteSession, start_worker: StartWorker) -> None:
     holder, waiter = start_worker(), start_worker()
     holder.ask(do="acquire", name="job", ttl=30.0)
-    waiter.tell(do="acquire", name="job", timeout=20.0)
+    waiter.send(do="acquire", name="job", timeout=20.0)
     until_waiting(session, "job", 1)
     killed = time.monotonic()
     holder.kill()
@@ -74,7 +74,7 @@ def test_a_waiter_hears_of_the_holders_death(session: SqliteSession, start_worke
     assert answer["at"] - killed < 0.5 + LATE
 
 
-def test_a_vigil_ends_with_the_process_and_is_kept_by_waiters(
+def test_death_watch_ends_with_the_process_and_is_kept_by_waiters(
     session: SqliteSession, start_worker: StartWorker
 ) -> None:
     worker = start_worker()
@@ -93,8 +93,8 @@ def test_a_vigil_ends_with_the_process_and_is_kept_by_waiters(
     run(waiter.leave())
 
 
-def test_vigils_that_were_given_up_do_not_pile_up(make_session: MakeSession) -> None:
-    """The backlog of a pulse is limited; tidying empties it, and whoever still waits begins anew."""
+def test_abandoned_death_watches_do_not_accumulate(make_session: MakeSession) -> None:
+    """The backlog of a heartbeat socket is limited; tidying empties it, and remaining waiters connect again."""
     store = make_session().store(clock.now())
     old = [store.watch_process(store.process) for _ in range(50)]
     assert not any(watch.has_ended() for watch in old)
@@ -128,7 +128,7 @@ def test_a_waiter_notices_death_without_a_process_watch(
     assert clock.now() - started < 1.0 + LATE
 
 
-def test_a_frozen_holders_lock_is_free_at_its_ttl(session: SqliteSession, start_worker: StartWorker) -> None:
+def test_lock_of_a_frozen_holder_is_free_after_its_ttl(session: SqliteSession, start_worker: StartWorker) -> None:
     worker = start_worker()
     before = clock.now()
     worker.ask(do="acquire", name="job", ttl=0.8)
@@ -142,14 +142,14 @@ def test_a_frozen_holders_lock_is_free_at_its_ttl(session: SqliteSession, start_
     assert run(session.renew(attempt, 30.0, TIMEOUT)) == Found.OURS
 
 
-def test_a_release_wakes_the_waiter(session: SqliteSession, start_worker: StartWorker) -> None:
-    """By the datagram: it does not look by itself."""
+def test_release_wakes_the_waiter(session: SqliteSession, start_worker: StartWorker) -> None:
+    """The datagram wakes it: polling is disabled."""
     worker = start_worker()
     worker.ask(do="do not poll")
     for _ in range(10):
         attempt = make_attempt("job")
         assert run(obtain(session, attempt, clock.now() + 5.0)) is not None
-        worker.tell(do="acquire", name="job", timeout=10.0)
+        worker.send(do="acquire", name="job", timeout=10.0)
         until_waiting(session, "job", 1)
         released = time.monotonic()
         assert run(session.release(attempt, TIMEOUT)) is Found.OURS
@@ -159,7 +159,7 @@ def test_a_release_wakes_the_waiter(session: SqliteSession, start_worker: StartW
         worker.ask(do="release", name="job")
 
 
-def test_a_release_wakes_an_asyncio_waiter(
+def test_release_wakes_an_asyncio_waiter(
     make_session: MakeSession, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = start_worker()
@@ -174,7 +174,7 @@ def test_a_release_wakes_an_asyncio_waiter(
             waiting = asyncio.create_task(obtain(session, attempt, clock.now() + 10.0))
             while (await session.inspect("job", TIMEOUT)).waiters != 1:
                 await asyncio.sleep(0.001)
-            worker.tell(do="release", name="job")
+            worker.send(do="release", name="job")
             assert await waiting is not None
             assert time.monotonic() - worker.answer()["at"] < LATE
             await session.release(attempt, TIMEOUT)
@@ -202,7 +202,7 @@ def test_a_waiter_without_a_wakeup_socket_polls_and_keeps_its_place(
     contender.abandon()
 
 
-def test_a_cancelled_asyncio_waiter_leaves_nothing_behind(
+def test_cancelled_asyncio_waiter_leaves_no_queue_place(
     make_session: MakeSession, keeper: SqliteKeeper, path: str
 ) -> None:
     async def main() -> None:
@@ -225,30 +225,28 @@ def test_a_cancelled_asyncio_waiter_leaves_nothing_behind(
     asyncio.run(main())
 
 
-def test_a_dead_waiter_is_skipped(session: SqliteSession, start_worker: StartWorker) -> None:
+def test_dead_waiter_is_skipped(session: SqliteSession, start_worker: StartWorker) -> None:
     dead, alive = start_worker(), start_worker()
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
-    dead.tell(do="acquire", name="job", timeout=20.0, fair=True)
+    dead.send(do="acquire", name="job", timeout=20.0, fair=True)
     until_waiting(session, "job", 1)
-    alive.tell(do="acquire", name="job", timeout=20.0, fair=True)
+    alive.send(do="acquire", name="job", timeout=20.0, fair=True)
     until_waiting(session, "job", 2)
     dead.kill()
     released = time.monotonic()
     run(session.release(attempt, TIMEOUT))
     answer = alive.answer()
     assert answer["token"] is not None
-    assert answer["at"] - released < LATE, "long before its place runs out"
+    assert answer["at"] - released < LATE, "long before its queue place expires"
 
 
-def test_fair_waiters_are_served_in_the_order_of_their_arrival(
-    session: SqliteSession, start_worker: StartWorker
-) -> None:
+def test_fair_waiters_are_served_in_order_of_arrival(session: SqliteSession, start_worker: StartWorker) -> None:
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
     workers = [start_worker() for _ in range(3)]
     for place, worker in enumerate(workers):
-        worker.tell(do="acquire", name="job", timeout=20.0, fair=True)
+        worker.send(do="acquire", name="job", timeout=20.0, fair=True)
         until_waiting(session, "job", place + 1)
     run(session.release(attempt, TIMEOUT))
     tokens = []
@@ -281,7 +279,7 @@ def test_break_is_reported_to_every_client_of_the_holders_process(
         wakeup.close()
 
 
-def test_what_the_dead_left_is_swept_and_the_proof_of_death_is_kept_as_long_as_its_rows_count(
+def test_sockets_of_the_dead_are_swept_and_liveness_files_kept_until_their_rows_expire(
     make_session: MakeSession, start_worker: StartWorker, path: str
 ) -> None:
     worker = start_worker()
@@ -305,9 +303,7 @@ def test_what_the_dead_left_is_swept_and_the_proof_of_death_is_kept_as_long_as_i
     assert left(session) == {"opening"}
 
 
-def test_a_close_with_locks_still_held_frees_them_for_others(
-    make_session: MakeSession, start_worker: StartWorker
-) -> None:
+def test_close_with_held_locks_frees_them(make_session: MakeSession, start_worker: StartWorker) -> None:
     worker, session = start_worker(), make_session()
     run(session.acquire(make_attempt("job", 600.0), TIMEOUT))
     assert worker.ask(do="acquire", name="job")["token"] is None
@@ -315,20 +311,20 @@ def test_a_close_with_locks_still_held_frees_them_for_others(
     assert worker.ask(do="acquire", name="job")["token"] is not None
 
 
-def test_a_command_that_was_given_the_liveness_descriptor_keeps_the_lock(
+def test_command_that_inherits_the_liveness_descriptor_keeps_the_lock(
     make_session: MakeSession, start_worker: StartWorker
 ) -> None:
     """``holdfast run``: the death of the runner must not free the lock while its command runs."""
     session, worker = make_session(), start_worker()
     run(session.acquire(make_attempt("job", 600.0), TIMEOUT))
     command = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[session.liveness_fileno()])
-    run(session.close())  # as good as a death: our own descriptor is gone, and the lock is still held
+    run(session.close())  # like a death: the descriptor of this process is closed, and the lock is still held
     assert worker.ask(do="acquire", name="job")["token"] is None
     command.communicate()
     assert worker.ask(do="acquire", name="job")["token"] is not None
 
 
-def test_a_session_closed_under_a_waiting_thread_ends_its_wait(make_session: MakeSession) -> None:
+def test_closing_a_session_ends_the_wait_of_a_thread(make_session: MakeSession) -> None:
     session, other = make_session(), make_session()
     run(other.acquire(make_attempt("job"), TIMEOUT))
     outcome: list[object] = []
@@ -349,7 +345,7 @@ def test_a_session_closed_under_a_waiting_thread_ends_its_wait(make_session: Mak
     assert outcome == [False]
 
 
-def test_threads_and_sessions_of_one_process_share_one_store_and_exclude(make_session: MakeSession) -> None:
+def test_threads_and_sessions_of_one_process_share_one_store_and_exclude_each_other(make_session: MakeSession) -> None:
     counter, errors = [0], []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""A process that does what it is told on its standard input, one line of JSON at a time: the victim of these tests."""
+"""A process that executes commands from its standard input, one JSON line each; tests kill and freeze it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.engines.base import Claim, Granted, RequestFailed, Session, Simple
 from holdfast.engines.sqlite import contender
 from holdfast.engines.sqlite.engine import connect
 
-#: Between two looks of a waiter that is to be woken.
+#: Poll interval of a waiter that must be woken by a message.
 NEVER = 120.0
 
 _IDENTITY = uuid.uuid4().hex
@@ -36,7 +36,7 @@ async def obtain(session: Session[Any], attempt: SimpleAttempt, until: float) ->
         answer = await session.acquire(attempt, 5.0)
         if isinstance(answer, Granted):
             if contender is not None:
-                contender.abandon()  # the place in the queue went with the grant
+                contender.abandon()  # the grant has removed its place in the queue
             return answer
         if clock.now() >= until:
             if contender is not None:
@@ -68,7 +68,7 @@ def hammer(session: Session[Any], name: str, seconds: float) -> dict[str, Any]:
                 grants += 1
                 run(session.release(attempt, 5.0))
         except RequestFailed:
-            pass  # the core tries again
+            pass  # the core retries
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
     return {"grants": grants, "errors": errors}
@@ -103,7 +103,7 @@ def main() -> None:
                 count(session, name, Path(order["file"]), order["times"])
             case "do not poll":
                 contender._FIRST_POLL = contender._POLL = NEVER  # type: ignore[misc]
-            case "say":
+            case "ping":
                 pass
         answer["at"] = time.monotonic()
         print(json.dumps(answer), flush=True)

@@ -154,7 +154,7 @@ def test_digest_and_other_credentials_are_combined() -> None:
     assert given_data == [("ip", "x"), ("digest", "ann:pw")]  # not changed
 
 
-def test_our_lists_are_those_of_the_installed_driver() -> None:
+def test_parameter_lists_match_the_installed_driver() -> None:
     """Drift shows here: a new parameter of kazoo is put in a list."""
     parameters_of_kazoo = set(inspect.signature(KazooClient).parameters) - {"kwargs"}
     ours = {"acl", "tick", "username", "password", "sasl_mechanism", "sasl_username", "sasl_password", "sasl_service"}
@@ -179,7 +179,7 @@ def test_kazoo_takes_what_the_engine_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    "rest, says",
+    "rest, message",
     [
         ("", "names no host; write zookeeper://"),
         ("/base", "names no host"),
@@ -231,14 +231,14 @@ def test_kazoo_takes_what_the_engine_is_given() -> None:
         ("h?tick=1&tick=2", "twice"),
     ],
 )
-def test_wrong_url_is_refused_with_a_remedy(rest: str, says: str) -> None:
+def test_wrong_url_is_refused_with_a_remedy(rest: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(f"zookeeper://{rest}", {})
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "before, keywords, says",
+    "before, keywords, message",
     [
         ("", {"handler": object()}, "holdfast brings its own"),
         ("", {"read_only": False}, "takes writes"),
@@ -249,10 +249,10 @@ def test_wrong_url_is_refused_with_a_remedy(rest: str, says: str) -> None:
         ("", {"sasl_options": {"mechanism": "GSSAPI"}, "sasl_service": "x"}, "not both"),
     ],
 )
-def test_wrong_keyword_is_refused_with_a_remedy(before: str, keywords: dict[str, Any], says: str) -> None:
+def test_wrong_keyword_is_refused_with_a_remedy(before: str, keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         options_of(before=before, **keywords)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "s3cr3t" not in str(caught.value).lower()
 
 
@@ -314,7 +314,7 @@ def test_kazoo_is_not_imported() -> None:
     st.text("/?#@:,=&%[]x1", max_size=6),
     st.sampled_from(["h1", "h1,h2", "h1,", "h1:x", "h1/b", "h1,h2/b/c", "h1/zookeeper", "h1?x=1", "h1?tick=x"]),
 )
-def test_a_password_that_is_not_encoded_is_never_shown(before: str, after: str, rest: str) -> None:
+def test_unencoded_password_is_never_shown(before: str, after: str, rest: str) -> None:
     try:
         target = parse_target(f"zookeeper://joe:{before}s3cr3t{after}@{rest}", {})
         shown = repr(target) + repr(target.engine_options).replace("'joe'", "")

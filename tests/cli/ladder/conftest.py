@@ -1,4 +1,4 @@
-"""A ladder with its servers, for the tests of one module."""
+"""A ladder with its servers, shared by the tests of a module."""
 
 from __future__ import annotations
 

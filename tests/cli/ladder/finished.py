@@ -1,4 +1,4 @@
-"""Cells as after a run, without one."""
+"""Finished cells, made without running a ladder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTCOMES = {
 
 
 def all_cells(missing: str = "") -> list[Cell]:
-    """As after a run in which everything came out as promised; with ``missing``, ZooKeeper was not there."""
+    """Returns the cells of a run in which every promise was kept; with ``missing``, ZooKeeper was not available."""
     cells = []
     for rung in RUNGS:
         for fault in FAULTS:

@@ -1,4 +1,4 @@
-"""Runs of cells, and what the tests expect of them."""
+"""Repeats cells and compares the outcomes with the promised ones."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from holdfast.cli.ladder.runner import Ladder
 from holdfast.cli.ladder.verdicts import FAULTS, RUNGS, Outcome, expected, fault_named
 
 RUNS: Final = 10
-#: Runs wait most of the time: some of them side by side.
+#: Runs spend most of their time waiting, so some of them run in parallel.
 _BESIDE: Final = 3
 
 
 def decisive(*numbers: int) -> list[Any]:
-    """Each rung with the fault that breaks it."""
+    """Returns each rung with the fault that breaks it."""
     chosen = [rung for rung in RUNGS if rung.number in numbers]
     return [pytest.param(rung.number, str(rung.breaks_at), id=f"{rung.number}-{rung.breaks_at}") for rung in chosen]
 
 
 def others(*numbers: int) -> list[Any]:
-    """The other faults that apply to these rungs."""
+    """Returns the other faults that apply to these rungs."""
     return [
         pytest.param(rung.number, fault.name, id=f"{rung.number}-{fault.name}")
         for rung in RUNGS

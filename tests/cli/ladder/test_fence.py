@@ -1,4 +1,4 @@
-"""The last rung: no fault breaks it, in ten of ten runs, and the fence is what stops the late writers."""
+"""The last rung: no fault breaks it in ten of ten runs, and the fence refuses the late writers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.cli.ladder.repeating import assert_all_as_promised, others, repeated
 
 pytestmark = pytest.mark.needs_redis
 
-#: The faults after which a client writes that is not the holder any more.
+#: The faults after which a former holder still writes.
 LATE_WRITERS = ("freeze", "failover", "redlock-pause")
 
 

@@ -1,4 +1,4 @@
-"""``holdfast ladder`` as a user runs it: a process of its own, with and without a terminal, servers and libraries."""
+"""``holdfast ladder`` in a process of its own, with and without a terminal, servers and libraries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "holdfast.cli", "ladder"]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Temporary files where we can look for leftovers, and a mark by which we find the command's processes."""
+    """A TMPDIR that the test can search for leftovers, and a mark that identifies the processes of the command."""
     temporary = os.fsdecode(os.fsencode(tmp_path) + b"/a #b?c=d&e%41\xff")
     os.mkdir(temporary)
     return {**os.environ, "TMPDIR": temporary, "DEMO_UNDER_TEST": str(tmp_path)}
@@ -57,7 +57,7 @@ def run(environment: Mapping[str, str], *arguments: str) -> subprocess.Completed
 
 
 @pytest.mark.needs_redis
-def test_one_rung_is_a_row_of_plain_text_and_leaves_nothing(environment: dict[str, str]) -> None:
+def test_one_rung_prints_a_text_row_and_leaves_no_processes_or_files(environment: dict[str, str]) -> None:
     began = time.monotonic()
     done = run(environment, "--rung", "1")
     assert time.monotonic() - began < 20
@@ -70,7 +70,7 @@ def test_one_rung_is_a_row_of_plain_text_and_leaves_nothing(environment: dict[st
 
 
 @pytest.mark.needs_redis
-def test_json_is_one_line_with_every_run(environment: dict[str, str]) -> None:
+def test_json_output_is_one_line_with_every_run(environment: dict[str, str]) -> None:
     done = run(environment, "--rung", "2", "--fault", "crash-between", "--runs", "3", "--json")
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
     result = json.loads(done.stdout)
@@ -82,7 +82,7 @@ def test_json_is_one_line_with_every_run(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.needs_redis
-def test_an_explanation_shows_source_timeline_and_the_next_rung(environment: dict[str, str]) -> None:
+def test_explain_shows_source_timeline_and_next_rung(environment: dict[str, str]) -> None:
     done = run(environment, "--rung", "4", "--fault", "check-then-delete", "--explain")
     assert (done.returncode, done.stderr) == (0, "")
     assert "self.redis.delete(self.name)  # <- delete" in done.stdout
@@ -92,13 +92,13 @@ def test_an_explanation_shows_source_timeline_and_the_next_rung(environment: dic
 
 
 @pytest.mark.needs_redis
-def test_on_a_terminal_the_matrix_is_drawn(environment: dict[str, str]) -> None:
+def test_terminal_output_draws_the_matrix(environment: dict[str, str]) -> None:
     with terminal(environment, [*COMMAND, "--rung", "2"]) as screen:
         while screen.read():
             pass
         assert screen.process.wait(10) == 0
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.seen)
-    assert "2 SETNX, EXPIRE: crash-between" in text  # what is running
+    assert "2 SETNX, EXPIRE: crash-between" in text  # the cell in progress
     assert re.search(r"2 SETNX, EXPIRE +stuck +ok +lost 2/3\* +lost 1/3\* +lost 1/2 +lost 1/2 +–", text)
     assert_cursor_is_back(screen.seen)
     assert_nothing_left(environment)
@@ -106,7 +106,9 @@ def test_on_a_terminal_the_matrix_is_drawn(environment: dict[str, str]) -> None:
 
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_gives_the_cursor_back_and_leaves_nothing(environment: dict[str, str], number: signal.Signals) -> None:
+def test_signal_restores_the_cursor_and_leaves_no_processes_or_files(
+    environment: dict[str, str], number: signal.Signals
+) -> None:
     with terminal(environment, [*COMMAND, "--rung", "6", "--fault", "slow-holder", "--runs", "20"]) as screen:
         screen.read_until("slow-holder")
         wait_for_processes(environment, 4)  # the command, its spawner, redis-server, at least one client
@@ -141,7 +143,7 @@ def wait_for_a_frozen_one(environment: Mapping[str, str]) -> None:
 
 
 @pytest.mark.needs_redis
-def test_killed_it_leaves_no_process_not_even_a_frozen_one_and_no_file(environment: dict[str, str]) -> None:
+def test_killed_command_leaves_no_process_and_no_file(environment: dict[str, str]) -> None:
     with running(environment, "--rung", "5", "--fault", "freeze", "--runs", "50") as ladder:
         others = wait_for_processes(environment, 5) - {ladder.pid}  # spawner, redis-server, A, B
         wait_for_a_frozen_one(environment)
@@ -154,9 +156,7 @@ def test_killed_it_leaves_no_process_not_even_a_frozen_one_and_no_file(environme
     assert_nothing_left(environment)
 
 
-def test_without_redis_server_the_last_rung_runs_on_sqlite_and_says_so(
-    environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_missing_redis_server_runs_the_last_rung_on_sqlite(environment: dict[str, str], tmp_path: Path) -> None:
     environment["PATH"] = str(tmp_path)
     done = run(environment)
     assert (done.returncode, done.stderr) == (0, "")
@@ -176,7 +176,7 @@ def test_without_redis_server_the_last_rung_runs_on_sqlite_and_says_so(
         ("kazoo", 8, "kazoo: pip install 'holdfast-locks[z"),
     ],
 )
-def test_without_a_driver_it_says_how_to_get_it(module: str, number: int, remedy: str) -> None:
+def test_missing_driver_names_the_package_to_install(module: str, number: int, remedy: str) -> None:
     script = (
         "import sys, importlib.util as u; find = u.find_spec\n"
         f"u.find_spec = lambda name, *rest: None if name == {module!r} else find(name, *rest)\n"
@@ -191,7 +191,7 @@ def test_without_a_driver_it_says_how_to_get_it(module: str, number: int, remedy
 
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("kind", ["ok", "lost"])
-def test_a_result_that_was_not_promised_is_exit_code_one(
+def test_unexpected_result_exits_with_1(
     kind: verdicts.Kind, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = dict.fromkeys((fault.name for fault in FAULTS), kind)
@@ -202,7 +202,7 @@ def test_a_result_that_was_not_promised_is_exit_code_one(
     assert "stuck!" in printed
 
 
-def test_a_full_disk_is_one_sentence(environment: dict[str, str]) -> None:
+def test_full_disk_prints_a_one_line_error(environment: dict[str, str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(COMMAND, env=environment, stdout=full, stderr=PIPE, text=True, timeout=30)
     assert done.stderr == "holdfast: cannot write to stdout: No space left on device\n"
@@ -220,7 +220,7 @@ def test_a_full_disk_is_one_sentence(environment: dict[str, str]) -> None:
         (("--url", "redis://localhost"), "unrecognized arguments"),
     ],
 )
-def test_wrong_usage_is_64_and_one_sentence(arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_usage_exits_with_64_and_a_one_line_error(arguments: tuple[str, ...], message: str) -> None:
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout) == (64, "")
     assert message in done.stderr
@@ -228,7 +228,7 @@ def test_wrong_usage_is_64_and_one_sentence(arguments: tuple[str, ...], message:
 
 
 @pytest.mark.needs_redis
-def test_a_server_that_does_not_start_is_one_sentence(environment: dict[str, str], tmp_path: Path) -> None:
+def test_server_that_does_not_start_prints_a_one_line_error(environment: dict[str, str], tmp_path: Path) -> None:
     broken = tmp_path / "redis-server"
     broken.write_text("#!/bin/sh\necho no memory today >&2\nexit 3\n")
     broken.chmod(0o755)
@@ -240,7 +240,7 @@ def test_a_server_that_does_not_start_is_one_sentence(environment: dict[str, str
 
 
 @pytest.mark.needs_redis
-def test_the_example_climbs_the_ladder() -> None:
+def test_ladder_example_runs() -> None:
     lines = run_python(["-W", "error", "examples/ladder/climb.py", "1", "4"]).splitlines()
     assert len(lines) == 2
     assert re.fullmatch(r"crash-holding +1 SETNX: stuck +-> +2 SETNX, EXPIRE: ok", lines[0])

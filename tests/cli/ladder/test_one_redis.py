@@ -1,4 +1,4 @@
-"""The rungs on one Redis: each breaks at its own fault every time, and meets the others as promised."""
+"""The rungs on one Redis: each breaks at its own fault every time and meets the others as promised."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.needs_redis
 
 
 @pytest.mark.parametrize("number, fault", decisive(1, 2, 3, 4, 5, 6))
-def test_breaks_at_its_fault_in_ten_of_ten_runs(ladder: Ladder, number: int, fault: str) -> None:
+def test_rung_breaks_at_its_fault_in_ten_of_ten_runs(ladder: Ladder, number: int, fault: str) -> None:
     outcomes = repeated(ladder, number, fault)
     assert len(outcomes) == 10
     assert all(outcome.kind != "ok" for outcome in outcomes)
@@ -19,10 +19,10 @@ def test_breaks_at_its_fault_in_ten_of_ten_runs(ladder: Ladder, number: int, fau
 
 
 @pytest.mark.parametrize("number, fault", others(1, 2, 3, 4, 5, 6))
-def test_meets_the_other_faults_as_promised(ladder: Ladder, number: int, fault: str) -> None:
+def test_rung_meets_the_other_faults_as_promised(ladder: Ladder, number: int, fault: str) -> None:
     assert_all_as_promised(number, fault, repeated(ladder, number, fault, runs=1))
 
 
-def test_a_lock_that_another_client_is_just_taking_is_not_mistaken_for_one_that_never_expires(ladder: Ladder) -> None:
-    """Rung 2 has no expiry between its two commands: the ladder once asked while B was there."""
+def test_lock_being_acquired_by_another_client_is_not_reported_as_never_expiring(ladder: Ladder) -> None:
+    """Regression: rung 2 has no expiry between its two commands, and the ladder read the key at that moment."""
     assert_all_as_promised(2, "check-then-delete", repeated(ladder, 2, "check-then-delete"))

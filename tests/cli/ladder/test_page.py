@@ -1,4 +1,4 @@
-"""The page in the documents matches the code; only its times are from the run that made it."""
+"""The documentation page matches the code; only its times come from a run."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def kind(text: str) -> str | None:
     return "deleted" if text.endswith("*") else text.split()[0]
 
 
-def test_the_matrix_of_the_page_is_the_promise() -> None:
+def test_page_matrix_matches_the_expected_results() -> None:
     (table,) = [rows for rows in tables(PAGE) if rows[0][0] == "rung"]
     assert [row[0] for row in table[1:]] == [f"{rung.number} {rung.title}" for rung in RUNGS]
     for rung, row in zip(RUNGS, table[1:], strict=True):
         assert [kind(text) for text in row[1:]] == [expected(rung, fault) for fault in FAULTS], REMEDY
 
 
-def test_the_page_has_every_fault() -> None:
+def test_page_lists_every_fault() -> None:
     (table,) = [rows for rows in tables(PAGE) if rows[0][0] == "fault"]
     assert [row[0].strip("`") for row in table[1:]] == [fault.name for fault in FAULTS]
     assert [row[1] for row in table[1:]] == [fault.what for fault in FAULTS], REMEDY
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.title)
-def test_the_page_has_the_problem_of_each_rung_its_timeline_and_what_the_next_one_changes(rung: Rung) -> None:
+def test_page_shows_problem_timeline_and_next_change_of_each_rung(rung: Rung) -> None:
     section = TEXT.partition(f"## Rung {rung.number}: {rung.title}\n")[2].partition("\n## ")[0]
     assert rung.problem in section, REMEDY
     assert f"`{rung.breaks_at or 'freeze'}`" in section
@@ -48,15 +48,15 @@ def test_the_page_has_the_problem_of_each_rung_its_timeline_and_what_the_next_on
     assert "fault   A " in section or rung.breaks_at == "failover"
 
 
-def test_the_page_is_made_by_this_code() -> None:
-    """Apart from timelines and counts: the text around them."""
+def test_page_text_matches_the_generator() -> None:
+    """Compares the text around the timelines and counts."""
     fresh = page(all_cells(), "ladder.svg")
     assert TEXT.partition("\n![")[0] == fresh.partition("\n![")[0], REMEDY
     assert TEXT.partition("## How this page is made")[2] == fresh.partition("## How this page is made")[2], REMEDY
     assert len(blocks(PAGE)) == 2 + 9 + 8
 
 
-def test_the_picture_says_in_words_what_it_shows() -> None:
+def test_picture_has_a_text_description() -> None:
     root = ElementTree.parse(PAGE.with_suffix(".svg")).getroot()
     name = "{http://www.w3.org/2000/svg}"
     assert root.get("role") == "img"
@@ -68,7 +68,7 @@ def test_the_picture_says_in_words_what_it_shows() -> None:
     assert {"ok", "stuck", "lost 1/2", NOT_APPLICABLE} <= shown
 
 
-def test_an_incomplete_run_makes_no_page() -> None:
+def test_incomplete_run_writes_no_page() -> None:
     module = [sys.executable, "-m", "holdfast.cli.ladder.page", "/nonexistent/page.md"]
     done = subprocess.run(module, input='{"cells": []}', capture_output=True, text=True, timeout=30)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""The matrix on terminals of several kinds, as text, and as JSON; no process is started here."""
+"""The matrix on several kinds of terminal, as text and as JSON; these tests start no process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("missing", ["", "ZooKeeper: apt-get install zookeeper"])
-def test_the_live_matrix_fits_into_80_columns_and_nothing_is_cut(missing: str) -> None:
+def test_live_matrix_fits_into_80_columns_without_truncation(missing: str) -> None:
     text = stripped(drawn(all_cells(missing)))
     lines = re.split(r"[\r\n]+", text)
     assert max(map(len, lines)) <= 80
@@ -47,7 +47,7 @@ def test_the_live_matrix_fits_into_80_columns_and_nothing_is_cut(missing: str) -
     assert not missing or missing in text
 
 
-def test_results_are_words_without_color_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_without_color_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
     colors = r"\x1b\[(?:\d+;)*3\dm"
     assert re.search(colors, drawn(all_cells()))
     monkeypatch.setenv("NO_COLOR", "1")
@@ -57,17 +57,17 @@ def test_results_are_words_without_color_too(monkeypatch: pytest.MonkeyPatch) ->
         assert word in stripped(plain)
 
 
-def test_an_ascii_terminal_gets_ascii() -> None:
+def test_ascii_terminal_gets_only_ascii() -> None:
     assert drawn(all_cells(), encoding="ascii").isascii()
 
 
-def test_plain_text_is_ascii_in_80_columns_with_a_row_as_soon_as_its_rung_is_done(
+def test_plain_text_is_ascii_and_prints_each_row_when_its_rung_is_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cells, view = all_cells("ZooKeeper: apt-get install zookeeper"), Plain()
     view.update(cells, cells[0])
     assert capsys.readouterr().out == matrix.heading(FAULTS) + "\n"
-    view.update(cells, cells[7])  # the first of rung 2: rung 1 is done
+    view.update(cells, cells[7])  # the first cell of rung 2: rung 1 is done
     first = capsys.readouterr().out
     assert first.startswith("1 SETNX ")
     assert first.count("\n") == 1
@@ -80,7 +80,7 @@ def test_plain_text_is_ascii_in_80_columns_with_a_row_as_soon_as_its_rung_is_don
     assert max(map(len, (first + rest).splitlines())) <= 80
 
 
-def test_what_was_not_as_promised_is_named() -> None:
+def test_unexpected_results_are_listed() -> None:
     cells = [Cell(RUNGS[8], FAULTS[4], [OUTCOMES["lost"], OUTCOMES["ok"]])]
     assert "mixed!" in matrix.row(cells)
     (note,) = [note for note in matrix.notes(cells) if "promised" in note]
@@ -88,13 +88,13 @@ def test_what_was_not_as_promised_is_named() -> None:
     assert matrix.summary(cells) == "0 of 1 cells came out as promised, 2 runs each."
 
 
-def test_without_redis_it_says_what_the_last_rung_ran_on() -> None:
+def test_without_redis_the_output_names_the_engine_of_the_last_rung() -> None:
     cells = [Cell(RUNGS[8], fault, [OUTCOMES["ok"]]) for fault in FAULTS[:5]]
     cells += [Cell(RUNGS[8], fault, missing="redis-server on PATH") for fault in FAULTS[5:]]
     assert any("embedded engine (SQLite)" in note and "redis-server on PATH" in note for note in matrix.notes(cells))
 
 
-def test_json_and_back() -> None:
+def test_json_round_trip() -> None:
     cells = all_cells("ZooKeeper")
     text = report.encode(cells)
     assert "\n" not in text
@@ -103,7 +103,7 @@ def test_json_and_back() -> None:
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.title)
-def test_an_explanation_has_source_timeline_and_the_next_step(rung: object) -> None:
+def test_explanation_has_source_timeline_and_next_step(rung: object) -> None:
     cell = next(cell for cell in all_cells() if cell.rung is rung and cell.outcomes)
     text = "\n".join(explained(cell))
     assert "class Lock:" in text

@@ -1,4 +1,4 @@
-"""What is promised: the table is complete, and every rung mends what broke the one below."""
+"""The expected results: the table is complete, and every rung fixes the fault that breaks the rung below."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from holdfast.cli.ladder.verdicts import (
 )
 
 
-def test_every_pair_of_nine_rungs_and_seven_faults_has_an_expectation() -> None:
+def test_every_rung_and_fault_pair_has_an_expected_result() -> None:
     assert [rung.number for rung in RUNGS] == list(EXPECTED) == list(range(1, 10))
     assert {len(row) for row in EXPECTED.values()} == {len(FAULTS)} == {7}
 
 
 @pytest.mark.parametrize("lower, higher", list(pairwise(RUNGS)), ids=lambda rung: rung.title)
-def test_each_rung_breaks_at_its_fault_and_the_next_one_is_better(lower: Rung, higher: Rung) -> None:
+def test_each_rung_breaks_at_its_fault_and_the_next_rung_survives_it(lower: Rung, higher: Rung) -> None:
     fault = fault_named(str(lower.breaks_at))
     order = ("ok", "lost", "deleted", "stuck")
     before, after = expected(lower, fault), expected(higher, fault)
@@ -39,7 +39,7 @@ def test_each_rung_breaks_at_its_fault_and_the_next_one_is_better(lower: Rung, h
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.title)
-def test_a_rung_survives_every_fault_that_the_rungs_below_have_mended(rung: Rung) -> None:
+def test_rung_survives_every_fault_fixed_by_the_rungs_below(rung: Rung) -> None:
     last_to_break = {str(each.breaks_at): each.number for each in RUNGS if each.breaks_at}
     mended = [name for name, number in last_to_break.items() if number < rung.number]
     assert {expected(rung, fault_named(name)) for name in mended} <= {"ok"}
@@ -51,7 +51,7 @@ def test_no_fault_breaks_the_last_rung() -> None:
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.title)
-def test_a_rung_is_short_and_names_the_lines_that_faults_are_aimed_at(rung: Rung) -> None:
+def test_rung_is_short_and_marks_the_lines_where_faults_are_injected(rung: Rung) -> None:
     text = source(rung)
     assert len(text.splitlines()) <= 60
     names = [line.name for line in named_lines(text).values()]
@@ -69,7 +69,7 @@ def test_a_rung_is_short_and_names_the_lines_that_faults_are_aimed_at(rung: Rung
         (Outcome(0, 0, stuck=True), "stuck", "stuck"),
     ],
 )
-def test_an_outcome_has_one_verdict(outcome: Outcome, kind: str, text: str) -> None:
+def test_outcome_has_one_verdict(outcome: Outcome, kind: str, text: str) -> None:
     assert (outcome.kind, outcome.text) == (kind, text)
 
 
@@ -77,18 +77,18 @@ def cell(*outcomes: Outcome, number: int = 3, fault: str = "freeze") -> Cell:
     return Cell(RUNGS[number - 1], fault_named(fault), outcomes)
 
 
-def test_a_rung_that_survives_what_should_break_it_is_not_as_promised() -> None:
+def test_surviving_the_breaking_fault_is_an_unexpected_result() -> None:
     survived = cell(Outcome(2, 1), Outcome(2, 0))
     assert (survived.broken_promises, survived.text) == (1, "mixed!")
     assert not as_promised([cell(Outcome(2, 1)), survived])
     assert not as_promised([cell(Outcome(2, 1), number=9)])
 
 
-def test_a_cell_that_could_not_run_breaks_no_promise() -> None:
+def test_cell_that_could_not_run_is_not_an_unexpected_result() -> None:
     assert as_promised([Cell(RUNGS[7], FAULTS[0], missing="ZooKeeper")])
 
 
-def test_without_redis_only_the_last_rung_has_another_place() -> None:
+def test_without_redis_only_the_last_rung_has_a_substitute_engine() -> None:
     places = {(rung.number, place_of(rung, fault, with_redis=False)) for rung in RUNGS for fault in FAULTS}
     assert {number for number, place in places if place == "embedded"} == {9}
     assert {number for number, place in places if place == "zookeeper"} == {8}

@@ -12,7 +12,7 @@ from tests.cli.run.jobs import Jobs
 
 @pytest.fixture
 def lock_file(tmp_path: Path) -> str:
-    """The URL of a lock file of this test's own."""
+    """The URL of a lock file used only by this test."""
     directory = tmp_path / "locks"
     directory.mkdir(mode=0o700)
     return f"sqlite://{directory}/locks.db"
@@ -20,7 +20,7 @@ def lock_file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def jobs(tmp_path: Path, lock_file: str) -> Iterator[Jobs]:
-    """Starts runs on ``lock_file``. No process of theirs is left at the end of the test."""
+    """Starts runs on ``lock_file`` and checks that they leave no process at the end of the test."""
     started = Jobs(lock_file, str(tmp_path))
     yield started
     started.close()

@@ -1,4 +1,4 @@
-"""Starting ``holdfast run`` and looking at its processes."""
+"""Starts ``holdfast run`` and inspects its processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 
 PATIENCE: Final = 20.0
 COMMAND: Final = [sys.executable, "-W", "error", "-m", "holdfast.cli", "run"]
-#: A command that says its pid and goes on until it is killed.
+#: A command that prints its pid and runs until it is killed.
 FOREVER: Final = "echo $$; while :; do sleep 1; done"
 STUBBORN: Final = "trap 'echo term' TERM; echo $$; while :; do sleep 0.02; done"
 
@@ -48,7 +48,7 @@ class Job:
         return self.process.stderr.read()
 
     def freeze(self) -> None:
-        """SIGSTOP, and return when it has stopped."""
+        """Sends SIGSTOP and returns when the process has stopped."""
         self.signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
@@ -70,7 +70,7 @@ class Jobs:
         self._jobs: list[Job] = []
 
     def start(self, *arguments: str, url: str | None = None, wrapper: Sequence[str] = (), **settings: Any) -> Job:
-        """``wrapper``: a command that executes the run."""
+        """``wrapper`` is a command that executes the run."""
         command = [*wrapper, *COMMAND, "--url", url or self.url, *arguments]
         options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": PIPE, "stderr": PIPE, "text": True}
         job = Job(subprocess.Popen(command, **options | {"env": self.environment} | settings))

@@ -1,4 +1,4 @@
-"""What the command finds, and what ``--report`` says."""
+"""The environment of the command, and the content of ``--report``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.cli.run import environment, lookup
 from tests.cli.run.jobs import Jobs
 
 
-def test_the_environment_is_untouched_but_for_four_variables(jobs: Jobs, tmp_path: Path) -> None:
+def test_command_environment_differs_in_four_variables_only(jobs: Jobs, tmp_path: Path) -> None:
     given = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "ODD": "a b\n'\"", "PATH": os.environ["PATH"]}
     job = jobs.start("--report", "1", "töpf", "--", "cat", "/proc/self/environ", env=given)
     out = job.process.communicate(timeout=20)[0]
@@ -29,12 +29,12 @@ def test_the_environment_is_untouched_but_for_four_variables(jobs: Jobs, tmp_pat
     assert seen == given  # also without the LC_CTYPE that Python sets for itself
 
 
-def test_a_variable_without_a_name_does_not_keep_the_command_from_running(jobs: Jobs) -> None:
+def test_variable_without_a_name_does_not_prevent_the_command(jobs: Jobs) -> None:
     done = jobs.run("x", "--", "printenv", "RUN_UNDER_TEST", wrapper=["env", "=nameless"])
     assert (done.returncode, done.stdout, done.stderr) == (0, jobs.environment["RUN_UNDER_TEST"] + "\n", "")
 
 
-def test_the_fingerprint_of_an_engine_has_no_secret_and_differs_by_engine_and_namespace() -> None:
+def test_engine_fingerprint_has_no_secret_and_depends_on_engine_and_namespace() -> None:
     marks = set()
     for url in ("redis://u:secret@h/0", "redis://u:other@h/0", "redis://h/1", "redis://h/0?namespace=n"):
         with holdfast.connect(url) as client:
@@ -43,8 +43,8 @@ def test_the_fingerprint_of_an_engine_has_no_secret_and_differs_by_engine_and_na
     assert not [mark for mark in marks if "secret" in mark]
 
 
-def test_a_closed_stdin_stays_closed(jobs: Jobs) -> None:
-    """And is not, by its number, the descriptor that keeps the lock."""
+def test_closed_stdin_stays_closed(jobs: Jobs) -> None:
+    """Descriptor 0 must not be reused for the descriptor that keeps the lock."""
     look = "readlink /proc/$$/fd/0 || echo closed"
     shown = jobs.run("x", "--", "sh", "-c", look, stdin=None, preexec_fn=lambda: os.close(0))
     assert (shown.stdout, shown.returncode) == ("closed\n", 0)
@@ -88,7 +88,7 @@ def test_report_of_wrong_settings(jobs: Jobs, url: str, outcome: str) -> None:
 
 
 @pytest.mark.alone
-def test_a_run_on_the_embedded_engine_starts_in_150_ms(jobs: Jobs, tmp_path: Path) -> None:
+def test_embedded_engine_run_starts_in_150_ms(jobs: Jobs, tmp_path: Path) -> None:
     settings = jobs.environment | {"PYTHONPYCACHEPREFIX": str(tmp_path / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
     taken = []
     for _ in range(12):
@@ -106,9 +106,7 @@ def test_a_run_on_the_embedded_engine_starts_in_150_ms(jobs: Jobs, tmp_path: Pat
         (("-c", "SECRET=x; echo up; read line"), None),
     ],
 )
-def test_the_label_of_the_lock_is_the_name_of_the_command(
-    jobs: Jobs, words: tuple[str, ...], label: str | None
-) -> None:
+def test_lock_label_is_the_command_name(jobs: Jobs, words: tuple[str, ...], label: str | None) -> None:
     job = jobs.start("x", *words, stdin=subprocess.PIPE)
     assert job.line() == "up"
     with holdfast.connect(jobs.url) as locks:
@@ -121,7 +119,7 @@ def test_the_label_of_the_lock_is_the_name_of_the_command(
     job.wait()
 
 
-def test_a_configured_label_is_kept(jobs: Jobs) -> None:
+def test_configured_label_is_kept(jobs: Jobs) -> None:
     job = jobs.start(
         "x", "--", "sh", "-c", "echo up; read line; exit 0", stdin=subprocess.PIPE, url=jobs.url + "?label=mine"
     )

@@ -1,4 +1,4 @@
-"""The exit codes of ``holdfast run``, each by what leads to it, and the line on stderr."""
+"""Each exit code of ``holdfast run`` with its cause, and the line on stderr."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
         (("x", "--", "true"), 0),
         (("x", "false"), 1),
         (("x", "--", "sh", "-c", "exit 75"), 75),
-        (("x", "sh", "-c", "exit 9", "--timeout"), 9),  # an option of the command's
+        (("x", "sh", "-c", "exit 9", "--timeout"), 9),  # an option that belongs to the command
         (("-c", "exit 7", "x"), 7),
         (("x", "-c", "exit 8"), 8),
         (("--", "x", "true"), 0),
@@ -31,7 +31,7 @@ from tests.support.waiting import eventually
         (("x", "--", "sh", "-c", "kill -TERM $$"), 143),
     ],
 )
-def test_the_commands_own_code(jobs: Jobs, arguments: tuple[str, ...], code: int) -> None:
+def test_run_exits_with_the_code_of_the_command(jobs: Jobs, arguments: tuple[str, ...], code: int) -> None:
     done = jobs.run(*arguments)
     assert (done.returncode, done.stderr) == (code, "")
 
@@ -58,7 +58,9 @@ def test_the_commands_own_code(jobs: Jobs, arguments: tuple[str, ...], code: int
         (("-c", "true", "x", "true"), "leave one of them out"),
     ],
 )
-def test_a_wrong_command_line_is_64(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], hint: str) -> None:
+def test_wrong_command_line_exits_with_64(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], hint: str
+) -> None:
     try:
         code = main(["run", *arguments])
     except SystemExit as ended:
@@ -76,19 +78,19 @@ def test_a_wrong_command_line_is_64(capsys: pytest.CaptureFixture[str], argument
         (("", "true"), "may not be empty"),
     ],
 )
-def test_wrong_settings_of_the_lock_are_64(jobs: Jobs, arguments: tuple[str, ...], hint: str) -> None:
+def test_wrong_lock_settings_exit_with_64(jobs: Jobs, arguments: tuple[str, ...], hint: str) -> None:
     done = jobs.run(*arguments)
     assert (done.returncode, done.stderr.count("\n")) == (64, 1)
     assert hint in done.stderr
 
 
 @pytest.mark.parametrize("url", ["bogus://x", "memory:", "redis://localhost/0?ttll=5"])
-def test_a_wrong_url_is_78(jobs: Jobs, url: str) -> None:
+def test_wrong_url_exits_with_78(jobs: Jobs, url: str) -> None:
     done = jobs.run("x", "true", url=url)
     assert (done.returncode, done.stderr.count("\n")) == (78, 1)
 
 
-def test_an_engine_that_is_away_is_69_and_one_that_refuses_is_77(jobs: Jobs, tmp_path: Path) -> None:
+def test_unreachable_engine_exits_with_69_and_refusing_engine_with_77(jobs: Jobs, tmp_path: Path) -> None:
     flag = tmp_path / "ran"
     away = jobs.run("x", "touch", str(flag), url="redis://127.0.0.1:1?unavailable_after=200ms")
     assert (away.returncode, away.stderr.count("\n")) == (69, 1)
@@ -100,7 +102,7 @@ def test_an_engine_that_is_away_is_69_and_one_that_refuses_is_77(jobs: Jobs, tmp
     assert not flag.exists()
 
 
-def test_debug_shows_where_an_error_comes_from_and_no_password(jobs: Jobs) -> None:
+def test_debug_shows_the_traceback_without_the_password(jobs: Jobs) -> None:
     url = "redis://joe:s3cr3t@127.0.0.1:1?unavailable_after=200ms"
     away = jobs.run("--debug", "x", "true", url=url)
     assert away.returncode == 69
@@ -112,7 +114,7 @@ def test_debug_shows_where_an_error_comes_from_and_no_password(jobs: Jobs) -> No
     assert "s3cr3t" not in wrong.stderr
 
 
-def test_busy_is_75_or_what_the_user_says_and_names_the_holder(jobs: Jobs, lock_file: str) -> None:
+def test_busy_lock_exits_with_75_or_the_given_code_and_names_the_holder(jobs: Jobs, lock_file: str) -> None:
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire():
         once = jobs.run("--nonblock", "x", "true")
         cron = jobs.run("-E", "0", "--timeout", "100ms", "x", "true")
@@ -122,7 +124,7 @@ def test_busy_is_75_or_what_the_user_says_and_names_the_holder(jobs: Jobs, lock_
     assert "stayed busy for 0.1 s" in cron.stderr
 
 
-def test_the_command_is_looked_up_before_the_lock_is_taken(jobs: Jobs, lock_file: str, tmp_path: Path) -> None:
+def test_command_is_looked_up_before_the_lock_is_acquired(jobs: Jobs, lock_file: str, tmp_path: Path) -> None:
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire():
         assert jobs.run("x", "--", "no-such-command").returncode == 127
         assert jobs.run("x", "--", str(tmp_path / "nothing")).returncode == 127
@@ -130,7 +132,7 @@ def test_the_command_is_looked_up_before_the_lock_is_taken(jobs: Jobs, lock_file
         assert jobs.run("x", "--", str(tmp_path)).returncode == 126
 
 
-def test_an_exec_that_fails_after_the_grant_is_126_or_127_and_releases(jobs: Jobs, tmp_path: Path) -> None:
+def test_failed_exec_after_the_grant_exits_with_126_or_127_and_releases(jobs: Jobs, tmp_path: Path) -> None:
     script = tmp_path / "script"
     for text, code in (("#!/no/such/interpreter\n", 127), ("neither binary nor script\n", 126)):
         script.write_text(text)
@@ -138,11 +140,11 @@ def test_an_exec_that_fails_after_the_grant_is_126_or_127_and_releases(jobs: Job
         done = jobs.run("x", "--", str(script))
         assert (done.returncode, done.stderr.count("\n")) == (code, 1)
         assert "the lock was released" in done.stderr
-        assert ("#!/bin/sh" in done.stderr) == (code == 126)  # what to do
+        assert ("#!/bin/sh" in done.stderr) == (code == 126)  # the advice
         assert jobs.run("--nonblock", "x", "true").returncode == 0
 
 
-def test_a_nested_run_of_the_same_name_is_64_at_once_and_of_another_one_works(jobs: Jobs) -> None:
+def test_nested_run_of_the_same_name_exits_with_64_and_of_another_name_works(jobs: Jobs) -> None:
     inner = [*COMMAND, "--url", jobs.url]
     refused = jobs.run("x", "--", *inner, "y", "--", *inner, "x", "true")
     assert refused.returncode == 64
@@ -150,7 +152,7 @@ def test_a_nested_run_of_the_same_name_is_64_at_once_and_of_another_one_works(jo
     assert jobs.run("x", "--", *inner, "y", "true").returncode == 0
 
 
-def test_a_failed_release_is_a_warning_and_the_code_is_the_commands(jobs: Jobs, redis_url: str) -> None:
+def test_failed_release_warns_and_keeps_the_exit_code_of_the_command(jobs: Jobs, redis_url: str) -> None:
     host, _, port = redis_url.removeprefix("redis://").partition("/")[0].partition(":")
     with FaultProxy(host, int(port)) as proxy:
         job = jobs.start("--ttl", "3", "x", "--", "sh", "-c", "echo up; read line; exit 5", url=proxy.url, stdin=-1)
@@ -162,14 +164,14 @@ def test_a_failed_release_is_a_warning_and_the_code_is_the_commands(jobs: Jobs, 
         assert "the lock may not be released" in job.errors()
 
 
-def test_max_hold_stops_the_command_before_and_is_79(jobs: Jobs) -> None:
+def test_max_hold_stops_the_command_in_time_and_exits_with_79(jobs: Jobs) -> None:
     done = jobs.run("--max-hold", "1s", "--grace", "300ms", "x", "--", "sh", "-c", FOREVER)
     assert done.returncode == 79
     assert "(max_hold)" in done.stderr
     assert "died of signal 15" in done.stderr
 
 
-def test_at_least_keeps_the_lock_after_the_command_and_a_signal_ends_that(jobs: Jobs) -> None:
+def test_at_least_keeps_the_lock_after_the_command_until_a_signal(jobs: Jobs) -> None:
     job = jobs.start("--at-least", "1h", "x", "--", "sh", "-c", "echo $$; exit 6")
     command = job.pid()
     eventually(lambda: state(command) == "" and not [p for p in jobs.processes() if p != job.process.pid], PATIENCE)

@@ -16,7 +16,7 @@ from tests.support.processes import Death, children, state
 from tests.support.soak import soak
 from tests.support.waiting import eventually
 
-# A daemon as they come: forked twice, in a session of its own, deaf to SIGTERM. It prints its pid.
+# A typical daemon: forked twice, in a session of its own, ignoring SIGTERM. It prints its pid.
 DAEMON = "setsid sh -c 'trap \"\" TERM; echo $$; exec >&-; while :; do sleep 1; done' & "
 
 _FILL = """
@@ -26,11 +26,11 @@ while (new := os.dup(0)) < 1024:
     os.set_inheritable(new, True)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-#: Executes its arguments with so many descriptors that each new one is above 1023: select(2) takes none of these.
+#: Executes its arguments with so many open descriptors that each new one is above 1023, the limit of select(2).
 MANY_DESCRIPTORS = [sys.executable, "-c", _FILL]
 
 
-def test_runner_killed_while_it_waits_leaves_nothing(jobs: Jobs, lock_file: str, tmp_path: Path) -> None:
+def test_runner_killed_while_waiting_leaves_no_process_and_no_claim(jobs: Jobs, lock_file: str, tmp_path: Path) -> None:
     flag = tmp_path / "ran"
     with holdfast.connect(lock_file) as locks:
         with locks.lock("x").acquire():
@@ -44,7 +44,7 @@ def test_runner_killed_while_it_waits_leaves_nothing(jobs: Jobs, lock_file: str,
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "redis"])
-def test_runner_killed_kills_the_command_and_its_daemons(
+def test_killed_runner_ends_the_command_and_its_daemons(
     jobs: Jobs, engine: str, request: pytest.FixtureRequest
 ) -> None:
     url = jobs.url if engine == "sqlite" else request.getfixturevalue("redis_url")
@@ -53,7 +53,7 @@ def test_runner_killed_kills_the_command_and_its_daemons(
     with holdfast.connect(url) as locks:
         job.process.kill()
         if engine == "sqlite":
-            # Free as soon as the last of them has ended, and not before: they have its liveness descriptor.
+            # The daemons hold the liveness descriptor: the lock is free when the last of them has ended, not earlier.
             with locks.lock("x").acquire(timeout=10):
                 assert jobs.processes() == []
         for death in deaths:
@@ -63,8 +63,8 @@ def test_runner_killed_kills_the_command_and_its_daemons(
 
 
 @pytest.mark.parametrize("looks", [0, 1, 4, 16])
-def test_runner_killed_in_any_instant_of_the_start_leaves_no_command(jobs: Jobs, looks: int) -> None:
-    """Between the grant and exec: as soon as the guardian has a child, and some looks later."""
+def test_runner_killed_at_any_point_of_the_start_leaves_no_command(jobs: Jobs, looks: int) -> None:
+    """Kills the runner between the grant and exec: once the guardian has a child, and some polls later."""
     job = jobs.start("x", "--", "sh", "-c", FOREVER)
     guardian = job.guardian
     eventually(lambda: children(guardian), PATIENCE)
@@ -74,13 +74,13 @@ def test_runner_killed_in_any_instant_of_the_start_leaves_no_command(jobs: Jobs,
     jobs.wait_until_none_is_left()
 
 
-def test_guardian_killed_kills_the_command_and_its_daemons(jobs: Jobs) -> None:
+def test_killed_guardian_ends_the_command_and_its_daemons(jobs: Jobs) -> None:
     job = jobs.start("x", "--", "sh", "-c", DAEMON + STUBBORN)
     deaths = [Death(job.pid()), Death(job.pid())]
     os.kill(job.guardian, signal.SIGKILL)
     assert job.wait() == 137
     for death in deaths:
-        death.wait(0)  # the runner has waited for them
+        death.wait(0)  # the runner has waited for them already
     assert "guardian" in job.errors()
     assert jobs.run("--nonblock", "x", "true").returncode == 0
 
@@ -96,18 +96,18 @@ def test_guardian_killed_before_the_grant_starts_no_command(jobs: Jobs, lock_fil
     assert not flag.exists()
 
 
-def test_both_killed_at_once_kills_the_command(jobs: Jobs) -> None:
+def test_killing_runner_and_guardian_together_ends_the_command(jobs: Jobs) -> None:
     job = jobs.start("x", "--", "sh", "-c", STUBBORN)
     death = Death(job.pid())
     guardian = job.guardian
     for pid in (job.process.pid, guardian):
-        os.kill(pid, signal.SIGSTOP)  # so that neither can act on the other's death
+        os.kill(pid, signal.SIGSTOP)  # so that neither can react to the death of the other
     for pid in (job.process.pid, guardian):
         os.kill(pid, signal.SIGKILL)
     death.wait()
 
 
-def test_a_signal_to_the_runners_group_does_not_reach_the_guardian(jobs: Jobs) -> None:
+def test_signal_to_the_runners_group_does_not_reach_the_guardian(jobs: Jobs) -> None:
     job = jobs.start("x", "--", "sh", "-c", DAEMON + STUBBORN, process_group=0)
     deaths = [Death(job.pid()), Death(job.pid())]
     os.killpg(job.process.pid, signal.SIGKILL)
@@ -115,7 +115,7 @@ def test_a_signal_to_the_runners_group_does_not_reach_the_guardian(jobs: Jobs) -
         death.wait()
 
 
-def test_descendants_that_the_command_leaves_get_term_then_kill_before_the_release(jobs: Jobs) -> None:
+def test_leftover_descendants_get_term_then_kill_before_the_release(jobs: Jobs) -> None:
     job = jobs.start("--grace", "300ms", "x", "--", "sh", "-c", DAEMON + "read line; exit 3", stdin=-1)
     death = Death(job.pid())
     assert job.process.stdin is not None
@@ -145,8 +145,8 @@ def test_many_runs_leave_no_zombie_and_no_descriptor(jobs: Jobs, runs: int) -> N
     assert (done.stdout, done.stderr) == ("clean\n", "")
 
 
-def test_orphans_that_the_runner_adopts_are_reaped_while_it_waits(jobs: Jobs, lock_file: str) -> None:
-    """As process 1 of a container it becomes the parent of every orphan there; here, of its guardian's."""
+def test_adopted_orphans_are_reaped_while_the_runner_waits(jobs: Jobs, lock_file: str) -> None:
+    """As process 1 of a container the runner adopts every orphan; here it adopts those of its guardian."""
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire():
         job = jobs.start("--fair", "x", "--", "true")
         eventually(lambda: locks.inspect("x").waiters == 1, PATIENCE)
@@ -155,7 +155,7 @@ def test_orphans_that_the_runner_adopts_are_reaped_while_it_waits(jobs: Jobs, lo
         eventually(lambda: state(guardian) == "", PATIENCE)
 
 
-def test_a_frozen_guardian_does_not_keep_a_busy_runner(jobs: Jobs, lock_file: str) -> None:
+def test_frozen_guardian_does_not_block_a_runner_with_a_busy_lock(jobs: Jobs, lock_file: str) -> None:
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire() as lease:
         job = jobs.start("--fair", "--timeout", "1s", "x", "--", "true")
         eventually(lambda: locks.inspect("x").waiters == 1, PATIENCE)
@@ -164,7 +164,7 @@ def test_a_frozen_guardian_does_not_keep_a_busy_runner(jobs: Jobs, lock_file: st
         assert lease.held
 
 
-def test_a_guardian_that_is_stopped_after_the_end_of_the_command_does_not_save_its_daemons(jobs: Jobs) -> None:
+def test_guardian_stopped_after_the_command_does_not_keep_daemons_alive(jobs: Jobs) -> None:
     job = jobs.start("--ttl", "9", "x", "--", "sh", "-c", DAEMON + "echo $$; read line; exit 3", stdin=-1)
     printed = [job.pid(), job.pid()]
     guardian = job.guardian
@@ -180,7 +180,7 @@ def test_a_guardian_that_is_stopped_after_the_end_of_the_command_does_not_save_i
     assert job.wait() == 79
 
 
-#: A supervisor whose guardian reports SIGKILL and then does nothing, as one that is stopped between the two does.
+#: A supervisor whose guardian reports SIGKILL and then does nothing, like one stopped between the two steps.
 STOPPED_AFTER_THE_REPORT = """
 import subprocess, sys, threading
 from holdfast.cli.run.link import Link
@@ -202,14 +202,14 @@ print(ending.stopped, ending.code, ending.guardian_died)
 """
 
 
-def test_a_guardian_that_is_stopped_between_two_kills_is_killed_by_the_runner() -> None:
+def test_guardian_stopped_between_two_kills_is_killed_by_the_runner() -> None:
     done = subprocess.run(
         [sys.executable, "-c", STOPPED_AFTER_THE_REPORT], capture_output=True, text=True, timeout=20, check=False
     )
     assert (done.stdout, done.stderr) == ("True -9 False\n", "")
 
 
-def test_a_guardian_with_many_descriptors_kills_until_no_descendant_is_left() -> None:
+def test_guardian_with_many_descriptors_kills_every_descendant() -> None:
     script = (
         "import os, subprocess\n"
         "from holdfast.cli.run.guardian import Guardian\n"
@@ -228,6 +228,6 @@ def test_a_guardian_with_many_descriptors_kills_until_no_descendant_is_left() ->
     assert (done.stdout, done.stderr) == ("none is left\n", "")
 
 
-def test_a_runner_with_many_descriptors_keeps_the_lock_for_at_least_as_long_as_it_should(jobs: Jobs) -> None:
+def test_runner_with_many_descriptors_keeps_the_lock_for_at_least(jobs: Jobs) -> None:
     done = jobs.run("--at-least", "100ms", "x", "--", "true", wrapper=MANY_DESCRIPTORS)
     assert (done.returncode, done.stderr) == (0, "")

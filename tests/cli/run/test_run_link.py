@@ -8,7 +8,7 @@ import select
 from holdfast.cli.run.link import Link
 
 
-def test_messages_and_descriptors_arrive_in_order_and_the_end_after_them() -> None:
+def test_messages_descriptors_and_end_arrive_in_order() -> None:
     ours, theirs = Link.pair()
     ours.send("start", [0], environment={"A": "ä\n"})
     ours.send("deadline", deadline=1.5)
@@ -25,20 +25,20 @@ def test_messages_and_descriptors_arrive_in_order_and_the_end_after_them() -> No
     theirs.close()
 
 
-def test_a_peer_that_reads_nothing_does_not_block_and_messages_stay_whole() -> None:
+def test_peer_that_does_not_read_blocks_no_send_and_splits_no_message() -> None:
     ours, theirs = Link.pair()
     for number in range(50_000):
         ours.send("signal", number=number)
     received = theirs.receive()
     assert [message["number"] for message in received] == list(range(len(received)))
     assert len(received) < 50_000
-    ours.send("signal", number=-1)  # what was kept goes out with the next one
+    ours.send("signal", number=-1)  # buffered messages are sent with the next one
     assert theirs.receive()[-1]["kind"] == "signal"
     ours.close()
     theirs.close()
 
 
-def test_a_peer_that_is_gone_is_the_end_and_no_error() -> None:
+def test_closed_peer_ends_the_link_without_an_error() -> None:
     ours, theirs = Link.pair()
     theirs.close()
     ours.send("signal", number=1)
@@ -47,8 +47,8 @@ def test_a_peer_that_is_gone_is_the_end_and_no_error() -> None:
     ours.close()
 
 
-def test_a_message_that_is_longer_than_the_buffer_arrives_without_another_one() -> None:
-    """Else a command with a long HOLDFAST_HELD would start with the next renewal only."""
+def test_message_longer_than_the_buffer_arrives_without_another_send() -> None:
+    """Otherwise a command with a long HOLDFAST_HELD would not start before the next renewal."""
     ours, theirs = Link.pair()
     ours.send("start", environment={"A": "x" * 1_000_000})
     received = theirs.receive()

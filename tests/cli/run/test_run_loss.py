@@ -1,4 +1,4 @@
-"""A lock that is lost while its command runs: the command is dead before the lock can be granted again."""
+"""A lock lost while its command runs: the command is dead before the lock can be granted again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.servers.redis import RedisServer
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.support.processes import Death
 
-# With a descendant in a session of its own. Both print their pids, and neither ends at SIGTERM.
+# With a descendant in a session of its own. Both print their pids and ignore SIGTERM.
 TREE = f"setsid sh -c '{STUBBORN.replace(chr(39), chr(34))}' & sleep 0.1; {STUBBORN}"
 
 
 class Rival(threading.Thread):
-    """Waits for the same lock. Once it is granted, it looks which processes of its former holder are alive."""
+    """Waits for the same lock and, when granted, checks which processes of the former holder are alive."""
 
     def __init__(self, url: str, deaths: list[Death]) -> None:
         super().__init__(daemon=True)
@@ -39,7 +39,7 @@ class Rival(threading.Thread):
 
 @contextmanager
 def rival(url: str, deaths: list[Death]) -> Iterator[None]:
-    """A rival, from before what happens in the block. At its grant none of the processes may be alive."""
+    """Starts a rival before the body. At its grant none of the processes may be alive."""
     waiting = Rival(url, deaths)
     waiting.start()
     yield
@@ -51,7 +51,7 @@ def deaths_of(job: Job) -> list[Death]:
     return [Death(job.pid()), Death(job.pid())]
 
 
-def test_renewals_that_fail_mean_term_then_kill_before_the_next_grant(jobs: Jobs, redis_server: RedisServer) -> None:
+def test_failed_renewals_send_term_then_kill_before_the_next_grant(jobs: Jobs, redis_server: RedisServer) -> None:
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         job = jobs.start("--ttl", "3", "x", "--", "sh", "-c", TREE, url=proxy.url)
         deaths = deaths_of(job)
@@ -63,7 +63,7 @@ def test_renewals_that_fail_mean_term_then_kill_before_the_next_grant(jobs: Jobs
 
 
 @pytest.mark.parametrize("frozen", ["server", "runner"])
-def test_a_frozen_server_or_runner_does_not_keep_the_command_alive(
+def test_frozen_server_or_runner_does_not_keep_the_command_alive(
     jobs: Jobs, redis_server: RedisServer, frozen: str
 ) -> None:
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
@@ -79,7 +79,7 @@ def test_a_frozen_server_or_runner_does_not_keep_the_command_alive(
         assert ("(expired)" if frozen == "runner" else "(unreachable)") in job.errors()
 
 
-def test_a_frozen_runner_on_the_embedded_engine(jobs: Jobs) -> None:
+def test_frozen_runner_on_the_embedded_engine_loses_its_command(jobs: Jobs) -> None:
     job = jobs.start("--ttl", "3", "--grace", "500ms", "x", "--", "sh", "-c", TREE)
     deaths = deaths_of(job)
     with rival(jobs.url, deaths):
@@ -88,9 +88,7 @@ def test_a_frozen_runner_on_the_embedded_engine(jobs: Jobs) -> None:
     assert job.wait() == 79
 
 
-def test_a_frozen_guardian_is_killed_by_the_runner_and_the_command_with_it(
-    jobs: Jobs, redis_server: RedisServer
-) -> None:
+def test_frozen_guardian_and_its_command_are_killed_by_the_runner(jobs: Jobs, redis_server: RedisServer) -> None:
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         job = jobs.start("--ttl", "3", "x", "--", "sh", "-c", TREE, url=proxy.url)
         deaths = deaths_of(job)
@@ -100,7 +98,7 @@ def test_a_frozen_guardian_is_killed_by_the_runner_and_the_command_with_it(
         assert job.wait() == 79
 
 
-def test_a_lock_that_was_broken_means_term_at_once_and_kill_a_second_later(jobs: Jobs, lock_file: str) -> None:
+def test_broken_lock_sends_term_immediately_and_kill_a_second_later(jobs: Jobs, lock_file: str) -> None:
     job = jobs.start("x", "--", "sh", "-c", STUBBORN)
     death = Death(job.pid())
     with holdfast.connect(lock_file) as locks:
@@ -114,7 +112,7 @@ def test_a_lock_that_was_broken_means_term_at_once_and_kill_a_second_later(jobs:
     assert "died of signal 9" in error
 
 
-def test_a_command_that_ends_at_term_keeps_its_own_code_in_the_message(jobs: Jobs, lock_file: str) -> None:
+def test_command_ended_by_term_has_its_own_exit_code_in_the_message(jobs: Jobs, lock_file: str) -> None:
     job = jobs.start("x", "--", "sh", "-c", "trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done")
     assert job.line() == "up"
     with holdfast.connect(lock_file) as locks:
@@ -123,8 +121,8 @@ def test_a_command_that_ends_at_term_keeps_its_own_code_in_the_message(jobs: Job
     assert "the command exited with 0" in job.errors()
 
 
-def test_a_lock_stolen_just_before_the_end_of_the_command_is_79(jobs: Jobs, redis_server: RedisServer) -> None:
-    """Nothing reports the loss: the release finds it."""
+def test_lock_stolen_just_before_the_end_of_the_command_exits_with_79(jobs: Jobs, redis_server: RedisServer) -> None:
+    """No event reports this loss: the release detects it."""
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         job = jobs.start("x", "--", "sh", "-c", "echo up; read line; exit 0", url=proxy.url, stdin=subprocess.PIPE)
         assert job.line() == "up"
@@ -134,7 +132,7 @@ def test_a_lock_stolen_just_before_the_end_of_the_command_is_79(jobs: Jobs, redi
         assert job.wait() == 79
 
 
-def test_a_frozen_runner_on_zookeeper(jobs: Jobs, zookeeper_server: ZooKeeperServer) -> None:
+def test_frozen_runner_on_zookeeper_loses_its_command(jobs: Jobs, zookeeper_server: ZooKeeperServer) -> None:
     job = jobs.start("--ttl", "6", "x", "--", "sh", "-c", STUBBORN, url=zookeeper_server.url)
     deaths = [Death(job.pid())]
     with rival(zookeeper_server.url, deaths):

@@ -1,4 +1,4 @@
-"""When a command is stopped because its lock ends: pure decisions."""
+"""When a command is stopped because its lock ends. Pure decisions."""
 
 from __future__ import annotations
 
@@ -21,42 +21,40 @@ LEASE = schedule.until(deadline=130.0, grace=5.0)
         (5000.0, Step.KILL, 5000.0),  # after a freeze of the process that decides
     ],
 )
-def test_term_comes_a_grace_before_the_deadline_and_kill_shortly_before_it(
-    now: float, step: Step, again: float
-) -> None:
+def test_term_precedes_the_deadline_by_the_grace_and_kill_by_a_margin(now: float, step: Step, again: float) -> None:
     decided, when = schedule.decide(LEASE, now)
     assert decided is step
     assert when == pytest.approx(again)
 
 
-def test_a_renewal_moves_both() -> None:
+def test_renewal_postpones_term_and_kill() -> None:
     assert schedule.renewed(LEASE, 140.0, 5.0, Step.NOTHING) == Plan(135.0, 139.8)
 
 
-def test_a_renewal_after_term_changes_nothing() -> None:
+def test_renewal_after_term_changes_nothing() -> None:
     assert schedule.renewed(LEASE, 140.0, 5.0, Step.TERM) == LEASE
 
 
 @pytest.mark.parametrize("reason", ["broken", "stolen", "session"])
-def test_a_lock_that_was_taken_away_means_term_at_once_and_kill_a_second_later(reason: str) -> None:
+def test_lost_lock_sends_term_immediately_and_kill_a_second_later(reason: str) -> None:
     assert schedule.lost(LEASE, reason, 110.0) == Plan(110.0, 111.0, final=True)
 
 
 @pytest.mark.parametrize("reason", ["expired", "unreachable", "max_hold", "closed", "forked"])
-def test_a_deadline_that_has_passed_means_kill_at_once(reason: str) -> None:
+def test_passed_deadline_sends_kill_immediately(reason: str) -> None:
     assert schedule.decide(schedule.lost(LEASE, reason, 110.0), 110.0)[0] is Step.KILL
 
 
-def test_a_loss_never_delays_a_kill_that_is_due_earlier() -> None:
+def test_loss_does_not_delay_an_earlier_kill() -> None:
     assert schedule.lost(LEASE, "broken", 129.5).kill_at == LEASE.kill_at
 
 
-def test_nothing_delays_a_final_plan() -> None:
+def test_final_plan_is_never_postponed() -> None:
     final = schedule.lost(LEASE, "broken", 110.0)
     assert schedule.renewed(final, 999.0, 5.0, Step.NOTHING) == final
 
 
-def test_descendants_left_behind_get_term_at_once_and_kill_after_the_grace() -> None:
+def test_leftover_descendants_get_term_immediately_and_kill_after_the_grace() -> None:
     assert schedule.ended(LEASE, 5.0, 110.0) == Plan(110.0, 115.0, final=True)
     assert schedule.ended(LEASE, 5.0, 127.0).kill_at == LEASE.kill_at
 

@@ -1,4 +1,4 @@
-"""Signals to the runner: passed on while the command runs, the end of it while it waits."""
+"""Signals to the runner: passed on while the command runs, final while the runner waits for the lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.run.jobs import COMMAND, FOREVER, PATIENCE, Jobs
 from tests.support.waiting import eventually
 
 PASSED_ON = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
-# Reports each signal by its name; ends at EOF of its stdin.
+# Prints the name of each signal; ends at EOF of its stdin.
 REPORTER = (
     "import signal, sys\n"
     "for name in sys.argv[1:]:\n"
@@ -28,7 +28,7 @@ REPORTER = (
 )
 
 
-def test_each_signal_reaches_the_command_and_the_runner_waits_for_it(jobs: Jobs) -> None:
+def test_each_signal_is_passed_on_and_the_runner_waits_for_the_command(jobs: Jobs) -> None:
     job = jobs.start("x", "--", sys.executable, "-c", REPORTER, *PASSED_ON, stdin=subprocess.PIPE)
     assert job.line() == "up"
     for name in PASSED_ON:
@@ -41,7 +41,7 @@ def test_each_signal_reaches_the_command_and_the_runner_waits_for_it(jobs: Jobs)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-def test_a_signal_while_waiting_withdraws_the_claim(jobs: Jobs, lock_file: str, number: int) -> None:
+def test_signal_while_waiting_withdraws_the_claim(jobs: Jobs, lock_file: str, number: int) -> None:
     with holdfast.connect(lock_file) as locks:
         with locks.lock("x").acquire():
             job = jobs.start("--fair", "x", "--", "true")
@@ -55,21 +55,19 @@ def test_a_signal_while_waiting_withdraws_the_claim(jobs: Jobs, lock_file: str, 
 
 
 @pytest.mark.parametrize("step", [1, 4, 5, 6, 7, 8, 9, 10, 11])
-def test_a_signal_at_any_moment_of_the_start_leaves_neither_process_nor_claim(
-    jobs: Jobs, lock_file: str, step: int
-) -> None:
-    """Over the whole start, from before the first import to the running command."""
+def test_signal_at_any_point_of_the_start_leaves_no_process_and_no_claim(jobs: Jobs, lock_file: str, step: int) -> None:
+    """Covers the whole start, from before the first import to the running command."""
     job = jobs.start("x", "--", "sh", "-c", FOREVER)
     eventually(lambda: _progress(job.process.pid) >= step, PATIENCE)
     job.signal(signal.SIGTERM)
-    assert job.wait() in (128 + signal.SIGTERM, -signal.SIGTERM)  # the latter: before Python has a handler for it
+    assert job.wait() in (128 + signal.SIGTERM, -signal.SIGTERM)  # the latter: before Python installs its handler
     jobs.wait_until_none_is_left()
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire(timeout=0):
         pass
 
 
 def _progress(pid: int) -> int:
-    """How far a start is, in steps: by what the process has mapped and opened, and the processes under it."""
+    """Measures the start in steps: mapped and opened files of the process, and its child processes."""
     try:
         maps = Path(f"/proc/{pid}/maps").read_text()
         below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -81,7 +79,7 @@ def _progress(pid: int) -> int:
     return done + bool(below and Path(f"/proc/{below[0]}/task/{below[0]}/children").read_text())
 
 
-def test_what_is_ignored_from_the_start_stays_ignored_and_the_rest_is_default(jobs: Jobs) -> None:
+def test_ignored_signals_stay_ignored_and_others_have_default_handlers(jobs: Jobs) -> None:
     show = ["cat", "/proc/self/status"]
     plain = jobs.run("x", "--", *show)
     assert _masks(plain.stdout) == {"SigBlk": 0, "SigIgn": 0, "SigCgt": 0}
@@ -92,13 +90,13 @@ def test_what_is_ignored_from_the_start_stays_ignored_and_the_rest_is_default(jo
 
 
 def _masks(status: str) -> dict[str, int]:
-    """Without the two signals below SIGRTMIN, which are the C library's own: a program cannot change them."""
+    """Leaves out the two signals below SIGRTMIN, which belong to the C library: a program cannot change them."""
     ours = ~(1 << 31 | 1 << 32)
     masks = re.findall(r"^(Sig(?:Blk|Ign|Cgt)):\t(\w+)$", status, re.MULTILINE)
     return {name: int(mask, 16) & ours for name, mask in masks}
 
 
-def test_an_ignored_signal_does_not_end_a_run(jobs: Jobs) -> None:
+def test_ignored_signal_does_not_end_a_run(jobs: Jobs) -> None:
     job = jobs.start(
         "x", "--", "sh", "-c", "echo up; read line; exit 4", stdin=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
@@ -111,11 +109,11 @@ def test_an_ignored_signal_does_not_end_a_run(jobs: Jobs) -> None:
     assert job.wait() == 4
 
 
-def test_a_signal_whose_exception_was_swallowed_is_raised_at_the_next_check() -> None:
+def test_signal_with_a_swallowed_exception_is_raised_at_the_next_check() -> None:
     with Signals(()) as signals:
-        with pytest.raises(Signalled):  # as Python does in a finalizer, which only prints it
+        with pytest.raises(Signalled):  # Python swallows it like this in a finalizer, where it is only printed
             signal.raise_signal(signal.SIGUSR1)
-        signal.raise_signal(signal.SIGUSR1)  # at once: does not interrupt the clean-up of the first
+        signal.raise_signal(signal.SIGUSR1)  # immediately: it does not interrupt the clean-up of the first
         signals.collect()
         with pytest.raises(Signalled, match=str(int(signal.SIGUSR1))):
             signals.check()

@@ -1,4 +1,4 @@
-"""``holdfast run`` on a terminal, under a shell with job control or as the session's only program."""
+"""``holdfast run`` on a terminal, under a shell with job control or as the only program of the session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 
 class Screen:
-    """A terminal with a program in it, which is the leader of its session."""
+    """A terminal with a program that leads its session."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.pid, self._terminal = pty.fork()
@@ -31,7 +31,7 @@ class Screen:
         self._seen = ""
 
     def read_until(self, text: str) -> str:
-        """Read on until ``text`` has appeared; returns what came before it."""
+        """Reads until ``text`` has appeared and returns what came before it."""
         end = time.monotonic() + PATIENCE
         while text not in self._seen:
             assert time.monotonic() < end, self._seen
@@ -40,12 +40,12 @@ class Screen:
         return before
 
     def pid_printed(self) -> int:
-        """Of a command that prints ``pid N.``"""
+        """The pid printed by a command as ``pid N.``"""
         self.read_until("pid ")
         return int(self.read_until("."))
 
-    def _read(self, patience: float) -> None:
-        if select.select([self._terminal], (), (), patience)[0]:
+    def _read(self, timeout: float) -> None:
+        if select.select([self._terminal], (), (), timeout)[0]:
             try:
                 self._seen += os.read(self._terminal, 4096).decode(errors="replace")
             except OSError:  # EIO: no process has it open any more
@@ -59,7 +59,7 @@ class Screen:
         return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
 
     def wait(self) -> int:
-        """The exit code of the program. What it writes meanwhile is read: it could not end otherwise."""
+        """Returns the exit code of the program; reads its output meanwhile because a full terminal would block it."""
         end = time.monotonic() + PATIENCE
         while (ended := os.waitpid(self.pid, os.WNOHANG))[0] == 0:
             self._read(0.01)
@@ -77,7 +77,7 @@ class Screen:
 
 @pytest.fixture
 def shell(jobs: Jobs) -> Iterator[Screen]:
-    """An interactive shell. ``run`` in it is the command under test."""
+    """An interactive shell in which ``run`` is the command under test."""
     screen = Screen(["/bin/bash", "--norc", "--noprofile", "-i"], jobs.environment | {"PS1": "$ ", "TERM": "dumb"})
     prefix = shlex.join([*COMMAND, "--url", jobs.url])
     screen.type(f"stty -echo; bind 'set enable-bracketed-paste off'; run() {{ {prefix} \"$@\"; }}; echo rea''dy\n")
@@ -86,7 +86,7 @@ def shell(jobs: Jobs) -> Iterator[Screen]:
     screen.close()
 
 
-def test_the_command_reads_the_terminal_and_gets_ctrl_c(shell: Screen) -> None:
+def test_command_reads_the_terminal_and_gets_ctrl_c(shell: Screen) -> None:
     shell.type("run x sh -c 'echo up:; exec cat'; echo code $?\n")
     shell.read_until("up:")
     shell.type("hello\n")
@@ -110,7 +110,7 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(shell: Screen) -> None:
     shell.read_until("code 0")
 
 
-def test_a_job_stopped_for_longer_than_its_lease_is_killed_and_not_continued(shell: Screen) -> None:
+def test_job_stopped_for_longer_than_its_lease_is_killed(shell: Screen) -> None:
     shell.type("run --ttl 3 --grace 0 x sh -c 'echo pid $$.; read line; echo got $line'; echo code $?\n")
     death = Death(shell.pid_printed())
     shell.type("\x1a")
@@ -120,7 +120,7 @@ def test_a_job_stopped_for_longer_than_its_lease_is_killed_and_not_continued(she
     shell.read_until("then 79")
 
 
-def test_a_background_job_that_reads_is_stopped_and_fg_gives_it_the_terminal(shell: Screen) -> None:
+def test_background_job_that_reads_is_stopped_and_fg_continues_it(shell: Screen) -> None:
     shell.type("run x sh -c 'read line; echo got $line' &\n")
     shell.type("wait -n 2>/dev/null; jobs\n")
     shell.read_until("Stopped")
@@ -130,7 +130,7 @@ def test_a_background_job_that_reads_is_stopped_and_fg_gives_it_the_terminal(she
     shell.read_until("got hello")
 
 
-def test_in_a_pipeline_the_command_leaves_the_terminal_to_the_reader(shell: Screen) -> None:
+def test_command_in_a_pipeline_leaves_the_terminal_to_the_reader(shell: Screen) -> None:
     shell.type(
         "run x sh -c 'echo one; sleep 0.2; echo two' | (read a; read line </dev/tty; read b; echo $a $line $b)\n"
     )
@@ -138,7 +138,7 @@ def test_in_a_pipeline_the_command_leaves_the_terminal_to_the_reader(shell: Scre
     shell.read_until("one typed two")
 
 
-def test_a_command_that_is_killed_leaves_the_terminal_as_it_was(jobs: Jobs) -> None:
+def test_killed_command_leaves_the_terminal_settings_unchanged(jobs: Jobs) -> None:
     command = [*COMMAND, "--url", jobs.url, "x", "--", "sh", "-c", "stty -echo; echo up.; kill -9 $$"]
     screen = Screen(command, jobs.environment)
     try:
@@ -149,8 +149,8 @@ def test_a_command_that_is_killed_leaves_the_terminal_as_it_was(jobs: Jobs) -> N
         screen.close()
 
 
-def test_as_the_only_program_of_its_session_it_is_not_stopped(jobs: Jobs) -> None:
-    """As under ``ssh -t``: no shell could continue it."""
+def test_only_program_of_a_session_is_not_stopped(jobs: Jobs) -> None:
+    """As under ``ssh -t``, where no shell could continue it."""
     script = "echo up.; read line; echo got $line"
     screen = Screen([*COMMAND, "--url", jobs.url, "x", "--", "sh", "-c", script], jobs.environment)
     try:

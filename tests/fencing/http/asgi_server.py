@@ -1,6 +1,6 @@
-"""A small ASGI server on a free port of 127.0.0.1: HTTP/1.1, one request for each connection, in a thread of its own.
+"""A small ASGI server on a free port of 127.0.0.1: HTTP/1.1, one request per connection, in its own thread.
 
-It does what a real one does where it matters here: it streams, and it cancels the application when the client is gone.
+Like a real server it streams, and it cancels the application when the client disconnects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 @contextmanager
 def serving_asgi(app: Any) -> Iterator[int]:
-    """The port on which ``app`` is served."""
+    """Yields the port on which ``app`` is served."""
     ready = threading.Event()
     found: list[Any] = []
 
@@ -66,7 +66,7 @@ async def _run(
         await writer.drain()
 
     running = asyncio.create_task(app(scope, receive, send))
-    gone = asyncio.create_task(reader.read(1))  # the client sends nothing more: this ends when it hangs up
+    gone = asyncio.create_task(reader.read(1))  # the client sends nothing more: this ends when it disconnects
     await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
     gone.cancel()
     if not running.done():

@@ -1,4 +1,4 @@
-"""A WSGI server with a thread for each request, on a free port of 127.0.0.1, and requests to it."""
+"""A WSGI server with one thread per request on a free port of 127.0.0.1, and requests to it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class calls it so
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  name of the base class
         pass
 
     def get_stderr(self) -> Any:
-        return _Nowhere()
+        return _Discard()
 
 
-class _Nowhere:
-    """Where wsgiref writes the traceback of an application that failed on purpose."""
+class _Discard:
+    """Discards the traceback that wsgiref writes for an application that failed on purpose."""
 
     def write(self, text: str) -> None:
         pass
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 @contextmanager
 def serving(app: WSGIApplication) -> Iterator[int]:
-    """The port on which ``app`` is served by another thread."""
+    """Yields the port on which another thread serves ``app``."""
     server = make_server("127.0.0.1", 0, app, server_class=_Server, handler_class=_Quiet)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

@@ -1,4 +1,4 @@
-"""AsgiMiddleware: refusals, and a guard that stays until the application has returned, however it ends."""
+"""AsgiMiddleware: refusals, and a guard that stays until the application has returned or failed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _nothing() -> dict[str, Any]:
 
 
 async def call(app: Any, method: str, headers: Headers, path: str = "/") -> Answer:
-    """One request, as a server would make it."""
+    """Makes one request the way a server does."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -75,7 +75,7 @@ async def _occupied(fence: Fence) -> bool:
 # ---- refusals
 
 
-async def test_an_older_token_is_a_conflict(fence: Fence) -> None:
+async def test_older_token_is_a_conflict(fence: Fence) -> None:
     app = AsgiMiddleware(fine, fence, resource="orders")
     passing: list[tuple[int, str | None]] = [(5, "a"), (5, "a"), (6, "b")]
     for token, owner in passing:
@@ -86,7 +86,7 @@ async def test_an_older_token_is_a_conflict(fence: Fence) -> None:
         assert (refused.status, refused.problem["seen"]) == (409, "6")
 
 
-async def test_a_stale_writer_between_the_new_holders_read_and_write_is_refused(fence: Fence) -> None:
+async def test_stale_writer_between_read_and_write_of_the_new_holder_is_refused(fence: Fence) -> None:
     app = AsgiMiddleware(fine, fence, resource="orders")
     assert (await call(app, "PUT", header("orders", 1, "old"))).status == 200
     assert (await call(app, "GET", header("orders", 2, "new"))).status == 200
@@ -94,7 +94,7 @@ async def test_a_stale_writer_between_the_new_holders_read_and_write_is_refused(
     assert (await call(app, "PUT", header("orders", 2, "new"))).status == 200
 
 
-async def test_missing_malformed_and_wrong_headers() -> None:
+async def test_missing_malformed_and_wrong_headers_are_refused() -> None:
     app = AsgiMiddleware(fine, MemoryFence(), resource="orders", accept=lambda scope, presented: presented.token < 99)
     assert (await call(app, "PUT", {})).problem["type"] == "urn:holdfast:problem:token-required"
     assert (await call(app, "GET", {})).status == 200
@@ -110,14 +110,14 @@ async def test_missing_malformed_and_wrong_headers() -> None:
     assert (head.status, head.body) == (400, b"")
 
 
-async def test_names_outside_of_ascii_travel_and_come_back_in_a_problem() -> None:
+async def test_non_ascii_names_are_returned_in_a_problem() -> None:
     app = AsgiMiddleware(fine, MemoryFence(), resource=lambda scope: str(scope["path"]))
     assert (await call(app, "PUT", header("/café", 5, "ü"), "/café")).status == 200
     refused = await call(app, "PUT", header("/café", 4, "ü"), "/café")
     assert refused.problem["resource"] == "/café"
 
 
-async def test_the_application_gets_what_was_presented_only_if_it_was_checked() -> None:
+async def test_application_sees_only_a_checked_token() -> None:
     seen: list[object] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -147,7 +147,7 @@ async def test_other_scopes_pass_unchanged(kind: str) -> None:
 
 
 class Streaming:
-    """Sends the first part of its body, and waits; the test ends the wait, or the application."""
+    """Sends the first part of its body and waits; the test ends the wait or the application."""
 
     def __init__(self) -> None:
         self.streaming = asyncio.Event()
@@ -161,7 +161,7 @@ class Streaming:
         await send({"type": "http.response.body", "body": b"second"})
 
 
-async def test_the_guard_stays_until_the_body_was_sent_and_others_wait_or_get_503(fence: Fence) -> None:
+async def test_guard_stays_until_the_body_was_sent_and_other_requests_wait_or_get_503(fence: Fence) -> None:
     app = Streaming()
     first = asyncio.create_task(call(AsgiMiddleware(app, fence, resource="orders"), "PUT", header("orders", 5)))
     await app.streaming.wait()
@@ -182,14 +182,14 @@ async def _cancelled(running: asyncio.Task[Answer], app: Streaming) -> None:
 
 
 async def _disconnected(running: asyncio.Task[Answer], app: Streaming) -> None:
-    """A server tells the application that the client is gone: its next send raises."""
+    """A server reports the disconnected client to the application: its next send raises."""
     app.go_on.set()
     with pytest.raises(OSError, match="gone"):
         await running
 
 
 @pytest.mark.parametrize("end", [_cancelled, _disconnected])
-async def test_an_application_that_is_ended_leaves_the_guard(
+async def test_ended_application_releases_the_guard(
     end: Callable[[asyncio.Task[Answer], Streaming], Awaitable[None]], fence: Fence
 ) -> None:
     app = Streaming()
@@ -210,7 +210,7 @@ async def test_an_application_that_is_ended_leaves_the_guard(
     assert not await _occupied(fence)
 
 
-async def test_a_request_that_is_cancelled_while_it_waits_leaves_nothing(fence: Fence) -> None:
+async def test_request_cancelled_while_waiting_leaves_the_fence_free(fence: Fence) -> None:
     async with fence.guard("orders", 5):
         waiting = asyncio.create_task(call(AsgiMiddleware(fine, fence, resource="orders"), "PUT", header("orders", 6)))
         await asyncio.sleep(0)
@@ -220,7 +220,7 @@ async def test_a_request_that_is_cancelled_while_it_waits_leaves_nothing(fence: 
     assert not await _occupied(fence)
 
 
-async def test_an_application_that_raises_passes_its_error_on(fence: Fence) -> None:
+async def test_error_of_the_application_propagates(fence: Fence) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise LookupError("on purpose")
 
@@ -229,8 +229,8 @@ async def test_an_application_that_raises_passes_its_error_on(fence: Fence) -> N
     assert not await _occupied(fence)
 
 
-def test_a_client_that_hangs_up_in_the_middle_leaves_the_guard() -> None:
-    """Over a socket: the server cancels the application."""
+def test_disconnected_client_releases_the_guard() -> None:
+    """Over a socket, where the server cancels the application."""
     fence, inside = MemoryFence(), threading.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

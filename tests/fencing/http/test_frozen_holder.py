@@ -1,4 +1,4 @@
-"""A client that was frozen past its lease sends its write when it wakes up: the server refuses it."""
+"""A client frozen past its lease sends its write when it wakes up, and the server refuses it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Account:
 
 
 def _served(account: Account, gateway: str, fenced: bool) -> AbstractContextManager[int]:
-    """The port on which the account is served."""
+    """Yields the port on which the account is served."""
     if gateway == "asgi":
         return serving_asgi(AsgiMiddleware(account.asgi, MemoryFence(), resource="account") if fenced else account.asgi)
     return serving(WsgiMiddleware(account.wsgi, MemoryFence(), resource="account") if fenced else account.wsgi)
@@ -66,7 +66,7 @@ def _served(account: Account, gateway: str, fenced: bool) -> AbstractContextMana
 
 @pytest.mark.parametrize("gateway", ["asgi", "wsgi"])
 @pytest.mark.parametrize("mode, outcome, left", [("fenced", "refused", 105), ("plain", "wrote", 110)])
-def test_a_late_request_is_refused_and_without_the_fence_the_newer_update_is_lost(
+def test_fence_refuses_a_late_request_that_otherwise_loses_the_newer_update(
     gateway: str, mode: str, outcome: str, left: int, tmp_path: Path
 ) -> None:
     account = Account()

@@ -1,4 +1,4 @@
-"""The header Holdfast-Fence: written by RFC 9651, read strictly."""
+"""The header Holdfast-Fence: written as in RFC 9651, parsed strictly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=
 
 
 @given(_texts, st.integers(0, 2**63 - 1), st.none() | _texts)
-def test_what_is_written_is_read_again_and_is_plain_ascii(resource: str, token: int, owner: str | None) -> None:
+def test_header_round_trips_and_is_ascii(resource: str, token: int, owner: str | None) -> None:
     ((name, value),) = header(resource, token, owner).items()
     assert name == NAME == "Holdfast-Fence"
     assert value.isascii()
@@ -31,7 +31,7 @@ def test_what_is_written_is_read_again_and_is_plain_ascii(resource: str, token: 
         ("café", "100 % \n", '%"caf%c3%a9";token="7";owner=%"100 %25 %0a"'),
     ],
 )
-def test_the_spelling_of_the_header(resource: str, owner: str | None, written: str) -> None:
+def test_header_format(resource: str, owner: str | None, written: str) -> None:
     assert header(resource, 7, owner) == {"Holdfast-Fence": written}
 
 
@@ -43,7 +43,7 @@ def test_the_spelling_of_the_header(resource: str, owner: str | None, written: s
         '%"orders";token="7";owner=%"%61"',
     ],
 )
-def test_other_spellings_that_the_rfc_allows(value: str) -> None:
+def test_other_formats_allowed_by_the_rfc_are_accepted(value: str) -> None:
     assert parse(value) == Presented("orders", 7, "a")
 
 
@@ -61,13 +61,13 @@ def test_other_spellings_that_the_rfc_allows(value: str) -> None:
         '"a";token="7";owner="' + "x" * 513 + '"', '"a"\n;token="7"', '"orders";token="7"\n',
     ],
 )  # fmt: skip
-def test_anything_else_is_refused(value: str) -> None:
+def test_malformed_header_is_refused(value: str) -> None:
     with pytest.raises(ValueError):
         parse(value)
 
 
 @given(st.text(st.sampled_from('";=%\\tokenwr7 \xe9\n'), max_size=40))
-def test_no_text_breaks_the_parser(value: str) -> None:
+def test_parser_never_fails_on_arbitrary_text(value: str) -> None:
     try:
         presented = parse(value)
     except ValueError:
@@ -75,7 +75,7 @@ def test_no_text_breaks_the_parser(value: str) -> None:
     assert parse(header(*presented)["Holdfast-Fence"]) == presented
 
 
-def test_a_lease_brings_its_own_owner_and_a_bad_resource_is_refused() -> None:
+def test_lease_provides_the_owner_and_invalid_resource_is_refused() -> None:
     lease = InheritedLease("lock", 5, "a")
     assert parse(header("orders", lease)["Holdfast-Fence"]) == ("orders", 5, "a")
     for wrong in ("", "x" * 513, None):

@@ -46,7 +46,7 @@ def fence(request: pytest.FixtureRequest, tmp_path: Path) -> Fence:
 # ---- refusals
 
 
-def test_the_first_token_and_newer_ones_pass_and_an_older_one_is_a_conflict(fence: Fence) -> None:
+def test_first_and_newer_tokens_pass_and_older_token_is_a_conflict(fence: Fence) -> None:
     with serving(_fenced(fence=fence)) as port:
         for token, owner in _PASSING:
             assert request(port, "PUT", headers=header("orders", token, owner)).body == b"fine"
@@ -60,7 +60,7 @@ def test_the_first_token_and_newer_ones_pass_and_an_older_one_is_a_conflict(fenc
         fence.check("orders", 5, "a")
 
 
-def test_a_get_with_a_token_raises_the_guard_before_the_read() -> None:
+def test_get_with_a_token_raises_the_guard_before_the_read() -> None:
     with serving(_fenced()) as port:
         assert request(port, "PUT", headers=header("orders", 1, "old")).status == 200
         assert request(port, "GET", headers=header("orders", 2, "new")).status == 200
@@ -76,7 +76,7 @@ def test_a_get_with_a_token_raises_the_guard_before_the_read() -> None:
         (True, "GET", 428), (False, "PUT", 200), ({"get"}, "GET", 428), ({"get"}, "PUT", 200),
     ],
 )  # fmt: skip
-def test_a_token_is_required_for_unsafe_methods_or_as_configured(required: Any, method: str, status: int) -> None:
+def test_token_is_required_for_unsafe_methods_or_as_configured(required: Any, method: str, status: int) -> None:
     answer = _send(_fenced(**({} if required is None else {"required": required})), {}, method=method)
     assert answer.status == status
     if status == 428:
@@ -85,7 +85,7 @@ def test_a_token_is_required_for_unsafe_methods_or_as_configured(required: Any, 
 
 
 @pytest.mark.parametrize("value", ["", "5", '"orders"', '"orders";token="x"', '"orders";token="5", "orders";token="6"'])
-def test_a_malformed_header_is_a_bad_request_also_where_none_is_required(value: str) -> None:
+def test_malformed_header_is_a_bad_request_even_if_optional(value: str) -> None:
     for method in ("PUT", "GET"):
         answer = _send(_fenced(), {"Holdfast-Fence": value}, method=method)
         assert (answer.status, answer.problem["type"]) == (400, "urn:holdfast:problem:malformed-token")
@@ -100,12 +100,12 @@ def test_two_header_lines_are_a_bad_request() -> None:
         assert connection.getresponse().status == 400
 
 
-def test_a_client_cannot_dodge_the_fence_with_the_name_of_another_resource() -> None:
+def test_token_for_another_resource_is_refused() -> None:
     answer = _send(_fenced(), header("orders", 6, "b"), header("something else", 5, "a"))
     assert (answer.status, answer.problem["type"]) == (400, "urn:holdfast:problem:other-resource")
 
 
-def test_the_resource_may_depend_on_the_request() -> None:
+def test_resource_may_depend_on_the_request() -> None:
     def resource(environ: dict[str, Any]) -> str | None:
         path: str = environ["PATH_INFO"]
         return None if path == "/health" else path
@@ -118,7 +118,7 @@ def test_the_resource_may_depend_on_the_request() -> None:
         assert request(port, "PUT", "/b", headers=header("/a", 9)).status == 400
 
 
-def test_a_token_that_is_not_accepted_from_the_caller_does_not_move_the_guard() -> None:
+def test_token_rejected_by_accept_does_not_raise_the_guard() -> None:
     fence = MemoryFence()
 
     def accept(environ: dict[str, Any], presented: Presented) -> bool:
@@ -131,13 +131,13 @@ def test_a_token_that_is_not_accepted_from_the_caller_does_not_move_the_guard() 
         assert request(port, "PUT", headers=header("orders", 5) | {"X-User": "alice"}).status == 200
 
 
-def test_a_refusal_of_head_has_no_body() -> None:
+def test_refusal_of_head_has_no_body() -> None:
     answer = _send(_fenced(), {"Holdfast-Fence": "?"}, method="HEAD")
     assert (answer.status, answer.body) == (400, b"")
     assert int(answer.headers["content-length"]) > 0
 
 
-def test_wrong_settings_are_refused_at_once() -> None:
+def test_wrong_settings_are_refused_immediately() -> None:
     with pytest.raises(UsageError, match="has none"):
         _fenced(fence=object())
     with pytest.raises(UsageError, match="collection of methods"):
@@ -148,7 +148,7 @@ def test_wrong_settings_are_refused_at_once() -> None:
         _fenced(timeout=-1)
 
 
-def test_without_a_fence_the_application_gets_what_was_presented() -> None:
+def test_without_a_fence_the_application_sees_the_presented_token() -> None:
     seen: list[object] = []
 
     def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -164,7 +164,7 @@ def test_without_a_fence_the_application_gets_what_was_presented() -> None:
 
 
 class Streaming:
-    """Sends its body in two parts, and waits between them for the test."""
+    """Sends its body in two parts and waits for the test between them."""
 
     def __init__(self, failure: BaseException | None = None) -> None:
         self.streaming = threading.Event()
@@ -205,7 +205,7 @@ def _occupied(fence: MemoryFence) -> bool:
         return True
 
 
-def test_the_guard_stays_until_the_whole_body_was_sent() -> None:
+def test_guard_stays_until_the_whole_body_was_sent() -> None:
     fence, app = MemoryFence(), Streaming()
     with (
         serving(WsgiMiddleware(app, fence, resource="orders", timeout=0)) as port,
@@ -213,7 +213,7 @@ def test_the_guard_stays_until_the_whole_body_was_sent() -> None:
     ):
         connection.request("PUT", "/", headers=header("orders", 5, "a"))
         response = connection.getresponse()
-        assert response.read(6) == b"first "  # the application is in the middle of its work
+        assert response.read(6) == b"first "  # the application is still sending
         assert _occupied(fence)
         impatient = request(port, "PUT", headers=header("orders", 10, "b"))
         app.go_on.set()
@@ -224,7 +224,7 @@ def test_the_guard_stays_until_the_whole_body_was_sent() -> None:
     assert not _occupied(fence)
 
 
-def test_a_request_waits_for_the_one_inside() -> None:
+def test_request_waits_for_the_request_inside_the_guard() -> None:
     fence, app = MemoryFence(), Streaming()
     statuses: list[int] = []
 
@@ -243,7 +243,7 @@ def test_a_request_waits_for_the_one_inside() -> None:
     assert not _occupied(fence)
 
 
-def test_an_application_that_fails_while_it_makes_the_body_leaves_the_guard() -> None:
+def test_application_that_fails_in_the_body_releases_the_guard() -> None:
     fence, app = MemoryFence(), Streaming(RuntimeError("on purpose"))
     app.go_on.set()
     _send(WsgiMiddleware(app, fence, resource="orders"), header("orders", 5, "a"))
@@ -251,7 +251,7 @@ def test_an_application_that_fails_while_it_makes_the_body_leaves_the_guard() ->
     assert not _occupied(fence)
 
 
-def test_an_application_that_fails_at_once_leaves_the_guard() -> None:
+def test_application_that_fails_before_the_body_releases_the_guard() -> None:
     def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         raise KeyboardInterrupt
 
@@ -263,7 +263,7 @@ def test_an_application_that_fails_at_once_leaves_the_guard() -> None:
     assert not _occupied(fence)
 
 
-def test_a_body_whose_close_fails_leaves_the_guard() -> None:
+def test_body_whose_close_fails_releases_the_guard() -> None:
     class Body(list[bytes]):
         def close(self) -> None:
             raise RuntimeError("on purpose")
@@ -280,7 +280,7 @@ def test_a_body_whose_close_fails_leaves_the_guard() -> None:
         body.close()
 
 
-def test_a_server_that_never_closes_the_body_frees_the_guard_with_it() -> None:
+def test_guard_is_released_with_a_body_that_is_never_closed() -> None:
     fence = MemoryFence()
     middleware = WsgiMiddleware(_fine, fence, resource="orders")
     environ = {"REQUEST_METHOD": "PUT", "HTTP_HOLDFAST_FENCE": header("orders", 5)["Holdfast-Fence"]}

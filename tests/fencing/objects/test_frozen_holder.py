@@ -1,4 +1,4 @@
-"""A holder that was frozen past its lease writes to S3 when it wakes up: without the fence an update is lost."""
+"""A holder frozen past its lease writes to S3 when it wakes up: without the fence an update is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PLAIN = (
     _CONNECT + "value = int(bytes(obstore.get(store, 'balance').bytes()))",
     "obstore.put(store, 'balance', b'%d' % (value + 10))",
 )
-# If-Match alone: the new holder has written equal bytes, so the ETag is the same, and the late write passes.
+# If-Match alone does not suffice: the new holder wrote equal bytes, so the ETag is equal and the late write passes.
 _ETAG = (
     _CONNECT + "seen = obstore.get(store, 'balance')\nvalue = int(bytes(seen.bytes()))",
     "obstore.put(store, 'balance', b'%d' % (value + 10), mode={'e_tag': seen.meta['e_tag']})",
@@ -42,7 +42,7 @@ def _plain(store: S3Store) -> int:
     return int(bytes(obstore.get(store, "balance").bytes()))
 
 
-def test_a_late_write_is_refused(s3_server: MotoServer, tmp_path: Path) -> None:
+def test_late_write_is_refused(s3_server: MotoServer, tmp_path: Path) -> None:
     store, bucket = s3_server.bucket()
     fence = ObjectFence(store)
     fence.check("balance", 1)
@@ -56,10 +56,10 @@ def test_a_late_write_is_refused(s3_server: MotoServer, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("holder, deposit, left", [(_PLAIN, 5, 110), (_ETAG, 0, 110)], ids=["plain", "if-match"])
-def test_without_the_fence_the_late_write_passes(
+def test_late_write_without_the_fence_passes(
     holder: tuple[str, str], deposit: int, left: int, s3_server: MotoServer, tmp_path: Path
 ) -> None:
-    """With ``deposit`` 0 the new holder has confirmed that the balance is 100, and acts on it."""
+    """With ``deposit`` 0 the new holder has confirmed that the balance is 100 and acts on it."""
     store, bucket = s3_server.bucket()
     obstore.put(store, "balance", b"100")
 
@@ -67,4 +67,4 @@ def test_without_the_fence_the_late_write_passes(
         obstore.put(store, "balance", b"%d" % (_plain(store) + deposit))
 
     assert late_write(tmp_path, *holder, s3_server.url, bucket, meanwhile=update) == "wrote"
-    assert _plain(store) == left, "the newer holder's value should have been written over"
+    assert _plain(store) == left, "the late write should have replaced the value of the newer holder"

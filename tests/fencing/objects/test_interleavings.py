@@ -1,7 +1,7 @@
-"""Every step of ObjectFence may be delayed, refused or lose its reply: no acknowledged update gets lost.
+"""Each step of ObjectFence may be delayed, refused or lose its reply: no acknowledged update is lost.
 
-A port whose every request is a scheduling point. A seeded scheduler runs the calls of several holders in any order, and
-decides what befalls each request.
+Every request of the port is a scheduling point. A seeded scheduler runs the calls of several holders in any order and
+decides the fault of each request.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def _step() -> Generator[None, None, None]:
     yield
 
 
-class UnluckyPort(Port):
+class FaultyPort(Port):
     """Each request waits for the scheduler; writes of a head may fail before or after they took effect."""
 
     def __init__(self, store: MemoryStore, chance: random.Random) -> None:
         super().__init__(store, awaited=False)
         self._chance = chance
-        self.late: list[tuple[str, bytes, Found | None]] = []  # requests that were given up and may still arrive
+        self.late: list[tuple[str, bytes, Found | None]] = []  # abandoned requests that may still arrive
 
     async def _call(self, name: str, path: str, *arguments: Any, **keywords: Any) -> Any:
         await _step()
@@ -55,7 +55,7 @@ class UnluckyPort(Port):
         await _step()
 
     async def deliver(self) -> None:
-        """One of the late requests arrives."""
+        """Delivers one of the late requests."""
         path, body, expected = self.late.pop(self._chance.randrange(len(self.late)))
         try:
             await super().swap(path, body, expected)
@@ -64,7 +64,7 @@ class UnluckyPort(Port):
 
 
 class Tally:
-    """The outcomes that the holders saw."""
+    """Counts the outcomes observed by the holders."""
 
     def __init__(self) -> None:
         self.acknowledged = 0
@@ -85,17 +85,17 @@ class Tally:
 
 
 def explore(seed: int, kind: type[Register] = Register) -> tuple[Tally, int]:
-    """The outcomes that seven holders saw, and how many updates are there in the end."""
+    """Returns the outcomes observed by seven holders and the final number of updates."""
     chance = random.Random(seed)
     store, tally = MemoryStore(), Tally()
-    port = UnluckyPort(store, chance)
+    port = FaultyPort(store, chance)
     register = kind(port)
     waiting = [tally.increment(register, token, chance.choice((1, 2, 3))) for token in range(1, 8)]
     running: list[Coroutine[Any, Any, None]] = []
     while running or waiting:
         if port.late and chance.random() < 0.2:
             _finish(port.deliver())
-        # Few at a time, in the order of their tokens: a lock stands before the fence, and fails at times.
+        # Few at a time, in the order of their tokens: a lock precedes the fence and sometimes fails.
         if waiting and (not running or chance.random() < 0.15):
             running.append(waiting.pop(0))
         chosen = chance.choice(running)
@@ -120,7 +120,7 @@ def test_no_acknowledged_update_is_lost() -> None:
     assert unknown > 0
 
 
-def test_stores_under_one_lease_at_the_same_time_leave_a_value_that_can_be_read() -> None:
+def test_concurrent_stores_under_one_lease_leave_a_readable_value() -> None:
     """Each writer removes the object of the write before. None makes the head point to one that was removed."""
     incoming = Bearer(5, "owner")
 
@@ -134,7 +134,7 @@ def test_stores_under_one_lease_at_the_same_time_leave_a_value_that_can_be_read(
 
     for seed in range(300):
         chance, memory = random.Random(seed), MemoryStore()
-        port = UnluckyPort(memory, chance)
+        port = FaultyPort(memory, chance)
         register = Register(port)
         running = [store(register, writer) for writer in range(3)]
         while running:
@@ -151,7 +151,7 @@ def test_stores_under_one_lease_at_the_same_time_leave_a_value_that_can_be_read(
 
 
 class GuardedTooLate(Register):
-    """Reads first and raises the head afterwards: only the store is fenced."""
+    """A mutant that reads before it raises the head: only the store is fenced."""
 
     async def load(self, key: str, incoming: Bearer) -> bytes | None:
         value = await self.read(key)
@@ -159,13 +159,13 @@ class GuardedTooLate(Register):
         return value
 
 
-def test_if_the_head_is_raised_after_the_read_acknowledged_updates_are_lost() -> None:
+def test_raising_the_head_after_the_read_loses_acknowledged_updates() -> None:
     runs = (explore(seed, GuardedTooLate) for seed in range(100))
     assert any(found < tally.acknowledged for tally, found in runs)
 
 
 def _finish(steps: Coroutine[Any, Any, Any]) -> None:
-    """To its end, in one go."""
+    """Runs the coroutine to its end."""
     try:
         while True:
             steps.send(None)
@@ -177,7 +177,7 @@ def _finish(steps: Coroutine[Any, Any, Any]) -> None:
 
 
 class Scripted(Port):
-    """Does what the test says before or after the n-th write of a head."""
+    """Calls the hooks of the test before or after the n-th write of a head."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store, awaited=False)
@@ -226,7 +226,7 @@ OLD, NEW = Bearer(1, "old"), Bearer(2, "new")
 
 
 @pytest.mark.parametrize("error", [EngineUnavailable("lost"), Conflict("repeated by obstore")])
-def test_a_store_whose_reply_was_lost_succeeds_once(error: Exception, port: Scripted, store: MemoryStore) -> None:
+def test_store_with_a_lost_reply_succeeds_once(error: Exception, port: Scripted, store: MemoryStore) -> None:
     register = Register(port)
     run(register.raise_guard("k", OLD))
     port.after = [_fail(error)]
@@ -236,7 +236,7 @@ def test_a_store_whose_reply_was_lost_succeeds_once(error: Exception, port: Scri
 
 
 @pytest.mark.parametrize("error", [EngineUnavailable("lost"), Conflict("repeated by obstore")])
-def test_a_store_whose_reply_was_lost_and_that_a_newer_holder_has_seen_succeeds(
+def test_store_with_a_lost_reply_seen_by_a_newer_holder_succeeds(
     error: Exception, port: Scripted, store: MemoryStore
 ) -> None:
     register, other = Register(port), Register(Port(store, awaited=False))
@@ -252,7 +252,7 @@ def test_a_store_whose_reply_was_lost_and_that_a_newer_holder_has_seen_succeeds(
     assert run(register.read("k")) == b"2"
 
 
-def test_a_lost_store_after_two_writes_of_a_newer_holder_is_unknown(port: Scripted, store: MemoryStore) -> None:
+def test_lost_store_followed_by_two_newer_writes_is_unknown(port: Scripted, store: MemoryStore) -> None:
     register, other = Register(port), Register(Port(store, awaited=False))
     run(register.raise_guard("k", OLD))
 
@@ -269,9 +269,7 @@ def test_a_lost_store_after_two_writes_of_a_newer_holder_is_unknown(port: Script
     assert run(register.read("k")) == b"3"
 
 
-def test_a_holder_that_is_overtaken_during_its_upload_is_refused_and_leaves_nothing(
-    port: Scripted, store: MemoryStore
-) -> None:
+def test_holder_overtaken_during_its_upload_is_refused_and_leaves_no_object(port: Scripted, store: MemoryStore) -> None:
     register, other = Register(port), Register(Port(store, awaited=False))
     run(register.raise_guard("k", OLD))
     port.before = [lambda: run(_raised(other, NEW))]
@@ -280,7 +278,7 @@ def test_a_holder_that_is_overtaken_during_its_upload_is_refused_and_leaves_noth
     assert [entry["path"] for entry in obstore.list(store).collect()] == ["k/head"]
 
 
-def test_a_store_that_never_gets_an_answer_is_unknown_and_keeps_its_object(port: Scripted, store: MemoryStore) -> None:
+def test_store_without_an_answer_is_unknown_and_keeps_its_object(port: Scripted, store: MemoryStore) -> None:
     register = Register(port)
     run(register.raise_guard("k", OLD))
     port.before = [_fail(EngineUnavailable("lost"))] * 20
@@ -289,7 +287,7 @@ def test_a_store_that_never_gets_an_answer_is_unknown_and_keeps_its_object(port:
     assert len(obstore.list(store).collect()) == 2, "a late request may still make it the value"
 
 
-def test_after_an_unknown_outcome_the_load_of_a_newer_lease_is_final(port: Scripted, store: MemoryStore) -> None:
+def test_load_under_a_newer_lease_is_final_after_an_unknown_outcome(port: Scripted, store: MemoryStore) -> None:
     register = Register(port)
     run(register.raise_guard("k", OLD))
     late: list[tuple[str, bytes, Found | None]] = []
@@ -308,7 +306,7 @@ def test_after_an_unknown_outcome_the_load_of_a_newer_lease_is_final(port: Scrip
     assert run(register.load("k", NEW)) is None
 
 
-def test_two_stores_of_one_lease_both_succeed_and_the_last_counts(port: Scripted, store: MemoryStore) -> None:
+def test_two_stores_of_one_lease_succeed_and_the_last_is_kept(port: Scripted, store: MemoryStore) -> None:
     register, other = Register(port), Register(Port(store, awaited=False))
     run(register.raise_guard("k", OLD))
     port.before = [lambda: run(other.store("k", b"first", OLD))]
@@ -317,7 +315,7 @@ def test_two_stores_of_one_lease_both_succeed_and_the_last_counts(port: Scripted
     assert len(obstore.list(store).collect()) == 2
 
 
-def test_a_reader_whose_object_was_replaced_reads_the_newer_one(port: Scripted, store: MemoryStore) -> None:
+def test_reader_of_a_replaced_object_reads_the_newer_one(port: Scripted, store: MemoryStore) -> None:
     register, other = Register(port), Register(Port(store, awaited=False))
     run(register.raise_guard("k", OLD))
     run(register.store("k", b"1", OLD))
@@ -332,7 +330,7 @@ def test_two_first_holders_race_for_a_new_head_and_the_newer_wins(port: Scripted
         run(register.load("k", OLD))
 
 
-def test_a_head_that_keeps_changing_is_given_up_after_a_bounded_time(port: Scripted, store: MemoryStore) -> None:
+def test_constantly_changing_head_fails_after_a_bounded_time(port: Scripted, store: MemoryStore) -> None:
     register = Register(port)
     port.before = [_fail(Conflict("k"))] * 100
     with pytest.raises(EngineUnavailable, match="kept changing"):

@@ -1,4 +1,4 @@
-"""ObjectFence on a store in memory and on S3: the rule, the head, left-overs, damaged heads."""
+"""ObjectFence on a memory store and on S3: the rule, the head, leftovers, damaged heads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _paths(store: MemoryStore | S3Store) -> list[str]:
     return sorted(entry["path"] for entry in obstore.list(store).collect())
 
 
-def test_a_value_is_stored_loaded_read_and_deleted(fence: ObjectFence) -> None:
+def test_value_is_stored_loaded_read_and_deleted(fence: ObjectFence) -> None:
     assert fence.load("report", 5, "a") is None
     fence.store("report", b"one", 5, "a")
     fence.store("report", bytearray(b"two"), 5, "a")
@@ -40,7 +40,7 @@ def test_a_value_is_stored_loaded_read_and_deleted(fence: ObjectFence) -> None:
 
 
 @pytest.mark.parametrize("late", [(4, "a"), (5, "b"), (5, None)])
-def test_a_stale_token_can_neither_load_nor_store_nor_delete(late: tuple[int, str | None], fence: ObjectFence) -> None:
+def test_stale_token_can_neither_load_nor_store_nor_delete(late: tuple[int, str | None], fence: ObjectFence) -> None:
     fence.check("k", 5, "a")
     fence.store("k", b"new", 5, "a")
     for call in (fence.load, fence.check, fence.delete):
@@ -52,7 +52,7 @@ def test_a_stale_token_can_neither_load_nor_store_nor_delete(late: tuple[int, st
     assert fence.read("k") == b"new"
 
 
-def test_a_stale_writer_between_the_new_holders_load_and_store_is_refused(fence: ObjectFence) -> None:
+def test_stale_writer_between_load_and_store_of_the_new_holder_is_refused(fence: ObjectFence) -> None:
     fence.load("k", 1, "old")
     fence.store("k", b"1", 1, "old")
     assert fence.load("k", 2, "new") == b"1"  # raises the head before it reads
@@ -62,7 +62,7 @@ def test_a_stale_writer_between_the_new_holders_load_and_store_is_refused(fence:
     assert fence.read("k") == b"2"
 
 
-def test_a_store_before_the_load_is_refused_with_the_remedy(fence: ObjectFence) -> None:
+def test_store_before_the_load_is_refused_with_a_remedy(fence: ObjectFence) -> None:
     with pytest.raises(UsageError, match=r"load\(\) or check\(\) first"):
         fence.store("k", b"1", 5, "a")
     fence.check("k", 5, "a")
@@ -72,7 +72,7 @@ def test_a_store_before_the_load_is_refused_with_the_remedy(fence: ObjectFence) 
     assert fence.read("k") == b"1"
 
 
-def test_equal_values_still_make_another_head(fence: ObjectFence, store: MemoryStore | S3Store) -> None:
+def test_storing_an_equal_value_changes_the_head(fence: ObjectFence, store: MemoryStore | S3Store) -> None:
     fence.check("k", 5, "a")
     tags = set()
     for _ in range(3):
@@ -90,9 +90,7 @@ def test_superseded_values_are_removed(fence: ObjectFence, store: MemoryStore | 
     assert data.startswith(f"k/{5:019d}-")
 
 
-def test_sweep_removes_what_can_no_longer_count_and_nothing_else(
-    fence: ObjectFence, store: MemoryStore | S3Store
-) -> None:
+def test_sweep_removes_only_obsolete_objects(fence: ObjectFence, store: MemoryStore | S3Store) -> None:
     assert fence.sweep("k") == 0
     fence.check("k", 5, "a")
     fence.store("k", b"value", 5, "a")
@@ -103,12 +101,12 @@ def test_sweep_removes_what_can_no_longer_count_and_nothing_else(
     assert fence.sweep("k") == 1
     assert {on_its_way, *others} < set(_paths(store))
     assert fence.load("k", 7, "b") == b"value"
-    assert fence.sweep("k") == 1  # the one of token 6; the value is of token 5, and counts
+    assert fence.sweep("k") == 1  # the object of token 6; the current value is of token 5
     assert fence.read("k") == b"value"
 
 
 @pytest.mark.parametrize("key", ["a/b/c", "with space", "ключ é", "odd*?#%25[1]~", "x" * 512])
-def test_keys_of_many_kinds(key: str) -> None:
+def test_valid_keys_are_accepted(key: str) -> None:
     store = MemoryStore()
     fence = ObjectFence(store)
     fence.check(key, 5, "a")
@@ -119,7 +117,7 @@ def test_keys_of_many_kinds(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "/a", "a/", "a//b", ".", "a/../b", "a\nb", "\ud800", "x" * 513, 5])
-def test_keys_that_are_refused(key: str) -> None:
+def test_invalid_keys_are_refused(key: str) -> None:
     with pytest.raises(InvalidName):
         ObjectFence(MemoryStore()).load(key, 5, "a")
 
@@ -132,7 +130,7 @@ def _record(**changes: object) -> bytes:
     return json.dumps(record | changes, separators=(",", ":")).encode() + b"\n"
 
 
-def test_the_record_of_these_tests_is_a_head() -> None:
+def test_sample_record_is_a_valid_head() -> None:
     store = MemoryStore()
     obstore.put(store, "k/head", _record())
     assert ObjectFence(store).load("k", 5, "a") is None
@@ -147,7 +145,7 @@ def test_the_record_of_these_tests_is_a_head() -> None:
         _record(nonce=1), _record(format="holdfast object 2"), _record(more=1), _record(token=2**63),
     ],
 )  # fmt: skip
-def test_a_damaged_or_foreign_head_refuses_every_token(body: bytes) -> None:
+def test_damaged_or_foreign_head_refuses_every_token(body: bytes) -> None:
     store = MemoryStore()
     obstore.put(store, "k/head", body)
     fence = ObjectFence(store)
@@ -159,9 +157,7 @@ def test_a_damaged_or_foreign_head_refuses_every_token(body: bytes) -> None:
     assert bytes(obstore.get(store, "k/head").bytes()) == body
 
 
-def test_a_value_that_was_removed_by_hand_is_an_error_not_an_empty_value(
-    fence: ObjectFence, store: MemoryStore | S3Store
-) -> None:
+def test_missing_value_object_is_an_error(fence: ObjectFence, store: MemoryStore | S3Store) -> None:
     fence.check("k", 5, "a")
     fence.store("k", b"1", 5, "a")
     obstore.delete(store, next(path for path in _paths(store) if path != "k/head"))
@@ -179,21 +175,21 @@ def test_stores_without_conditional_writes_are_refused(tmp_path: Path) -> None:
             AsyncObjectFence(store)
 
 
-def test_verify_passes_on_a_store_that_honours_conditions_and_leaves_nothing(
+def test_verify_passes_on_a_conditional_store_and_leaves_no_objects(
     fence: ObjectFence, store: MemoryStore | S3Store
 ) -> None:
     fence.verify("k")
     assert _paths(store) == []
 
 
-def test_verify_tells_of_a_store_that_ignores_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_reports_a_store_that_ignores_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     put = obstore.put
     monkeypatch.setattr(obstore, "put", lambda store, path, file, mode=None: put(store, path, file))
     with pytest.raises(EngineRefused, match="ignores conditional writes"):
         ObjectFence(MemoryStore()).verify("k")
 
 
-def test_a_server_that_is_not_there_is_unavailable() -> None:
+def test_unreachable_server_is_unavailable() -> None:
     fence = ObjectFence(store_of("http://127.0.0.1:9", "bucket"))
     for call in (fence.load, fence.delete):
         with pytest.raises(EngineUnavailable) as failed:
@@ -201,13 +197,13 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
         assert failed.value.__cause__ is not None
 
 
-def test_what_is_not_bytes_is_refused(fence: ObjectFence) -> None:
+def test_value_that_is_not_bytes_is_refused(fence: ObjectFence) -> None:
     fence.check("k", 5, "a")
     with pytest.raises(TypeError, match="bytes"):
         fence.store("k", "text", 5, "a")  # type: ignore[arg-type]
 
 
-async def test_the_async_fence_does_the_same(store: MemoryStore | S3Store) -> None:
+async def test_async_fence_behaves_the_same(store: MemoryStore | S3Store) -> None:
     fence = AsyncObjectFence(store)
     await fence.verify("k")
     assert await fence.load("k", 5, "a") is None

@@ -1,4 +1,4 @@
-"""A holder that was frozen past its lease writes to Redis when it wakes up: without the fence an update is lost."""
+"""A holder frozen past its lease writes to Redis when it wakes up: without the fence an update is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN = (_CONNECT + "value = int(client.get('balance'))", "client.set('balance'
 
 
 @pytest.mark.parametrize("holder, outcome, left", [(_FENCED, "refused", 105), (_PLAIN, "wrote", 110)])
-def test_a_late_write_is_refused_and_without_the_fence_the_newer_update_is_lost(
+def test_fence_refuses_a_late_write_that_otherwise_loses_the_newer_update(
     holder: tuple[str, str], outcome: str, left: int, redis_server: RedisServer, tmp_path: Path
 ) -> None:
     client = redis_server.client()

@@ -1,4 +1,4 @@
-"""The key of a guard: another one for each resource, in the slot of the resource."""
+"""The key of a guard: unique for each resource, in the slot of the resource."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def test_two_resources_never_share_a_guard(one: str, other: str) -> None:
 
 
 @given(_names | st.text(string.printable, min_size=1))
-def test_the_guard_is_in_the_slot_of_the_resource_wherever_a_tag_can_say_so(resource: str) -> None:
+def test_guard_is_in_the_slot_of_the_resource_where_a_hash_tag_allows_it(resource: str) -> None:
     if "}" not in lock_keys.hash_tag(resource):
         assert key_slot(guard_key(resource).encode()) == key_slot(resource.encode())
 
 
-def test_no_lock_can_have_the_key_of_a_guard() -> None:
+def test_lock_names_cannot_collide_with_guard_keys() -> None:
     assert lock_keys.is_side_key(guard_key("anything"))
     assert lock_keys.is_side_key(PREFIX)

@@ -1,4 +1,4 @@
-"""RedisFence on a real server: the rule, the guard, the program's own scripts, what can go wrong."""
+"""RedisFence on a real server: the rule, the guard, user scripts, and failures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _text(value: Any) -> Any:
         ((5, "a"), (4, "a"), False),
         ((9, "a"), (10, "a"), True),  # as text, "10" is less than "9"
         ((10, "a"), (9, "a"), False),
-        ((2**53, "a"), (2**53 + 1, "b"), True),  # the same number to Lua
+        ((2**53, "a"), (2**53 + 1, "b"), True),  # equal as Lua numbers
         ((2**53 + 1, "a"), (2**53, "a"), False),
         ((LARGEST - 1, "a"), (LARGEST, "b"), True),
         ((LARGEST, "a"), (LARGEST - 1, "a"), False),
@@ -64,7 +64,7 @@ def _text(value: Any) -> Any:
         ((5, "a\0b"), (5, "a\0c"), False),
     ],
 )
-def test_a_newer_token_passes_and_an_equal_one_of_the_same_owner(
+def test_newer_token_and_equal_token_of_the_same_owner_pass(
     seen: tuple[int, str | None], incoming: tuple[int, str | None], passes: bool, fence: RedisFence, client: redis.Redis
 ) -> None:
     fence.set("k", "seen", *seen)
@@ -87,7 +87,7 @@ def test_a_newer_token_passes_and_an_equal_one_of_the_same_owner(
         lambda fence: fence.eval("redis.call('SET', KEYS[1], 'late')", ["k"], [], 4, "a"),
     ],
 )
-def test_every_call_with_an_older_token_is_refused_and_changes_nothing(
+def test_call_with_an_older_token_is_refused_and_changes_nothing(
     late: Callable[[RedisFence], object], fence: RedisFence, client: redis.Redis
 ) -> None:
     fence.set("k", "new", 5, "b")
@@ -97,7 +97,7 @@ def test_every_call_with_an_older_token_is_refused_and_changes_nothing(
     assert (client.get("k"), client.get(guard_key("k"))) == before
 
 
-def test_a_stale_writer_between_the_new_holders_load_and_store_is_refused(fence: RedisFence) -> None:
+def test_stale_writer_between_load_and_store_of_the_new_holder_is_refused(fence: RedisFence) -> None:
     fence.set("k", "1", 1, "old")
     assert _text(fence.get("k", 2, "new")) == "1"  # raises the guard before it reads
     with pytest.raises(StaleToken):
@@ -106,8 +106,8 @@ def test_a_stale_writer_between_the_new_holders_load_and_store_is_refused(fence:
     assert _text(fence.get("k", 2, "new")) == "2"
 
 
-def test_if_only_the_store_is_fenced_an_acknowledged_update_is_lost(fence: RedisFence, client: redis.Redis) -> None:
-    """Why ``get`` raises the guard: the same interleaving with a plain read."""
+def test_fencing_only_the_store_loses_an_acknowledged_update(fence: RedisFence, client: redis.Redis) -> None:
+    """Shows why ``get`` raises the guard: the same interleaving with a plain read."""
     fence.set("k", "1", 1, "old")
     loaded = int(client.get("k") or 0)
     fence.set("k", "2", 1, "old")  # acknowledged
@@ -118,7 +118,7 @@ def test_if_only_the_store_is_fenced_an_acknowledged_update_is_lost(fence: Redis
 # ---- commands
 
 
-def test_set_takes_the_options_of_set(fence: RedisFence, client: redis.Redis) -> None:
+def test_set_accepts_the_options_of_redis_set(fence: RedisFence, client: redis.Redis) -> None:
     assert fence.set("k", "1", 5, "a", ex=100)
     assert 99_000 < client.pttl("k") <= 100_000
     assert not fence.set("k", "2", 5, "a", nx=True)
@@ -142,7 +142,7 @@ def test_delete_keeps_the_guard(fence: RedisFence, client: redis.Redis) -> None:
     assert client.exists("k") == 0
 
 
-def test_keys_that_are_changed_together_share_a_resource(fence: RedisFence, client: redis.Redis) -> None:
+def test_keys_changed_together_share_a_resource(fence: RedisFence, client: redis.Redis) -> None:
     fence.check("{order}", 5, "a")
     fence.set("{order}:total", 1, 5, "a", resource="{order}")
     fence.eval("redis.call('MSET', KEYS[1], 1, KEYS[2], 2)", ["{order}:a", "{order}:b"], [], 6, "b", resource="{order}")
@@ -160,10 +160,10 @@ def test_several_keys_without_a_resource_are_refused(fence: RedisFence) -> None:
         fence.eval("return 1", "key", [], 5)
 
 
-# ---- the program's own script
+# ---- user scripts
 
 
-def test_a_script_sees_its_own_keys_and_arguments_and_its_reply_is_returned(fence: RedisFence) -> None:
+def test_user_script_gets_its_own_keys_and_arguments_and_its_reply_is_returned(fence: RedisFence) -> None:
     assert [_text(part) for part in fence.eval("return {KEYS[1], #KEYS, ARGV[2], #ARGV}", ["k"], ["x", "y"], 5)] == [
         "k",
         1,
@@ -184,13 +184,13 @@ def test_a_script_sees_its_own_keys_and_arguments_and_its_reply_is_returned(fenc
     "script",
     ["return 1 end redis.call('SET', KEYS[1], 1) if true then", "retrun 1", "return [[", "\x1bLua", ", 5 return 9"],
 )
-def test_a_script_with_a_syntax_error_changes_nothing(script: str, fence: RedisFence, client: redis.Redis) -> None:
+def test_script_with_a_syntax_error_changes_nothing(script: str, fence: RedisFence, client: redis.Redis) -> None:
     with pytest.raises(UsageError, match="syntax error"):
         fence.eval(script, ["k"], [], 5)
     assert client.keys() == []
 
 
-def test_a_script_with_a_shebang_is_refused_with_the_remedy(fence: RedisFence) -> None:
+def test_script_with_a_shebang_is_refused_with_a_remedy(fence: RedisFence) -> None:
     with pytest.raises(UsageError, match="remove it"):
         fence.eval("#!lua\nreturn 1", ["k"], [], 5)
 
@@ -198,7 +198,7 @@ def test_a_script_with_a_shebang_is_refused_with_the_remedy(fence: RedisFence) -
 @pytest.mark.parametrize(
     "script, text", [("error('boo')", "boo"), ("return redis.error_reply('MINE no')", "MINE no"), ("x = 1", "global")]
 )
-def test_a_script_that_fails_leaves_the_guard_raised_and_raises_the_clients_error(
+def test_failing_script_keeps_the_guard_raised_and_raises_the_driver_error(
     script: str, text: str, fence: RedisFence
 ) -> None:
     with pytest.raises(redis.ResponseError, match=f"{text}|readonly"):
@@ -210,11 +210,11 @@ def test_a_script_that_fails_leaves_the_guard_raised_and_raises_the_clients_erro
 # ---- the guard
 
 
-def test_the_guard_has_no_ttl_unless_one_is_given(redis_server: RedisServer) -> None:
+def test_guard_has_no_ttl_by_default(redis_server: RedisServer) -> None:
     client = redis_server.client()
     RedisFence(client, ttl="1h").set("k", "1", 5, "a")
     assert 3_599_000 < client.pttl(guard_key("k")) <= 3_600_000
-    RedisFence(client).get("k", 5, "a")  # an equal token: the TTL of the earlier setting goes
+    RedisFence(client).get("k", 5, "a")  # an equal token: the TTL of the earlier setting is removed
     assert client.pttl(guard_key("k")) == -1
     for wrong in (0, -1, float("nan"), 1e12):
         with pytest.raises(ValueError):
@@ -222,7 +222,7 @@ def test_the_guard_has_no_ttl_unless_one_is_given(redis_server: RedisServer) -> 
 
 
 @pytest.mark.parametrize("content", [b"7", b"seven +a", b"", b"\xff", b" 7 +a"])
-def test_a_guard_that_cannot_be_read_refuses_every_token(content: bytes, redis_server: RedisServer) -> None:
+def test_unreadable_guard_refuses_every_token(content: bytes, redis_server: RedisServer) -> None:
     client = redis_server.client()
     client.set(guard_key("k"), content)
     with pytest.raises(EngineRefused, match="holdfast_fence"):
@@ -230,14 +230,14 @@ def test_a_guard_that_cannot_be_read_refuses_every_token(content: bytes, redis_s
     assert client.get("k") is None
 
 
-def test_a_guard_of_another_type_refuses_every_token(redis_server: RedisServer) -> None:
+def test_guard_of_another_type_refuses_every_token(redis_server: RedisServer) -> None:
     client = redis_server.client()
     client.hset(guard_key("k"), "a", "1")
     with pytest.raises(EngineRefused, match="something else"):
         RedisFence(client).set("k", "1", 5, "a")
 
 
-def test_a_guard_is_not_data(fence: RedisFence) -> None:
+def test_guard_key_as_data_is_refused(fence: RedisFence) -> None:
     for key in (guard_key("k"), guard_key("k").encode()):
         with pytest.raises(InvalidName, match="guards"):
             fence.delete(key, 5)
@@ -254,7 +254,7 @@ def test_keys_may_be_bytes(fence: RedisFence) -> None:
 # ---- clients
 
 
-def test_a_client_of_the_other_kind_is_refused(redis_server: RedisServer) -> None:
+def test_client_of_the_other_kind_is_refused(redis_server: RedisServer) -> None:
     sync, other = redis_server.client(), redis.asyncio.Redis()
     with pytest.raises(UsageError, match="use AsyncRedisFence"):
         RedisFence(other)
@@ -269,7 +269,7 @@ def test_a_client_of_the_other_kind_is_refused(redis_server: RedisServer) -> Non
     assert repr(RedisFence(sync)) == "RedisFence(Redis)"
 
 
-async def test_the_async_fence_keeps_the_same_rule(redis_server: RedisServer) -> None:
+async def test_async_fence_keeps_the_same_rule(redis_server: RedisServer) -> None:
     client = redis.asyncio.Redis.from_url(redis_server.url)
     try:
         fence = AsyncRedisFence(client)
@@ -287,7 +287,7 @@ async def test_the_async_fence_keeps_the_same_rule(redis_server: RedisServer) ->
         await client.aclose()
 
 
-def test_a_script_that_the_server_has_forgotten_is_sent_again(fence: RedisFence, client: redis.Redis) -> None:
+def test_script_flushed_from_the_server_is_sent_again(fence: RedisFence, client: redis.Redis) -> None:
     fence.set("k", "1", 5, "a")
     client.script_flush()
     assert fence.set("k", "2", 5, "a")
@@ -295,19 +295,19 @@ def test_a_script_that_the_server_has_forgotten_is_sent_again(fence: RedisFence,
 
 
 @pytest.mark.parametrize("fault", ["drop_reply_and_reset", "drop_request_and_reset"])
-def test_a_call_whose_reply_was_lost_passes_when_it_is_repeated(fault: str, redis_server: RedisServer) -> None:
+def test_repeated_call_after_a_lost_reply_passes(fault: str, redis_server: RedisServer) -> None:
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         client = redis_server.client(proxy.url, retry=Retry(NoBackoff(), 1))
         fence = RedisFence(client)
-        fence.check("k", 1)  # the script is known
+        fence.check("k", 1)  # loads the script
         rule = getattr(proxy.on("EVALSHA"), fault)()
         assert fence.set("k", "1", 5, "a")
         assert rule.fired
         assert redis_server.client().get("k") == b"1"
 
 
-def test_acknowledged_updates_of_rising_tokens_are_all_there(redis_server: RedisServer) -> None:
-    """No lock at all: threads with fresh tokens race, and each acknowledged increment counts."""
+def test_acknowledged_updates_of_rising_tokens_are_kept(redis_server: RedisServer) -> None:
+    """Without any lock, threads with new tokens race, and each acknowledged increment counts."""
     acknowledged: list[int] = []
 
     def add(number: int) -> None:
@@ -331,7 +331,7 @@ def test_acknowledged_updates_of_rising_tokens_are_all_there(redis_server: Redis
     assert int(redis_server.client().get("n") or 0) == len(acknowledged) > 0
 
 
-def test_the_least_rights_are_enough_and_fewer_are_an_error_of_the_client(redis_server: RedisServer) -> None:
+def test_least_rights_suffice_and_fewer_raise_the_driver_error(redis_server: RedisServer) -> None:
     rights = ["reset", "on", ">pw", "-@all", "+eval", "+evalsha", "+get", "+set", "+del", "~app:*"]
     redis_server.ask("ACL", "SETUSER", "writer", *rights, "~holdfast_fence:{app:*")
     try:
@@ -349,7 +349,7 @@ def test_the_least_rights_are_enough_and_fewer_are_an_error_of_the_client(redis_
 # ---- cluster
 
 
-def test_in_a_cluster_the_guard_is_in_the_slot_of_its_data(redis_cluster: RedisCluster) -> None:
+def test_guard_in_a_cluster_is_in_the_slot_of_its_data(redis_cluster: RedisCluster) -> None:
     kind: Any = redis.cluster.ClusterNode  # untyped
     nodes = [kind(node.host, node.port) for node in redis_cluster.nodes[:3]]
     client = redis.RedisCluster(startup_nodes=nodes)
@@ -370,7 +370,7 @@ def test_in_a_cluster_the_guard_is_in_the_slot_of_its_data(redis_cluster: RedisC
         client.close()
 
 
-async def test_in_a_cluster_the_async_fence_keeps_the_same_rule(redis_cluster: RedisCluster) -> None:
+async def test_async_fence_in_a_cluster_keeps_the_same_rule(redis_cluster: RedisCluster) -> None:
     client = redis.asyncio.RedisCluster(host=redis_cluster.nodes[0].host, port=redis_cluster.nodes[0].port)
     try:
         fence = AsyncRedisFence(client)

@@ -1,4 +1,4 @@
-"""A store of each kind, on an empty database with the fence's table in it."""
+"""A store of each kind on an empty database with the table of the fence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.servers.postgres import PostgresServer
     ]
 )
 def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """Each kind in turn, on a database without any table."""
+    """Parametrized over all kinds, on a database without any table."""
     kind: str = request.param
     if KINDS[kind] == "postgresql":
         return open_store(kind, request.getfixturevalue("postgres_server").location)
@@ -30,7 +30,7 @@ def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 @pytest.fixture
 def store(empty_store: Store) -> Store:
-    """Each kind in turn."""
+    """Parametrized over all kinds."""
     asyncio.run(_create(empty_store))
     return empty_store
 

@@ -1,4 +1,4 @@
-"""A Django site with one database, for a process of its own: Django is configured once for each process."""
+"""A Django site with one database, in its own process: Django can be configured only once per process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fencing.sql.stores import Store, Work
 
 
 def configure(place: str) -> None:
-    """``place`` as for stores: a file of SQLite, or what follows ``postgresql://``."""
+    """``place`` is a SQLite file, or what follows ``postgresql://``."""
     database: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "NAME": place}
     if "@" in place:
         url = urlsplit(f"postgresql://{place}")
@@ -24,7 +24,7 @@ def configure(place: str) -> None:
             "ENGINE": "django.db.backends.postgresql", "NAME": url.path.lstrip("/"),
             "HOST": url.hostname, "PORT": url.port, "USER": url.username, "PASSWORD": url.password,
         }  # fmt: skip
-    # The second is of a kind that SqlFence does not know; it is never connected to.
+    # The second is of a kind unknown to SqlFence; it is never connected to.
     other = {"ENGINE": "django.db.backends.dummy"}
     settings.configure(
         DATABASES={"default": database, "other": other},

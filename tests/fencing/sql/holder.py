@@ -1,4 +1,4 @@
-"""A holder in a process of its own: it loads under the lock, is told to go on, and stores what it computed.
+"""A holder in its own process: it loads under the lock, waits for a line, and stores what it computed.
 
 ``python -m tests.fencing.sql.holder KIND PLACE LOCKS fenced|bare``, where LOCKS is the URL of the lock engine.
 """

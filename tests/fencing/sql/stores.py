@@ -1,4 +1,4 @@
-"""One transaction on each kind of connection, behind one async interface: a test of what all promise runs on each."""
+"""One transaction on each kind of connection behind one async interface, so that common tests run on each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DialectName = Literal["postgresql", "sqlite"]
 class Work(abc.ABC):
     """One open transaction."""
 
-    #: What users pass to the fence.
+    #: The object that users pass to the fence.
     db: Any
 
     async def check(
@@ -37,7 +37,7 @@ class Work(abc.ABC):
 
     @abc.abstractmethod
     async def run(self, statement: str) -> list[tuple[Any, ...]]:
-        """Its rows; none for a statement that returns none."""
+        """Returns the rows; none for a statement without rows."""
 
 
 class AsyncWork(Work):
@@ -51,7 +51,7 @@ class AsyncWork(Work):
 
 
 class Store(abc.ABC):
-    """A way to a database. ``place`` is a file of SQLite, or what follows ``postgresql://``."""
+    """Access to a database. ``place`` is a SQLite file, or what follows ``postgresql://``."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -59,7 +59,7 @@ class Store(abc.ABC):
     @abc.abstractmethod
     @asynccontextmanager
     def begin(self) -> AsyncIterator[Work]:
-        """A transaction, committed at the end of the block and rolled back by an exception."""
+        """Opens a transaction, committed at the end of the block and rolled back by an exception."""
 
     async def run(self, statement: str) -> list[tuple[Any, ...]]:
         async with self.begin() as work:

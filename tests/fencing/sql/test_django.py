@@ -1,4 +1,4 @@
-"""SqlFence on Django's connections, and the application ``holdfast.contrib.django``; each in a process of its own."""
+"""SqlFence on Django's connections, and the application ``holdfast.contrib.django``, each in its own process."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def run_site(place: str, source: str) -> None:
-    """Run ``source`` on a site with that database; what it asserts has to hold."""
+    """Runs ``source``, including its assertions, on a site with that database."""
     command = [sys.executable, "-W", "error", "-c", _PRELUDE + source, place]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_migration_creates_the_table_and_removes_it(place: str) -> None:
+def test_migration_creates_and_removes_the_table(place: str) -> None:
     run_site(
         place,
         """
@@ -68,7 +68,7 @@ check_atomically(1)
     )
 
 
-def test_a_check_needs_an_atomic_block_and_is_undone_with_it(place: str) -> None:
+def test_check_needs_an_atomic_block_and_is_rolled_back_with_it(place: str) -> None:
     run_site(
         place,
         """
@@ -96,7 +96,7 @@ assert [row[:2] for row in stored()] == [("by connection", 2), ("orders", 2**63 
     )
 
 
-def test_another_kind_of_database_is_refused_by_name_and_gets_no_table(tmp_path: Path) -> None:
+def test_unsupported_database_is_refused_by_name_and_gets_no_table(tmp_path: Path) -> None:
     run_site(
         str(tmp_path / "site.db"),
         """

@@ -1,4 +1,4 @@
-"""What SqlFence promises on every kind of connection, sync and async, on PostgreSQL and SQLite."""
+"""The guarantees of SqlFence on every kind of connection, sync and async, on PostgreSQL and SQLite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fencing.sql.stores import Store
 STORED = "SELECT resource, token, owner FROM holdfast_fence ORDER BY resource"
 
 
-async def test_a_newer_token_is_admitted_and_an_older_one_refused(store: Store) -> None:
+async def test_newer_token_is_admitted_and_older_token_refused(store: Store) -> None:
     async with store.begin() as work:
         await work.check("orders", 5, "a")
         await work.check("orders", LARGEST_TOKEN, "b")
@@ -28,7 +28,7 @@ async def test_a_newer_token_is_admitted_and_an_older_one_refused(store: Store) 
     assert await store.run(STORED) == [("orders", LARGEST_TOKEN, "b")]
 
 
-async def test_an_equal_token_is_admitted_for_the_same_owner_only(store: Store) -> None:
+async def test_equal_token_is_admitted_only_for_the_same_owner(store: Store) -> None:
     async with store.begin() as work:
         await work.check("with owner", 7, "a")
         await work.check("with owner", 7, "a")
@@ -42,12 +42,12 @@ async def test_an_equal_token_is_admitted_for_the_same_owner_only(store: Store) 
     assert await store.run(STORED) == [("with owner", 7, "a"), ("without", 7, None)]
 
 
-async def test_a_lease_is_judged_by_token_and_owner_and_not_by_whether_it_is_held(store: Store) -> None:
+async def test_lease_is_judged_by_token_and_owner_whether_held_or_not(store: Store) -> None:
     with holdfast.connect("memory:sql") as locks:
         with locks.lock("orders") as first:
             pass
         async with store.begin() as work:
-            await work.check("orders", first)  # released, but no newer holder has come
+            await work.check("orders", first)  # released, but there is no newer holder
         with locks.lock("orders") as second:
             async with store.begin() as work:
                 await work.check("orders", second)
@@ -71,7 +71,7 @@ async def test_rollback_undoes_the_check_and_commit_keeps_it(store: Store) -> No
     assert await store.run(STORED) == [("orders", 8, "b")]
 
 
-async def test_a_refused_check_leaves_the_writes_before_it_uncommitted(store: Store) -> None:
+async def test_refused_check_leaves_earlier_writes_uncommitted(store: Store) -> None:
     async with store.begin() as work:
         await work.run("CREATE TABLE data (value INTEGER)")
     async with store.begin() as work:
@@ -94,7 +94,7 @@ class _Resource(enum.StrEnum):
 _NAMES = ["'; DROP TABLE holdfast_fence; --", "100 % %s %(token)s :token ?", 'a"b\\c', "Ωμέγα 🔒\n\t", _Resource.ORDERS]
 
 
-async def test_names_are_data(store: Store) -> None:
+async def test_names_are_never_interpreted_as_sql(store: Store) -> None:
     async with store.begin() as work:
         for name in _NAMES:
             await work.check(name, 1, name)
@@ -103,14 +103,14 @@ async def test_names_are_data(store: Store) -> None:
     assert sorted(await store.run(STORED)) == sorted((text, 1, text) for text in texts)
 
 
-async def test_a_missing_table_is_reported_with_the_remedy(empty_store: Store) -> None:
+async def test_missing_table_is_reported_with_a_remedy(empty_store: Store) -> None:
     with pytest.raises(EngineRefused, match=r"holdfast_fence does not exist.*SqlFence.ddl") as refused:
         async with empty_store.begin() as work:
             await work.check("orders", 1)
     assert refused.value.__cause__ is not None
 
 
-async def test_a_table_of_another_shape_is_reported(empty_store: Store) -> None:
+async def test_table_with_other_columns_is_reported(empty_store: Store) -> None:
     await empty_store.run("CREATE TABLE no_columns (id INTEGER)")
     await empty_store.run("CREATE TABLE no_key (resource TEXT, token BIGINT, owner TEXT)")
     for table in ("no_columns", "no_key"):

@@ -1,4 +1,4 @@
-"""The proof: a holder that is frozen past its lease and writes late is refused; without the fence it destroys data.
+"""The fence refuses the late write of a holder frozen past its lease; without the fence that write destroys data.
 
 The holder is a real process. It is stopped (SIGSTOP) between its load and its store; its lease expires; another holder
 acquires, updates and commits; then it continues.
@@ -32,7 +32,7 @@ HOLDERS = [
 
 
 class Holder:
-    """The other process; one line at a time."""
+    """The other process, with one line per message."""
 
     def __init__(self, *arguments: str) -> None:
         environment = os.environ | {"DJANGO_ALLOW_ASYNC_UNSAFE": "true"}
@@ -71,7 +71,7 @@ async def _prepare(store: Store) -> None:
 
 
 async def _late_store(kind: str, store: Store, tmp_path: Path, *, fenced: bool) -> tuple[str, int]:
-    """What the frozen holder reports of its late store, and how much is in stock then."""
+    """Returns the result of the late store of the frozen holder, and the final stock."""
     await _prepare(store)
     locks_url = f"sqlite://{tmp_path}/locks.db"
     with holder(kind, store.place, locks_url, "fenced" if fenced else "bare") as old:
@@ -91,7 +91,7 @@ async def _late_store(kind: str, store: Store, tmp_path: Path, *, fenced: bool) 
 
 
 @pytest.mark.parametrize("kind, database", HOLDERS)
-async def test_with_the_fence_the_late_store_is_refused_and_the_data_is_intact(
+async def test_fence_refuses_the_late_store_and_the_data_is_intact(
     kind: str, database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     store: Store = request.getfixturevalue(database)
@@ -99,7 +99,7 @@ async def test_with_the_fence_the_late_store_is_refused_and_the_data_is_intact(
 
 
 @pytest.mark.parametrize("kind, database", HOLDERS)
-async def test_without_the_fence_the_late_store_undoes_the_new_holders_update(
+async def test_late_store_without_the_fence_overwrites_the_newer_update(
     kind: str, database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     store: Store = request.getfixturevalue(database)

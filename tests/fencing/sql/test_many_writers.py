@@ -1,4 +1,4 @@
-"""Many writers with rising tokens and no lock before the fence: no acknowledged update is lost."""
+"""Many writers with rising tokens and no lock before the fence lose no acknowledged update."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ UPDATES = 30
 
 
 async def _update(store: Store, owner: str) -> int:
-    """How many of this writer's updates were acknowledged."""
+    """Returns the number of acknowledged updates of this writer."""
     acknowledged = 0
     for _ in range(UPDATES):
-        token = time.monotonic_ns()  # a clock that all writers share
+        token = time.monotonic_ns()  # a clock shared by all writers
         try:
             async with store.begin() as work:
                 await work.check("register", token, owner)
@@ -30,12 +30,12 @@ async def _update(store: Store, owner: str) -> int:
                 await work.run(f"UPDATE register SET value = {value + 1}")
             acknowledged += 1
         except StaleToken:
-            pass  # a newer token has come
+            pass  # a newer token was admitted meanwhile
     return acknowledged
 
 
 @pytest.mark.parametrize("database", [pytest.param("postgres_store", marks=pytest.mark.needs_postgres), "sqlite_store"])
-def test_every_acknowledged_update_is_there_and_tokens_only_rise(database: str, request: pytest.FixtureRequest) -> None:
+def test_acknowledged_updates_are_kept_and_tokens_only_rise(database: str, request: pytest.FixtureRequest) -> None:
     store: Store = request.getfixturevalue(database)
     for statement in (
         "CREATE TABLE register (value INTEGER)",

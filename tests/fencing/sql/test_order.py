@@ -1,4 +1,4 @@
-"""Two transactions at once: the row is locked until COMMIT, whichever comes first. Ordered by locks, not by luck."""
+"""Two concurrent transactions: the row is locked until COMMIT in either order. Locks enforce the order of steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WITHIN = 30
 
 @pytest.fixture
 def stock(postgres_server: PostgresServer, postgres_store: Store) -> PostgresServer:
-    """A table with ten apples."""
+    """A table with a stock of ten apples."""
     with postgres_server.connect() as db:
         db.execute("CREATE TABLE stock (amount integer)")
         db.execute("INSERT INTO stock VALUES (10)")
@@ -34,7 +34,7 @@ def stock(postgres_server: PostgresServer, postgres_store: Store) -> PostgresSer
 
 @pytest.fixture
 def pair(stock: PostgresServer) -> Iterator[Pair]:
-    """Two connections, of the old holder (token 1) and of the new one (token 2)."""
+    """Two connections, of the old holder (token 1) and of the new holder (token 2)."""
     with stock.connect() as old, stock.connect() as new:
         yield old, new
 
@@ -56,7 +56,7 @@ def _amount(db: psycopg.Connection[Any]) -> int:
 def _blocked(
     server: PostgresServer, db: psycopg.Connection[Any], check: Callable[[psycopg.Connection[Any]], None]
 ) -> Future[None]:
-    """``check``, on a thread, once it waits for a lock of another transaction."""
+    """Starts ``check`` on a thread and returns once it waits for a lock of another transaction."""
     pool = ThreadPoolExecutor(1)
     waiting = pool.submit(check, db)
     pool.shutdown(wait=False)
@@ -73,9 +73,7 @@ def _earlier_use(request: pytest.FixtureRequest, stock: PostgresServer) -> None:
 
 
 @pytest.mark.usefixtures("_earlier_use")
-def test_the_new_holder_waits_for_the_old_ones_transaction_and_reads_what_it_wrote(
-    stock: PostgresServer, pair: Pair
-) -> None:
+def test_new_holder_waits_for_the_old_transaction_and_reads_its_result(stock: PostgresServer, pair: Pair) -> None:
     old, new = pair
     _old(old)
     old.execute("UPDATE stock SET amount = 9")
@@ -89,7 +87,7 @@ def test_the_new_holder_waits_for_the_old_ones_transaction_and_reads_what_it_wro
 
 
 @pytest.mark.usefixtures("_earlier_use")
-def test_the_old_holder_waits_for_the_new_ones_transaction_and_is_refused(stock: PostgresServer, pair: Pair) -> None:
+def test_old_holder_waits_for_the_new_transaction_and_is_refused(stock: PostgresServer, pair: Pair) -> None:
     old, new = pair
     _new(new)
     waiting = _blocked(stock, old, _old)
@@ -103,20 +101,18 @@ def test_the_old_holder_waits_for_the_new_ones_transaction_and_is_refused(stock:
 
 
 @pytest.mark.usefixtures("_earlier_use")
-def test_the_old_holder_is_admitted_if_the_new_ones_transaction_is_rolled_back(
-    stock: PostgresServer, pair: Pair
-) -> None:
+def test_old_holder_is_admitted_after_the_new_transaction_is_rolled_back(stock: PostgresServer, pair: Pair) -> None:
     old, new = pair
     _new(new)
     new.execute("UPDATE stock SET amount = 7")
     waiting = _blocked(stock, old, _old)
     new.rollback()
     waiting.result(WITHIN)
-    assert _amount(old) == 10  # as if the new holder had not been there
+    assert _amount(old) == 10  # the rolled-back update has no effect
     old.commit()
 
 
-async def test_an_async_check_waits_too_and_can_be_cancelled(stock: PostgresServer) -> None:
+async def test_async_check_waits_and_can_be_cancelled(stock: PostgresServer) -> None:
     fence = SqlFence()
     connect = psycopg.AsyncConnection.connect
     async with await connect(stock.url) as old, await connect(stock.url) as new:
@@ -135,7 +131,7 @@ async def test_an_async_check_waits_too_and_can_be_cancelled(stock: PostgresServ
 
 @pytest.mark.parametrize("isolation", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
 @pytest.mark.parametrize("first", ["old", "new"])
-def test_a_serialization_failure_of_either_side_passes_as_it_is(
+def test_serialization_failure_of_either_side_propagates_unchanged(
     stock: PostgresServer, pair: Pair, isolation: IsolationLevel, first: str
 ) -> None:
     old, new = pair
@@ -148,14 +144,14 @@ def test_a_serialization_failure_of_either_side_passes_as_it_is(
         waiting.result(WITHIN)
     follower.rollback()
     if first == "old":
-        follows(follower)  # the caller's retry
+        follows(follower)  # the retry of the caller
     else:
         with pytest.raises(StaleToken):
             follows(follower)
 
 
 @pytest.mark.parametrize("isolation", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
-def test_a_snapshot_older_than_the_new_holders_commit_admits_nothing(pair: Pair, isolation: IsolationLevel) -> None:
+def test_snapshot_older_than_the_new_commit_admits_nothing(pair: Pair, isolation: IsolationLevel) -> None:
     old, new = pair
     old.isolation_level = isolation
     assert _amount(old) == 10  # takes the snapshot
@@ -173,15 +169,13 @@ def test_lock_timeout_bounds_the_wait(pair: Pair) -> None:
         _new(new)
 
 
-def test_a_holder_frozen_inside_its_transaction_is_ended_by_the_servers_timeout(
-    stock: PostgresServer, pair: Pair
-) -> None:
+def test_holder_frozen_inside_its_transaction_is_ended_by_the_server_timeout(stock: PostgresServer, pair: Pair) -> None:
     old, new = pair
     _old(old)
     old.execute("UPDATE stock SET amount = 9")
     waiting = _blocked(stock, new, _new)
-    old.execute("SET idle_in_transaction_session_timeout = '50ms'")  # from now on; it does nothing after this
-    waiting.result(WITHIN)  # the server has ended the old holder's session
+    old.execute("SET idle_in_transaction_session_timeout = '50ms'")  # the session is idle after this statement
+    waiting.result(WITHIN)  # the server has ended the session of the old holder
     assert _amount(new) == 10
     new.commit()
     with pytest.raises((psycopg.errors.IdleInTransactionSessionTimeout, psycopg.OperationalError)):
@@ -191,19 +185,19 @@ def test_a_holder_frozen_inside_its_transaction_is_ended_by_the_servers_timeout(
 # ---- why the check comes first
 
 
-def test_a_read_before_the_check_loses_an_update_at_read_committed(pair: Pair) -> None:
+def test_read_before_the_check_loses_an_update_at_read_committed(pair: Pair) -> None:
     old, new = pair
-    amount = _amount(new)  # too early
+    amount = _amount(new)  # before the check
     _old(old)
     old.execute("UPDATE stock SET amount = amount - 1")
     old.commit()
     _new(new)
     new.execute("UPDATE stock SET amount = %s", [amount - 3])
     new.commit()
-    assert _amount(old) == 7  # both committed; the old holder's update is lost
+    assert _amount(old) == 7  # both committed; the update of the old holder is lost
 
 
-def test_a_check_before_the_first_read_loses_none(stock: PostgresServer, pair: Pair) -> None:
+def test_check_before_the_first_read_loses_no_update(stock: PostgresServer, pair: Pair) -> None:
     old, new = pair
     _new(new)
     amount = _amount(new)
@@ -215,12 +209,12 @@ def test_a_check_before_the_first_read_loses_none(stock: PostgresServer, pair: P
     assert _amount(new) == 7
 
 
-def test_a_write_after_a_rollback_to_a_savepoint_before_the_check_is_not_protected(pair: Pair) -> None:
+def test_write_after_rollback_to_a_savepoint_before_the_check_is_unprotected(pair: Pair) -> None:
     old, new = pair
     old.execute("SAVEPOINT before")
     _old(old)
     old.execute("ROLLBACK TO SAVEPOINT before")
-    _new(new)  # does not wait: the row lock went with the savepoint
+    _new(new)  # does not wait: the row lock was released with the savepoint
     new.commit()
 
 
@@ -246,7 +240,7 @@ def test_sqlite_has_one_checked_transaction_at_a_time(sqlite_store: Store, journ
             fence.check(old, "stock", 1, "old")
 
 
-def test_sqlite_refuses_a_check_after_a_read_that_a_commit_has_overtaken(sqlite_store: Store, tmp_path: Path) -> None:
+def test_sqlite_refuses_a_check_after_an_outdated_read(sqlite_store: Store, tmp_path: Path) -> None:
     fence = SqlFence()
     with closing(_connect(sqlite_store)) as old, closing(_connect(sqlite_store)) as new:
         old.execute("PRAGMA journal_mode = wal")
@@ -255,4 +249,4 @@ def test_sqlite_refuses_a_check_after_a_read_that_a_commit_has_overtaken(sqlite_
         fence.check(new, "stock", 1, "new")
         new.commit()
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            fence.check(old, "stock", 2, "old")  # its token is newer, but what it read is not
+            fence.check(old, "stock", 2, "old")  # its token is newer, but the data it read is outdated

@@ -1,4 +1,4 @@
-"""The statement decides as the rule of all fences does, on both databases."""
+"""The SQL statement decides like the rule of all fences, on both databases."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_postgresql_agrees_with_the_rule_for_every_pair(postgres_server: Postgre
 
 
 @pytest.mark.parametrize("owner", [None, "a"])
-def test_the_report_names_what_was_seen(sqlite_store: Store, owner: str | None) -> None:
+def test_refusal_names_the_stored_token(sqlite_store: Store, owner: str | None) -> None:
     with closing(sqlite3.connect(sqlite_store.place)) as db:
         SqlFence().check(db, "r", 5, owner)
         with pytest.raises(StaleToken, match="token 4 is older than 5"):

@@ -1,4 +1,4 @@
-"""The fence's table: its name, its columns however it was created, and the rights that a check needs."""
+"""The table of the fence: its name, its columns for each way of creating it, and the rights that a check needs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tests.servers.postgres import PostgresServer
 
 
 @pytest.mark.parametrize("name", ["", "a b", "1a", 'a"b', "a.b.c", "a.", ".a", "a;b", "é", "x" * 64, "a\n", None, 5])
-def test_a_name_that_is_no_identifier_is_refused(name: Any) -> None:
+def test_invalid_table_name_is_refused(name: Any) -> None:
     with pytest.raises(UsageError, match="letters, digits and underscores"):
         SqlFence(name)
 
 
 @pytest.mark.parametrize("dialect", ["mysql", "", "PostgreSQL"])
-def test_ddl_of_another_database_is_refused(dialect: str) -> None:
+def test_ddl_for_an_unsupported_database_is_refused(dialect: str) -> None:
     with pytest.raises(UsageError, match="postgresql and sqlite"):
         SqlFence().ddl(dialect)
 
 
-def test_the_ddl() -> None:
+def test_ddl_creates_the_table() -> None:
     assert SqlFence("app.Fence").ddl("postgresql") == (
         'CREATE TABLE IF NOT EXISTS "app"."Fence" (\n'
         '    resource text COLLATE "C" NOT NULL PRIMARY KEY,\n'
@@ -61,7 +61,7 @@ def test_keywords_case_and_schemas_are_kept(postgres_server: PostgresServer) -> 
         db.rollback()
 
 
-def test_sqlalchemys_table_is_the_same_on_postgresql(postgres_server: PostgresServer) -> None:
+def test_sqlalchemy_table_is_identical_on_postgresql(postgres_server: PostgresServer) -> None:
     described = (
         "SELECT column_name, data_type, is_nullable, collation_name FROM information_schema.columns "
         "WHERE table_name = 'holdfast_fence' ORDER BY ordinal_position"
@@ -81,7 +81,7 @@ def test_sqlalchemys_table_is_the_same_on_postgresql(postgres_server: PostgresSe
         assert [column[0] for column in columns] == ["resource", "token", "owner"]
 
 
-def test_sqlalchemys_table_is_the_same_on_sqlite(tmp_path: Path) -> None:
+def test_sqlalchemy_table_is_identical_on_sqlite(tmp_path: Path) -> None:
     metadata = sqlalchemy.MetaData()
     SqlFence().table(metadata)
     metadata.create_all(sqlalchemy.create_engine(f"sqlite:///{tmp_path}/data.db", poolclass=NullPool))
@@ -92,14 +92,14 @@ def test_sqlalchemys_table_is_the_same_on_sqlite(tmp_path: Path) -> None:
         SqlFence().check(db, "orders", 1)
 
 
-def test_a_table_in_a_schema_is_described_with_it() -> None:
+def test_table_in_a_schema_is_described_with_the_schema() -> None:
     metadata = sqlalchemy.MetaData()
     table = SqlFence("app.fence").table(metadata)
     assert (table.schema, table.name) == ("app", "fence")
     assert SqlFence("app.fence").table(metadata) is table
 
 
-def test_a_check_needs_no_right_to_delete(postgres_server: PostgresServer, postgres_store: Store) -> None:
+def test_check_needs_no_right_to_delete(postgres_server: PostgresServer, postgres_store: Store) -> None:
     fence = SqlFence()
     with postgres_server.connect() as db:
         db.execute("CREATE ROLE app")
@@ -115,7 +115,7 @@ def test_a_check_needs_no_right_to_delete(postgres_server: PostgresServer, postg
         db.rollback()
 
 
-def test_a_trigger_that_drops_the_row_admits_nothing(postgres_server: PostgresServer, postgres_store: Store) -> None:
+def test_trigger_that_drops_the_row_admits_nothing(postgres_server: PostgresServer, postgres_store: Store) -> None:
     with postgres_server.connect() as db:
         db.execute("CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
         db.execute("CREATE TRIGGER t BEFORE INSERT ON holdfast_fence FOR EACH ROW EXECUTE FUNCTION drop_it()")

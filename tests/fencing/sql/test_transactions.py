@@ -1,4 +1,4 @@
-"""A check needs a transaction that outlives it; a connection that has none is refused before anything is written."""
+"""A check needs a transaction that outlives it; a connection without one is refused before anything is written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def alchemy_url(request: pytest.FixtureRequest) -> str:
 # ---- psycopg
 
 
-def test_psycopg_in_autocommit_is_refused_outside_of_a_transaction_and_served_inside(
+def test_psycopg_autocommit_is_refused_outside_of_a_transaction_and_accepted_inside(
     postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence
 ) -> None:
     with postgres_server.connect(autocommit=True) as db:
@@ -56,7 +56,7 @@ def test_psycopg_in_autocommit_is_refused_outside_of_a_transaction_and_served_in
         assert db.info.transaction_status.name == "IDLE"
 
 
-async def test_async_psycopg_in_autocommit_is_refused_outside_of_a_transaction(
+async def test_async_psycopg_autocommit_is_refused_outside_of_a_transaction(
     postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence
 ) -> None:
     async with await psycopg.AsyncConnection.connect(postgres_server.url, autocommit=True) as db:
@@ -66,7 +66,7 @@ async def test_async_psycopg_in_autocommit_is_refused_outside_of_a_transaction(
             await sql_fence.check_async(db, "orders", 2)
 
 
-def test_a_pipeline_in_autocommit_is_refused_with_statements_under_way(
+def test_pipeline_in_autocommit_is_refused_with_pending_statements(
     postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence
 ) -> None:
     with postgres_server.connect(autocommit=True) as db:
@@ -81,7 +81,7 @@ def test_a_pipeline_in_autocommit_is_refused_with_statements_under_way(
             sql_fence.check(db, "orders", 2)
 
 
-async def test_an_async_pipeline_in_autocommit_is_refused_with_statements_under_way(
+async def test_async_pipeline_in_autocommit_is_refused_with_pending_statements(
     postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence
 ) -> None:
     async with await psycopg.AsyncConnection.connect(postgres_server.url, autocommit=True) as db:
@@ -95,7 +95,7 @@ async def test_an_async_pipeline_in_autocommit_is_refused_with_statements_under_
 
 
 @pytest.mark.parametrize("factory", [psycopg.RawCursor, psycopg.ClientCursor])
-def test_factories_of_the_connection_do_not_matter(
+def test_connection_factories_have_no_effect(
     postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence, factory: Any
 ) -> None:
     with postgres_server.connect(row_factory=dict_row, cursor_factory=factory) as db:
@@ -109,13 +109,13 @@ class _Resource(enum.StrEnum):
 
 
 class _ByName(StrDumper):
-    """An adapter of the application's."""
+    """An adapter registered by the application."""
 
     def dump(self, obj: str) -> bytes:
         return obj.name.encode() if isinstance(obj, _Resource) else obj.encode()
 
 
-def test_adapters_of_the_application_do_not_change_names(
+def test_application_adapters_do_not_change_names(
     postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence
 ) -> None:
     with postgres_server.connect() as db:
@@ -124,7 +124,7 @@ def test_adapters_of_the_application_do_not_change_names(
         assert db.execute("SELECT resource, owner FROM holdfast_fence").fetchall() == [("orders", "orders")]
 
 
-def test_a_failed_transaction_stays_the_drivers_error(
+def test_failed_transaction_raises_the_driver_error(
     postgres_server: PostgresServer, postgres_store: Store, sql_fence: SqlFence
 ) -> None:
     with postgres_server.connect() as db:
@@ -156,7 +156,7 @@ def test_sqlite_opens_a_transaction_for_the_check(sqlite_store: Store, sql_fence
 
 
 class _Since312(sqlite3.Connection):
-    """The attribute that Python 3.12 added, on every Python."""
+    """Provides the attribute of Python 3.12 on every Python."""
 
     autocommit: Any = -1
 
@@ -165,11 +165,11 @@ class _Since312(sqlite3.Connection):
     "mode, level, refused",
     [(True, "", True), (False, None, False), (False, "", False), (-1, "", False), (-1, None, True)],
 )
-def test_the_autocommit_attribute_of_python_3_12(mode: Any, level: Any, refused: bool) -> None:
+def test_autocommit_attribute_of_python_3_12_is_honoured(mode: Any, level: Any, refused: bool) -> None:
     class Connection(_Since312):
         autocommit = mode
 
-    # Set after the connection was made: Python 3.12 would act by it, and this is about the decision.
+    # Set after the connection was opened: Python 3.12 would act on it, and this test only covers the decision.
     with closing(sqlite3.connect(":memory:", factory=Connection, isolation_level=level)) as db:
         if refused:
             with pytest.raises(UsageError, match="autocommit"):
@@ -187,7 +187,7 @@ async def test_aiosqlite_in_autocommit_is_refused(sqlite_store: Store, sql_fence
         await db.commit()
 
 
-def test_row_and_text_factories_do_not_matter(sqlite_store: Store, sql_fence: SqlFence) -> None:
+def test_row_and_text_factories_have_no_effect(sqlite_store: Store, sql_fence: SqlFence) -> None:
     with closing(sqlite3.connect(sqlite_store.place)) as db:
         db.row_factory = lambda cursor, row: {"a": "dict"}
         db.text_factory = bytes
@@ -213,7 +213,7 @@ def _stored(engine: sqlalchemy.Engine) -> list[int]:
         return list(db.execute(sqlalchemy.text("SELECT token FROM holdfast_fence")).scalars())
 
 
-def test_sqlalchemy_autocommit_is_refused_of_the_engine_and_of_the_connection(
+def test_sqlalchemy_autocommit_of_engine_or_connection_is_refused(
     engine: sqlalchemy.Engine, sql_fence: SqlFence
 ) -> None:
     for autocommit in (
@@ -243,7 +243,7 @@ async def test_async_sqlalchemy_autocommit_is_refused(
     await engine.dispose()
 
 
-def test_a_check_begins_sqlalchemys_transaction(engine: sqlalchemy.Engine, sql_fence: SqlFence) -> None:
+def test_check_begins_the_sqlalchemy_transaction(engine: sqlalchemy.Engine, sql_fence: SqlFence) -> None:
     with engine.connect() as db:
         sql_fence.check(db, "orders", 1)
         assert db.in_transaction()
@@ -254,7 +254,7 @@ def test_a_check_begins_sqlalchemys_transaction(engine: sqlalchemy.Engine, sql_f
     assert _stored(engine) == [1]
 
 
-def test_a_name_that_looks_like_an_error_does_not_change_the_drivers_error(
+def test_name_that_looks_like_an_error_does_not_change_the_driver_error(
     sqlite_store: Store, sql_fence: SqlFence
 ) -> None:
     """SQLAlchemy's error contains the statement's parameters."""
@@ -265,7 +265,7 @@ def test_a_name_that_looks_like_an_error_does_not_change_the_drivers_error(
             sql_fence.check(db, "no such table", 1)
 
 
-def test_a_scoped_session_is_served(engine: sqlalchemy.Engine, sql_fence: SqlFence) -> None:
+def test_scoped_session_is_accepted(engine: sqlalchemy.Engine, sql_fence: SqlFence) -> None:
     session = scoped_session(sessionmaker(engine))
     sql_fence.check(session, "orders", 1)
     session.commit()
@@ -273,10 +273,8 @@ def test_a_scoped_session_is_served(engine: sqlalchemy.Engine, sql_fence: SqlFen
     assert _stored(engine) == [1]
 
 
-def test_a_driver_in_autocommit_whose_begin_is_sent_by_an_event_is_served(
-    sqlite_store: Store, sql_fence: SqlFence
-) -> None:
-    """The recipe with which SQLite applications on SQLAlchemy get real transactions and savepoints."""
+def test_autocommit_driver_with_begin_sent_by_an_event_is_accepted(sqlite_store: Store, sql_fence: SqlFence) -> None:
+    """The recipe that gives SQLite applications on SQLAlchemy real transactions and savepoints."""
     engine = sqlalchemy.create_engine(_alchemy(sqlite_store), poolclass=NullPool)
 
     @sqlalchemy.event.listens_for(engine, "connect")
@@ -297,7 +295,7 @@ def test_a_driver_in_autocommit_whose_begin_is_sent_by_an_event_is_served(
     assert _stored(engine) == [2]
 
 
-def test_a_savepoint_that_sqlite_would_commit_is_refused(sqlite_store: Store, sql_fence: SqlFence) -> None:
+def test_savepoint_that_sqlite_would_commit_is_refused(sqlite_store: Store, sql_fence: SqlFence) -> None:
     """Python's sqlite3 sends no BEGIN before SAVEPOINT: the row lock would end with the block of begin_nested()."""
     engine = sqlalchemy.create_engine(_alchemy(sqlite_store), poolclass=NullPool)
     with engine.begin() as db:
@@ -307,30 +305,30 @@ def test_a_savepoint_that_sqlite_would_commit_is_refused(sqlite_store: Store, sq
         with db.begin_nested():
             pass
         driver: Any = db.connection.driver_connection
-        assert driver.in_transaction  # the check before it has opened a real one
+        assert driver.in_transaction  # the previous check has opened a real one
     refused = pytest.raises(UsageError, match="Check before begin_nested")
     with Session(engine) as session, session.begin(), session.begin_nested(), refused:
         sql_fence.check(session, "orders", 3)
     assert _stored(engine) == [2]
 
 
-def test_a_savepoint_of_postgresql_is_served(postgres_store: Store, sql_fence: SqlFence) -> None:
+def test_savepoint_of_postgresql_is_accepted(postgres_store: Store, sql_fence: SqlFence) -> None:
     engine = sqlalchemy.create_engine(_alchemy(postgres_store), poolclass=NullPool)
     with engine.begin() as db, db.begin_nested():
         sql_fence.check(db, "orders", 1)
     assert _stored(engine) == [1]
 
 
-def test_a_driver_that_does_not_tell_its_mode_is_refused(
+def test_driver_with_an_unknown_mode_is_refused(
     engine: sqlalchemy.Engine, sql_fence: SqlFence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Foreign:
-        """What a driver's connection looks like that is known to SQLAlchemy only."""
+        """A driver connection known only to SQLAlchemy."""
 
-    engine.connect().close()  # SQLAlchemy itself asks the driver on first use
+    engine.connect().close()  # SQLAlchemy itself queries the driver on first use
     monkeypatch.setattr(engine.dialect, "get_driver_connection", lambda connection: Foreign())
     with engine.begin() as db:
-        sql_fence.check(db, "orders", 1)  # by what the dialect says
+        sql_fence.check(db, "orders", 1)  # decided from the dialect
     with engine.connect() as db, pytest.raises(UsageError, match="AUTOCOMMIT"):
         sql_fence.check(db.execution_options(isolation_level="AUTOCOMMIT"), "orders", 2)
 
@@ -343,10 +341,10 @@ def test_a_driver_that_does_not_tell_its_mode_is_refused(
     assert _stored(engine) == [1]
 
 
-# ---- what is no connection
+# ---- not a connection
 
 
-def test_async_and_blocking_connections_are_not_mixed_up(sqlite_store: Store, sql_fence: SqlFence) -> None:
+def test_async_and_blocking_connections_do_not_mix(sqlite_store: Store, sql_fence: SqlFence) -> None:
     engine = create_async_engine(_alchemy(sqlite_store, "+aiosqlite"))
     with pytest.raises(UsageError, match=r"await fence\.check_async"):
         sql_fence.check(engine.connect(), "orders", 1)  # type: ignore[call-overload]
@@ -359,7 +357,7 @@ def test_async_and_blocking_connections_are_not_mixed_up(sqlite_store: Store, sq
             coroutine.send(None)
 
 
-def test_what_is_no_connection_is_refused(sqlite_store: Store, sql_fence: SqlFence) -> None:
+def test_non_connection_is_refused(sqlite_store: Store, sql_fence: SqlFence) -> None:
     engine = sqlalchemy.create_engine(_alchemy(sqlite_store))
     with closing(sqlite3.connect(sqlite_store.place)) as db:
         for other in (engine, db.cursor(), "orders", object()):
@@ -370,7 +368,7 @@ def test_what_is_no_connection_is_refused(sqlite_store: Store, sql_fence: SqlFen
             sql_fence.check(resource="orders", token=1, **arguments)  # type: ignore[call-overload]
 
 
-def test_another_database_is_refused_by_name(sql_fence: SqlFence) -> None:
+def test_unsupported_database_is_refused_by_name(sql_fence: SqlFence) -> None:
     engine = sqlalchemy.create_mock_engine("mysql://", lambda *_: None)
 
     class Connection(sqlalchemy.Connection):
@@ -381,7 +379,7 @@ def test_another_database_is_refused_by_name(sql_fence: SqlFence) -> None:
         sql_fence.check(Connection(), "orders", 1)
 
 
-def test_bad_arguments_are_refused_before_the_database_is_asked(sqlite_store: Store, sql_fence: SqlFence) -> None:
+def test_bad_arguments_are_refused_before_any_statement(sqlite_store: Store, sql_fence: SqlFence) -> None:
     with closing(sqlite3.connect(sqlite_store.place)) as db:
         resources: list[Any] = ["", "a\0b", 5, "x" * 513]
         for resource in resources:

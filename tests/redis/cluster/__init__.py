@@ -1,1 +1,1 @@
-"""Redis Cluster: slots that move, servers that die, and locks that live through it or are told lost."""
+"""Redis Cluster: moving slots and dying servers; locks survive them or are reported as lost."""

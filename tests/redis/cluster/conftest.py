@@ -12,7 +12,7 @@ from tests.servers.cluster import RedisCluster
 
 @pytest.fixture(scope="package")
 def _patient_cluster() -> Iterator[RedisCluster]:
-    # A frozen node is not taken for dead within any test.
+    # Long enough that no test has a frozen node declared dead.
     with RedisCluster(node_timeout=60.0) as cluster:
         yield cluster
 

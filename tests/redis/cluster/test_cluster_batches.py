@@ -1,4 +1,4 @@
-"""Many claims at once in a cluster, withdrawn or looked at: by server, wherever their slots are or go."""
+"""Batches of claims in a cluster are withdrawn or watched by server, wherever their slots are or move."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_withdrawals_follow_slots_that_have_moved(api: str, cluster: RedisCluste
     on(cluster.url, api, body)
 
 
-def test_a_frozen_server_costs_only_its_own_withdrawals_and_one_timeout(cluster: RedisCluster) -> None:
+def test_frozen_server_delays_only_its_own_withdrawals_by_one_timeout(cluster: RedisCluster) -> None:
     frozen, *others = cluster.masters()
     with watchdog(cluster.url) as (session, keeper, _):
         theirs = hold(session, *names_at(frozen, 3))
@@ -96,7 +96,7 @@ def test_a_frozen_server_costs_only_its_own_withdrawals_and_one_timeout(cluster:
         assert found[3:] == [Found.OURS] * 6
 
 
-def test_a_look_costs_one_command_and_losses_on_any_server_are_pushed(cluster: RedisCluster) -> None:
+def test_watch_costs_one_command_and_losses_on_any_server_are_pushed(cluster: RedisCluster) -> None:
     with watchdog(cluster.url) as (session, keeper, wakeup):
         names = [names_at(node, 1)[0] for node in cluster.masters()]
         attempts = hold(session, *names)
@@ -113,7 +113,7 @@ def test_a_look_costs_one_command_and_losses_on_any_server_are_pushed(cluster: R
         assert run(keeper.watch(attempts, TIMEOUT)) == [Found.GONE] * 3
 
 
-def test_a_hold_whose_slot_moves_is_looked_at_where_it_is(cluster: RedisCluster) -> None:
+def test_hold_whose_slot_moves_is_watched_at_its_new_server(cluster: RedisCluster) -> None:
     with watchdog(cluster.url) as (session, keeper, wakeup):
         (attempt,) = hold(session, "job")
         assert run(keeper.watch([attempt], TIMEOUT)) == [Found.OURS]
@@ -125,7 +125,7 @@ def test_a_hold_whose_slot_moves_is_looked_at_where_it_is(cluster: RedisCluster)
         assert run(keeper.wait_for_hints(clock.now() + TIMEOUT, wakeup))
 
 
-def test_a_hold_that_went_ahead_of_its_slot_is_looked_at_again_soon(cluster: RedisCluster) -> None:
+def test_hold_that_moved_before_its_slot_is_watched_again_soon(cluster: RedisCluster) -> None:
     with watchdog(cluster.url) as (session, keeper, wakeup):
         (attempt,) = hold(session, "job")
         with half_moved(cluster, "job") as slot:
@@ -134,7 +134,7 @@ def test_a_hold_that_went_ahead_of_its_slot_is_looked_at_again_soon(cluster: Red
             assert "job" in run(keeper.wait_for_hints(clock.now() + TIMEOUT, wakeup)), "it is not tracked there"
 
 
-def test_a_lease_outlives_servers_that_let_nobody_in(start_cluster: Callable[..., RedisCluster]) -> None:
+def test_lease_survives_servers_that_refuse_new_connections(start_cluster: Callable[..., RedisCluster]) -> None:
     cluster = start_cluster("maxclients 60")
     with holdfast.connect(cluster.url, ttl=1.5) as locks:
         lease = locks.lock("job").acquire()

@@ -1,4 +1,4 @@
-"""How a cluster is found and left: seeds, existing clients of redis-py, passwords, forks, ends."""
+"""Finding and leaving a cluster: seeds, existing clients of redis-py, passwords, forks, close."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.waiting import LASTING, eventually, renewed, until
 
 pytestmark = pytest.mark.needs_redis
 
-#: For one request at a cluster where a seed does not answer, and what a seed may take of it.
+#: The timeout of a request to a cluster with a seed that does not answer, and the share of a seed.
 PATIENCE, SHARE = 4.5, 1.5
 
 
@@ -48,7 +48,7 @@ async def hold_and_release(session: ClusterSession, timeout: float = TIMEOUT) ->
 
 @contextmanager
 def deaf() -> Iterator[str]:
-    """Somebody who accepts connections and never says a word."""
+    """A server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -59,15 +59,15 @@ def with_seed_first(cluster: RedisCluster, seed: str) -> str:
 
 @APIS
 @pytest.mark.parametrize("seed", ["dead", "deaf", "fresh"])
-def test_a_seed_that_is_of_no_use(
+def test_useless_seed_is_skipped(
     api: str, seed: str, cluster: RedisCluster, start_redis: Callable[..., RedisServer]
 ) -> None:
-    """Nobody is there; or nobody answers; or it is a node that has not joined yet and knows of no slots."""
+    """The seed refuses connections, or never answers, or is a node that has not joined and knows no slots."""
 
     async def body(session: ClusterSession) -> None:
         began = clock.now()
         await hold_and_release(session, PATIENCE)
-        assert clock.now() - began < 2 * SHARE, "it was waited for more than once"
+        assert clock.now() - began < 2 * SHARE, "the useless seed was waited for more than once"
 
     with deaf() as place:
         if seed == "fresh":
@@ -78,7 +78,7 @@ def test_a_seed_that_is_of_no_use(
 
 
 @APIS
-async def test_a_seed_that_is_no_node_of_a_cluster(api: Api, redis_server: RedisServer) -> None:
+async def test_seed_outside_a_cluster_is_refused_with_a_hint(api: Api, redis_server: RedisServer) -> None:
     async with open_clients(api) as ours:
         locks = ours.connect(f"redis+cluster://{redis_server.address}")
         for call in (locks.ping, lambda: locks.lock("job").acquire(), lambda: locks.inspect("job")):
@@ -87,7 +87,7 @@ async def test_a_seed_that_is_no_node_of_a_cluster(api: Api, redis_server: Redis
 
 
 @APIS
-async def test_the_other_way_round_there_is_a_hint_too(api: Api, cluster: RedisCluster) -> None:
+async def test_single_server_url_to_a_cluster_is_refused_with_a_hint(api: Api, cluster: RedisCluster) -> None:
     node = cluster.masters()[0]
     name = next(name for name in map("job-{}".format, range(99)) if cluster.master_of(name) is not node)
     async with open_clients(api) as ours:
@@ -96,7 +96,7 @@ async def test_the_other_way_round_there_is_a_hint_too(api: Api, cluster: RedisC
 
 
 @APIS
-async def test_no_seed_answers(api: Api) -> None:
+async def test_cluster_without_a_reachable_seed_is_unavailable(api: Api) -> None:
     async with open_clients(api) as ours:
         locks = ours.connect("redis+cluster://127.0.0.1:1,127.0.0.1:2", unavailable_after=0.2)
         began = clock.now()
@@ -110,7 +110,7 @@ async def test_no_seed_answers(api: Api) -> None:
 
 
 @APIS
-async def test_a_user_and_a_password_are_for_all_nodes(api: Api, cluster: RedisCluster) -> None:
+async def test_user_and_password_are_used_for_all_nodes(api: Api, cluster: RedisCluster) -> None:
     with user(cluster, "+@all") as url:
         async with open_clients(api) as ours:
             locks = ours.connect(url, ttl=LASTING)
@@ -124,7 +124,7 @@ async def test_a_user_and_a_password_are_for_all_nodes(api: Api, cluster: RedisC
 
 
 @APIS
-async def test_a_node_that_refuses_costs_its_own_locks_only(api: Api, cluster: RedisCluster) -> None:
+async def test_node_that_refuses_affects_only_its_own_locks(api: Api, cluster: RedisCluster) -> None:
     bad, good, _ = cluster.masters()
     with user(cluster, "+@all") as url:
         async with open_clients(api) as ours:
@@ -135,7 +135,7 @@ async def test_a_node_that_refuses_costs_its_own_locks_only(api: Api, cluster: R
                 with pytest.raises(EngineRefused):
                     await ours.acquire(locks, names_at(bad, 1)[0])
                 await ours.do((await ours.acquire(locks, names_at(good, 1)[0])).release)
-                move(cluster, "job")  # something to learn: the table is asked for again
+                move(cluster, "job")  # makes the slot table stale, so that it is requested again
                 await ours.caller().do(lambda: locks.inspect(names_at(good, 1)[0]))
 
 
@@ -143,19 +143,19 @@ async def test_a_node_that_refuses_costs_its_own_locks_only(api: Api, cluster: R
 
 
 def connections(cluster: RedisCluster, name: str) -> int:
-    """How many connections of this name all nodes have together."""
+    """Returns the number of connections with this name on all nodes."""
     return sum(str(node.ask("CLIENT", "LIST")).count(f" name={name} ") for node in cluster.nodes)
 
 
 @pytest.fixture
 def unconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients of redis-py for a cluster that does not exist: else they connect when they are made."""
+    """Clients of redis-py for a cluster that does not exist; normally they connect when they are created."""
     monkeypatch.setattr(redis.cluster.NodesManager, "initialize", lambda *_, **__: None)
     monkeypatch.setattr(redis.cluster, "CommandsParser", lambda _: None)
 
 
 @APIS
-def test_a_blocking_client_of_redis_py(api: str, cluster: RedisCluster) -> None:
+def test_blocking_client_of_redis_py_is_accepted(api: str, cluster: RedisCluster) -> None:
     node = cluster.nodes[0]
     with user(cluster, "+@all"):
         client = redis.RedisCluster(
@@ -170,21 +170,21 @@ def test_a_blocking_client_of_redis_py(api: str, cluster: RedisCluster) -> None:
 
 
 def own_connections(client: Any) -> set[Any]:
-    """The connections of a blocking client that are open."""
+    """Returns the open connections of a blocking client."""
     nodes = client.get_nodes()
     pools = [node.redis_connection.connection_pool for node in nodes if node.redis_connection is not None]
     return {connection for pool in pools for connection in pool._get_free_connections() if connection._sock}
 
 
-async def test_an_asyncio_client_of_redis_py(cluster: RedisCluster) -> None:
-    """Before its first use it knows its start only."""
+async def test_asyncio_client_of_redis_py_is_accepted(cluster: RedisCluster) -> None:
+    """Before its first use it knows only its startup nodes."""
     node = cluster.nodes[0]
     with user(cluster, "+@all"):
         client = redis.asyncio.RedisCluster(node.host, node.port, username="app", password="s3cr3t")
         async with holdfast.aio.connect(client, sharded_pubsub="off") as locks:
             async with locks.lock("job") as lease:
                 assert lease.held
-            assert not client.nodes_manager.nodes_cache, "nobody has used it"
+            assert not client.nodes_manager.nodes_cache, "the client is unused"
             await client.set("x", "1")
             assert await client.get("x") == b"1"
         await client.aclose()
@@ -196,7 +196,7 @@ async def test_an_asyncio_client_of_redis_py(cluster: RedisCluster) -> None:
 @pytest.mark.parametrize("module", [redis, redis.asyncio])
 @pytest.mark.parametrize("by_tls", [False, True])
 @pytest.mark.usefixtures("unconnected")
-def test_tls_is_kept(module: Any, by_tls: bool) -> None:
+def test_tls_settings_of_a_client_are_kept(module: Any, by_tls: bool) -> None:
     options = {"ssl": True, "ssl_ca_certs": "/ca.crt", "ssl_check_hostname": False} if by_tls else {}
     client = module.RedisCluster("c1", 7000, password="s3cr3t", **options)
     (seed,) = engine_for(client)._seeds
@@ -215,11 +215,11 @@ def test_all_startup_nodes_are_seeds() -> None:
     assert repr(engine_for(client)) == "<redis engine redis+cluster://c1:7000,c2:7001>"
 
 
-# ---- forks and ends
+# ---- forks and close
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
+def test_parent_and_child_work_after_a_fork(cluster: RedisCluster) -> None:
     names = [names_at(node, 1)[0] for node in cluster.masters()]
     with holdfast.connect(cluster.url, ttl=LASTING) as locks:
         leases = [locks.lock(name).acquire() for name in names]
@@ -233,14 +233,14 @@ def test_a_fork_leaves_both_sides_whole(cluster: RedisCluster) -> None:
                 return closed and told and busy and own.held
 
         assert in_a_child(in_the_child)
-        eventually(renewed(*leases))  # over the parent's own connections
+        eventually(renewed(*leases))  # over the connections of the parent
         for lease in leases:
             lease.release()
     assert keys(*cluster.masters()) == set()
 
 
 @APIS
-async def test_nothing_is_left_behind(api: Api, cluster: RedisCluster) -> None:
+async def test_closed_client_leaves_no_sockets_threads_or_tasks(api: Api, cluster: RedisCluster) -> None:
     for node in cluster.nodes:
         node.ask("PING")
     async with open_clients(api) as ours:
@@ -261,8 +261,8 @@ async def test_nothing_is_left_behind(api: Api, cluster: RedisCluster) -> None:
         await until(lambda: keys(*cluster.masters()) == set())
 
 
-def test_threads_that_meet_a_new_server_at_once_share_its_channel(cluster: RedisCluster) -> None:
-    """A second channel's connections would be nobody's to close."""
+def test_threads_that_find_a_new_server_concurrently_share_its_channel(cluster: RedisCluster) -> None:
+    """The connections of a second channel would never be closed."""
     session = engine_for(cluster.url + "?client_name=many").session(BLOCKING)
     start = threading.Barrier(16)
     results: list[bool] = []

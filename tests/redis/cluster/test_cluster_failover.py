@@ -1,4 +1,4 @@
-"""Masters that die in a cluster: nothing that was acknowledged is lost, every double hold is told, and it goes on."""
+"""Dying masters in a cluster: no acknowledged update is lost, every double hold is reported, and service resumes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
 
-#: So many of the names, the most wanted ones, are in slots that move.
+#: This many of the names, the most contended ones, are in moving slots.
 MOVING = NAMES // 4
-#: Longer than any failover takes.
+#: Longer than any failover.
 TTL_BEYOND = 15.0
 ROOT = Path(__file__).parents[3]
 _CONTENDER = "tests.redis.cluster.contender"
@@ -54,7 +54,7 @@ class Contenders:
             assert self._line(process) == "ready\n"
 
     def stop(self) -> list[dict[str, Any]]:
-        """Let them come to an end; what they have to tell."""
+        """Lets the processes finish and returns their reports."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.close()
@@ -84,7 +84,7 @@ def contenders(url: str, directory: Path) -> Iterator[Contenders]:
 
 
 class Mover:
-    """Slots of contended names go from one master to another and on. When told, a master dies with one half moved."""
+    """Moves slots of contended names between masters. On request a master is killed with a slot half moved."""
 
     def __init__(self, cluster: RedisCluster) -> None:
         self._cluster = cluster
@@ -96,7 +96,7 @@ class Mover:
         self._thread.start()
 
     def stop(self) -> None:
-        """And leave the cluster in order."""
+        """Stops moving and leaves the cluster in order."""
         self._over.set()
         self._thread.join(20)
         assert not self._thread.is_alive()
@@ -107,7 +107,7 @@ class Mover:
             slot = slot_of(name_of(self._dice.randrange(MOVING)))
             try:
                 if not self._agreed(slot):
-                    continue  # moved by a view that is out of date, it would be nobody's in the end
+                    continue  # a move based on an outdated view could leave the slot without an owner
                 source, target = self._cluster.master_of(slot), elsewhere(self._cluster, slot)
                 if source is self.victim:
                     self._die(slot, source, target)
@@ -116,10 +116,11 @@ class Mover:
                     move(self._cluster, slot, target)
                     self.moved += 1
             except (redis.RedisError, ServerFailed, StopIteration):
-                self._stop_move(slot)  # it had to do with the one that has died
+                self._stop_move(slot)  # the move involved the dead master
 
     def _agreed(self, slot: int) -> bool:
-        """Whether all know who has it, replicas too: else it could be lost with a master that has just got it."""
+        """Whether all nodes, including replicas, know the owner: a slot could be lost with a master that just received
+        it."""
         maps = [node.slot_map() for node in self._cluster.nodes if node.answering]
         return len({ports[0] for each in maps for slots, ports in each.items() if slot in slots}) == 1
 
@@ -130,14 +131,16 @@ class Mover:
         self._stop_move(slot)
 
     def _stop_move(self, slot: int) -> None:
-        """As an operator would: this slot is on the move no more."""
+        """Ends the move of this slot, as an operator would."""
         for node in self._cluster.nodes:
             if node.answering and node.ask("ROLE")[0] == "master":
                 node.cluster("SETSLOT", slot, "STABLE")
 
 
 @pytest.mark.timeout(180)
-async def test_contention_while_slots_move_and_a_master_dies(start_cluster: StartCluster, tmp_path: Path) -> None:
+async def test_contention_while_slots_move_and_a_master_dies_loses_no_update(
+    start_cluster: StartCluster, tmp_path: Path
+) -> None:
     cluster = start_cluster()
     directory = tmp_path / "registers"
     with contenders(cluster.url, directory) as others:
@@ -157,7 +160,7 @@ async def test_contention_while_slots_move_and_a_master_dies(start_cluster: Star
         leases = await asyncio.gather(*(locks.lock(name_of(number)).acquire(timeout=20.0) for number in range(NAMES)))
         assert all(lease.held for lease in leases)
         await asyncio.gather(*(lease.release() for lease in leases))
-    assert sum(record["met"].get("EngineUnavailable", 0) for record in records) > 0, "nobody noticed that it died"
+    assert sum(record["met"].get("EngineUnavailable", 0) for record in records) > 0, "no caller noticed the dead master"
 
 
 def taken_over(cluster: RedisCluster, port: int) -> bool:
@@ -170,7 +173,7 @@ def check_numbers(records: list[dict[str, Any]], directory: Path) -> None:
     for record in records:
         for name, numbers in record["numbers"].items():
             acknowledged[name] |= set(numbers)
-    assert sum(map(len, acknowledged.values())) > 150, "too little was done to show anything"
+    assert sum(map(len, acknowledged.values())) > 150, "too few updates to be conclusive"
     for name, numbers in acknowledged.items():
         assert numbers <= Register(directory / name, fenced=True).numbers(), name
 
@@ -189,7 +192,7 @@ def check_holds(records: list[dict[str, Any]]) -> None:
             assert told or ceased <= granted, f"{name} was held twice, and the older holder was not told"
 
 
-async def test_a_hold_that_did_not_survive_is_told_and_not_made_again(start_cluster: StartCluster) -> None:
+async def test_hold_lost_in_a_failover_is_reported_and_not_recreated(start_cluster: StartCluster) -> None:
     """The replica that takes over has never heard of the lock: it was cut off, then frozen (faults R16, R17)."""
     cluster = start_cluster()
     master = cluster.masters()[0]
@@ -208,10 +211,10 @@ async def test_a_hold_that_did_not_survive_is_told_and_not_made_again(start_clus
         cluster.kill_master(master)
         replica.resume()
         await until(lambda: taken_over(cluster, master.port), within=20)
-        # Told when the lost connection made them suspicious, or by the next renewal: long before their time is over.
+        # Reported when the lost connection raised suspicion or by the next renewal, long before the lease expires.
         await until(lambda: all(ear.reasons for ear in told), within=10.0)
         assert [ear.reasons for ear in told] == [["broken"], ["broken"]]
-        assert keys(replica) == set(), "nobody has brought them back"
+        assert keys(replica) == set(), "no client has recreated the locks"
         again = [await others.acquire(clients[1], held) for held in names]
         for old, new in zip(leases, again, strict=True):
             assert new.token > old.token

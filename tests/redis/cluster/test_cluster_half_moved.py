@@ -1,4 +1,4 @@
-"""A holder whose slot is half moved: its lease is renewed however long that takes, and can be given back afterwards."""
+"""A lease whose slot is half moved is renewed for as long as the move takes and can be released afterwards."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.needs_redis
 FIRST = ["name", "metadata", "token"]
 
 
-async def test_a_lease_outlives_the_move_of_its_slot(cluster: RedisCluster) -> None:
-    """Locks of one slot; of each another key goes first."""
+async def test_lease_survives_the_move_of_its_slot(cluster: RedisCluster) -> None:
+    """Locks of one slot; each has a different key moved first."""
     async with open_clients("sync") as ours, open_clients("async") as others:
         leases: dict[Any, str] = {}
         for each in (ours, others):
@@ -34,7 +34,7 @@ async def test_a_lease_outlives_the_move_of_its_slot(cluster: RedisCluster) -> N
             for lease, first in leases.items():
                 there = slot.target if first == "name" else slot.source
                 assert [node for node in (slot.source, slot.target) if lease.name in keys(node)] == [there]
-            assert errors(slot.source, "TRYAGAIN") > 0, "or nothing was shown"
+            assert errors(slot.source, "TRYAGAIN") > 0, "the move had no effect"
         for lease in leases:
             assert cluster.master_of(lease.name).ask("HGETALL", lease.name) == {lease.owner: "1"}
             assert cluster.master_of(lease.name).ask("GET", keys_of(lease.name).token) == str(lease.token)
@@ -44,7 +44,7 @@ async def test_a_lease_outlives_the_move_of_its_slot(cluster: RedisCluster) -> N
 
 @APIS
 @pytest.mark.parametrize("first", FIRST)
-async def test_a_release_is_finished_when_the_slot_has_arrived(api: Api, first: str, cluster: RedisCluster) -> None:
+async def test_release_completes_when_the_slot_has_arrived(api: Api, first: str, cluster: RedisCluster) -> None:
     async with open_clients(api) as ours:
         lease = await ours.acquire(ours.connect(cluster.url, ttl=30.0), "job")
         with half_moved(cluster, "job") as slot:
@@ -52,7 +52,7 @@ async def test_a_release_is_finished_when_the_slot_has_arrived(api: Api, first: 
             before = refused(slot.source, slot.target)
             releasing = ours.caller().do(lease.release)
             await until(lambda: refused(slot.source, slot.target) >= before + 2)
-            assert not lease.held, "belief ends before anything is sent"
+            assert not lease.held, "the lease ends before the request is sent"
             assert not releasing.done()
             slot.finish()
             await asyncio.wait_for(releasing, 5.0)
@@ -64,7 +64,7 @@ def refused(*servers: Any) -> int:
 
 
 @APIS
-async def test_a_release_that_the_move_outlasts_is_of_unknown_outcome(api: Api, cluster: RedisCluster) -> None:
+async def test_release_that_times_out_during_the_move_has_an_unknown_outcome(api: Api, cluster: RedisCluster) -> None:
     told = LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, ttl=LASTING)
@@ -76,15 +76,15 @@ async def test_a_release_that_the_move_outlasts_is_of_unknown_outcome(api: Api, 
                 await ours.do(lease.release)
             assert clock.now() - began < LASTING + SLACK
             assert unknown.value.operation == "release"
-            # Nobody renews what is being released: it ends by itself, and then the name is free.
+            # A lock being released is not renewed: it expires, and then the name is free.
             await until(lambda: keys(slot.source, slot.target) <= {keys_of("job").metadata})
         await ours.do((await ours.acquire(locks, "job")).release)
     assert told.reasons == []
 
 
 @APIS
-async def test_a_lock_that_is_broken_on_the_way_is_told(api: Api, cluster: RedisCluster) -> None:
-    """The renewal of the lock's key alone creates nothing either."""
+async def test_lock_broken_during_the_move_is_reported_as_lost(api: Api, cluster: RedisCluster) -> None:
+    """The renewal of the lock key alone does not create it again."""
     told = LossReports()
     async with open_clients(api) as ours:
         lease = await ours.acquire(ours.connect(cluster.url, ttl=LASTING), "job", on_lost=told)

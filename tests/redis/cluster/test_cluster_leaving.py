@@ -1,5 +1,5 @@
-"""A server leaves the cluster, or a slot leaves a server: nothing stays open to who has gone, and losses are told where
-the lock is now."""
+"""A server leaves the cluster, or a slot leaves a server: no connection to the former server stays open, and losses are
+reported from the new one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ EARLY = TTL / 6
 
 
 def hand_over(cluster: RedisCluster, master: ClusterNode) -> None:
-    """The replica takes over from ``master``, which goes on as its replica and closes no connection."""
+    """The replica takes over from ``master``, which continues as its replica and closes no connection."""
     cluster.replica_of(master).cluster("FAILOVER")
     eventually(lambda: all(node.port != master.port for node in cluster.masters()), 20.0)
     cluster.wait_until_ok()
 
 
-def test_nothing_stays_open_to_a_server_that_has_left(start_cluster: StartCluster) -> None:
-    cluster = start_cluster(node_timeout=5.0)  # nobody takes over unasked
+def test_no_connection_stays_open_to_a_server_that_has_left(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(node_timeout=5.0)  # no automatic failover
     master, *others = cluster.masters()
     url = f"redis+cluster://{','.join(node.address for node in others)}?client_name=ours"
     (name,) = names_at(master, 1)
@@ -42,7 +42,7 @@ def test_nothing_stays_open_to_a_server_that_has_left(start_cluster: StartCluste
 
 
 def leaves(cluster: RedisCluster, master: ClusterNode, api: str, url: str, name: str) -> ClusterNode:
-    """``master`` is left alone by a session when its replica has taken over; returns that one."""
+    """A session drops ``master`` after its replica has taken over; returns the replica."""
 
     async def body(session: ClusterSession) -> None:
         attempt = make_attempt(name)
@@ -52,7 +52,7 @@ def leaves(cluster: RedisCluster, master: ClusterNode, api: str, url: str, name:
         hand_over(cluster, master)
         deadline = clock.now() + EARLY
         while connections(master, "ours")():
-            # Sent on, and then the table is asked for; perhaps of one that has not heard of it yet.
+            # Redirected, then the slot table is requested, perhaps from a node that does not know the change yet.
             assert (await session.inspect(name, TIMEOUT)).holders
             assert clock.now() < deadline
         await session.release(attempt, TIMEOUT)
@@ -62,9 +62,9 @@ def leaves(cluster: RedisCluster, master: ClusterNode, api: str, url: str, name:
 
 
 @APIS
-async def test_broken_where_its_slot_has_just_arrived(api: Api, cluster: RedisCluster) -> None:
-    """Long before the next renewal. While the slot was on its way the lock was renewed at a server that did not have it
-    yet, and there nothing can be tracked."""
+async def test_break_at_the_new_server_of_a_moved_slot_is_reported(api: Api, cluster: RedisCluster) -> None:
+    """The loss is reported long before the next renewal. During the move the lock was renewed at a server that did not
+    have it yet, where nothing can be tracked."""
     told = LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, ttl=TTL)
@@ -72,7 +72,7 @@ async def test_broken_where_its_slot_has_just_arrived(api: Api, cluster: RedisCl
         await ours.do(lease.renew)
         core = locks._opened
         assert core is not None
-        with core.lock:  # as if it were due: from now on the watchdog has it tracked
+        with core.lock:  # as if it were due: from now on the watchdog tracks it
             for grant in core.live:
                 grant.due = 0.0
             core.watchdog._earliest = 0.0

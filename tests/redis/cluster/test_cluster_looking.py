@@ -1,4 +1,4 @@
-"""What people ask a cluster: who holds what on all of its shards, take it away, are you there."""
+"""Operations for people on a cluster: list locks of all shards, break them, ping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
 
-#: Odd, and all the same in one slot with their side keys.
+#: Odd names that still share one slot with their side keys.
 ODD = ["{a}b", "a{b}{", "a}b{c}", "{{x}}", "*?[x]", "ü{ß}", "with space", "nul\0", "new\nline"]
 
 
@@ -43,7 +43,7 @@ async def test_locks_of_all_shards_are_listed(api: Api, cluster: RedisCluster) -
 
 
 @APIS
-async def test_inspect_and_break(api: Api, cluster: RedisCluster) -> None:
+async def test_inspect_and_break_work_on_every_shard(api: Api, cluster: RedisCluster) -> None:
     told = LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url)
@@ -53,14 +53,14 @@ async def test_inspect_and_break(api: Api, cluster: RedisCluster) -> None:
         assert [holder.owner for holder in state.holders] == [lease.owner]
         assert state.token == lease.token
         assert await ours.do(lambda: locks.break_("job"))
-        await until(lambda: told.reasons, within=1.0 + SLACK)  # at the latest by the next renewal
+        await until(lambda: told.reasons, within=1.0 + SLACK)  # at the latest with the next renewal
         assert told.reasons == ["broken"]
         assert (await ours.acquire(locks, "job")).token > lease.token
         assert not await ours.do(lambda: locks.break_("nobody's"))
 
 
 @APIS
-async def test_odd_names_are_names(api: Api, cluster: RedisCluster) -> None:
+async def test_odd_names_can_be_locked_and_listed(api: Api, cluster: RedisCluster) -> None:
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url)
         for name in ODD:
@@ -72,8 +72,8 @@ async def test_odd_names_are_names(api: Api, cluster: RedisCluster) -> None:
 
 
 @APIS
-async def test_ping_while_shards_are_away(api: Api, cluster: RedisCluster) -> None:
-    """Most masters are there: it serves, though not every lock. Most are not: it does not serve."""
+async def test_ping_needs_a_majority_of_masters(api: Api, cluster: RedisCluster) -> None:
+    """With most masters reachable the cluster serves, though not every lock; otherwise it does not serve."""
     first, second, _ = cluster.masters()
     (name,) = names_at(first, 1)
     async with open_clients(api) as ours:

@@ -1,4 +1,4 @@
-"""All that belongs to one lock is in one slot; a name for which that cannot be is refused, on a cluster only (R23)."""
+"""All keys of a lock are in one slot; a name for which that is impossible is refused, on a cluster only (R23)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.redis.cluster.support import engine_for
 CLUSTER = engine_for("redis+cluster://h:7000")
 SINGLE = one_server.connect("redis://h:6379", {})
 
-#: Mostly what hash tags are made of.
+#: Mostly the characters of hash tags.
 NAMES = st.text(st.sampled_from("{}}{ab:é*"), min_size=1, max_size=12) | st.text(
     st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60
 )
 
 
 def belonging(name: str) -> list[str]:
-    """Every key and channel that is ever used for ``name``."""
+    """Returns every key and channel ever used for ``name``."""
     keys, owner = keys_of(name), "2d1c:77"
     waiter = keys.waiter("0f0f")
     probes = [f"{prefixed('holdfast_probe', watched)}:aa" for watched in (name, waiter)]
@@ -35,7 +35,7 @@ def belonging(name: str) -> list[str]:
 
 
 @given(NAMES)
-def test_an_accepted_name_has_all_its_keys_in_one_slot(name: str) -> None:
+def test_accepted_name_has_all_its_keys_in_one_slot(name: str) -> None:
     try:
         CLUSTER.validate_name(name)
     except InvalidName:
@@ -44,7 +44,7 @@ def test_an_accepted_name_has_all_its_keys_in_one_slot(name: str) -> None:
 
 
 @given(NAMES)
-def test_a_name_is_refused_only_where_its_keys_would_be_torn_apart(name: str) -> None:
+def test_name_is_refused_only_if_its_keys_would_be_in_different_slots(name: str) -> None:
     with contextlib.suppress(InvalidName):
         CLUSTER.validate_name(name)
         return
@@ -54,7 +54,7 @@ def test_a_name_is_refused_only_where_its_keys_would_be_torn_apart(name: str) ->
 
 
 @pytest.mark.parametrize("name", ["a}b{c", "}x", "{", "}", "{}", "{}x", "x{y", "x{}y{z}", "a}{"])
-def test_names_that_break_the_rule_are_refused_on_a_cluster_only(name: str) -> None:
+def test_names_with_keys_in_different_slots_are_refused_only_on_a_cluster(name: str) -> None:
     with holdfast.connect("redis+cluster://h:7000") as locks:
         with pytest.raises(InvalidName, match="hash tag") as refused:
             locks.lock(name)
@@ -65,13 +65,13 @@ def test_names_that_break_the_rule_are_refused_on_a_cluster_only(name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["plain", "{a}b", "a{b}c", "{a}{", "a}b{c}d", "{ü}", "*?[x]"])
-def test_names_that_keep_it_are_accepted(name: str) -> None:
+def test_names_with_keys_in_one_slot_are_accepted(name: str) -> None:
     with holdfast.connect("redis+cluster://h:7000") as locks:
         assert locks.lock(name).name == name
 
 
-def test_it_is_the_name_with_its_namespace_that_counts() -> None:
+def test_namespace_is_part_of_the_checked_name() -> None:
     with holdfast.connect("redis+cluster://h:7000", namespace="app{") as locks, pytest.raises(InvalidName):
         locks.lock("x")
     with holdfast.connect("redis+cluster://h:7000", namespace="{app}") as locks:
-        assert locks.lock("x}y").name == "x}y", "the namespace is the tag"
+        assert locks.lock("x}y").name == "x}y", "the namespace is the hash tag"

@@ -1,4 +1,4 @@
-"""The table of slots, redirections without end, and who is left alone for a while: no server needed."""
+"""The slot table, endless redirections, and skipped servers. Pure: no server needed."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ A, B, C = Place("a", 1), Place("b", 2), Place("c", 3)
         ([b"10.0.0.7", 0, b"id"], Place("10.0.0.7", 1)),
     ],
 )
-def test_where_a_server_is(master: list[Any], place: Place) -> None:
+def test_place_of_a_server_is_parsed(master: list[Any], place: Place) -> None:
     assert parse([[5, 9, master, [b"replica", 9, b"id"]]], A) == [(5, 9, place)]
 
 
-def test_what_is_learnt_replaces_what_was_known() -> None:
+def test_new_slot_table_replaces_the_old_one() -> None:
     table = Table([A])
     assert table.stale
     table.learn([(0, 99, A), (100, 16383, B)])
@@ -50,7 +50,7 @@ def test_what_is_learnt_replaces_what_was_known() -> None:
     assert (table.owners[50], table.owners[51], table.places()) == (B, None, [B])
 
 
-def test_who_had_trouble_is_asked_last() -> None:
+def test_server_with_failures_is_asked_last() -> None:
     table = Table([C, A])
     table.learn([(0, 99, A), (100, 199, B)])
     assert table.candidates() == [A, B, C]
@@ -59,7 +59,7 @@ def test_who_had_trouble_is_asked_last() -> None:
     assert table.candidates() == [C, B, A]
 
 
-def test_the_table_is_not_asked_for_all_the_time() -> None:
+def test_slot_table_is_requested_at_limited_rate() -> None:
     table = Table([A])
     assert table.may_refresh()
     assert not table.may_refresh()
@@ -69,7 +69,7 @@ def test_the_table_is_not_asked_for_all_the_time() -> None:
 
 
 class Node:
-    """A server that answers with what it was given, one after the other; the last one for ever."""
+    """A server that returns the given answers in order and repeats the last one."""
 
     publish = "PUBLISH"
 
@@ -129,10 +129,10 @@ async def ask(cluster: ClusterChannel[Any]) -> Any:
     return await cluster.run(Call(PING, ("job",), ()), 1.0)
 
 
-async def test_hundreds_who_find_the_table_stale_do_not_each_walk_through_all_slots(
+async def test_hundreds_of_callers_with_a_stale_table_scan_the_slots_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While a server is away, that would keep an event loop so busy that no answer was ever in time."""
+    """During an outage that would block an event loop so long that no answer arrived in time."""
     walks: list[Table] = []
     walk = Table.places
 
@@ -149,7 +149,7 @@ async def test_hundreds_who_find_the_table_stale_do_not_each_walk_through_all_sl
     assert len(walks) <= 1
 
 
-async def test_servers_that_point_at_each_other() -> None:
+async def test_endless_redirections_fail() -> None:
     a, b = Node(moved(B)), Node(moved(A))
     cluster, _ = channel(a=a, b=b)
     with pytest.raises(RequestFailed, match=f"do not agree who has slot {slot_of('job')}") as failed:
@@ -158,14 +158,14 @@ async def test_servers_that_point_at_each_other() -> None:
     assert a.calls + b.calls == HOPS + 1
 
 
-async def test_renewals_at_servers_that_point_at_each_other() -> None:
+async def test_renewals_with_endless_redirections_fail() -> None:
     cluster, _ = channel(a=Node(moved(B)), b=Node(moved(A)))
     (answer,) = await cluster.run_tracked([Call(PING, ("job",), ())], 0, 1.0)
     assert isinstance(answer, RequestFailed)
     assert str(answer) == f"the servers of the cluster do not agree who has slot {slot_of('job')}"
 
 
-async def test_for_good_is_learnt_and_for_once_is_not() -> None:
+async def test_moved_updates_the_table_and_ask_does_not() -> None:
     cluster, table = channel(a=Node(moved(B)), b=Node(b"here"))
     assert await ask(cluster) == b"here"
     assert table.owners[slot_of("job")] == B
@@ -174,7 +174,7 @@ async def test_for_good_is_learnt_and_for_once_is_not() -> None:
     assert (table.owners[slot_of("job")], table.stale) == (A, False)
 
 
-async def test_a_half_moved_slot_is_no_trouble_with_its_server() -> None:
+async def test_half_moved_slot_does_not_count_as_server_failure() -> None:
     cluster, table = channel(a=Node(TryAgain("TRYAGAIN", may_have_happened=False)))
     with pytest.raises(TryAgain):
         await ask(cluster)
@@ -185,8 +185,8 @@ async def test_a_half_moved_slot_is_no_trouble_with_its_server() -> None:
     assert table.stale
 
 
-async def test_slots_that_fail_do_not_keep_the_others_from_being_renewed() -> None:
-    """More calls than are sent at once: the first of them fail for a reason of their own."""
+async def test_failing_slots_do_not_prevent_renewals_of_others() -> None:
+    """More calls than are sent together; the first of them fail for reasons of their own."""
     torn = TryAgain("TRYAGAIN", may_have_happened=False)
     down = RequestFailed("CLUSTERDOWN Hash slot not served", may_have_happened=False)
     for failures in ([torn] * 200, [down] * 199):
@@ -197,7 +197,7 @@ async def test_slots_that_fail_do_not_keep_the_others_from_being_renewed() -> No
         assert node.calls == 500
 
 
-async def test_a_server_that_fails_altogether_is_not_asked_for_the_rest() -> None:
+async def test_failed_server_gets_no_further_calls_of_the_batch() -> None:
     node = Node(RequestFailed("no reply in time", may_have_happened=True))
     cluster, table = channel(a=node)
     answers = await cluster.run_tracked([Call(PING, (f"job-{n}",), ()) for n in range(500)], 0, 1.0)

@@ -1,4 +1,4 @@
-"""A server ends a sharded subscription by itself when the slot moves away, at any moment."""
+"""A server ends a sharded subscription at any moment when the slot moves away."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.support.clients import APIS
 pytestmark = pytest.mark.needs_redis
 
 
-async def test_the_slot_moves_away_while_we_unsubscribe(cluster: RedisCluster) -> None:
-    """The push is on its way when SUNSUBSCRIBE is sent; that is then answered by an error. Neither may be taken for the
-    answer to the next request: from then on, each would be given the answer of the one before."""
+async def test_slot_move_during_unsubscribe_keeps_replies_in_order(cluster: RedisCluster) -> None:
+    """The push is in flight when SUNSUBSCRIBE is sent, which is then answered by an error. Neither may be taken for the
+    reply to the next request: from then on each request would get the reply of its predecessor."""
     channel_name = "redisson_lock__channel:{job}"
     source, target = cluster.master_of("job"), elsewhere(cluster, "job")
     channel = AsyncioChannel(from_url(source.url, {}))
@@ -30,7 +30,7 @@ async def test_the_slot_moves_away_while_we_unsubscribe(cluster: RedisCluster) -
     operator: Any = source.client().connection_pool.get_connection()
     new_owner, before = target.node_id, errors(source, "MOVED")
     target.cluster("SETSLOT", slot_of("job"), "NODE", new_owner)
-    source.pause()  # so that it finds both requests waiting, the operator's first
+    source.pause()  # so that both requests are waiting when it resumes, that of the operator first
     operator.send_command("CLUSTER", "SETSLOT", slot_of("job"), "NODE", new_owner)
     pipe.unsubscribe(pack(("SUNSUBSCRIBE", channel_name)), TIMEOUT)
     answers = [pipe.send(pack(("ECHO", str(number))), TIMEOUT) for number in range(3)]
@@ -38,14 +38,14 @@ async def test_the_slot_moves_away_while_we_unsubscribe(cluster: RedisCluster) -
     source.resume()
     try:
         assert [await answer for answer in answers] == [b"0", b"1", b"2"]
-        assert errors(source, "MOVED") == before + 1, "or nothing was shown"
+        assert errors(source, "MOVED") == before + 1, "the move had no effect"
     finally:
         operator.disconnect()
         await channel.close()
 
 
 @APIS
-def test_a_slot_that_went_and_came_back_is_subscribed_to_again(api: str, cluster: RedisCluster) -> None:
+def test_slot_that_moved_away_and_back_is_subscribed_again(api: str, cluster: RedisCluster) -> None:
     source = cluster.master_of("job")
 
     async def body(session: ClusterSession) -> None:

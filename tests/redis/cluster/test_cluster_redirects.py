@@ -27,7 +27,7 @@ pytestmark = pytest.mark.needs_redis
 
 
 @APIS
-def test_a_moved_slot_is_followed_with_the_same_claim(api: str, cluster: RedisCluster) -> None:
+def test_moved_slot_is_followed_with_the_same_claim(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         await session.ping(TIMEOUT)  # the table as it is before
         source, attempt = cluster.master_of("job"), make_attempt("job")
@@ -46,12 +46,12 @@ def test_a_moved_slot_is_followed_with_the_same_claim(api: str, cluster: RedisCl
 
 
 @APIS
-def test_a_held_lock_moves_with_its_slot(api: str, cluster: RedisCluster) -> None:
+def test_held_lock_moves_with_its_slot(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         attempt, other = make_attempt("job"), make_attempt("job")
         granted = await session.acquire(attempt, TIMEOUT)
         assert isinstance(granted, Granted)
-        for _ in range(2):  # there, and back again
+        for _ in range(2):  # there and back
             move(cluster, "job")
             assert await session.renew(attempt, 60.0, TIMEOUT) == Found.OURS
             move(cluster, "job")
@@ -68,7 +68,7 @@ def test_a_held_lock_moves_with_its_slot(api: str, cluster: RedisCluster) -> Non
 
 
 @APIS
-def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(api: str, cluster: RedisCluster) -> None:
+def test_keys_that_moved_before_their_slot_are_found_by_ask(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         attempt = make_attempt("job")
         await session.acquire(attempt, TIMEOUT)
@@ -79,7 +79,7 @@ def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(api: str, cluste
             assert [name async for name in session.names("", TIMEOUT)] == ["job"]
             assert await session.break_("job", TIMEOUT)
             assert errors(slot.source, "ASK") >= before + 3
-            assert errors(slot.source, "MOVED") == errors(slot.target, "MOVED") == 0, "nothing was learnt from it"
+            assert errors(slot.source, "MOVED") == errors(slot.target, "MOVED") == 0, "the table is unchanged"
             assert keys(slot.source, slot.target) == set()
 
     for node in cluster.nodes:
@@ -88,10 +88,10 @@ def test_keys_that_went_ahead_of_their_slot_are_asked_for_there(api: str, cluste
 
 
 @pytest.mark.parametrize("script, names", [(ACQUIRE, keys_of("job").acquire), (RELEASE, keys_of("job").release)])
-def test_a_server_runs_no_script_over_keys_that_are_not_all_there(
+def test_server_runs_no_script_unless_all_keys_are_present(
     script: Script, names: Sequence[str], cluster: RedisCluster
 ) -> None:
-    """What the design rests on, as Redis 7.0 has it: some keys missing, TRYAGAIN on both sides; all missing at the
+    """The design relies on this behaviour of Redis 7.0: some keys missing, TRYAGAIN on both sides; all missing at the
     source, ASK. Acquire and release name a key that never exists, so neither runs while its slot is between servers."""
     never = prefixed("holdfast_lock", "job")
     there = set(names) - {never}
@@ -112,7 +112,7 @@ def test_a_server_runs_no_script_over_keys_that_are_not_all_there(
 
 
 @APIS
-def test_a_half_moved_slot_grants_nothing(api: str, cluster: RedisCluster) -> None:
+def test_half_moved_slot_grants_nothing(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
         attempt = make_attempt("job")
         with half_moved(cluster, "job") as slot:
@@ -127,7 +127,7 @@ def test_a_half_moved_slot_grants_nothing(api: str, cluster: RedisCluster) -> No
 
 
 @APIS
-async def test_an_acquire_waits_until_the_slot_has_arrived(api: Api, cluster: RedisCluster) -> None:
+async def test_acquire_waits_until_the_slot_has_arrived(api: Api, cluster: RedisCluster) -> None:
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, unavailable_after=10.0)
         with half_moved(cluster, "job") as slot:
@@ -142,7 +142,7 @@ async def test_an_acquire_waits_until_the_slot_has_arrived(api: Api, cluster: Re
 
 
 @APIS
-async def test_a_slot_that_does_not_arrive_is_unavailable(api: Api, cluster: RedisCluster) -> None:
+async def test_slot_that_does_not_arrive_is_unavailable(api: Api, cluster: RedisCluster) -> None:
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, unavailable_after=0.3)
         with half_moved(cluster, "job") as slot:
@@ -150,7 +150,7 @@ async def test_a_slot_that_does_not_arrive_is_unavailable(api: Api, cluster: Red
             with pytest.raises(holdfast.EngineUnavailable, match="TRYAGAIN") as refused:
                 await ours.acquire(locks, "job", timeout=None)
             assert 0.3 <= clock.now() - began < 0.3 + SLACK
-            assert not isinstance(refused.value, holdfast.OutcomeUnknown), "it is known: it did not run"
+            assert not isinstance(refused.value, holdfast.OutcomeUnknown), "the request certainly did not run"
             assert keys(slot.source, slot.target) == set()
 
 
@@ -165,7 +165,7 @@ def served_by_nobody(cluster: RedisCluster, slot: int) -> Iterator[None]:
 
 
 @APIS
-async def test_a_slot_that_nobody_serves_is_unavailable(api: Api, cluster: RedisCluster) -> None:
+async def test_unserved_slot_is_unavailable(api: Api, cluster: RedisCluster) -> None:
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, unavailable_after=0.3)
         await ours.do(locks.ping)
@@ -184,7 +184,7 @@ async def test_a_slot_that_nobody_serves_is_unavailable(api: Api, cluster: Redis
 
 @contextmanager
 def endpoints(cluster: RedisCluster, kind: str) -> Iterator[None]:
-    """What servers tell of each other's addresses."""
+    """Sets how servers report the addresses of each other."""
     for node in cluster.nodes:
         node.ask("CONFIG SET", "cluster-preferred-endpoint-type", kind)
     try:
@@ -196,8 +196,8 @@ def endpoints(cluster: RedisCluster, kind: str) -> Iterator[None]:
 
 @APIS
 @pytest.mark.parametrize("kind", ["unknown-endpoint", "hostname"])
-def test_servers_that_do_not_tell_their_hosts(api: str, kind: str, cluster: RedisCluster) -> None:
-    """MOVED and the table have no host, or a question mark: it is where we asked."""
+def test_servers_that_do_not_report_their_hosts_are_reached(api: str, kind: str, cluster: RedisCluster) -> None:
+    """MOVED and the table have no host or a question mark: it is the host of the asked server."""
 
     async def body(session: ClusterSession) -> None:
         attempt = make_attempt("job")
@@ -214,8 +214,8 @@ def test_servers_that_do_not_tell_their_hosts(api: str, kind: str, cluster: Redi
 
 
 @APIS
-def test_a_script_that_meets_a_key_which_has_left_is_tried_again(api: str, cluster: RedisCluster) -> None:
-    """The one key that a waiter's script makes up is that of the waiter in front."""
+def test_script_that_finds_a_moved_key_is_retried(api: str, cluster: RedisCluster) -> None:
+    """The only key that a waiter's script computes is that of the preceding waiter."""
 
     async def body(session: ClusterSession) -> None:
         await session.acquire(make_attempt("job"), TIMEOUT)

@@ -1,4 +1,4 @@
-"""Renewals in a cluster: a script for each slot, and one dead shard never costs those who hold on the others."""
+"""Renewals in a cluster use one script per slot, and a dead shard never costs leases on other shards."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tests.support.waiting import renewed, until
 
 pytestmark = pytest.mark.needs_redis
 
-#: For some it must be enough although each round waits for the dead, and the machine may stand still for a second.
+#: Long enough although each round waits for the dead shard and the scheduler may stall for a second.
 TTL = 3.0
-#: As many sets of renewals, each of which could wait for the dead.
+#: The number of renewal batches, each of which could wait for the dead shard.
 TTLS = [TTL + number / 50 for number in range(6)]
 
 
 def scripts(node: ClusterNode) -> int:
-    """How many calls of scripts a server has seen since CONFIG RESETSTAT."""
+    """Returns the number of script calls on a server since CONFIG RESETSTAT."""
     calls: int = node.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
     return calls
 
 
 @APIS
-def test_one_script_for_each_slot(api: str, cluster: RedisCluster) -> None:
+def test_renewal_runs_one_script_per_slot(api: str, cluster: RedisCluster) -> None:
     names = [f"{{{number}}}:{part}" for number in range(100) for part in range(3)]
     attempts = [make_attempt(name) for name in names]
 
@@ -56,8 +56,8 @@ def test_one_script_for_each_slot(api: str, cluster: RedisCluster) -> None:
 
 
 @APIS
-def test_slots_that_moved_since_are_followed(api: str, cluster: RedisCluster) -> None:
-    """A whole shard changes its master: each renewal is redirected, and they are all sent on together."""
+def test_renewals_follow_moved_slots(api: str, cluster: RedisCluster) -> None:
+    """A whole shard changes its master: each renewal is redirected, and all are resent together."""
     source = cluster.masters()[0]
     names = names_at(source, 30)
     attempts = [make_attempt(name) for name in names]
@@ -77,7 +77,7 @@ def test_slots_that_moved_since_are_followed(api: str, cluster: RedisCluster) ->
 
 
 @APIS
-def test_a_slot_that_nobody_serves_costs_its_own_leases_only(api: str, cluster: RedisCluster) -> None:
+def test_unserved_slot_affects_only_its_own_leases(api: str, cluster: RedisCluster) -> None:
     source = cluster.masters()[0]
     names = names_at(source, 3)
     attempts = [make_attempt(name) for name in names]
@@ -98,7 +98,7 @@ def test_a_slot_that_nobody_serves_costs_its_own_leases_only(api: str, cluster: 
     on(cluster.url, api, body)
 
 
-def test_a_cluster_that_is_silent_altogether_costs_one_time_out(cluster: RedisCluster) -> None:
+def test_silent_cluster_costs_one_timeout(cluster: RedisCluster) -> None:
     """Not one for each slot."""
     attempts = [make_attempt(f"job-{number}") for number in range(300)]
 
@@ -115,7 +115,7 @@ def test_a_cluster_that_is_silent_altogether_costs_one_time_out(cluster: RedisCl
 
 
 async def hold_everywhere(ours: Clients, cluster: RedisCluster, count: int) -> dict[int, list[Any]]:
-    """``count`` leases on each master, of many ttls; by the master's port."""
+    """Acquires ``count`` leases on each master with many ttls; returns them by the port of the master."""
     locks = ours.connect(cluster.url, ttl=TTL)
     held: dict[int, list[Any]] = {}
     for node in cluster.masters():
@@ -127,14 +127,14 @@ async def hold_everywhere(ours: Clients, cluster: RedisCluster, count: int) -> d
 
 
 async def outlive(leases: dict[int, list[Any]], dead: int) -> None:
-    """The leases at ``dead`` are lost when their time is over, all others are renewed also after that."""
+    """Checks that the leases at ``dead`` expire and all others are renewed beyond that time."""
     gone = leases.pop(dead)
     await until(lambda: all(lease.lost.is_set() for lease in gone), within=max(TTLS) + SLACK)
     assert {lease.lost_reason for lease in gone} == {"unreachable"}
     await until(renewed(*(lease for others in leases.values() for lease in others)))
 
 
-async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) -> None:
+async def test_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) -> None:
     async with open_clients("sync") as ours, open_clients("async") as others:
         leases = [await hold_everywhere(each, cluster, 100) for each in (ours, others)]
         shard = cluster.masters()[0]
@@ -142,9 +142,9 @@ async def test_a_frozen_shard_does_not_starve_the_others(cluster: RedisCluster) 
             await asyncio.gather(*(outlive(each, shard.port) for each in leases))
 
 
-async def test_a_dead_shard_does_not_starve_the_others(start_cluster: Callable[..., RedisCluster]) -> None:
-    """Neither the master nor its replica comes back. Then a second shard goes, and the cluster serves nobody."""
-    cluster = start_cluster(node_timeout=5.0)  # nobody is taken for dead who only stood still
+async def test_dead_shard_does_not_starve_the_others(start_cluster: Callable[..., RedisCluster]) -> None:
+    """Neither the master nor its replica comes back. Then a second shard fails, and the cluster serves no slot."""
+    cluster = start_cluster(node_timeout=5.0)  # a node that only stalls is not declared dead
     async with open_clients("sync") as ours, open_clients("async") as others:
         first, second, _ = cluster.masters()
         names = {node.port: names_at(node, 101)[-1] for node in (first, second)}
@@ -163,8 +163,8 @@ async def test_a_dead_shard_does_not_starve_the_others(start_cluster: Callable[.
             await others.do(hasty.ping)
 
 
-async def test_a_withdrawal_at_a_dead_shard_does_not_hold_up_the_others(cluster: RedisCluster) -> None:
-    """What nobody wants any more is given up at once, where it can be."""
+async def test_withdrawal_at_a_dead_shard_does_not_delay_the_others(cluster: RedisCluster) -> None:
+    """Abandoned claims on reachable shards are withdrawn immediately."""
     first, second, _ = cluster.masters()
     (name,), (elsewhere,) = names_at(first, 1), names_at(second, 1)
     with holdfast.connect(cluster.url, ttl=30.0, request_timeout=0.2) as locks:

@@ -1,4 +1,4 @@
-"""``replicas=1`` on a cluster: acquire and renewals count only if the shard's replica has them."""
+"""``replicas=1`` on a cluster: acquire and renewals count only if the replica of the shard has them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.support.waiting import renewed, until
 pytestmark = pytest.mark.needs_redis
 
 UNAVAILABLE_AFTER = 0.5
-#: Long enough for the answer "too few" on a busy machine: it would come after four fifths of this.
+#: Long enough for the answer "too few" on a busy machine, which comes after four fifths of this.
 REQUEST_TIMEOUT = 10.0
-#: For some it must be enough although each round waits for the frozen, and the machine may stand still for a second.
+#: Long enough although each round waits for the frozen replica and the scheduler may stall for a second.
 TTL = 3.0
 
 
 @APIS
-async def test_an_acquire_is_at_the_replica_before_anybody_is_told(api: Api, cluster: RedisCluster) -> None:
+async def test_acquire_is_replicated_before_it_returns(api: Api, cluster: RedisCluster) -> None:
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, replicas=1)
         for master in cluster.masters():
@@ -36,13 +36,13 @@ async def test_an_acquire_is_at_the_replica_before_anybody_is_told(api: Api, clu
             await ours.do(lease.release)
         await ours.do(locks.ping)
         target = move(cluster, "job")
-        lease = await ours.acquire(locks, "job")  # redirected on the way
+        lease = await ours.acquire(locks, "job")  # is redirected
         assert "job" in keys(cluster.replica_of(target))
         await ours.do(lease.release)
 
 
 @APIS
-async def test_without_the_replica_nothing_is_granted_and_nothing_stays(api: Api, cluster: RedisCluster) -> None:
+async def test_acquire_without_the_replica_is_refused_and_leaves_no_lock(api: Api, cluster: RedisCluster) -> None:
     master, other, _ = cluster.masters()
     ((name,), (elsewhere,)) = names_at(master, 1), names_at(other, 1)
     async with open_clients(api) as ours:
@@ -66,8 +66,8 @@ async def test_without_the_replica_nothing_is_granted_and_nothing_stays(api: Api
         await ours.do((await ours.acquire(locks, name)).release)
 
 
-async def test_renewals_count_only_with_the_replica_too(cluster: RedisCluster) -> None:
-    """And who asked for none, on the same server, is not held up by those who did."""
+async def test_renewals_count_only_with_the_replica(cluster: RedisCluster) -> None:
+    """Leases without replicas on the same server are not delayed by leases with replicas."""
     master, other, _ = cluster.masters()
     names, (elsewhere, *_) = names_at(master, 4), names_at(other, 1)
     told = LossReports()

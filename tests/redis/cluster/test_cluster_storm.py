@@ -1,4 +1,4 @@
-"""Many tasks of one client that need a connection at once, to a server that takes its time."""
+"""Many tasks of one client need a connection to a slow server at the same time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CALLERS: Final = 100
 PATIENCE: Final = 1.0
 
 
-async def test_those_whose_time_is_nearly_over_do_not_each_begin_a_hopeless_attempt(
+async def test_callers_near_their_timeout_do_not_each_start_a_futile_connect(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client of a cluster with hundreds of callers never came to life again after the machine had stood still: all
-    waited for one attempt. When its time was over, the next caller began another one, with the instant that it had come
-    later; all woke for that one's failure, and so on. That kept the loop so busy that no attempt was ever in time."""
+    """Regression: after a scheduler stall a cluster client with hundreds of callers never recovered. All waited for one
+    attempt to connect. When it timed out, the next caller began another one with only its own remaining instant; all
+    woke for that failure, and so on. The loop was then so busy that no attempt succeeded in time."""
     attempts: list[float] = []
     connect = handshake.open_transport
 
@@ -38,20 +38,20 @@ async def test_those_whose_time_is_nearly_over_do_not_each_begin_a_hopeless_atte
     channel = aio.AsyncioChannel(from_url(redis_server.url, {}))
 
     async def call(number: int) -> None:
-        # Each has a little more time than the one before, as if it had come a little later.
+        # Each caller has slightly more time than its predecessor, as if it had started slightly later.
         await channel.open(PATIENCE * (1 + 3 * number / CALLERS))
 
     results = await asyncio.gather(*map(call, range(CALLERS)), return_exceptions=True)
-    # Time in which the loop was busy does not count: on a slow machine the first one may have some left.
+    # Time in which the loop was busy does not count: on a slow machine the first caller may have some left.
     assert results[0] is None or isinstance(results[0], RequestFailed)
     assert results[-1] is None
     assert len(attempts) == 2
-    assert attempts[1] > PATIENCE, "the time of who waits longest"
+    assert attempts[1] > PATIENCE, "the timeout of the caller that waits longest"
     await channel.close()
 
 
-async def test_who_has_no_time_left_does_not_cost_the_others_their_connection(redis_server: RedisServer) -> None:
-    """A request without an answer in time resets the connection, with all that others wait for."""
+async def test_caller_without_time_left_does_not_reset_the_shared_connection(redis_server: RedisServer) -> None:
+    """A request that times out resets the connection together with all pending requests of other callers."""
     channel = aio.AsyncioChannel(from_url(redis_server.url, {}))
     pipe = await channel.open(TIMEOUT)
     with pytest.raises(RequestFailed, match="too late") as failed:

@@ -1,4 +1,4 @@
-"""Waiting in a cluster: a release wakes, in whatever way, also where the slot has moved under those who wait."""
+"""Waiting in a cluster: a release wakes waiters by every method, also after the slot has moved."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODES = {"auto": "SPUBLISH", "on": "SPUBLISH", "off": "PUBLISH", "both": "BOTH"}
 
 
 def is_armed(server: RedisServer, way: Way) -> bool:
-    """Whether somebody is in line for "job" at ``server``, and would hear of its release."""
+    """Whether a waiter is queued for "job" at ``server`` and would be notified of its release."""
     if not server.ask("EXISTS", keys_of("job").queue):
         return False
     if way is Way.TRACKING:
@@ -58,7 +58,7 @@ async def woken_by_another_process(
             began = time.monotonic()
             holder.send("keep['lease'].release() is None")
             lease = await waiting
-            assert time.monotonic() - began < WOKEN_WITHIN, "it was not woken"
+            assert time.monotonic() - began < WOKEN_WITHIN, "the waiter was not woken"
             assert holder.answer()
         await ours.do(lease.release)
 
@@ -66,15 +66,17 @@ async def woken_by_another_process(
 @APIS
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("moves", [0, 2])
-async def test_a_release_in_another_process_wakes(api: Api, moves: int, cluster: RedisCluster) -> None:
-    """Also where the slot has moved there and back since."""
+async def test_release_in_another_process_wakes_the_waiter(api: Api, moves: int, cluster: RedisCluster) -> None:
+    """Also after the slot has moved away and back."""
     await woken_by_another_process(api, cluster, cluster.url, Way.TRACKING, moves)
 
 
 @APIS
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("mode, moves", [("auto", 2), ("off", 0), ("both", 0)])
-async def test_without_tracking_the_channel_wakes(api: Api, mode: str, moves: int, cluster: RedisCluster) -> None:
+async def test_channel_wakes_the_waiter_without_tracking(
+    api: Api, mode: str, moves: int, cluster: RedisCluster
+) -> None:
     with user(cluster, *NO_TRACKING) as url:
         await woken_by_another_process(api, cluster, url, Way.CHANNEL, moves, sharded_pubsub=mode)
     await until(lambda: not any(subscribers(node) for node in cluster.nodes), 5.0, "no subscription is left")
@@ -82,15 +84,15 @@ async def test_without_tracking_the_channel_wakes(api: Api, mode: str, moves: in
 
 @APIS
 @pytest.mark.usefixtures("only_woken")
-async def test_who_may_not_even_listen_looks_often_enough(api: Api, cluster: RedisCluster) -> None:
+async def test_waiter_without_the_right_to_subscribe_polls_often_enough(api: Api, cluster: RedisCluster) -> None:
     with user(cluster, *NO_TRACKING, "-subscribe", "-ssubscribe") as url:
         await woken_by_another_process(api, cluster, url, Way.POLLING, moves=1)
 
 
 @APIS
 @pytest.mark.parametrize("mode", list(MODES))
-def test_a_release_is_published_as_told(api: str, mode: str, cluster: RedisCluster) -> None:
-    """Who listens on the sharded channel, as Redisson does from 7.0 on, and who listens on the plain one, anywhere."""
+def test_release_is_published_as_configured(api: str, mode: str, cluster: RedisCluster) -> None:
+    """Subscribers of the sharded channel, like Redisson from 7.0 on, and of the plain channel at any node."""
     master = cluster.master_of("job")
     other = next(node for node in cluster.masters() if node is not master)
 
@@ -100,15 +102,15 @@ def test_a_release_is_published_as_told(api: str, mode: str, cluster: RedisClust
         assert session._channel.publish == MODES[mode]
         await session.release(attempt, TIMEOUT)
 
-    with Ear(master, "SSUBSCRIBE") as sharded, Ear(other, "SUBSCRIBE") as plain:
+    with Subscriber(master, "SSUBSCRIBE") as sharded, Subscriber(other, "SUBSCRIBE") as plain:
         on(cluster.url, api, body, sharded_pubsub=mode)
         # From the same server as the release, and so after it.
-        assert sharded.heard_before(lambda: master.ask("SPUBLISH", CHANNEL, "over")) == (MODES[mode] != "PUBLISH")
-        assert plain.heard_before(lambda: master.ask("PUBLISH", CHANNEL, "over")) == (MODES[mode] != "SPUBLISH")
+        assert sharded.received_before(lambda: master.ask("SPUBLISH", CHANNEL, "over")) == (MODES[mode] != "PUBLISH")
+        assert plain.received_before(lambda: master.ask("PUBLISH", CHANNEL, "over")) == (MODES[mode] != "SPUBLISH")
 
 
-class Ear:
-    """Somebody who is subscribed, and no client of ours."""
+class Subscriber:
+    """A subscriber that is not a holdfast client."""
 
     def __init__(self, server: RedisServer, command: str) -> None:
         self._socket = socket.create_connection((server.host, server.port), TIMEOUT)
@@ -116,8 +118,8 @@ class Ear:
         self._socket.sendall(f"{command} {CHANNEL}\r\n".encode())
         assert self._next()[0] == command.lower()
 
-    def heard_before(self, end: Callable[[], object]) -> bool:
-        """Whether a release was published before what ``end`` publishes."""
+    def received_before(self, end: Callable[[], object]) -> bool:
+        """Whether a release was published before the message that ``end`` publishes."""
         end()
         messages = [self._next()[2]]
         while messages[-1] != "over":
@@ -138,8 +140,8 @@ class Ear:
 
 
 @APIS
-def test_servers_that_know_no_sharded_channels(api: str, cluster: RedisCluster) -> None:
-    """As before 7.0, or where an ACL does not allow it."""
+def test_servers_without_sharded_channels_use_the_plain_channel(api: str, cluster: RedisCluster) -> None:
+    """As before 7.0, or where an ACL forbids it."""
 
     async def body(session: ClusterSession) -> None:
         await session.ping(TIMEOUT)
@@ -150,8 +152,8 @@ def test_servers_that_know_no_sharded_channels(api: str, cluster: RedisCluster) 
 
 
 @APIS
-def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(api: str, cluster: RedisCluster) -> None:
-    """The server ends it by a push that nobody asked for, on a connection where answers are awaited."""
+def test_end_of_a_moved_subscription_is_not_taken_for_a_reply(api: str, cluster: RedisCluster) -> None:
+    """The server ends it by an unsolicited push on a connection where replies are awaited."""
 
     async def body(session: ClusterSession) -> None:
         held, others = make_attempt("job"), names_at(cluster.master_of("job"), 20)
@@ -171,7 +173,7 @@ def test_a_subscription_that_moved_away_is_not_taken_for_a_reply(api: str, clust
             assert isinstance(granted, Granted)
             assert source.ask("GET", keys_of(attempt.claim.name).token) == str(granted.token), "each its own answer"
         await waiter.wait(clock.now() + 0.01)
-        assert is_armed(cluster.master_of("job"), Way.CHANNEL), "it waits where the slot is now"
+        assert is_armed(cluster.master_of("job"), Way.CHANNEL), "it waits at the new server of the slot"
         await waiter.leave()
 
     with user(cluster, *NO_TRACKING) as url:

@@ -1,1 +1,1 @@
-"""Masters that die, are demoted or cut off: what a holder is told then, and what ``replicas=`` changes."""
+"""Masters that die, are demoted or cut off: what holders are notified of, and what ``replicas=`` changes."""

@@ -1,4 +1,4 @@
-"""``redis://`` with the address of a replica: said with the first request, whatever that is, and with the remedy."""
+"""``redis://`` with the address of a replica: any first request reports it with the remedy."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ FIRST: dict[str, Callable[[Any], Any]] = {
 
 @APIS
 @pytest.mark.parametrize("request_", FIRST)
-async def test_the_first_request_says_so(api: Api, request_: str, start_replication: StartReplication) -> None:
-    """Not asked for its role, it would call what is held busy, for ever, and itself ready to serve."""
+async def test_first_request_to_a_replica_is_refused_with_the_remedy(
+    api: Api, request_: str, start_replication: StartReplication
+) -> None:
+    """Without a check of its role it would report held locks as busy forever and itself as ready."""
     pair = start_replication(1)
     async with open_clients(api) as ours:
         await ours.acquire(ours.connect(pair.url), "held")

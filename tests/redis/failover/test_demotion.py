@@ -25,20 +25,20 @@ from tests.support.waiting import until
 
 StartReplication = Callable[..., Replication]
 
-#: What the connections of the client under test are called.
+#: The name of the connections of the client under test.
 NAMED = "?client_name=ours"
-#: Of a hold that outlives a demotion: longer than that takes, with all that has to be noticed meanwhile.
+#: The ttl of a hold that survives a demotion: longer than the demotion and its detection.
 TTL = 4.5
 
 
 def swap_roles(pair: Replication) -> None:
-    """What an operator does who forgets to close the connections to the old master."""
+    """Swaps roles like an operator who forgets to close the connections to the old master."""
     pair.promote(pair.replicas[0])
     pair.demote(pair.master, pair.replicas[0])
 
 
 def greetings(server: RedisServer) -> int:
-    """How often a connection began. One that turns out to lead to a replica is given up at once."""
+    """Returns the number of started connections. A connection that leads to a replica is dropped immediately."""
     count: int = server.ask("INFO", "commandstats")["cmdstat_hello"]["calls"]
     return count
 
@@ -49,7 +49,7 @@ def connections(server: RedisServer) -> set[str]:
 
 
 def owners_that_asked(proxy: FaultProxy) -> set[bytes]:
-    """The owner fields of all acquire requests that passed."""
+    """Returns the owner fields of all acquire requests that passed."""
     digest = scripts.ACQUIRE.sha.encode()
     asked = [words for words in proxy.seen if words[1:2] and words[1] in (digest, scripts.ACQUIRE.source.encode())]
     return {words[3 + int(words[2])] for words in asked}
@@ -57,13 +57,13 @@ def owners_that_asked(proxy: FaultProxy) -> set[bytes]:
 
 @APIS
 @pytest.mark.parametrize("replicas", [0, 1])
-async def test_it_is_retried_inside_the_deadline_with_the_same_claim(
+async def test_acquire_is_retried_within_the_deadline_with_the_same_claim(
     api: Api, replicas: int, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
         async with open_clients(api) as ours:
-            # Patient: in less time the replica may not have come back, and the claim would be another one.
+            # A long timeout: otherwise the replica may not be back in time, and the claim would be another one.
             locks = ours.connect(proxy.url + NAMED, ttl=9.0, unavailable_after=20.0, request_timeout=PATIENT)
             held = await ours.acquire(locks, "held")
             await until(lambda: pair.replicas[0].ask("EXISTS", "held"))
@@ -72,9 +72,9 @@ async def test_it_is_retried_inside_the_deadline_with_the_same_claim(
             swap_roles(pair)
             greeted = greetings(pair.master)
             waiting = ours.caller().do(lambda: locks.lock("late", replicas=replicas).acquire(timeout=20.0))
-            await until(lambda: greetings(pair.master) > greeted + 4)  # tried again, and again
+            await until(lambda: greetings(pair.master) > greeted + 4)  # several retries
             assert before
-            if not replicas:  # a caller with a connection of its own says nothing about those of others
+            if not replicas:  # a caller with its own connection says nothing about the others
                 await until(lambda: not before & connections(pair.master))
             pair.promote(pair.master)
             pair.demote(pair.replicas[0], pair.master)
@@ -87,7 +87,7 @@ async def test_it_is_retried_inside_the_deadline_with_the_same_claim(
 
 @APIS
 @pytest.mark.parametrize("replicas", [0, 1])
-async def test_a_server_that_stays_a_replica_is_unavailable_and_known_not_to_have_granted(
+async def test_server_that_stays_a_replica_is_unavailable_with_a_known_outcome(
     api: Api, replicas: int, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
@@ -104,10 +104,11 @@ async def test_a_server_that_stays_a_replica_is_unavailable_and_known_not_to_hav
 
 
 @APIS
-async def test_a_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
+async def test_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
     api: Api, start_replication: StartReplication
 ) -> None:
-    """It is refused as a replica; so is what the callers' connection leads to, which would call the lock gone."""
+    """The new connection is refused as a replica; so must be that of the callers, which would report the lock as
+    gone."""
     pair = start_replication(1)
     engine, bell = connect(pair.url, {}), BLOCKING.wakeup()
     front = engine.session(BLOCKING if api == "sync" else AsyncioRuntime())
@@ -131,15 +132,15 @@ async def test_a_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
 
 
 @APIS
-async def test_a_hold_lives_on_over_a_short_demotion(api: Api, start_replication: StartReplication) -> None:
+async def test_hold_survives_a_short_demotion(api: Api, start_replication: StartReplication) -> None:
     pair = start_replication(1)
     async with open_clients(api) as ours:
         lease = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job")
         await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
         swap_roles(pair)
-        await until(lambda: pair.master.ask("PTTL", "job") < 750 * TTL)  # later than the first look at it
+        await until(lambda: pair.master.ask("PTTL", "job") < 750 * TTL)  # after the first watch
         greeted = greetings(pair.master)
-        await until(lambda: greetings(pair.master) > greeted)  # a renewal has met it
+        await until(lambda: greetings(pair.master) > greeted)  # a renewal has met the replica
         pair.promote(pair.master)
         await until(lambda: pair.master.ask("PTTL", "job") > 850 * TTL)
         assert lease.held
@@ -149,10 +150,10 @@ async def test_a_hold_lives_on_over_a_short_demotion(api: Api, start_replication
 
 @APIS
 @pytest.mark.parametrize("replicas", [0, 1])
-async def test_one_refusal_drops_all_connections_at_rest(
+async def test_one_refusal_drops_all_idle_connections(
     api: Api, replicas: int, start_replication: StartReplication
 ) -> None:
-    """They lead to the same replica. Tried one after the other, they would use up the caller's time."""
+    """They lead to the same replica. Retried one after the other, they would use up the timeout of the caller."""
     pair = start_replication(1)
     async with open_clients(api) as ours:
         locks = ours.connect(pair.url + NAMED, unavailable_after=0.2, request_timeout=PATIENT, renew=False)
@@ -167,10 +168,8 @@ async def test_one_refusal_drops_all_connections_at_rest(
 
 
 @APIS
-async def test_demoted_while_it_waits_for_replicas_it_is_tried_again(
-    api: Api, start_replication: StartReplication
-) -> None:
-    """WAIT is broken off with an error of its own, after the script has run. It is no refusal: nothing is forbidden."""
+async def test_demotion_while_waiting_for_replicas_is_retried(api: Api, start_replication: StartReplication) -> None:
+    """WAIT is aborted with its own error after the script has run. That is not a refusal: nothing is forbidden."""
     pair = start_replication(1)
     pair.links[0].black_hole_all()
     replica = pair.replicas[0]

@@ -1,4 +1,4 @@
-"""What each topology of Redis promises, as data: it differs where the topologies do. No server is needed."""
+"""The guarantees of each Redis topology, as data. No server is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def guarantees(url: str) -> Guarantees:
 
 
 @pytest.mark.parametrize("url", [SENTINEL, CLUSTER])
-def test_replicas_change_how_long_a_loss_may_go_unnoticed(url: str) -> None:
+def test_replicas_shorten_the_time_a_loss_may_go_unnoticed(url: str) -> None:
     without, having = guarantees(url), guarantees(f"{url}?replicas=1")
     assert "until the partition heals" in without.loss_bound
     assert "until the partition heals" not in having.loss_bound
@@ -30,7 +30,7 @@ def test_replicas_change_how_long_a_loss_may_go_unnoticed(url: str) -> None:
     assert without.loss_bound != guarantees(SINGLE).loss_bound
 
 
-def test_a_single_server_says_what_a_restart_costs() -> None:
+def test_single_server_states_the_effect_of_a_restart() -> None:
     assert "restart without disk" in guarantees(SINGLE).loss_bound
 
 

@@ -23,15 +23,15 @@ from tests.support.waiting import LASTING, eventually, renewed, until
 
 StartReplication = Callable[..., Replication]
 
-#: Held until the master is cut off, whatever the machine does.
+#: Held until the master is cut off, under any load.
 TTL = LASTING
-#: Short, so that a renewal has failed long before the lease runs out: only then is it known to be unreachable.
+#: Short, so that a renewal fails long before the lease expires: only then is the master known to be unreachable.
 REQUEST_TIMEOUT = 0.3
 
 
 def isolate(pair: Replication) -> float:
-    """Cut the master off from its replica, and make a master of that. Returns when: by then every renewal that will
-    ever be acknowledged has been sent."""
+    """Cuts the master off from its replica and promotes the replica. Returns the time of that: every renewal that will
+    ever be acknowledged was sent before."""
     pair.links[0].black_hole_all()
     cut = clock.now()
     pair.promote(pair.replicas[0])
@@ -39,7 +39,7 @@ def isolate(pair: Replication) -> float:
 
 
 @APIS
-async def test_without_replicas_an_isolated_master_renews_for_ever(
+async def test_isolated_master_without_replicas_renews_forever(
     api: Api, start_replication: StartReplication, tmp_path: Path
 ) -> None:
     pair, told = start_replication(1), LossReports()
@@ -50,7 +50,7 @@ async def test_without_replicas_an_isolated_master_renews_for_ever(
         isolate(pair)
         new = await ours.acquire(ours.connect(pair.replicas[0].url, ttl=TTL), "job")
         await until(renewed(new, old))
-        assert old.held, "as documented: until the partition heals"
+        assert old.held, "documented: until the partition heals"
         assert new.held
         assert told.at == []
         assert pair.master.ask("HKEYS", "job") == [old.owner]
@@ -62,32 +62,32 @@ async def test_without_replicas_an_isolated_master_renews_for_ever(
 
 
 @APIS
-async def test_with_replicas_belief_ends_by_the_ttl_and_before_anybody_else_begins(
+async def test_lease_with_replicas_ends_within_its_ttl_and_before_the_next_grant(
     api: Api, start_replication: StartReplication
 ) -> None:
     pair, told = start_replication(1), LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
         old = await ours.acquire(locks, "job", on_lost=told)
-        await until(renewed(old))  # while the replica acknowledges
+        await until(renewed(old))  # while the replica still acknowledges
         cut = isolate(pair)
         new = await ours.acquire(ours.connect(pair.replicas[0].url, ttl=TTL), "job")
         began = clock.now()
-        assert not old.held, "never both"
+        assert not old.held, "never two holders"
         assert old.lost_reason == "unreachable"
         assert new.token > old.token
         await until(lambda: told.at)
         assert told.reasons == ["unreachable"]
         assert told.at[0] < cut + TTL + SLACK
-        assert began < cut + TTL + SLACK, "what the replica had was at most a ttl"
+        assert began < cut + TTL + SLACK, "the replica had at most one ttl"
         assert new.held
 
 
 @APIS
-async def test_belief_is_over_when_the_last_acknowledged_renewal_is_a_ttl_old(
+async def test_lease_ends_one_ttl_after_its_last_acknowledged_renewal(
     api: Api, start_replication: StartReplication
 ) -> None:
-    """No successor here who might be late: the clock alone."""
+    """Checks the clock alone, without a successor that might be late."""
     pair = start_replication(1)
     async with open_clients(api) as ours:
         locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
@@ -101,17 +101,17 @@ async def test_belief_is_over_when_the_last_acknowledged_renewal_is_a_ttl_old(
         assert lease.lost_reason == "unreachable"
         with pytest.raises(holdfast.LockLost, match="unreachable"):
             await ours.do(lease.release)
-        await until(lambda: not pair.master.ask("EXISTS", "job"))  # withdrawn where it can be reached
+        await until(lambda: not pair.master.ask("EXISTS", "job"))  # withdrawn at the reachable server
 
 
 @APIS
-async def test_a_long_renewal_that_failed_does_not_carry_the_short_ones(
+async def test_failed_long_renewal_does_not_acknowledge_short_ones(
     api: Api, start_replication: StartReplication
 ) -> None:
-    """The master has the long one and finds nothing to extend; the replica, which has not, is about to take over."""
+    """The master has the long one and finds nothing to extend; the replica, which lacks it, is about to take over."""
     pair, ttl = start_replication(1), 1.5 * TTL
     async with open_clients(api) as ours:
-        # Tried several times: a request that times out at a server that stands still never arrives.
+        # Repeated: a request that times out at a stalled server never arrives.
         settings = {"ttl": ttl, "request_timeout": REQUEST_TIMEOUT, "unavailable_after": 1.0, "token_ttl": None}
         lease = await ours.acquire(ours.connect(pair.url, replicas=1, **settings), "job")
         cut = isolate(pair)
@@ -126,10 +126,10 @@ async def test_a_long_renewal_that_failed_does_not_carry_the_short_ones(
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_a_replica_that_had_acknowledged_everything_does_not_count_for_later_renewals(
+def test_earlier_acknowledgements_do_not_count_for_later_renewals(
     api: str, start_replication: StartReplication
 ) -> None:
-    # The master's pings to its replicas are writes too, as far as WAIT is concerned.
+    # For WAIT, the pings of the master to its replicas are writes too.
     pair = start_replication(1, "repl-ping-replica-period 3600")
 
     async def body(session: RedisSession) -> None:
@@ -144,11 +144,11 @@ def test_a_replica_that_had_acknowledged_everything_does_not_count_for_later_ren
         with pytest.raises(RequestFailed):
             await session.renew(attempt, 30.0, 0.5)
 
-    # Counters that expire are written with each renewal: without them a renewal may find nothing to write.
+    # Expiring counters are written with each renewal: without them a renewal may find nothing to write.
     on_api(api, pair.url, body, token_ttl=None)
 
 
 def is_even(master: RedisServer) -> bool:
-    """Whether the replica has acknowledged all that the master ever sent."""
+    """Whether the replica has acknowledged everything the master ever sent."""
     state = master.ask("INFO", "replication")
     return bool(state["slave0"]["offset"] == state["master_repl_offset"])

@@ -1,4 +1,4 @@
-"""``replicas=n``: where it can be said, who waits for whom, and what a dead replica costs those who did not ask."""
+"""``replicas=n``: where it can be set, which requests wait, and the cost of a dead replica for other leases."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from tests.support.waiting import eventually, renewed, until
 
 StartReplication = Callable[..., Replication]
 
-#: Of those who wait for nobody. In a third of it somebody else may wait for a replica, and a second passes besides.
+#: The ttl of leases without replicas. Another lease may wait for a replica for a third of it, plus a second.
 TTL = 3.0
-#: Of a server with its answer to WAIT: it looks at its clock ten times a second.
+#: How late a server may answer WAIT: it checks its clock ten times a second.
 LATENESS = 0.1
 
 
 @pytest.fixture
 def dark(start_replication: StartReplication) -> Replication:
-    """A master whose only replica hears nothing and says nothing."""
+    """A master whose only replica is cut off."""
     pair = start_replication(1)
     pair.links[0].black_hole_all()
     return pair
 
 
-# ---- where it can be said
+# ---- where it can be set
 
 
 @APIS
-async def test_it_can_be_said_in_the_url_of_the_client_and_of_the_lock(api: Api, dark: Replication) -> None:
+async def test_replicas_can_be_set_in_the_url_the_client_and_the_lock(api: Api, dark: Replication) -> None:
     wanted: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("?replicas=1", {}, {}),
         ("", {"replicas": 1}, {}),
@@ -52,7 +52,7 @@ async def test_it_can_be_said_in_the_url_of_the_client_and_of_the_lock(api: Api,
         calls = []
         for place, (query, options, policy) in enumerate(wanted):
             locks = ours.connect(dark.url + query, request_timeout=0.25, **options)
-            assert await ours.acquire(locks, f"mine-{place}", replicas=0), "the lock's word is the last one"
+            assert await ours.acquire(locks, f"mine-{place}", replicas=0), "the setting of the lock takes precedence"
             calls.append(ours.caller().do(locks.lock(f"job-{place}", **policy).try_acquire))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert [isinstance(outcome, holdfast.EngineUnavailable) for outcome in outcomes] == [True] * 3, outcomes
@@ -61,7 +61,7 @@ async def test_it_can_be_said_in_the_url_of_the_client_and_of_the_lock(api: Api,
 
 @APIS
 @pytest.mark.parametrize("url", ["memory:", "sqlite:{}/locks.db", "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"])
-async def test_where_there_are_no_replicas_it_is_refused(api: Api, url: str, tmp_path: Any) -> None:
+async def test_replicas_option_is_refused_by_engines_without_replicas(api: Api, url: str, tmp_path: Any) -> None:
     async with open_clients(api) as ours:
         with pytest.raises(holdfast.UsageError, match="no replicas to wait for"):
             ours.connect(url.format(tmp_path)).lock("job", replicas=1)
@@ -70,7 +70,7 @@ async def test_where_there_are_no_replicas_it_is_refused(api: Api, url: str, tmp
 
 
 @APIS
-async def test_re_entry_must_ask_for_as_many(api: Api, start_replication: StartReplication) -> None:
+async def test_re_entry_needs_the_same_number_of_replicas(api: Api, start_replication: StartReplication) -> None:
     async with open_clients(api) as ours:
         locks = ours.connect(start_replication(1).url)
         lease = await ours.acquire(locks, "job", replicas=1)
@@ -81,7 +81,7 @@ async def test_re_entry_must_ask_for_as_many(api: Api, start_replication: StartR
 
 @APIS
 @pytest.mark.parametrize("asked", [(0, 0), (0, 1)], ids=str)
-async def test_it_is_handed_on_only_to_who_asked_for_as_many(
+async def test_grant_is_inherited_only_by_waiters_with_as_many_replicas(
     api: Api, asked: tuple[int, int], start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
@@ -96,12 +96,12 @@ async def test_it_is_handed_on_only_to_who_asked_for_as_many(
         await ours.do(blocker.release)
         owners, tokens = zip(*await asyncio.gather(*holds), strict=True)
         assert list(tokens) == sorted(set(tokens))
-        # Handed on, it keeps the owner under which the engine knows it.
+        # An inherited grant keeps the owner known to the engine.
         assert (len(set(owners)) < 8) is (asked[0] == asked[1])
 
 
 def waiting(locks: Any) -> int:
-    """How many queue for the job inside this process."""
+    """Returns the number of callers queued for the job inside this process."""
     count: int = locks._opened.queue.waiting("job")
     return count
 
@@ -110,20 +110,20 @@ def waiting(locks: Any) -> int:
 
 
 @APIS
-async def test_one_try_is_refused_in_bounded_time_and_known_to_be(api: Api, dark: Replication) -> None:
+async def test_single_try_is_refused_in_bounded_time_with_a_known_outcome(api: Api, dark: Replication) -> None:
     async with open_clients(api) as ours:
         locks = ours.connect(dark.url, replicas=1, request_timeout=1.0, unavailable_after=60.0)
         began = clock.now()
         with pytest.raises(holdfast.EngineUnavailable, match="0 of 1 replicas") as refused:
             await with_short_waits(ours.caller().do(locks.lock("job").try_acquire), dark.master)
-        # Twice the time of a request are asked for; the last one may begin just before.
+        # Two requests are allowed; the last one may begin just before the deadline.
         assert clock.now() - began < 3.0 + SLACK
         assert not isinstance(refused.value, holdfast.OutcomeUnknown)
         assert dark.master.ask("EXISTS", "job") == 0
 
 
 @APIS
-async def test_a_release_waits_for_nobody(api: Api, start_replication: StartReplication) -> None:
+async def test_release_does_not_wait_for_replicas(api: Api, start_replication: StartReplication) -> None:
     pair = start_replication(1)
     async with open_clients(api) as ours:
         lease = await ours.acquire(ours.connect(pair.url, replicas=1, request_timeout=PATIENT), "job")
@@ -135,8 +135,10 @@ async def test_a_release_waits_for_nobody(api: Api, start_replication: StartRepl
 
 
 @pytest.mark.parametrize("ttl", [TTL, 1.5 * TTL])
-async def test_renewals_of_others_are_neither_late_nor_failed(ttl: float, start_replication: StartReplication) -> None:
-    """One watchdog renews all. Who waits for replicas may have a longer ttl, and so more time to wait in."""
+async def test_renewals_without_replicas_are_neither_late_nor_failed(
+    ttl: float, start_replication: StartReplication
+) -> None:
+    """One watchdog renews all leases. Those with replicas may have a longer ttl, and so more time to wait."""
     pair = start_replication(1)
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
         async with open_clients("sync") as ours:
@@ -154,12 +156,12 @@ async def test_renewals_of_others_are_neither_late_nor_failed(ttl: float, start_
 
 
 @pytest.mark.parametrize("timeout", [0.25, 0.5, 1.0, 5.0])
-def test_a_server_that_is_late_with_its_answer_still_gives_it_in_time(timeout: float) -> None:
+def test_late_wait_answer_still_arrives_within_the_timeout(timeout: float) -> None:
     *_, milliseconds = wait_for_replicas(1, timeout).split()
     assert 0 < int(milliseconds) / 1000 < timeout - LATENESS
 
 
-def test_in_one_batch_those_who_wait_for_nobody_come_first(dark: Replication) -> None:
+def test_batch_renews_leases_without_replicas_first(dark: Replication) -> None:
     with Other(dark.url) as other:
         plain, careful = other.hold("plain"), other.hold("careful")
         careful.claim = careful.claim._replace(replicas=1)
@@ -174,7 +176,7 @@ def test_in_one_batch_those_who_wait_for_nobody_come_first(dark: Replication) ->
         assert found is Found.OURS
 
 
-async def test_who_waits_for_a_replica_keeps_no_other_task_waiting(dark: Replication) -> None:
+async def test_wait_for_a_replica_does_not_delay_other_tasks(dark: Replication) -> None:
     async with holdfast.aio.connect(dark.url, unavailable_after=0.5, request_timeout=PATIENT) as locks:
         await locks.ping()
         slow = asyncio.create_task(locks.lock("slow", replicas=1).try_acquire())
@@ -197,7 +199,7 @@ async def test_who_waits_for_a_replica_keeps_no_other_task_waiting(dark: Replica
 
 
 @APIS
-async def test_without_the_right_to_wait_it_is_refused_and_nothing_stays(
+async def test_acquire_without_the_right_to_wait_is_refused_and_leaves_no_lock(
     api: Api, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
@@ -207,4 +209,4 @@ async def test_without_the_right_to_wait_it_is_refused_and_nothing_stays(
         with pytest.raises(holdfast.EngineRefused, match="'wait' command"):
             await ours.acquire(locks, "job", replicas=1)
         await until(lambda: not pair.master.ask("EXISTS", "job"))
-        assert await ours.acquire(locks, "job", timeout=0, replicas=0), "who needs no WAIT is served"
+        assert await ours.acquire(locks, "job", timeout=0, replicas=0), "a lock without WAIT is granted"

@@ -16,12 +16,12 @@ from tests.support.waiting import until
 
 StartRedis = Callable[..., RedisServer]
 
-#: Long: neither the server's absence nor a slow start of it ends the lease.
+#: Long: neither the outage nor a slow start of the server ends the lease.
 TTL = 4.5
 
 
 @APIS
-async def test_R14_without_persistence_it_is_told_and_never_created_again(api: Api, start_redis: StartRedis) -> None:
+async def test_R14_lease_lost_in_a_restart_is_reported_and_never_recreated(api: Api, start_redis: StartRedis) -> None:
     server, told = start_redis(), LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(server.url, ttl=TTL)
@@ -32,17 +32,17 @@ async def test_R14_without_persistence_it_is_told_and_never_created_again(api: A
         restarted = clock.now()
         await until(lambda: told.at)
         assert told.reasons == ["broken"]
-        assert told.at[0] - restarted < TTL / 3 + SLACK, "by the next renewal, not when the lease runs out"
+        assert told.at[0] - restarted < TTL / 3 + SLACK, "by the next renewal, not at the end of the lease"
         assert not lease.held
         with pytest.raises(holdfast.LockLost, match="broken"):
             await ours.do(lease.release)
-        assert server.ask("INFO", "commandstats").get("cmdstat_hset") is None, "nobody has written a lock since"
+        assert server.ask("INFO", "commandstats").get("cmdstat_hset") is None, "no lock was written since"
         again = await ours.acquire(locks, "job")
         assert again.token > lease.token
 
 
 @APIS
-async def test_R15_with_an_append_only_file_it_survives(api: Api, start_redis: StartRedis) -> None:
+async def test_R15_lease_survives_a_restart_with_an_append_only_file(api: Api, start_redis: StartRedis) -> None:
     server, told = start_redis("appendonly yes", "appendfsync everysec"), LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(server.url, ttl=TTL)
@@ -53,7 +53,7 @@ async def test_R15_with_an_append_only_file_it_survives(api: Api, start_redis: S
         before = ends(lease)
         await ours.do(lease.renew)
         assert ends(lease) > before
-        assert server.ask("PTTL", "job") / 1000 > lease.remaining, "extended there, too"
+        assert server.ask("PTTL", "job") / 1000 > lease.remaining, "the server has the renewal, too"
         assert (await ours.do(lambda: locks.inspect("job"))).token == lease.token
         await ours.do(lease.release)
         assert told.at == []

@@ -1,4 +1,4 @@
-"""kill -9 of a master that sentinels watch, with four processes contending: nothing is lost behind the fence."""
+"""kill -9 of a master watched by sentinels, with four contending processes: behind the fence no update is lost."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
 
-#: From when all sentinels tell where the new master is to the first grant. That is our half of the 2 s from the
-#: promotion: they look at the one that they promote once a second, and only then tell. (The benchmark measures both.)
+#: From the moment all sentinels report the new master to the first grant. That is our half of the 2 s after the
+#: promotion: sentinels check a promoted replica once a second and report it only then. (The benchmark measures both.)
 SERVICE_IS_BACK_WITHIN = 1.0
 PROMOTED_WITHIN = 20.0
-#: Of leases that live through any failover, and of those that are renewed meanwhile.
+#: The ttl of leases that survive any failover, and of leases that are renewed meanwhile.
 LONG, SHORT = 30.0, 6.0
 
 
@@ -33,8 +33,10 @@ def sentinels() -> Iterator[StaleSentinels]:
         yield started
 
 
-async def test_a_stale_failover_under_contention(sentinels: StaleSentinels, tmp_path: Path) -> None:
-    """The replicas hear nothing any more, then the master dies. One holder is frozen all the while, and writes late."""
+async def test_stale_failover_under_contention_loses_no_fenced_update(
+    sentinels: StaleSentinels, tmp_path: Path
+) -> None:
+    """The replicas are cut off, then the master dies. One holder is frozen all the while and writes late."""
     with (
         Workers(sentinels.url, tmp_path, ["sync", "async", "sync", "async"]) as workers,
         FrozenHolder(sentinels.url, tmp_path) as frozen,
@@ -60,7 +62,7 @@ async def test_a_stale_failover_under_contention(sentinels: StaleSentinels, tmp_
             assert back - named < SERVICE_IS_BACK_WITHIN
 
             late, stores = frozen.wake_and_write()
-            assert stores == ["StaleToken:", "nothing"], "refused by the fenced register, and by no other"
+            assert stores == ["StaleToken:", "nothing"], "refused by the fenced register only"
             for each in watched:
                 await each.check(new)
             workers.stop()
@@ -74,7 +76,7 @@ def check_registers(directory: Path, holds: list[Hold]) -> None:
     fenced, unfenced = registers(directory)
     acknowledged = {hold.added for hold in holds if hold.added is not None}
     assert acknowledged <= fenced.numbers()
-    assert not acknowledged | {NUMBER} <= unfenced.numbers(), "either the late number, or those that it overwrote"
+    assert not acknowledged | {NUMBER} <= unfenced.numbers(), "the late number or the numbers it overwrote are missing"
 
 
 def check_holds(holds: list[Hold]) -> None:
@@ -86,8 +88,7 @@ def check_holds(holds: list[Hold]) -> None:
 
 
 class Watched:
-    """Two locks that nobody contends for: one that the replicas know of when the master dies, and one that they do
-    not."""
+    """Two uncontended locks: the replicas know one of them when the master dies, and not the other."""
 
     def __init__(self, ours: Clients, url: str) -> None:
         self._ours = ours
@@ -107,14 +108,14 @@ class Watched:
         assert sentinels.known_to_replicas(name) == 0
 
     async def check(self, new: RedisServer) -> None:
-        """The one goes on with the same claim. The other is told, and not created again."""
+        """The replicated lock continues with the same claim. The other is reported as lost and not recreated."""
         await self._ours.do(self._kept.renew)
         assert self._told_kept.at == []
         assert new.ask("HKEYS", self._kept.name) == [self._kept.owner]
         await self._ours.do(self._kept.release)
         await until(lambda: self._told_lost.at, SHORT)
-        # Unreachable: if the sentinels took longer than the lease.
+        # Unreachable, if the sentinels took longer than the lease.
         assert self._told_lost.reasons in (["broken"], ["unreachable"])
         assert new.ask("EXISTS", self._lost.name) == 0
         again = await self._ours.acquire(self._locks, self._lost.name, timeout=PROMOTED_WITHIN, replicas=1)
-        assert again.token > self._lost.token, "and the other replica acknowledges again"
+        assert again.token > self._lost.token, "the other replica acknowledges again"

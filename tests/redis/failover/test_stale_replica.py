@@ -23,7 +23,7 @@ UNAVAILABLE_AFTER = 0.5
 
 
 def traces(server: RedisServer) -> set[str]:
-    """What is on a server beside fencing counters and the tombstones of claims that were withdrawn."""
+    """Returns the keys of a server except fencing counters and tombstones of withdrawn claims."""
     keys: list[str] = server.ask("KEYS", "*")
     return {key for key in keys if ":gone:" not in key and not key.startswith("redisson_lock_token:")}
 
@@ -34,7 +34,7 @@ def withdrawn(server: RedisServer) -> int:
 
 
 @APIS
-async def test_R17_without_replicas_it_is_granted_twice_and_the_fence_refuses_the_older(
+async def test_R17_lock_without_replicas_is_granted_twice_and_the_fence_refuses_the_older_holder(
     api: Api, start_replication: StartReplication, tmp_path: Path
 ) -> None:
     pair = start_replication(1)
@@ -47,18 +47,18 @@ async def test_R17_without_replicas_it_is_granted_twice_and_the_fence_refuses_th
         new = await ours.acquire(ours.connect(pair.replicas[0].url), "job")
         for register in (fenced, unfenced):
             register.store(new, register.load(new) | {2})
-        assert old.held, "the double grant: nobody has told the older holder"
+        assert old.held, "the double grant: the older holder is not notified yet"
         assert new.held
         assert new.token > old.token
         with pytest.raises(holdfast.StaleToken):
             fenced.store(old, kept | {1})
         unfenced.store(old, lost | {1})
     assert fenced.numbers() == {2}
-    assert unfenced.numbers() == {1}, "and this is what the fence is for: an acknowledged number is gone"
+    assert unfenced.numbers() == {1}, "without the fence an acknowledged number is lost"
 
 
 @APIS
-async def test_R17_with_replicas_the_acquire_is_refused_and_leaves_nothing(
+async def test_R17_acquire_with_replicas_is_refused_and_leaves_no_lock(
     api: Api, start_replication: StartReplication
 ) -> None:
     pair = start_replication(1)
@@ -70,33 +70,35 @@ async def test_R17_with_replicas_the_acquire_is_refused_and_leaves_nothing(
         with pytest.raises(holdfast.EngineUnavailable, match="0 of 1 replicas acknowledged") as refused:
             await with_short_waits(ours.caller().do(locks.lock("job").acquire), pair.master)
         assert UNAVAILABLE_AFTER <= clock.now() - began < UNAVAILABLE_AFTER + SLACK
-        assert not isinstance(refused.value, holdfast.OutcomeUnknown), "it is known: nothing is held"
-        assert withdrawn(pair.master) >= 1, "it had been granted"
+        assert not isinstance(refused.value, holdfast.OutcomeUnknown), "the outcome is known: no lock is held"
+        assert withdrawn(pair.master) >= 1, "the master had granted it"
         assert traces(pair.master) == set()
         assert all(pair.master.ask("PTTL", key) > 0 for key in pair.master.ask("KEYS", "*"))
         pair.promote(pair.replicas[0])
         new = await ours.acquire(ours.connect(pair.replicas[0].url), "job")
-        assert new.held, "the only holder there is"
+        assert new.held, "the only holder"
 
 
 @APIS
-async def test_an_acquire_waits_while_the_link_heals(api: Api, start_replication: StartReplication) -> None:
+async def test_acquire_waits_until_the_replication_link_is_restored(
+    api: Api, start_replication: StartReplication
+) -> None:
     pair = start_replication(1)
     async with open_clients(api) as ours:
-        # Half a second is left for the answer "too few", which nobody hastens here.
+        # Half a second is left for the answer "too few", which no test helper hastens here.
         locks = ours.connect(pair.url, replicas=1, unavailable_after=20.0, request_timeout=2.5)
         pair.links[0].black_hole_all()
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
         await until(lambda: withdrawn(pair.master))
         pair.links[0].heal()
         lease = await waiting
-        assert pair.replicas[0].ask("HKEYS", "job") == [lease.owner], "acknowledged before anybody was told"
+        assert pair.replicas[0].ask("HKEYS", "job") == [lease.owner], "acknowledged before the acquire returned"
         await ours.do(lease.release)
         assert traces(pair.master) == set()
 
 
 @APIS
-async def test_one_of_two_replicas_is_enough_for_one_and_not_for_two(
+async def test_one_live_replica_of_two_suffices_for_one_and_not_for_two(
     api: Api, start_replication: StartReplication
 ) -> None:
     three = start_replication(2)

@@ -1,4 +1,4 @@
-"""Unreachable is not busy, also behind another caller of the process; and a time-out is kept by a frozen server too."""
+"""Unreachable is not reported as busy, also behind another local caller; timeouts hold with a frozen server too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_background(call: Callable[[], Any]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("timeout", [0, 0.5])
-def test_behind_a_caller_that_cannot_reach_the_server_it_is_unreachable(nowhere: str, timeout: float) -> None:
+def test_caller_behind_an_unreachable_request_is_unreachable(nowhere: str, timeout: float) -> None:
     locks = holdfast.connect(nowhere, unavailable_after=1.5, request_timeout=0.3)
     with locks, in_background(locks.lock("a").acquire):
         eventually(lambda: locks._opened is not None and locks._opened.queue.occupant("a") is not None)
@@ -46,7 +46,7 @@ def test_behind_a_caller_that_cannot_reach_the_server_it_is_unreachable(nowhere:
 
 
 @pytest.mark.parametrize("timeout", [0, 0.5])
-async def test_the_same_on_an_event_loop(nowhere: str, timeout: float) -> None:
+async def test_async_caller_behind_an_unreachable_request_is_unreachable(nowhere: str, timeout: float) -> None:
     async with holdfast.aio.connect(nowhere, unavailable_after=1.5, request_timeout=0.3) as locks:
         ahead = asyncio.create_task(locks.lock("a").acquire())
         await until(lambda: locks._opened is not None and locks._opened.queue.occupant("a") is not None)
@@ -56,7 +56,7 @@ async def test_the_same_on_an_event_loop(nowhere: str, timeout: float) -> None:
             await ahead
 
 
-def test_behind_a_caller_whose_request_is_not_answered_it_is_unreachable(
+def test_caller_behind_an_unanswered_request_is_unreachable(
     start_redis: Callable[..., RedisServer],
 ) -> None:
     server = start_redis()
@@ -72,7 +72,7 @@ def test_behind_a_caller_whose_request_is_not_answered_it_is_unreachable(
             server.resume()
 
 
-def test_behind_a_caller_that_waits_it_is_busy(redis_url: str) -> None:
+def test_caller_behind_a_waiting_caller_is_busy(redis_url: str) -> None:
     with holdfast.connect(redis_url) as locks, holdfast.connect(redis_url) as other:
         held = other.lock("a").acquire()
         done = threading.Event()
@@ -89,15 +89,15 @@ def test_behind_a_caller_that_waits_it_is_busy(redis_url: str) -> None:
             held.release()
 
 
-#: A stall of the machine is not our delay: of several tries the fastest counts.
+#: A scheduler stall is not a delay of the library: the fastest of several tries counts.
 TRIES = 3
 
 
 @pytest.mark.parametrize("request_timeout", [1.0, 5.0])
-def test_an_acquire_returns_in_time_though_the_server_freezes_while_it_waits(
+def test_acquire_times_out_punctually_if_the_server_freezes_while_it_waits(
     start_redis: Callable[..., RedisServer], request_timeout: float
 ) -> None:
-    """It waited for the answer to leaving the queue: a request time-out too long."""
+    """Regression: it waited for the reply to leaving the queue and returned one request timeout late."""
     server = start_redis()
     with holdfast.connect(server.url, ttl=60) as other, other.lock("a"):
         took = [_time_out_at_a_frozen_server(server, request_timeout) for _ in range(TRIES)]
@@ -119,7 +119,9 @@ def _time_out_at_a_frozen_server(server: RedisServer, request_timeout: float) ->
             server.resume()
 
 
-async def test_the_same_in_time_on_an_event_loop(start_redis: Callable[..., RedisServer]) -> None:
+async def test_async_acquire_times_out_punctually_if_the_server_freezes_while_it_waits(
+    start_redis: Callable[..., RedisServer],
+) -> None:
     server = start_redis()
     async with holdfast.aio.connect(server.url, ttl=60) as other, other.lock("a"):
         took = []
@@ -138,8 +140,8 @@ async def test_the_same_in_time_on_an_event_loop(start_redis: Callable[..., Redi
         assert min(took) < 0.3 + 0.15
 
 
-async def test_a_short_timeout_behind_a_request_that_is_on_its_way_is_busy(redis_url: str) -> None:
-    """A far server is not out of reach: its answer to the caller ahead takes longer than the time-out."""
+async def test_short_timeout_behind_a_request_in_flight_is_busy(redis_url: str) -> None:
+    """A distant server is not unreachable: its reply to the preceding caller takes longer than the timeout."""
     loop = LoopThread("distance")
     port = int(redis_url.partition("127.0.0.1:")[2].partition("/")[0])
     try:

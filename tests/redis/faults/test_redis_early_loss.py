@@ -1,4 +1,4 @@
-"""A hold that has lived for a tenth of a second is watched: its loss is pushed long before the first renewal."""
+"""A hold older than a tenth of a second is watched: its loss is pushed long before the first renewal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.servers.redis import RedisServer
 from tests.servers.sentinel import SentinelSet
 from tests.support.waiting import eventually, until
 
-#: Renewed after ten seconds at the earliest: what is known by ``SOON`` was pushed.
+#: The first renewal is after ten seconds at the earliest: a loss known by ``SOON`` was pushed.
 TTL: Final = 30.0
 SOON: Final = 3.0
 
-#: Takes the lock ``job`` away, as another client of the server at this URL.
+#: Ways to take the lock ``job`` away, as another client of the server at this URL.
 Taker = Callable[[RedisServer, str], Any]
 
 FORCE_UNLOCK: Final = """
@@ -65,44 +65,44 @@ async def lost_soon_async(server: RedisServer, url: str, take: Taker) -> None:
 
 
 @pytest.mark.parametrize("how", TAKERS)
-def test_a_loss_before_the_first_renewal_is_pushed(how: str, redis_server: RedisServer) -> None:
+def test_loss_before_the_first_renewal_is_pushed(how: str, redis_server: RedisServer) -> None:
     lost_soon(redis_server, redis_server.url, TAKERS[how])
 
 
 @pytest.mark.parametrize("how", TAKERS)
-async def test_a_loss_before_the_first_renewal_is_pushed_async(how: str, redis_server: RedisServer) -> None:
+async def test_loss_before_the_first_renewal_is_pushed_async(how: str, redis_server: RedisServer) -> None:
     await lost_soon_async(redis_server, redis_server.url, TAKERS[how])
 
 
-def test_a_loss_before_the_first_renewal_is_pushed_behind_sentinels(sentinel_set: SentinelSet) -> None:
+def test_loss_before_the_first_renewal_is_pushed_behind_sentinels(sentinel_set: SentinelSet) -> None:
     lost_soon(sentinel_set.master(), sentinel_set.url, _break)
 
 
-async def test_a_loss_before_the_first_renewal_is_pushed_behind_sentinels_async(sentinel_set: SentinelSet) -> None:
+async def test_loss_before_the_first_renewal_is_pushed_behind_sentinels_async(sentinel_set: SentinelSet) -> None:
     await lost_soon_async(sentinel_set.master(), sentinel_set.url, TAKERS["del"])
 
 
 @pytest.mark.parametrize("how", ["break", "del", "flushall"])
-def test_a_loss_before_the_first_renewal_is_pushed_in_a_cluster(how: str, redis_cluster: RedisCluster) -> None:
+def test_loss_before_the_first_renewal_is_pushed_in_a_cluster(how: str, redis_cluster: RedisCluster) -> None:
     lost_soon(redis_cluster.master_of("job"), redis_cluster.url, TAKERS[how])
 
 
-async def test_a_loss_before_the_first_renewal_is_pushed_in_a_cluster_async(redis_cluster: RedisCluster) -> None:
+async def test_loss_before_the_first_renewal_is_pushed_in_a_cluster_async(redis_cluster: RedisCluster) -> None:
     await lost_soon_async(redis_cluster.master_of("job"), redis_cluster.url, _break)
 
 
-def test_a_lock_taken_over_before_it_is_watched_is_found_stolen(redis_server: RedisServer) -> None:
+def test_lock_taken_over_before_it_is_watched_is_reported_as_stolen(redis_server: RedisServer) -> None:
     with holdfast.connect(redis_server.url, ttl=TTL) as locks, holdfast.connect(redis_server.url) as other:
         lease = locks.lock("job").acquire()
         redis_server.client().delete("job")
         theirs = other.lock("job").acquire()
         assert lease.lost.wait(SOON)
-        assert lease.lost_reason in ("stolen", "broken")  # broken, if the machine stood still before it was taken over
+        assert lease.lost_reason in ("stolen", "broken")  # broken, if the scheduler stalled before it was taken over
         assert theirs.held
         theirs.release()
 
 
-def test_a_short_hold_costs_nothing_and_a_longer_one_one_command(redis_server: RedisServer) -> None:
+def test_short_hold_costs_no_extra_command_and_longer_hold_one(redis_server: RedisServer) -> None:
     with holdfast.connect(redis_server.url, ttl=TTL) as locks:
         with locks.lock("warm"):
             eventually(watched(redis_server))  # the watchdog is connected
@@ -124,8 +124,8 @@ def test_a_short_hold_costs_nothing_and_a_longer_one_one_command(redis_server: R
             lease.release()
 
 
-def test_the_end_of_an_earlier_hold_is_no_hint_for_the_next(redis_server: RedisServer) -> None:
-    """Released after it was watched: what is pushed is about that hold, and costs the next one no request."""
+def test_end_of_an_earlier_hold_is_no_hint_for_the_next(redis_server: RedisServer) -> None:
+    """Released after it was watched: the push is about that hold and costs the next one no request."""
     with holdfast.connect(redis_server.url, ttl=TTL) as locks:
         for _ in range(3):
             with locks.lock("job"):

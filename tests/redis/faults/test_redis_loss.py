@@ -16,7 +16,7 @@ from tests.servers.redis import RedisServer
 from tests.support.child import Child
 from tests.support.waiting import LASTING, eventually, renewed
 
-#: How much later than promised something may be on a machine that stands still now and then.
+#: Tolerated delay on a machine with scheduler stalls.
 LATE = 1.5
 
 
@@ -27,7 +27,7 @@ def locks(redis_url: str) -> Iterator[holdfast.Client]:
 
 
 def waiter_for(url: str, name: str) -> tuple[threading.Thread, list[holdfast.Lease]]:
-    """Somebody else who waits for the lock, and releases it once it has it."""
+    """Starts another client that waits for the lock and releases it once granted."""
     got: list[holdfast.Lease] = []
 
     def wait() -> None:
@@ -39,7 +39,7 @@ def waiter_for(url: str, name: str) -> tuple[threading.Thread, list[holdfast.Lea
     return thread, got
 
 
-def test_R13_a_frozen_holder_is_told_on_its_first_look_and_its_late_write_is_refused(
+def test_R13_frozen_holder_sees_the_loss_on_its_first_check_and_its_late_write_is_refused(
     redis_url: str, locks: holdfast.Client, tmp_path: Path
 ) -> None:
     fence = FileFence(tmp_path / "fence")
@@ -75,7 +75,7 @@ def lose_by_flushall(server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("lose", [lose_by_del, lose_by_flushall])
-def test_a_deleted_lock_is_told_and_waiters_go_on_with_larger_tokens(
+def test_deleted_lock_is_reported_as_lost_and_waiters_get_larger_tokens(
     redis_server: RedisServer, locks: holdfast.Client, lose: Callable[[RedisServer], None]
 ) -> None:
     told = threading.Event()
@@ -84,18 +84,18 @@ def test_a_deleted_lock_is_told_and_waiters_go_on_with_larger_tokens(
     eventually(lambda: locks.inspect("doomed").waiters == 1)
     lose(redis_server)
     assert told.wait(5)
-    assert lease.lost_reason in ("broken", "stolen"), "within a renewal period, or by the push; not at its end"
+    assert lease.lost_reason in ("broken", "stolen"), "by a renewal or the push, not at the end of the lease"
     with pytest.raises(holdfast.LockLost):
         lease.release()
     thread.join(10)
     assert got[0].token > lease.token
 
 
-def test_the_push_tells_the_holder_long_before_the_next_renewal(redis_server: RedisServer) -> None:
+def test_push_notifies_the_holder_long_before_the_next_renewal(redis_server: RedisServer) -> None:
     ttl = 6.0
     with holdfast.connect(redis_server.url, ttl=ttl) as locks:
         lease = locks.lock("watched").acquire()
-        eventually(renewed(lease))  # the first renewal has armed the push
+        eventually(renewed(lease))  # the first renewal has enabled the push
         start = time.monotonic()
         redis_server.client().delete("watched")
         assert lease.lost.wait(5)
@@ -103,7 +103,7 @@ def test_the_push_tells_the_holder_long_before_the_next_renewal(redis_server: Re
         assert lease.lost_reason == "broken"
 
 
-def test_a_stolen_lock_is_told_as_stolen(redis_server: RedisServer, locks: holdfast.Client) -> None:
+def test_stolen_lock_is_reported_as_stolen(redis_server: RedisServer, locks: holdfast.Client) -> None:
     lease = locks.lock("stolen").acquire()
     thief = redis_server.client()
     pipeline = thief.pipeline()
@@ -113,7 +113,7 @@ def test_a_stolen_lock_is_told_as_stolen(redis_server: RedisServer, locks: holdf
     pipeline.execute()
     assert lease.lost.wait(5)
     assert lease.lost_reason == "stolen"
-    assert thief.hgetall("stolen") == {b"thief:1": b"1"}, "another owner's lock is never touched"
+    assert thief.hgetall("stolen") == {b"thief:1": b"1"}, "the lock of another owner is never touched"
 
 
 def test_script_flush_is_transparent(redis_server: RedisServer, locks: holdfast.Client) -> None:
@@ -126,7 +126,7 @@ def test_script_flush_is_transparent(redis_server: RedisServer, locks: holdfast.
         assert again.token > lease.token
 
 
-def test_a_restarted_empty_server_is_told_and_nothing_is_re_created(start_redis: Callable[..., RedisServer]) -> None:
+def test_loss_by_an_empty_restart_is_reported_and_nothing_is_recreated(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with holdfast.connect(server.url, ttl=LASTING) as locks:
         lease = locks.lock("restart").acquire()
@@ -134,12 +134,12 @@ def test_a_restarted_empty_server_is_told_and_nothing_is_re_created(start_redis:
         server.restart()
         assert lease.lost.wait(LASTING + LATE)
         assert lease.lost_reason in ("broken", "unreachable")
-        assert not server.client().exists("restart"), "a renewal never re-creates"
+        assert not server.client().exists("restart"), "a renewal never recreates a lock"
         with locks.lock("restart").acquire(timeout=5) as again:
             assert again.token > lease.token
 
 
-def test_waiters_go_on_over_a_restart(start_redis: Callable[..., RedisServer]) -> None:
+def test_waiters_continue_after_a_restart(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     got: list[int] = []
 
@@ -163,7 +163,7 @@ def test_waiters_go_on_over_a_restart(start_redis: Callable[..., RedisServer]) -
         start = time.monotonic()
         for thread in threads:
             thread.join(15)
-        assert time.monotonic() - start < 5.0, "long before the old lease would have run out"
+        assert time.monotonic() - start < 5.0, "long before the old lease would have expired"
         assert len(got) == 2
         assert min(got) > lease.token
         assert lease.lost.wait(15)
@@ -186,14 +186,14 @@ def test_client_kill_of_every_connection_keeps_the_lock(redis_server: RedisServe
     assert got[0].token > lease.token
 
 
-def test_an_unreachable_server_is_told_by_the_deadline(start_redis: Callable[..., RedisServer]) -> None:
+def test_unreachable_server_is_reported_as_a_loss_by_the_deadline(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with holdfast.connect(server.url, ttl=LASTING, request_timeout=30.0) as locks:
         lease = locks.lock("gone").acquire()
         taken = time.monotonic()
         server.pause()
         assert lease.lost.wait(15)
-        assert time.monotonic() - taken < LASTING + LATE, "whatever a request may take"
+        assert time.monotonic() - taken < LASTING + LATE, "independent of the request timeout"
         assert lease.lost_reason == "unreachable"
         with pytest.raises(holdfast.LockLost):
             lease.release()
@@ -214,7 +214,7 @@ def test_release_unreachable_until_the_deadline_is_outcome_unknown(start_redis: 
             pass
 
 
-def test_a_killed_holder_is_succeeded_within_its_ttl(redis_url: str, locks: holdfast.Client) -> None:
+def test_lock_of_a_killed_holder_is_granted_within_its_ttl(redis_url: str, locks: holdfast.Client) -> None:
     ttl = 0.6
     with Child(redis_url, ttl=ttl) as victim:
         victim.do("keep.update(lease=locks.lock('dead').acquire())")
@@ -224,7 +224,7 @@ def test_a_killed_holder_is_succeeded_within_its_ttl(redis_url: str, locks: hold
         assert time.monotonic() - start < ttl + LATE
 
 
-def test_a_dead_waiter_costs_one_bounded_step(redis_url: str, locks: holdfast.Client) -> None:
+def test_dead_waiter_delays_the_queue_by_a_bounded_time(redis_url: str, locks: holdfast.Client) -> None:
     lease = locks.lock("line").acquire()
     with Child(redis_url, ttl=LASTING) as victim:
         victim.send("locks.lock('line').acquire(timeout=20)")
@@ -235,5 +235,5 @@ def test_a_dead_waiter_costs_one_bounded_step(redis_url: str, locks: holdfast.Cl
         lease.release()
         start = time.monotonic()
         thread.join(15)
-        assert got, "the second waiter went on"
+        assert got, "the second waiter continued"
         assert time.monotonic() - start < 3.0

@@ -24,7 +24,7 @@ def in_thread(act: Callable[[], object]) -> object:
 
 async def test_R7_two_tasks_on_one_lock_object_never_release_each_other(redis_url: str) -> None:
     async with holdfast.aio.connect(redis_url) as locks:
-        lock = locks.lock("r7", ttl=1.5, renew=False)  # the second must last as long as we look at it
+        lock = locks.lock("r7", ttl=1.5, renew=False)  # the second lease must last for the whole check
         first = await lock.acquire()
         assert await first.lost.wait(5)
 
@@ -40,7 +40,7 @@ async def test_R7_two_tasks_on_one_lock_object_never_release_each_other(redis_ur
         await other.release()
 
 
-def test_R10_a_forked_child_cannot_release(redis_url: str) -> None:
+def test_R10_forked_child_cannot_release(redis_url: str) -> None:
     with holdfast.connect(redis_url) as locks:
         lease = locks.lock("r10").acquire()
 
@@ -49,9 +49,9 @@ def test_R10_a_forked_child_cannot_release(redis_url: str) -> None:
             assert lease.lost_reason == "forked"
             with pytest.raises(holdfast.LockLost, match="forked"):
                 lease.release()
-            assert locks.lock("r10").try_acquire() is None, "it is still the parent's"
+            assert locks.lock("r10").try_acquire() is None, "the parent still holds it"
             with locks.lock("r10-child") as own:
-                assert own.held, "the client re-opens with an identity of its own"
+                assert own.held, "the client reopens with its own identity"
 
         assert in_a_child(child)
         assert lease.held
@@ -60,7 +60,7 @@ def test_R10_a_forked_child_cannot_release(redis_url: str) -> None:
         lease.release()
 
 
-def test_R11_release_from_another_thread(redis_url: str) -> None:
+def test_R11_release_from_another_thread_works(redis_url: str) -> None:
     with holdfast.connect(redis_url) as locks:
         lease = locks.lock("r11").acquire()
         in_thread(lease.release)
@@ -68,7 +68,7 @@ def test_R11_release_from_another_thread(redis_url: str) -> None:
         assert locks.inspect("r11").holders == ()
 
 
-def test_a_lease_outlives_the_thread_that_acquired_it(redis_url: str) -> None:
+def test_lease_outlives_the_thread_that_acquired_it(redis_url: str) -> None:
     with holdfast.connect(redis_url) as locks:
         lock = locks.lock("moved", ttl=LASTING)
         lease = in_thread(lambda: lock.acquire(timeout=5))
@@ -78,7 +78,7 @@ def test_a_lease_outlives_the_thread_that_acquired_it(redis_url: str) -> None:
         lease.release()
 
 
-async def test_wait_for_and_gather_keep_what_they_acquired(redis_url: str) -> None:
+async def test_leases_acquired_in_wait_for_and_gather_are_kept(redis_url: str) -> None:
     async with holdfast.aio.connect(redis_url) as locks:
         first = await asyncio.wait_for(locks.lock("w", ttl=LASTING).acquire(), 5)
         others = (locks.lock(name, ttl=LASTING).acquire() for name in ("g1", "g2"))
@@ -89,19 +89,19 @@ async def test_wait_for_and_gather_keep_what_they_acquired(redis_url: str) -> No
         assert [state async for state in locks.locks()] == []
 
 
-async def test_an_async_holder_with_a_blocked_loop_keeps_its_lock(redis_url: str) -> None:
+async def test_async_holder_with_a_blocked_loop_keeps_its_lock(redis_url: str) -> None:
     async with holdfast.aio.connect(redis_url) as locks, locks.lock("busy", ttl=LASTING) as lease:
-        work_until_renewed(lease)  # and never yield to the loop
+        work_until_renewed(lease)  # without yielding to the loop
         assert (await locks.inspect("busy")).holders[0].owner == lease.owner
 
 
-def test_a_sync_holder_in_a_busy_process_keeps_its_lock(redis_server: RedisServer) -> None:
+def test_sync_holder_in_a_busy_process_keeps_its_lock(redis_server: RedisServer) -> None:
     with holdfast.connect(redis_server.url) as locks, locks.lock("cpu", ttl=LASTING) as lease:
         work_until_renewed(lease)
 
 
 def work_until_renewed(lease: holdfast.Lease | holdfast.aio.AsyncLease) -> None:
-    """CPU work, for no longer than the lease would last without a renewal."""
+    """Computes for no longer than the lease would last without a renewal."""
     is_renewed = renewed(lease)
     while not is_renewed():
         sum(range(1000))

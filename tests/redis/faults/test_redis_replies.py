@@ -1,6 +1,6 @@
 """Lost requests, lost replies, late duplicates, cancellation: faults R1–R6, R8, sync and async.
 
-Each fault strikes one request or one reply, by a proxy that understands RESP: as a reset, and as a black hole.
+A proxy that understands RESP loses one request or one reply, by a reset or in a black hole.
 """
 
 from __future__ import annotations
@@ -67,10 +67,8 @@ def only_keys_with_ttl(server: RedisServer) -> bool:
 
 
 @every_loss
-def test_R1_acquire_whose_answer_was_lost_is_held_and_known(
-    redis_server: RedisServer, proxy: FaultProxy, lose: Arm
-) -> None:
-    with holdfast.connect(proxy.url) as locks:  # one try: the answer has the time of two requests
+def test_R1_acquire_with_a_lost_reply_is_granted(redis_server: RedisServer, proxy: FaultProxy, lose: Arm) -> None:
+    with holdfast.connect(proxy.url) as locks:  # one try, whose reply may take two request timeouts
         locks.ping()
         rule = lose(proxy, scripts.ACQUIRE)
         lease = locks.lock("r1").try_acquire()
@@ -81,11 +79,13 @@ def test_R1_acquire_whose_answer_was_lost_is_held_and_known(
         assert locks.inspect("r1").token == lease.token
         lease.release()
     assert not redis_server.client().exists("r1")
-    assert only_keys_with_ttl(redis_server), "R2: nothing is without an expiry"
+    assert only_keys_with_ttl(redis_server), "R2: every key has an expiry"
 
 
 @every_loss
-async def test_R1_async(redis_server: RedisServer, proxy: FaultProxy, lose: Arm) -> None:
+async def test_R1_async_acquire_with_a_lost_reply_is_granted(
+    redis_server: RedisServer, proxy: FaultProxy, lose: Arm
+) -> None:
     async with holdfast.aio.connect(proxy.url) as locks:
         await locks.ping()
         rule = lose(proxy, scripts.ACQUIRE)
@@ -98,18 +98,20 @@ async def test_R1_async(redis_server: RedisServer, proxy: FaultProxy, lose: Arm)
 
 
 @every_loss
-def test_R3_the_same_lock_can_be_taken_again(proxy: FaultProxy, locks: holdfast.Client, lose: Arm) -> None:
+def test_R3_same_lock_can_be_acquired_again_after_a_lost_reply(
+    proxy: FaultProxy, locks: holdfast.Client, lose: Arm
+) -> None:
     lock = locks.lock("r3", ttl=60)
     lose(proxy, scripts.ACQUIRE)
     first = lock.acquire(timeout=5)
     first.release()
-    second = lock.acquire(timeout=5)  # it does not wait against itself, for a ttl
+    second = lock.acquire(timeout=5)  # does not wait for its own earlier grant
     assert second.token > first.token
     second.release()
 
 
 @pytest.mark.parametrize("lose", LOSSES[:2])
-def test_R8_a_waiting_acquire_whose_answer_was_lost_is_held_and_known(
+def test_R8_waiting_acquire_with_a_lost_reply_is_granted(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client, lose: Arm
 ) -> None:
     with holdfast.connect(redis_server.url) as others:
@@ -126,7 +128,7 @@ def test_R8_a_waiting_acquire_whose_answer_was_lost_is_held_and_known(
         got[0].release()
 
 
-def test_a_server_that_stops_answering_after_the_acquire_was_sent(
+def test_server_silent_after_the_acquire_was_sent_is_an_unknown_outcome(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client
 ) -> None:
     proxy.on(script=scripts.ACQUIRE, times=None).black_hole()
@@ -136,7 +138,7 @@ def test_a_server_that_stops_answering_after_the_acquire_was_sent(
     assert time.monotonic() - start < 2.5, "long before unavailable_after"
     assert caught.value.operation == "acquire"
     assert isinstance(caught.value, holdfast.EngineUnavailable)
-    # Withdrawing goes on in the background: the lock is free long before its ttl.
+    # The withdrawal continues in the background: the lock is free long before its ttl.
     eventually(lambda: not redis_server.client().exists("unknown"), 5)
 
 
@@ -144,7 +146,7 @@ def test_a_server_that_stops_answering_after_the_acquire_was_sent(
 
 
 @every_loss
-def test_R4_release_whose_answer_was_lost_succeeds(
+def test_R4_release_with_a_lost_reply_succeeds(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client, lose: Arm
 ) -> None:
     lease = locks.lock("r4").acquire()
@@ -156,7 +158,9 @@ def test_R4_release_whose_answer_was_lost_succeeds(
 
 
 @every_loss
-async def test_R4_async(redis_server: RedisServer, proxy: FaultProxy, lose: Arm) -> None:
+async def test_R4_async_release_with_a_lost_reply_succeeds(
+    redis_server: RedisServer, proxy: FaultProxy, lose: Arm
+) -> None:
     async with holdfast.aio.connect(proxy.url, ttl=3.0, request_timeout=0.4) as locks:
         lease = await locks.lock("r4").acquire()
         lose(proxy, scripts.RELEASE)
@@ -166,7 +170,7 @@ async def test_R4_async(redis_server: RedisServer, proxy: FaultProxy, lose: Arm)
 
 
 @every_loss
-def test_a_renewal_whose_answer_was_lost_is_repeated(
+def test_renewal_with_a_lost_reply_is_repeated(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client, lose: Arm
 ) -> None:
     with locks.lock("renewed") as lease:
@@ -175,7 +179,7 @@ def test_a_renewal_whose_answer_was_lost_is_repeated(
         eventually(renewed(lease))
 
 
-def test_a_break_whose_answer_was_lost_is_never_repeated(
+def test_break_with_a_lost_reply_is_never_repeated(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client
 ) -> None:
     with holdfast.connect(redis_server.url, ttl=LASTING) as others:
@@ -193,7 +197,7 @@ def test_a_break_whose_answer_was_lost_is_never_repeated(
 
 
 @every_loss
-def test_a_break_by_token_whose_answer_was_lost_is_repeated_and_spares_the_next_holder(
+def test_break_by_token_with_a_lost_reply_is_repeated_and_spares_the_next_holder(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client, lose: Arm
 ) -> None:
     with (
@@ -216,7 +220,7 @@ def test_a_break_by_token_whose_answer_was_lost_is_repeated_and_spares_the_next_
             victim.release()
 
 
-def test_a_break_by_token_that_is_never_answered_has_an_unknown_outcome(
+def test_break_by_token_without_a_reply_has_an_unknown_outcome(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client
 ) -> None:
     with holdfast.connect(redis_server.url, ttl=LASTING) as others:
@@ -233,7 +237,7 @@ def test_a_break_by_token_that_is_never_answered_has_an_unknown_outcome(
 # -- late duplicates -----------------------------------------------------------------------------------------------
 
 
-def test_a_late_duplicate_of_an_acquire_after_release_leaves_no_orphan(
+def test_late_duplicate_of_an_acquire_after_release_leaves_no_orphan(
     redis_server: RedisServer, proxy: FaultProxy, locks: holdfast.Client
 ) -> None:
     proxy.on(script=scripts.ACQUIRE).drop_reply_and_reset()
@@ -250,7 +254,7 @@ def test_a_late_duplicate_of_an_acquire_after_release_leaves_no_orphan(
 # -- faults R5, R6: cancelled and interrupted acquires ---------------------------------------------------------------
 
 
-async def test_R5_a_cancelled_acquire_leaves_no_orphan(redis_server: RedisServer, proxy: FaultProxy) -> None:
+async def test_R5_cancelled_acquire_leaves_no_orphan(redis_server: RedisServer, proxy: FaultProxy) -> None:
     async with holdfast.aio.connect(proxy.url, ttl=30.0) as locks:
         await locks.ping()
         held_back = proxy.on(script=scripts.ACQUIRE).delay()
@@ -260,19 +264,19 @@ async def test_R5_a_cancelled_acquire_leaves_no_orphan(redis_server: RedisServer
         with pytest.raises(asyncio.CancelledError):
             await task
         held_back.release()
-        await asyncio.to_thread(eventually, lambda: free_for_good(redis_server, "r5"))
+        await asyncio.to_thread(eventually, lambda: free_with_tombstone(redis_server, "r5"))
         async with locks.lock("r5", timeout=5) as lease:
             assert lease.held
 
 
-def free_for_good(server: RedisServer, name: str) -> bool:
-    """No lock, but a tombstone against the duplicate that may still be under way."""
+def free_with_tombstone(server: RedisServer, name: str) -> bool:
+    """No lock, but a tombstone against a duplicate that may still be in flight."""
     client = server.client()
     return not client.exists(name) and any(b":gone:" in key for key in client.scan_iter(f"*{name}*"))
 
 
-async def test_R5_cancelled_at_every_moment(redis_server: RedisServer, redis_url: str) -> None:
-    """Cancel an acquire after 0, 20, 40 … µs: at no moment does anything stay behind."""
+async def test_R5_acquire_cancelled_at_any_moment_leaves_no_orphan(redis_server: RedisServer, redis_url: str) -> None:
+    """Cancels an acquire after 0, 20, 40 … µs: no moment leaves a lock behind."""
     async with holdfast.aio.connect(redis_url, ttl=30.0) as locks, holdfast.aio.connect(redis_url) as others:
         await locks.ping()
         for moment in range(150):
@@ -301,16 +305,16 @@ def test_R6_ctrl_c_during_an_acquire_leaves_no_orphan(
     with pytest.raises(KeyboardInterrupt):
         locks.lock("r6", ttl=30, reentrant=False).acquire()
     held_back.release()
-    eventually(lambda: free_for_good(redis_server, "r6"))
+    eventually(lambda: free_with_tombstone(redis_server, "r6"))
     locks.lock("r6").acquire(timeout=5).release()
 
 
-# Struck inside the driver's own connect(), a socket that nobody has been given yet can only be collected.
+# A socket of a connect() that was interrupted inside the driver can only be garbage-collected.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")
-@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its first step
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
-def test_ctrl_c_at_every_moment_leaves_no_orphan(redis_server: RedisServer, redis_url: str) -> None:
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # interrupted before its first step
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # interrupted inside a __del__
+def test_ctrl_c_at_any_moment_leaves_no_orphan(redis_server: RedisServer, redis_url: str) -> None:
     """A timer interrupts acquire and release after 1, 2, 3 … × 10 µs."""
     with interrupting() as interrupt, holdfast.connect(redis_url, ttl=LASTING) as locks:
         lock = locks.lock("alarm")
@@ -319,11 +323,11 @@ def test_ctrl_c_at_every_moment_leaves_no_orphan(redis_server: RedisServer, redi
             interrupt(moment * 10e-6, lambda: lock.acquire(timeout=5).release())
         start = time.monotonic()
         lock.acquire(timeout=10).release()
-        assert time.monotonic() - start < LASTING + 1.5, "at worst it ends by itself within its ttl"
+        assert time.monotonic() - start < LASTING + 1.5, "at worst it expires after its ttl"
         eventually(lambda: not redis_server.client().exists("alarm"))
 
 
-def test_a_reply_in_one_byte_slices_is_understood(proxy: FaultProxy) -> None:
+def test_reply_in_one_byte_slices_is_parsed(proxy: FaultProxy) -> None:
     proxy.on(script=scripts.ACQUIRE, times=None).slice()
     proxy.on(script=scripts.RELEASE, times=None).slice()
     with holdfast.connect(proxy.url, request_timeout=5, unavailable_after=20) as locks:
@@ -331,10 +335,9 @@ def test_a_reply_in_one_byte_slices_is_understood(proxy: FaultProxy) -> None:
             locks.lock("slow").acquire(timeout=20).release()
 
 
-def test_K2a_a_grant_that_took_longer_than_its_lease_is_not_believed(
-    proxy: FaultProxy, redis_server: RedisServer
-) -> None:
-    """The process is frozen between send and check, for longer than the ttl: the body must not start on spent time."""
+def test_K2a_grant_that_took_longer_than_its_lease_is_discarded(proxy: FaultProxy, redis_server: RedisServer) -> None:
+    """The process is frozen between send and check for longer than the ttl: the body must not start on an expired
+    lease."""
     with Child(proxy.url, ttl=LASTING) as victim:
         victim.do("locks.ping()")
         held_back = proxy.on(script=scripts.ACQUIRE).delay()
@@ -352,7 +355,7 @@ def test_K2a_a_grant_that_took_longer_than_its_lease_is_not_believed(
         assert redis_server.client().pttl("k2a") > 0
 
 
-def test_a_grant_that_came_too_late_is_withdrawn(proxy: FaultProxy, redis_server: RedisServer) -> None:
+def test_grant_that_arrives_too_late_is_withdrawn(proxy: FaultProxy, redis_server: RedisServer) -> None:
     """Found by simulation: executed late, answered late, and then left on the server for its whole ttl."""
     ttl = 3.0
     with Child(proxy.url, ttl=ttl) as victim:
@@ -362,9 +365,9 @@ def test_a_grant_that_came_too_late_is_withdrawn(proxy: FaultProxy, redis_server
         assert held_back.wait(5)
         victim.freeze()
         start = time.monotonic()
-        eventually(lambda: time.monotonic() - start > ttl + 0.1)  # longer than the lease, on the victim's clock
+        eventually(lambda: time.monotonic() - start > ttl + 0.1)  # longer than the lease, on the clock of the victim
         held_back.release()
         eventually(lambda: redis_server.client().exists("late"))
         victim.wake()
         assert victim.answer().startswith(("UnavailableOutcomeUnknown", "OutcomeUnknown"))
-        eventually(lambda: not redis_server.client().exists("late"), 0.7 * ttl)  # not by itself
+        eventually(lambda: not redis_server.client().exists("late"), 0.7 * ttl)  # withdrawn, not expired

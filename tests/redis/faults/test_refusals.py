@@ -1,4 +1,4 @@
-"""Bad answers told clearly and in time: wrong password, no server, a key of another type, a closed client."""
+"""Errors are clear and in time: wrong password, no server, a key of another type, a closed client."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
-#: How much later than promised something may be on a machine that stands still now and then.
+#: Tolerated delay on a machine with scheduler stalls.
 LATE = 1.5
 
 
-def test_a_wrong_password_is_refused_at_once_and_not_shown(start_redis: Callable[..., RedisServer]) -> None:
+def test_wrong_password_is_refused_immediately_and_not_shown(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis(password="right")
     with holdfast.connect(f"redis://:wr0ng-s3cr3t@127.0.0.1:{server.port}", unavailable_after=30) as locks:
         start = time.monotonic()
         with pytest.raises(holdfast.EngineRefused) as caught:
             locks.lock("a").acquire()
-        assert time.monotonic() - start < 5.0, "not tried again"
+        assert time.monotonic() - start < 5.0, "not retried"
         assert "wr0ng" not in str(caught.value) + repr(caught.value) + str(caught.value.__cause__) + repr(locks)
 
 
-async def test_a_wrong_password_async(start_redis: Callable[..., RedisServer]) -> None:
+async def test_async_wrong_password_is_refused_and_not_shown(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis(password="right")
     async with holdfast.aio.connect(f"redis://:wr0ng-s3cr3t@127.0.0.1:{server.port}") as locks:
         with pytest.raises(holdfast.EngineRefused) as caught:
@@ -35,18 +35,18 @@ async def test_a_wrong_password_async(start_redis: Callable[..., RedisServer]) -
         assert "wr0ng" not in str(caught.value) + repr(caught.value) + str(caught.value.__cause__) + repr(locks)
 
 
-def test_no_server_is_unavailable_in_time() -> None:
+def test_missing_server_is_unavailable_in_time() -> None:
     with holdfast.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=0.5) as locks:
         for act in (locks.lock("a").acquire, locks.ping, lambda: locks.inspect("a")):
             start = time.monotonic()
             with pytest.raises(holdfast.EngineUnavailable) as caught:
                 act()
             assert 0.4 < time.monotonic() - start < 0.5 + LATE
-            assert not isinstance(caught.value, holdfast.OutcomeUnknown), "not a byte was sent"
+            assert not isinstance(caught.value, holdfast.OutcomeUnknown), "no byte was sent"
 
 
 @pytest.mark.parametrize("timeout, within", [(0, 2 + LATE), (0.2, 0.2 + LATE)])
-def test_no_server_is_unavailable_not_busy_within_the_calls_own_timeout(timeout: float, within: float) -> None:
+def test_missing_server_is_unavailable_not_busy_within_the_timeout_of_the_call(timeout: float, within: float) -> None:
     with holdfast.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=30) as locks:
         start = time.monotonic()
         with pytest.raises(holdfast.EngineUnavailable):
@@ -54,13 +54,13 @@ def test_no_server_is_unavailable_not_busy_within_the_calls_own_timeout(timeout:
         assert time.monotonic() - start < within
 
 
-async def test_no_server_async() -> None:
+async def test_async_missing_server_is_unavailable() -> None:
     async with holdfast.aio.connect(f"redis://127.0.0.1:{free_port()}", unavailable_after=0.3) as locks:
         with pytest.raises(holdfast.EngineUnavailable):
             await locks.lock("a").acquire()
 
 
-def test_waiters_behind_one_who_cannot_reach_the_engine_are_told_with_it() -> None:
+def test_waiters_behind_a_caller_that_cannot_reach_the_engine_share_its_error() -> None:
     outcomes: list[type[BaseException]] = []
 
     def acquire() -> None:
@@ -76,14 +76,14 @@ def test_waiters_behind_one_who_cannot_reach_the_engine_are_told_with_it() -> No
             thread.start()
         for thread in threads:
             thread.join(10)
-        assert time.monotonic() - start < 1 + 2 * LATE, "not one after the other"
+        assert time.monotonic() - start < 1 + 2 * LATE, "together, not one after the other"
         assert outcomes == [holdfast.EngineUnavailable] * 10
 
 
-def test_a_patient_waiter_is_not_turned_away_with_an_impatient_one_ahead(
+def test_waiter_with_a_long_timeout_does_not_share_the_error_of_a_short_one(
     start_redis: Callable[..., RedisServer],
 ) -> None:
-    """Found by simulation: the caller ahead gave up after its own short timeout, and everybody behind it with it."""
+    """Found by simulation: the preceding caller gave up after its own short timeout, and all callers behind it too."""
     server = start_redis()
     with holdfast.connect(server.url, request_timeout=0.2, unavailable_after=20) as locks:
         locks.ping()
@@ -113,7 +113,7 @@ def test_a_patient_waiter_is_not_turned_away_with_an_impatient_one_ahead(
         assert got
 
 
-def test_a_frozen_server_ends_in_outcome_unknown_which_is_also_unavailable(
+def test_frozen_server_raises_outcome_unknown_which_is_also_unavailable(
     start_redis: Callable[..., RedisServer],
 ) -> None:
     server = start_redis()
@@ -128,7 +128,7 @@ def test_a_frozen_server_ends_in_outcome_unknown_which_is_also_unavailable(
         server.resume()
 
 
-def test_a_key_of_another_type_is_explained(redis_server: RedisServer) -> None:
+def test_key_of_another_type_is_explained(redis_server: RedisServer) -> None:
     redis_server.client().set("taken", "somebody's token", px=60_000)
     with holdfast.connect(redis_server.url) as locks:
         told = "holds a string, probably another lock library's; use namespace="
@@ -140,7 +140,7 @@ def test_a_key_of_another_type_is_explained(redis_server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("operation", ["release", "renew"])
-def test_a_lock_replaced_by_another_library_is_lost(operation: str, redis_server: RedisServer) -> None:
+def test_lock_replaced_by_another_library_is_lost(operation: str, redis_server: RedisServer) -> None:
     with holdfast.connect(redis_server.url) as locks:
         lease = locks.lock("taken").acquire()
         redis_server.client().set("taken", "redis-py's token", px=60_000)
@@ -150,7 +150,7 @@ def test_a_lock_replaced_by_another_library_is_lost(operation: str, redis_server
         assert redis_server.client().get("taken") == b"redis-py's token"
 
 
-def test_a_hash_that_is_not_a_lock_is_not_broken(redis_server: RedisServer) -> None:
+def test_hash_that_is_not_a_lock_is_not_broken(redis_server: RedisServer) -> None:
     redis_server.client().hset("user:42", "name", "Ann")
     with holdfast.connect(redis_server.url) as locks:
         with pytest.raises(holdfast.EngineRefused, match="'user:42' is not a lock"):
@@ -158,7 +158,7 @@ def test_a_hash_that_is_not_a_lock_is_not_broken(redis_server: RedisServer) -> N
         assert redis_server.client().hgetall("user:42") == {b"name": b"Ann"}
 
 
-def test_a_closed_client_says_so(redis_url: str) -> None:
+def test_closed_client_raises_a_clear_error(redis_url: str) -> None:
     locks = holdfast.connect(redis_url)
     lock = locks.lock("a")
     lease = lock.acquire()

@@ -1,4 +1,4 @@
-"""Many at once: withdrawals in one buffer for each server, and callers that share what they need to begin."""
+"""Batches on Redlock: withdrawals in one buffer per server, and callers that share the clock reading."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def held(masters: Masters, attempts: Sequence[RedlockAttempt]) -> int:
 
 
 @APIS
-def test_a_batch_is_withdrawn_everywhere_with_an_answer_for_each(api: str, five_masters: Masters) -> None:
+def test_batch_is_withdrawn_on_all_servers_with_an_answer_for_each_claim(api: str, five_masters: Masters) -> None:
     async def body(session: Any) -> None:
         mine, theirs, never = ([make_attempt(f"{kind}-{number}") for number in range(20)] for kind in "mtn")
         others = [make_attempt(attempt.claim.name) for attempt in theirs]
@@ -48,7 +48,7 @@ def test_a_batch_is_withdrawn_everywhere_with_an_answer_for_each(api: str, five_
     on(connect(urls(five_masters), {}), api, body)
 
 
-def test_what_earlier_attempts_left_is_withdrawn_too(five_masters: Masters) -> None:
+def test_leftovers_of_earlier_attempts_are_withdrawn(five_masters: Masters) -> None:
     engine = connect(urls(five_masters), {})
     session, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)
     attempts = [make_attempt(f"job-{number}") for number in range(5)]
@@ -62,8 +62,8 @@ def test_what_earlier_attempts_left_is_withdrawn_too(five_masters: Masters) -> N
     run(keeper.close())
 
 
-def test_a_batch_takes_no_longer_than_its_time_with_a_silent_server(start_masters: StartMasters) -> None:
-    """The others are rid of all of it. What the silent one has is tried again, there alone."""
+def test_batch_with_a_silent_server_ends_within_its_timeout(start_masters: StartMasters) -> None:
+    """The other servers withdraw everything. Only the silent server is retried."""
     masters, timeout = start_masters(3), 4.0
     engine = connect(urls(masters), {})
     session, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)
@@ -84,13 +84,13 @@ def test_a_batch_takes_no_longer_than_its_time_with_a_silent_server(start_master
     assert Found.GONE in set(run(keeper.withdraw(attempts, timeout)))
     assert held(masters, attempts) == 0
     after = [server.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"] for server in masters.servers]
-    assert after[1:] == before[1:], "those that have answered are not asked again"
+    assert after[1:] == before[1:], "servers that have answered are not asked again"
     run(session.close())
     run(keeper.close())
 
 
-def test_a_batch_is_one_write_to_each_server(five_masters: Masters) -> None:
-    """One after the other, a thousand cancelled acquires would keep the watchdog from renewals for a thousand round
+def test_batch_is_one_write_to_each_server(five_masters: Masters) -> None:
+    """One after the other, a thousand cancelled acquires would block renewals by the watchdog for a thousand round
     trips."""
 
     def reads() -> list[int]:
@@ -119,14 +119,15 @@ def test_first_callers_share_one_reading_of_the_clocks(proxies: Proxies) -> None
         await session.close()
 
     asyncio.run(main())
-    # Up to three times, if the answers are late; and once more where the script was not known.
+    # Up to three times if the answers are late, and once more where the script was not known.
     assert len(asked) <= 5 * 3 * 2
 
 
 def test_one_server_a_year_ahead_and_one_down_do_not_move_the_token(
     start_masters: StartMasters, server_clock: Clock
 ) -> None:
-    """The median of two answers was that of the wrong one. With a counter lost, tokens would be smaller for a year."""
+    """Regression: the median of two answers was the wrong one. With a lost counter, tokens would be smaller for a
+    year."""
     masters = start_masters(3, clocks={0: server_clock})
     server_clock.move(YEAR)
     masters.servers[2].stop()

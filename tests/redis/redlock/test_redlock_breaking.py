@@ -17,11 +17,12 @@ from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
 
 
-def test_a_holder_who_renews_while_he_is_being_broken_does_not_come_back(
+def test_holder_that_renews_while_being_broken_does_not_regain_the_lock(
     five_masters: Masters, proxies: Proxies
 ) -> None:
-    """Two are broken when he renews: three confirm it, and he joins the two again. Then the third is broken, and the
-    last two are out of the breaker's reach. Three of five said that they are broken, and he would have four."""
+    """The holder renews when two servers are broken: three confirm it, and it joins the two again. Then the third is
+    broken, and the last two are unreachable for the breaker. Three of five are reported broken, and the holder would
+    have four."""
     holder = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
     breaker = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
     attempt = make_attempt("it", ttl=60)
@@ -47,10 +48,10 @@ def test_a_holder_who_renews_while_he_is_being_broken_does_not_come_back(
         run(breaker.close())
 
 
-def test_break_by_token_breaks_one_owner_on_all_servers_also_where_its_token_was_not_raised(
+def test_break_by_token_breaks_one_owner_also_where_its_token_was_not_raised(
     five_masters: Masters, proxies: Proxies
 ) -> None:
-    """The second phase of its acquire has not reached one server: the number there is an older one."""
+    """The second phase of its acquire has not reached one server, which has an older number."""
     session = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
     attempt = make_attempt("it", ttl=60)
     try:
@@ -67,7 +68,7 @@ def test_break_by_token_breaks_one_owner_on_all_servers_also_where_its_token_was
         run(session.close())
 
 
-def test_break_by_token_works_with_a_minority_out_of_reach(five_masters: Masters, proxies: Proxies) -> None:
+def test_break_by_token_works_with_an_unreachable_minority(five_masters: Masters, proxies: Proxies) -> None:
     holder = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
     breaker = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
     attempt = make_attempt("it", ttl=60)

@@ -1,4 +1,4 @@
-"""Connections that take their time, or are not wanted any more when they come: nobody waits, nothing stays open."""
+"""Connections that are slow or arrive when no longer needed: no caller waits for them, and none stays open."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAME = "silent.example"
 
 
 class NameServer:
-    """Knows one name, until it falls silent: then who asks for it waits."""
+    """Resolves one name until it becomes silent; then lookups of it block."""
 
     def __init__(self) -> None:
         self._ask = socket.getaddrinfo
@@ -63,10 +63,10 @@ def name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
     eventually(lambda: not server.waiting)
 
 
-def test_a_name_that_cannot_be_looked_up_keeps_neither_callers_nor_the_watchdog(
+def test_blocked_name_lookup_delays_neither_callers_nor_the_watchdog(
     five_masters: Masters, name_server: NameServer
 ) -> None:
-    """One connection is lost, and the name servers are silent: nobody knows for how long such a question takes."""
+    """One connection is lost and the name servers are silent; such a lookup has no known time limit."""
     url = five_masters.url.replace(five_masters.servers[2].address, f"{NAME}:{five_masters.servers[2].port}")
     with holdfast.connect(url, ttl=LASTING) as locks:
         lease = locks.lock("held").acquire()
@@ -75,14 +75,14 @@ def test_a_name_that_cannot_be_looked_up_keeps_neither_callers_nor_the_watchdog(
         five_masters.servers[2].ask("CLIENT", "KILL", "TYPE", "normal")
         began = time.monotonic()
         locks.lock("other").acquire().release()
-        assert time.monotonic() - began < 5.0, "and not as long as the name servers are silent"
-        eventually(renewed(lease), within=MENDED)  # by the others
+        assert time.monotonic() - began < 5.0, "independent of the silent name servers"
+        eventually(renewed(lease), within=MENDED)  # by the other servers
         assert name_server.waiting
         lease.release()
         name_server.answer()
 
 
-def test_attempts_to_connect_do_not_pile_up(five_masters: Masters, name_server: NameServer) -> None:
+def test_attempts_to_connect_do_not_accumulate(five_masters: Masters, name_server: NameServer) -> None:
     group = BlockingGroup()
     channel = BlockingChannel(settings.from_url(f"redis://{NAME}:{five_masters.servers[0].port}", {}))
     name_server.fall_silent()
@@ -97,8 +97,8 @@ def test_attempts_to_connect_do_not_pile_up(five_masters: Masters, name_server: 
     run(channel.close())
 
 
-def test_connections_that_died_at_rest_are_replaced_at_the_same_time(five_masters: Masters, proxies: Proxies) -> None:
-    """Hung up on while nobody used them, by hosts that do not answer any more: one time-out, not one for each."""
+def test_dead_idle_connections_are_replaced_concurrently(five_masters: Masters, proxies: Proxies) -> None:
+    """Closed while idle by hosts that no longer answer: one timeout together, not one for each."""
     engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
     session = engine.session(BLOCKING)
     try:
@@ -117,7 +117,7 @@ def test_connections_that_died_at_rest_are_replaced_at_the_same_time(five_master
         run(session.close())
 
 
-def test_a_connection_that_comes_after_the_end_is_closed(five_masters: Masters, proxies: Proxies) -> None:
+def test_connection_that_arrives_after_close_is_closed(five_masters: Masters, proxies: Proxies) -> None:
     """The keeper is closed while a renewal is connecting: the closing has not seen these connections."""
     engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
     keeper, attempt = engine.keeper(BLOCKING), make_attempt("it")
@@ -135,7 +135,7 @@ def test_a_connection_that_comes_after_the_end_is_closed(five_masters: Masters, 
     eventually(lambda: [proxy.connections for proxy in proxies] == [0] * 5)
 
 
-async def test_a_connect_given_up_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
+async def test_connect_cancelled_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
     async def connected(url: str, steps: int) -> bool:
         async with holdfast.aio.connect(url) as locks:
             asking = asyncio.ensure_future(locks.ping())
@@ -152,10 +152,10 @@ async def test_a_connect_given_up_at_any_step_leaves_nothing_open(five_masters: 
         steps, given_up = steps + 2, given_up + 1
         assert open_files("socket:") == before
     assert given_up > 5
-    gc.collect()  # whatever was not closed is complained about now
+    gc.collect()  # unclosed resources warn now
 
 
-async def test_a_close_that_is_cancelled_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
+async def test_close_cancelled_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
     assert owners(five_masters, "held") == [None] * 5  # connected, to ask that
     before = open_files("socket:")
     for steps in (1, 2, 3, 5, 8, 12, 18):
@@ -167,6 +167,6 @@ async def test_a_close_that_is_cancelled_at_any_step_leaves_nothing_open(five_ma
         closing.cancel()
         await asyncio.wait((closing,))
         assert lease.lost_reason == "closed"
-        # The watchdog does it, and closes its own: on a thread that may not even have begun.
+        # The watchdog does it and closes its own connections, on a thread that may not even have started.
         await asyncio.to_thread(eventually, lambda: owners(five_masters, "held") == [None] * 5, MENDED)
         await asyncio.to_thread(eventually, lambda: open_files("socket:") == before)

@@ -1,4 +1,4 @@
-"""Several who want the same lock: one at a time, tokens in order, all get through, and are woken instead of polling."""
+"""Contention on Redlock: one holder at a time, tokens in order, every contender succeeds, wake-ups replace polling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROUNDS = 20
 
 
 def compete(url: str, file: Path, apis: list[str]) -> list[Grant]:
-    """All grants of as many processes, in the order in which they began."""
+    """Returns all grants of as many processes, in the order in which they began."""
     file.write_text("0", "utf-8")
     workers = [
         subprocess.Popen(
@@ -65,22 +65,20 @@ def compete(url: str, file: Path, apis: list[str]) -> list[Grant]:
 
 def assert_exclusive(grants: list[Grant], file: Path) -> None:
     for (token, _, ended), (following, began, _) in pairwise(grants):
-        assert ended <= began, "belief of two at once"
+        assert ended <= began, "two holders at the same time"
         assert token < following, "tokens grow in the order of the grants"
     assert int(file.read_text("utf-8")) == len(grants), "no update was lost"
 
 
-def test_sync_and_async_processes_exclude_each_other_and_all_get_through(five_masters: Masters, tmp_path: Path) -> None:
+def test_sync_and_async_processes_exclude_each_other_and_all_succeed(five_masters: Masters, tmp_path: Path) -> None:
     grants = compete(five_masters.url, tmp_path / "number", ["sync", "async", "sync", "async"])
     assert len(grants) == 4 * ROUNDS
     assert_exclusive(grants, tmp_path / "number")
     assert owners(five_masters, "hot") == [None] * 5
 
 
-def test_with_two_servers_dead_three_who_compete_still_get_through(
-    start_masters: Callable[..., Masters], tmp_path: Path
-) -> None:
-    """Three servers, three contenders: the votes can be split evenly, again and again."""
+def test_three_contenders_succeed_with_two_dead_servers(start_masters: Callable[..., Masters], tmp_path: Path) -> None:
+    """Three servers, three contenders: the votes can be split evenly, repeatedly."""
     masters = start_masters(5)
     for server in masters.servers[3:]:
         server.kill()
@@ -90,7 +88,7 @@ def test_with_two_servers_dead_three_who_compete_still_get_through(
 
 
 @pytest.mark.usefixtures("only_woken")
-async def test_a_release_wakes_who_waits(five_masters: Masters, api: Api) -> None:
+async def test_release_wakes_waiters(five_masters: Masters, api: Api) -> None:
     async with on(five_masters.url, api) as world:
         holder, waiter, actor = world.connect(request_timeout=PATIENT), world.connect(), world.actor()
         delays = []
@@ -103,14 +101,14 @@ async def test_a_release_wakes_who_waits(five_masters: Masters, api: Api) -> Non
             got = await waiting
             delays.append(time.monotonic() - began)
             await world.do(got.release)
-        assert max(delays) < 10, "nobody looks by himself"
+        assert max(delays) < 10, "no waiter polls by itself"
         assert min(delays) < 0.1
 
 
 @pytest.mark.usefixtures("only_woken")
 @pytest.mark.parametrize("lost", [0, 4])
-def test_waiters_go_on_when_a_server_is_lost(start_masters: Callable[..., Masters], lost: int) -> None:
-    """Also the one with the line: they stand in line at the next one."""
+def test_waiters_continue_after_a_server_is_lost(start_masters: Callable[..., Masters], lost: int) -> None:
+    """Also if the server with the queue is lost: the waiters queue at the next one."""
     masters = start_masters(5)
     with holdfast.connect(masters.url) as locks, holdfast.connect(masters.url) as others:
         lease = locks.lock("it").acquire()
@@ -132,14 +130,12 @@ def test_waiters_go_on_when_a_server_is_lost(start_masters: Callable[..., Master
         assert got[0] > lease.token
 
 
-@pytest.mark.parametrize("line, granted", [(0, False), (3, True)])
-def test_politeness_is_owed_to_the_line_in_which_one_would_stand_oneself(
-    five_masters: Masters, line: int, granted: bool
-) -> None:
-    """Somebody waits, and the lock is free. Those in another line cannot reach the server with ours, or will come:
-    if two lines were polite to each other, nobody would go."""
-    five_masters.servers[line].ask("RPUSH", "holdfast_queue:{it}", "somebody")
-    five_masters.servers[line].ask("SET", "holdfast_queue:{it}:somebody", 1)
+@pytest.mark.parametrize("queue_at, granted", [(0, False), (3, True)])
+def test_non_barging_claim_yields_only_to_its_own_queue(five_masters: Masters, queue_at: int, granted: bool) -> None:
+    """A waiter is queued, and the lock is free. Waiters in another queue may be unable to reach ours or come later: if
+    the queues yielded to each other, no claim would proceed."""
+    five_masters.servers[queue_at].ask("RPUSH", "holdfast_queue:{it}", "somebody")
+    five_masters.servers[queue_at].ask("SET", "holdfast_queue:{it}:somebody", 1)
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, attempt = engine.session(BLOCKING), make_attempt("it", non_barging=True)
     try:
@@ -149,30 +145,30 @@ def test_politeness_is_owed_to_the_line_in_which_one_would_stand_oneself(
         run(session.close())
 
 
-def test_who_was_granted_stands_in_no_line(five_masters: Masters) -> None:
-    """The server with the line is held by somebody else, who never had a majority; the others are enough."""
-    line = five_masters.servers[0]
+def test_granted_claim_is_in_no_queue(five_masters: Masters) -> None:
+    """The server with the queue is held by a claim that never had a majority; the other servers suffice."""
+    queue_server = five_masters.servers[0]
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, attempt = engine.session(BLOCKING), make_attempt("it")
-    line.ask("HSET", "it", "somebody:1", 1)
+    queue_server.ask("HSET", "it", "somebody:1", 1)
     try:
         contender = session.contender(attempt, PATIENT)
         run(contender.wait(clock.now() + 0.01))
-        assert line.ask("LLEN", "holdfast_queue:{it}") == 1
+        assert queue_server.ask("LLEN", "holdfast_queue:{it}") == 1
         assert isinstance(run(session.acquire(attempt, PATIENT)), Granted)
         contender.abandon()
-        assert line.ask("LLEN", "holdfast_queue:{it}") == 0
-        assert not line.client().keys("holdfast_queue:{it}:*")
+        assert queue_server.ask("LLEN", "holdfast_queue:{it}") == 0
+        assert not queue_server.client().keys("holdfast_queue:{it}:*")
     finally:
         run(session.close())
 
 
 @pytest.mark.parametrize("granted", [True, False])
-def test_who_went_to_another_line_is_not_waited_for_in_the_first(
+def test_waiter_that_changed_queues_does_not_block_the_first_queue(
     five_masters: Masters, proxies: Proxies, granted: bool
 ) -> None:
-    """His connection broke, and he stands at the next server. Granted, or gone, he must be in neither line: those who
-    are polite would let him go first, though nobody holds the lock, until he is taken for dead."""
+    """Its connection broke, and it queues at the next server. Once granted or gone it must be in neither queue:
+    non-barging claims would yield to it, although the lock is free, until it is considered dead."""
     session = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
     others = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
     holder, waiter, polite = make_attempt("it"), make_attempt("it"), make_attempt("it", non_barging=True)
@@ -199,8 +195,8 @@ def test_who_went_to_another_line_is_not_waited_for_in_the_first(
         run(others.close())
 
 
-def test_the_server_with_the_line_is_released_last(five_masters: Masters) -> None:
-    """Its release wakes the next: by then the others shall be free."""
+def test_server_with_the_queue_is_released_last(five_masters: Masters) -> None:
+    """Its release wakes the next waiter; the others shall be free by then."""
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, attempt, asked = engine.session(BLOCKING), make_attempt("it"), list[object]()
 

@@ -13,11 +13,11 @@ from tests.redis.redlock.support import PATIENT, Proxies, introduce, on
 from tests.servers.masters import Masters
 
 
-async def test_who_finds_no_server_to_wait_at_is_told_in_time(
+async def test_caller_without_a_server_to_wait_at_gets_an_error_in_time(
     five_masters: Masters, proxies: Proxies, api: Api
 ) -> None:
-    """All say that it is held, and fall silent. Each takes its time to be found silent before the next is tried, but no
-    more than a part of what the caller has left."""
+    """All servers report the lock as held and then become silent. Detecting each silent server takes time before the
+    next is tried, but no more than a share of the remaining timeout."""
     async with on(proxies.url, api) as world:
         client, others = world.connect(request_timeout=8.0), world.connect(request_timeout=PATIENT)
         await introduce(world, client)
@@ -27,5 +27,5 @@ async def test_who_finds_no_server_to_wait_at_is_told_in_time(
         began = time.monotonic()
         with pytest.raises(holdfast.LockError):
             await world.do(lambda: client.lock("it").acquire(timeout=1.0))
-        assert 1.0 <= time.monotonic() - began < 3.0, "neither eight seconds nor five times a part of them"
+        assert 1.0 <= time.monotonic() - began < 3.0, "neither eight seconds nor five times a share of them"
         await world.do(lease.release)

@@ -1,4 +1,4 @@
-"""What a majority says, which servers are asked, and which token is proposed: pure decisions, for any answers."""
+"""Majority results, servers to ask, and proposed tokens: pure decisions, for any answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ servers = st.integers(1, 9)
 
 
 @given(servers)
-def test_two_majorities_have_a_server_in_common_and_a_smaller_one_would_not_do(count: int) -> None:
+def test_two_majorities_share_a_server_and_smaller_sets_need_not(count: int) -> None:
     assert 2 * quorum.majority(count) > count
     assert 2 * (quorum.majority(count) - 1) <= count
 
@@ -38,7 +38,7 @@ votes = st.one_of(tokens.map(lambda token: b"%d" % token), st.integers(-2, 60_00
 
 
 @given(st.lists(votes, min_size=1, max_size=9))
-def test_each_answer_is_counted_once_and_for_what_it_is(answers: list[Answer]) -> None:
+def test_each_answer_is_counted_once_by_its_kind(answers: list[Answer]) -> None:
     tally = quorum.tally(answers)
     assert sorted([*tally.granted, *tally.busy, *tally.failed]) == list(range(len(answers)))
     assert all(answers[server] == str(token).encode() for server, token in tally.granted.items())
@@ -51,7 +51,7 @@ def test_each_answer_is_counted_once_and_for_what_it_is(answers: list[Answer]) -
 
 
 @given(st.dictionaries(st.integers(0, 8), tokens, min_size=1))
-def test_all_who_granted_less_than_the_largest_token_are_raised_to_it(granted: dict[int, int]) -> None:
+def test_servers_with_a_smaller_token_are_raised_to_the_largest(granted: dict[int, int]) -> None:
     tally = quorum.Tally(granted, {}, {}, frozenset())
     assert {server for server, token in granted.items() if token == tally.token} == set(granted) - set(
         tally.below_token()
@@ -60,7 +60,7 @@ def test_all_who_granted_less_than_the_largest_token_are_raised_to_it(granted: d
 
 
 @given(st.lists(st.one_of(st.just(b"7"), st.integers(-2, 60_000), failures), min_size=1, max_size=9))
-def test_a_lock_is_said_to_be_busy_until_a_majority_may_be_free(answers: list[Answer]) -> None:
+def test_busy_time_ends_when_a_majority_may_be_free(answers: list[Answer]) -> None:
     tally, needed = quorum.tally(answers), quorum.majority(len(answers))
     seconds = tally.remaining(needed)
     ends = [answer / 1000 for answer in answers if isinstance(answer, int) and answer >= 0]
@@ -71,12 +71,12 @@ def test_a_lock_is_said_to_be_busy_until_a_majority_may_be_free(answers: list[An
         assert len(tally.granted) + sum(end < seconds for end in ends) < needed
 
 
-# ---- what was found
+# ---- results of a majority
 
 
 @given(st.lists(st.sampled_from([*(Found.OURS, Found.GONE, Found.STOLEN), None]), min_size=1, max_size=9))
-def test_what_a_majority_found(given_answers: list[Found | None]) -> None:
-    """Whatever those who did not answer would have said, it would not change what is concluded."""
+def test_majority_result_is_independent_of_silent_servers(given_answers: list[Found | None]) -> None:
+    """No answer of the silent servers could change the conclusion."""
     answers = [RequestFailed("lost", may_have_happened=True) if each is None else each for each in given_answers]
     needed = quorum.majority(len(answers))
     found = quorum.found(answers, needed)
@@ -108,7 +108,7 @@ states = st.builds(
 
 
 @given(servers, st.data())
-def test_one_view_of_a_lock(count: int, data: st.DataObject) -> None:
+def test_views_of_all_servers_are_merged(count: int, data: st.DataObject) -> None:
     seen = data.draw(st.lists(states, max_size=count))
     needed = quorum.majority(count)
     merged = quorum.merged("it", seen, needed)
@@ -123,7 +123,7 @@ def test_one_view_of_a_lock(count: int, data: st.DataObject) -> None:
     its = [state for state in seen if state.holders and state.holders[0].owner == holder.owner]
     ends = [state.remaining for state in its]
     end = merged.remaining
-    # So many still have it a moment before the end, and so many no longer afterwards.
+    # This many still have it just before the end, and this many no longer afterwards.
     if end is None:
         assert ends.count(None) >= needed
     else:
@@ -135,7 +135,7 @@ def test_one_view_of_a_lock(count: int, data: st.DataObject) -> None:
     )
 
 
-def test_the_attempt_of_somebody_else_does_not_lengthen_a_hold() -> None:
+def test_attempt_of_another_client_does_not_lengthen_a_hold() -> None:
     hold = [LockState("it", (Holder("a", until=105.0),), remaining=5.0)] * 3
     attempt = [LockState("it", (Holder("b", until=130.0),), remaining=30.0)] * 2
     merged = quorum.merged("it", [*attempt, *hold], 3)
@@ -147,7 +147,7 @@ def test_the_attempt_of_somebody_else_does_not_lengthen_a_hold() -> None:
 
 
 @given(servers, st.data())
-def test_a_majority_is_always_asked_and_so_is_whoever_has_not_failed(count: int, data: st.DataObject) -> None:
+def test_majority_and_every_healthy_server_are_always_asked(count: int, data: st.DataObject) -> None:
     needed = quorum.majority(count)
     health, now, healthy = Health(count), 100.0, set(range(count))
     for _ in range(data.draw(st.integers(0, 20))):
@@ -171,7 +171,7 @@ def test_a_majority_is_always_asked_and_so_is_whoever_has_not_failed(count: int,
     assert health.worth_asking(now) == list(range(count))
 
 
-def test_who_costs_time_is_left_alone_for_ten_times_as_long() -> None:
+def test_slow_server_is_skipped_for_ten_times_its_delay() -> None:
     health = Health(5)
     health.failed(1, 100.0, 0.25)
     health.failed(2, 100.0, 0.0)
@@ -181,7 +181,7 @@ def test_who_costs_time_is_left_alone_for_ten_times_as_long() -> None:
     assert health.worth_asking(102.6) == [0, 1, 2, 3, 4]
 
 
-def test_who_fails_again_and_again_is_left_alone_for_longer_up_to_a_second() -> None:
+def test_repeatedly_failing_server_is_skipped_for_up_to_a_second() -> None:
     health = Health(5)
     pauses = []
     for _ in range(10):
@@ -216,10 +216,10 @@ wrong_clocks = st.integers(-(10**15), 10**15)
     wrong_clocks,
     st.booleans(),
 )
-def test_one_clock_that_is_wrong_does_not_move_the_estimate(
+def test_one_wrong_clock_does_not_move_the_estimate(
     epoch: int, now: float, errors: list[int], wrong: int, servers: bool
 ) -> None:
-    """A server's or the client's. Also if only two servers of three answer."""
+    """The clock of a server or of the client. Also if only two servers of three answer."""
     times = [epoch + error for error in errors]
     own = epoch
     if servers:
@@ -232,13 +232,11 @@ def test_one_clock_that_is_wrong_does_not_move_the_estimate(
     estimate = proposal.at(now + 10.0)
     assert estimate is not None
     assert abs(estimate - (epoch + 10_000_000)) <= 52
-    assert proposal.at(now + 61.0) is None, "clocks drift: asked again"
+    assert proposal.at(now + 61.0) is None, "clocks drift: read again"
 
 
 @given(epochs, st.lists(wrong_clocks, min_size=2, max_size=9), wrong_clocks)
-def test_the_estimate_is_in_the_range_of_the_servers_whatever_the_clients_clock_says(
-    epoch: int, errors: list[int], wrong: int
-) -> None:
+def test_estimate_is_in_the_range_of_the_server_clocks(epoch: int, errors: list[int], wrong: int) -> None:
     times = [max(0, epoch + error) for error in errors]
     proposal = Proposal(lambda: max(0, epoch + wrong) / 1e6)
     assert min(times) <= proposal.learn([as_read(each) for each in times], 0.0, 0.0) <= max(times)
@@ -253,9 +251,9 @@ def test_later_proposals_are_never_smaller(epoch: int, now: float, later: list[f
     assert estimates == sorted(each for each in estimates if each is not None)
 
 
-def test_an_estimate_that_took_long_is_used_once_and_not_kept() -> None:
-    """After a pause the answers tell what the time was: kept, they would make every token of the next minute too
-    small, and after a restart without memory a smaller one could be given than before."""
+def test_slow_estimate_is_used_once_and_not_kept() -> None:
+    """After a pause the answers contain an outdated time: kept, they would make every token of the next minute too
+    small, and after a restart without memory a smaller token could be issued than before."""
     proposal, epoch = Proposal(), 1_800_000_000_000_000
     assert proposal.learn([as_read(epoch)], 100.0, 110.0) == epoch
     assert proposal.at(110.0) is None
@@ -266,33 +264,33 @@ def test_an_estimate_that_took_long_is_used_once_and_not_kept() -> None:
 # ---- the holder with a token
 
 
-def test_the_owner_of_a_token_is_known_by_the_largest_number_that_any_server_has_of_it() -> None:
+def test_owner_of_a_token_is_found_by_its_largest_number_on_any_server() -> None:
     low, agreed = Block(5, 1), Block(9, 1)
     views = [{"a": low}, {"a": agreed}, {"a": agreed}]
     assert quorum.owner_of(9, views, 3) == "a"
     assert quorum.owner_of(5, views, 3) is None
 
 
-def test_each_token_of_a_block_is_its_owners() -> None:
+def test_each_token_of_a_block_belongs_to_its_owner() -> None:
     views = [{"a": Block(20, 4)}] * 2
     assert [quorum.owner_of(token, views, 3) for token in (16, 17, 20, 21)] == [None, "a", "a", None]
 
 
-def test_an_attempt_with_the_same_number_on_a_minority_is_no_holder() -> None:
+def test_attempt_with_the_same_number_on_a_minority_is_no_holder() -> None:
     views = [{"attempt": Block(9, 1)}, {"a": Block(9, 1)}, {"a": Block(9, 1)}]
     assert quorum.owner_of(9, views, 3) == "a"
     assert quorum.owner_of(9, [*views[:1], {}, {}], 3) is None
 
 
-def test_one_that_may_have_a_majority_with_the_silent_servers_is_a_holder() -> None:
+def test_owner_with_a_possible_majority_including_silent_servers_is_a_holder() -> None:
     assert quorum.owner_of(9, [{"a": Block(9, 1)}, {}], 3) == "a"
 
 
-def test_an_owner_without_a_number_has_none() -> None:
+def test_owner_without_a_number_has_no_token() -> None:
     assert quorum.owner_of(0, [{"a": None}] * 3, 3) is None
 
 
-def test_the_queue_of_the_server_with_most_waiters_is_shown() -> None:
+def test_queue_of_the_server_with_most_waiters_is_shown() -> None:
     states = [LockState("a", waiters=count, queue=tuple(map(Waiter, "xyz"[:count]))) for count in (0, 2, 1)]
     merged = quorum.merged("a", states, 2)
     assert (merged.waiters, merged.queue) == (2, (Waiter("x"), Waiter("y")))

@@ -1,4 +1,4 @@
-"""What the watchdog withdraws in the background: what a release has missed, also while one server of five is dead."""
+"""Pending withdrawals of the watchdog: parts missed by a release, also while one server of five is dead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.servers.masters import Masters
 from tests.support.waiting import eventually
 
 
-def test_an_errand_that_cannot_be_finished_does_not_keep_the_others(start_masters: Callable[[int], Masters]) -> None:
+def test_withdrawal_that_cannot_complete_does_not_delay_others(start_masters: Callable[[int], Masters]) -> None:
     masters = start_masters(5)
     with holdfast.connect(masters.url, ttl=60) as locks, holdfast.connect(masters.url) as others:
         leases = [locks.lock(f"n{number}").acquire() for number in range(6)]
@@ -29,7 +29,7 @@ def test_an_errand_that_cannot_be_finished_does_not_keep_the_others(start_master
             leases.clear()  # dropped: the watchdog withdraws them all
             gc.collect()
         for number in range(6):
-            others.lock(f"n{number}").acquire(timeout=20).release()  # and not only after 60 s
+            others.lock(f"n{number}").acquire(timeout=20).release()  # well before 60 s
 
 
 def request_lost_by_reset(proxy: FaultProxy) -> Rule:
@@ -41,10 +41,10 @@ def request_lost_in_a_black_hole(proxy: FaultProxy) -> Rule:
 
 
 @pytest.mark.parametrize("lose", [request_lost_by_reset, request_lost_in_a_black_hole])
-async def test_what_a_release_has_missed_is_not_left_there_until_its_ttl(
+async def test_server_missed_by_a_release_is_freed_before_the_ttl(
     five_masters: Masters, proxies: Proxies, api: Api, lose: Callable[[FaultProxy], Rule]
 ) -> None:
-    """At the server with the line: as long as it has the lock, no release wakes who waits there."""
+    """At the server with the queue: while it has the lock, no release wakes the waiters there."""
     async with on(proxies.url, api) as world:
         client = world.connect(ttl=60, request_timeout=4.0)
         await introduce(world, client)
@@ -55,8 +55,8 @@ async def test_what_a_release_has_missed_is_not_left_there_until_its_ttl(
         await world.until(lambda: owners(five_masters, "it") == [None] * 5, within=MENDED)
 
 
-def test_what_was_renewed_to_more_is_withdrawn_for_as_long(five_masters: Masters, proxies: Proxies) -> None:
-    """And not only for the ttl that it was acquired with: the server would have it for all the rest."""
+def test_withdrawal_is_retried_for_the_longest_renewed_ttl(five_masters: Masters, proxies: Proxies) -> None:
+    """Not only for the ttl of its acquire: the server would keep the lock for the remaining time."""
     ttl = 1.2
     with holdfast.connect(proxies.url, ttl=ttl) as locks:
         lease = locks.lock("it").acquire()
@@ -69,7 +69,7 @@ def test_what_was_renewed_to_more_is_withdrawn_for_as_long(five_masters: Masters
         eventually(lambda: owners(five_masters, "it") == [None] * 5, within=MENDED)
 
 
-def test_who_has_answered_is_not_asked_again_and_again(five_masters: Masters, proxies: Proxies) -> None:
+def test_server_that_has_answered_is_not_asked_again(five_masters: Masters, proxies: Proxies) -> None:
     with holdfast.connect(proxies.url, ttl=60, request_timeout=PATIENT) as locks:
         lease = locks.lock("it").acquire()
         away = proxies[4].on(script=scripts.RELEASE, times=None).drop_request_and_reset()

@@ -17,12 +17,12 @@ from tests.support.leaks import threads
 from tests.support.waiting import eventually
 
 UNAVAILABLE_AFTER = 0.5
-#: What one question of an acquire may take: a quarter of the request time.
+#: The time limit of one step of an acquire: a quarter of the request timeout.
 ONE_STEP = 1.25
 
 
 def library_threads() -> list[str]:
-    others = ("holdfast-fault-proxy", "holdfast-fence")  # of tests, and of fences that other tests have used
+    others = ("holdfast-fault-proxy", "holdfast-fence")  # threads of tests, and of fences used by other tests
     return [name for name in threads() if name.startswith("holdfast-") and not name.startswith(others)]
 
 
@@ -31,7 +31,9 @@ def counted(server: RedisServer) -> int:
     return clients.count("name=counted")
 
 
-async def test_two_of_five_may_die_and_three_may_not(start_masters: Callable[..., Masters], api: Api) -> None:
+async def test_locks_survive_two_dead_servers_of_five_and_not_three(
+    start_masters: Callable[..., Masters], api: Api
+) -> None:
     masters = start_masters(5)
     async with on(masters.url, api) as world:
         client, dead = world.connect(ttl=LASTING), masters.servers[1:4]
@@ -64,10 +66,8 @@ async def test_two_of_five_may_die_and_three_may_not(start_masters: Callable[...
         await world.do(again.release)
 
 
-async def test_silent_servers_cost_a_moment_once_and_not_each_time(
-    start_masters: Callable[..., Masters], api: Api
-) -> None:
-    """One is frozen, one is in a black hole. Neither hangs up, so each question to them takes its whole time."""
+async def test_silent_servers_delay_the_first_acquire_only(start_masters: Callable[..., Masters], api: Api) -> None:
+    """One is frozen, one is in a black hole. Neither closes connections, so each request to them times out."""
     masters = start_masters(5)
     with Proxies(masters) as proxies:
         async with on(proxies.url, api) as world:
@@ -82,8 +82,8 @@ async def test_silent_servers_cost_a_moment_once_and_not_each_time(
             began = time.monotonic()
             for number in range(20):
                 await world.do((await world.do(client.lock(f"pair-{number}").acquire)).release)
-                assert library_threads() == ["holdfast-watchdog"], "and none for each server"
-            assert time.monotonic() - began < 8 * ONE_STEP, "not 40 times, and hardly ever again"
+                assert library_threads() == ["holdfast-watchdog"], "no thread per server"
+            assert time.monotonic() - began < 8 * ONE_STEP, "not 40 timeouts"
             await world.do(held.release)
             stranger, began = world.connect(request_timeout=4 * ONE_STEP), time.monotonic()
             await world.do((await world.do(stranger.lock("second").acquire)).release)
@@ -100,16 +100,14 @@ async def test_one_connection_for_callers_and_one_for_the_watchdog(five_masters:
         lease = await world.do(client.lock("kept", ttl=LASTING).acquire)
         await world.until(lambda: {counted(server) for server in five_masters.servers} == {2}, within=MENDED)
         await world.until_renewed(lease)
-        # One that was late with its answer is connected to anew, which may be under way.
+        # A server that answered late is reconnected, which may still be in progress.
         await world.until(lambda: {counted(server) for server in five_masters.servers} == {2}, within=MENDED)
         assert library_threads() == ["holdfast-watchdog"]
         await world.do(lease.release)
 
 
-def test_a_server_that_was_left_alone_is_asked_when_the_others_do_not_suffice(
-    five_masters: Masters, proxies: Proxies
-) -> None:
-    """Two have been away for a moment; before the watchdog comes back to them, a third loses its memory."""
+def test_skipped_server_is_asked_when_the_others_do_not_suffice(five_masters: Masters, proxies: Proxies) -> None:
+    """Two were away for a moment; before the watchdog returns to them, a third loses its memory."""
     with holdfast.connect(proxies.url, ttl=4) as locks:
         lease = locks.lock("held").acquire()
         for proxy in proxies[0:2]:
@@ -124,10 +122,10 @@ def test_a_server_that_was_left_alone_is_asked_when_the_others_do_not_suffice(
         lease.release()
 
 
-async def test_one_that_was_made_a_replica_of_another_does_not_vote(
+async def test_server_that_became_a_replica_of_another_does_not_vote(
     start_masters: Callable[..., Masters], api: Api
 ) -> None:
-    """By mistake. It has what its master has, also the lock: counted, one server would have two votes."""
+    """By mistake. It has the data of its master, including the lock: counted, one server would have two votes."""
     masters = start_masters(5, "repl-diskless-sync-delay 0")
     copy = masters.servers[4]
     async with on(masters.url, api) as world:
@@ -137,7 +135,7 @@ async def test_one_that_was_made_a_replica_of_another_does_not_vote(
         await world.until(lambda: copy.ask("INFO", "replication")["master_link_status"] == "up", within=10)
         lease = await world.do(client.lock("it").acquire)
         await world.until(lambda: owners(masters, "it") == [lease.owner] * 5, within=MENDED)
-        await world.until_renewed(lease)  # by the four
+        await world.until_renewed(lease)  # by the other four
         for server in masters.servers[1:3]:
             server.kill()
         with pytest.raises(holdfast.QuorumLost) as caught:

@@ -1,4 +1,4 @@
-"""What is refused: by servers (one may, a majority may not), and before any server is asked."""
+"""Refusals by servers (a minority is tolerated, a majority is not), and before any server is asked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def url_as(masters: Masters, user: str, password: str) -> str:
 # ---- by servers
 
 
-async def test_a_majority_that_refuses_is_told_at_once(five_masters: Masters, api: Api) -> None:
+async def test_refusal_by_a_majority_is_reported_immediately(five_masters: Masters, api: Api) -> None:
     user = make_user(five_masters.servers[:2], "s3cr3t", *ALL)
     make_user(five_masters.servers[2:], "another", *ALL, user=user)
     async with on(five_masters.url, api) as world:
@@ -50,8 +50,8 @@ async def test_a_majority_that_refuses_is_told_at_once(five_masters: Masters, ap
 
 
 @pytest.mark.usefixtures("only_woken")
-async def test_one_that_refuses_does_not_matter(five_masters: Masters, api: Api) -> None:
-    """Also not if it is the first, where waiters would stand in line."""
+async def test_refusal_by_one_server_is_tolerated(five_masters: Masters, api: Api) -> None:
+    """Also if it is the first server, where waiters would queue."""
     user = make_user(five_masters.servers, "pw", *ALL)
     make_user(five_masters.servers[:1], "another", *ALL, user=user)
     async with on(url_as(five_masters, user, "pw"), api) as world:
@@ -59,7 +59,7 @@ async def test_one_that_refuses_does_not_matter(five_masters: Masters, api: Api)
         lease = await world.do(holder.lock("it").acquire)
         await world.until(lambda: owners(five_masters, "it") == [None] + [lease.owner] * 4, within=MENDED)
         await world.until_renewed(lease)
-        await world.do(lambda: lease.renew(ttl=60))  # who is not woken waits for as long
+        await world.do(lambda: lease.renew(ttl=60))  # a waiter that is not woken waits this long
         waiting = actor.do(waiter.lock("it").acquire)
         await world.until_waiting(holder, "it")
         assert [state.name for state in await world.list_locks(holder, "")] == ["it"]
@@ -71,8 +71,8 @@ async def test_one_that_refuses_does_not_matter(five_masters: Masters, api: Api)
         await world.do(got.release)
 
 
-async def test_one_that_refuses_is_not_connected_to_by_every_request(five_masters: Masters, api: Api) -> None:
-    """Nor is it given up: its password can be mended. A key of another type is no reason to leave a server alone."""
+async def test_refusing_server_is_not_reconnected_by_every_request(five_masters: Masters, api: Api) -> None:
+    """It is not given up either: its password can be corrected. A key of another type is no reason to skip a server."""
     user, odd, foreign = make_user(five_masters.servers, "pw", *ALL), five_masters.servers[1], five_masters.servers[3]
     make_user([odd], "another", *ALL, user=user)
     foreign.ask("SET", "foreign", "somebody's")
@@ -95,8 +95,8 @@ async def test_one_that_refuses_is_not_connected_to_by_every_request(five_master
         await world.until(takes_part, within=MENDED)
 
 
-async def test_a_refused_renewal_is_tried_again_until_the_lease_runs_out(five_masters: Masters, api: Api) -> None:
-    """An ACL can be mended, a lease cannot."""
+async def test_refused_renewal_is_retried_until_the_lease_expires(five_masters: Masters, api: Api) -> None:
+    """An ACL can be corrected before the lease expires."""
     user = make_user(five_masters.servers, "pw", *ALL)
     async with on(url_as(five_masters, user, "pw"), api) as world:
         client = world.connect(ttl=6, unavailable_after=20)
@@ -113,7 +113,7 @@ async def test_a_refused_renewal_is_tried_again_until_the_lease_runs_out(five_ma
         await world.do(lease.release)
 
 
-async def test_a_key_of_another_library_on_a_majority_is_refused_and_on_a_minority_is_not(
+async def test_foreign_key_is_refused_on_a_majority_and_tolerated_on_a_minority(
     five_masters: Masters, api: Api
 ) -> None:
     for server in five_masters.servers[:2]:
@@ -137,7 +137,7 @@ async def test_a_key_of_another_library_on_a_majority_is_refused_and_on_a_minori
     "hosts, warned",
     [("a", "one server"), ("a,b", "2 servers"), ("a,b,c,d", "4 servers"), ("a,b,c", None), ("a,b,c,d,e", None)],
 )
-def test_numbers_of_servers_that_make_no_sense_are_warned_about(api: Api, hosts: str, warned: str | None) -> None:
+def test_unsuitable_number_of_servers_is_warned_about(api: Api, hosts: str, warned: str | None) -> None:
     open_client = holdfast.connect if api == "sync" else holdfast.aio.connect
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -151,7 +151,7 @@ def test_numbers_of_servers_that_make_no_sense_are_warned_about(api: Api, hosts:
         assert Path(warning.filename) == Path(__file__), "points to the caller of connect"
 
 
-def test_what_redlock_does_not_give_is_refused_with_the_remedy() -> None:
+def test_unsupported_options_are_refused_with_the_remedy() -> None:
     with pytest.raises(holdfast.UsageError, match="same"):
         holdfast.connect("redlock://a,b,a:6379")
     with holdfast.connect("redlock://a,b,c", replicas=1) as locks, pytest.raises(holdfast.UsageError, match="replicas"):

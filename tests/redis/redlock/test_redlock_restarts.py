@@ -1,4 +1,4 @@
-"""Servers that come back without their memory, and clocks that jump: what a majority survives, and what it does not.
+"""Servers that restart without their memory, and clocks that jump: what a majority survives and what it does not.
 
 The losses shown here are documented: they are Redlock's own (faults K1, K3). What holds is that each is told
 apart by its token, and that a fence refuses the older.
@@ -26,7 +26,7 @@ from tests.support.waiting import eventually
 
 
 def grant_of(server: RedisServer, name: str) -> tuple[int, str]:
-    """Token and owner of the present grant, as the server has them."""
+    """Returns token and owner of the current grant on the server."""
     token, _, _, owner, _ = server.ask("GET", f"holdfast_owner:{{{name}}}").split(" ", 4)
     return int(token), owner
 
@@ -38,24 +38,24 @@ def counter(server: RedisServer, name: str) -> int:
 # ---- what a majority survives
 
 
-def test_rolling_restart_of_all_five_under_one_hold(start_masters: Callable[..., Masters]) -> None:
-    """One after the other comes back empty; each renewal lets it join again, with the same owner and token."""
+def test_hold_survives_a_rolling_restart_of_all_servers(start_masters: Callable[..., Masters]) -> None:
+    """One server after the other restarts empty; each renewal makes it join again with the same owner and token."""
     masters = start_masters(5)
     stop, stolen = threading.Event(), list[int]()
 
-    def envy() -> None:
+    def compete() -> None:
         with holdfast.connect(masters.url) as others:
             while not stop.is_set():
                 try:
                     lease = others.lock("long").try_acquire(timeout=0.05)
                 except holdfast.EngineUnavailable:
-                    continue  # so little time, on a busy machine: what matters is that it was not granted
+                    continue  # the short timeout may hit a busy machine; only a grant would matter
                 if lease is not None:
                     stolen.append(lease.token)
                     lease.release()
 
-    envious = threading.Thread(target=envy)
-    # Long enough for a busy machine: each server must be back, and renewed, before the next one forgets.
+    envious = threading.Thread(target=compete)
+    # Long enough for a busy machine: each server must be back and renewed before the next one restarts.
     with holdfast.connect(masters.url, ttl=LASTING) as locks:
         lease = locks.lock("long").acquire()
         token, owner = lease.token, lease.owner
@@ -78,7 +78,7 @@ def test_rolling_restart_of_all_five_under_one_hold(start_masters: Callable[...,
             assert following.token > token
 
 
-def test_a_server_that_was_away_when_it_was_granted_joins_later(start_masters: Callable[..., Masters]) -> None:
+def test_server_missing_at_the_grant_joins_later(start_masters: Callable[..., Masters]) -> None:
     masters = start_masters(5)
     late = masters.servers[1]
     late.kill()
@@ -89,12 +89,12 @@ def test_a_server_that_was_away_when_it_was_granted_joins_later(start_masters: C
         for lease in leases:
             assert grant_of(late, lease.name) == (lease.token, lease.owner)
             assert 0 < late.ask("PTTL", lease.name) <= LASTING * 1000
-            lease.renew(ttl=60)  # does not end by itself
+            lease.renew(ttl=60)  # does not expire during the test
             lease.release()
         eventually(lambda: all(owners(masters, lease.name) == [None] * 5 for lease in leases), within=MENDED)
 
 
-def test_one_that_does_not_answer_does_not_keep_others_from_joining(five_masters: Masters, proxies: Proxies) -> None:
+def test_silent_server_does_not_prevent_others_from_joining(five_masters: Masters, proxies: Proxies) -> None:
     engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
     session, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)
     attempt, found = make_attempt("it", ttl=30), list[Found | RequestFailed]()
@@ -106,7 +106,7 @@ def test_one_that_does_not_answer_does_not_keep_others_from_joining(five_masters
             server.ask("SCRIPT", "LOAD", scripts.JOIN.source)
         joining = [proxy.on(script=scripts.JOIN).delay() for proxy in proxies[3:]]
         renewing.start()
-        eventually(lambda: all(rule.fired for rule in joining))  # both, and neither has been answered
+        eventually(lambda: all(rule.fired for rule in joining))  # both requests are pending
         for rule in joining:
             rule.release()
         renewing.join(10)
@@ -117,8 +117,8 @@ def test_one_that_does_not_answer_does_not_keep_others_from_joining(five_masters
         run(keeper.close())
 
 
-def test_to_ask_whether_it_is_held_is_not_to_join(five_masters: Masters) -> None:
-    """The watchdog asks by renewing to next to nothing, for a lease that is to end by itself."""
+def test_verifying_a_hold_does_not_join_servers(five_masters: Masters) -> None:
+    """The watchdog asks by renewing to almost nothing for a lease that shall expire."""
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, attempt = engine.session(BLOCKING), make_attempt("it", ttl=60)
     try:
@@ -132,12 +132,12 @@ def test_to_ask_whether_it_is_held_is_not_to_join(five_masters: Masters) -> None
         run(session.close())
 
 
-def test_one_clock_may_jump(start_masters: Callable[..., Masters], server_clock: Clock) -> None:
+def test_hold_survives_one_clock_jump(start_masters: Callable[..., Masters], server_clock: Clock) -> None:
     """Fault R19 on one of five: its key is gone, and back with the next renewal. The tokens do not move."""
     masters = start_masters(5, clocks={2: server_clock})
     with holdfast.connect(masters.url, ttl=6) as locks, holdfast.connect(masters.url) as others:
         lease = locks.lock("held").acquire()
-        # Before the first renewal: from then on the watchdog hears of it, and is perhaps faster than we look.
+        # Before the first renewal: from then on the watchdog is notified and may be faster than the test.
         server_clock.move(60)
         eventually(lambda: owners(masters, "held")[2] is None)
         assert others.lock("held").try_acquire() is None
@@ -148,7 +148,7 @@ def test_one_clock_may_jump(start_masters: Callable[..., Masters], server_clock:
             assert lease.token < again.token < lease.token + 30_000_000, "microseconds: not 60 s ahead"
 
 
-# ---- what it does not
+# ---- what a majority does not survive
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def fence() -> MemoryFence:
 def assert_the_fence_tells_them_apart(fence: MemoryFence, older: holdfast.Lease, newer: holdfast.Lease) -> None:
     assert older.token < newer.token
     with fence.guard("it", older):
-        pass  # until the newer has been seen, nobody can know
+        pass  # passes until the newer token has been seen
     with fence.guard("it", newer):
         pass
     with pytest.raises(holdfast.StaleToken), fence.guard("it", older):
@@ -168,7 +168,7 @@ def assert_the_fence_tells_them_apart(fence: MemoryFence, older: holdfast.Lease,
         fence.check("it", newer.token, owner=older.owner)  # fault K4: the same number, but of somebody else
 
 
-def test_TK1_a_clock_jump_under_a_bare_majority_makes_two_holders_and_the_fence_refuses_the_older(
+def test_TK1_clock_jump_under_a_bare_majority_makes_two_holders_and_the_fence_refuses_the_older(
     start_masters: Callable[..., Masters], server_clock: Clock, fence: MemoryFence
 ) -> None:
     masters = start_masters(5, clocks={2: server_clock})
@@ -185,13 +185,13 @@ def test_TK1_a_clock_jump_under_a_bare_majority_makes_two_holders_and_the_fence_
             server_clock.move(60)
             newer = two.lock("k1").acquire(timeout=20)
             assert owners(masters, "k1") == [older.owner] * 2 + [newer.owner] * 3
-            assert older.held, "documented loss: nobody could tell it"
+            assert older.held, "documented loss: the older holder cannot be notified"
             assert_the_fence_tells_them_apart(fence, older, newer)
             newer.release()
-            older.release()  # two of the five are its own, and the others were out of reach or another's
+            older.release()  # two of the five are its own; the others are unreachable or held by the newer
 
 
-def test_Trestart_an_early_return_without_memory_makes_two_holders_and_the_fence_refuses_the_older(
+def test_Trestart_early_restart_without_memory_makes_two_holders_and_the_fence_refuses_the_older(
     start_masters: Callable[..., Masters], fence: MemoryFence
 ) -> None:
     masters = start_masters(5)
@@ -206,11 +206,11 @@ def test_Trestart_an_early_return_without_memory_makes_two_holders_and_the_fence
             assert owners(masters, "restart") == [older.owner] * 3 + [None] * 2
             assert two.lock("restart").try_acquire() is None
             masters.servers[2].kill()
-            masters.servers[2].restart()  # at once, and not after the ttl
+            masters.servers[2].restart()  # immediately, instead of after the ttl
             newer = two.lock("restart").acquire(timeout=20)
             assert owners(masters, "restart") == [older.owner] * 2 + [newer.owner] * 3
             assert_the_fence_tells_them_apart(fence, older, newer)
-            assert older.lost.wait(10), "it is told when its lease runs out at the latest"
+            assert older.lost.wait(10), "the loss is reported at the latest when the lease expires"
             newer.release()
             with pytest.raises(holdfast.LockLost):
                 older.release()

@@ -53,8 +53,8 @@ def request_late(proxy: FaultProxy) -> Rule:
 
 
 class Lost:
-    """The server behind ``proxy`` grants, and nobody hears of it; nor does anything reach it that would take it back or
-    ask for it again, until ``heal``."""
+    """The server behind ``proxy`` grants, but its reply is lost; no withdrawal or repeated request reaches it until
+    ``heal``."""
 
     def __init__(self, proxy: FaultProxy) -> None:
         self._granted = proxy.on(script=scripts.ACQUIRE).black_hole()
@@ -65,7 +65,7 @@ class Lost:
 
     @property
     def owner(self) -> str:
-        """To whom it granted."""
+        """The owner of the grant."""
         return owner_in(self._granted.hits[0])
 
     def heal(self) -> None:
@@ -74,7 +74,7 @@ class Lost:
 
 
 @pytest.mark.parametrize("lose", [reply_lost_by_reset, reply_lost_in_a_black_hole, request_late])
-async def test_three_lost_replies_are_withdrawn_and_asked_for_again(
+async def test_grants_with_lost_replies_are_withdrawn_and_requested_again(
     five_masters: Masters, proxies: Proxies, api: Api, lose: Callable[[FaultProxy], Rule]
 ) -> None:
     async with on(proxies.url, api) as world:
@@ -88,12 +88,12 @@ async def test_three_lost_replies_are_withdrawn_and_asked_for_again(
         assert all(has_tombstone(server, "it", first) for server in five_masters.servers[2:])
         await world.do(lease.release)
         for rule in lost:
-            rule.release()  # the late request arrives now, and meets its tombstone
+            rule.release()  # the late request arrives now and meets its tombstone
         await world.do((await world.do(client.lock("it").acquire)).release)
         await world.until(lambda: owners(five_masters, "it") == NOBODY, within=MENDED)
 
 
-async def test_what_cannot_be_taken_back_is_withdrawn_once_it_can_be(
+async def test_unreachable_grant_is_withdrawn_once_its_server_is_reachable(
     five_masters: Masters, proxies: Proxies, api: Api
 ) -> None:
     async with on(proxies.url, api) as world:
@@ -111,10 +111,8 @@ async def test_what_cannot_be_taken_back_is_withdrawn_once_it_can_be(
         assert all(has_tombstone(server, "it", owner) for server in five_masters.servers)
 
 
-async def test_an_acquire_does_not_wait_for_what_it_left_behind_itself(
-    five_masters: Masters, proxies: Proxies, api: Api
-) -> None:
-    """Granted by three whose replies were lost, and who were out of reach when it was taken back."""
+async def test_acquire_does_not_wait_for_its_own_leftovers(five_masters: Masters, proxies: Proxies, api: Api) -> None:
+    """Granted by three servers whose replies were lost and which were unreachable for the withdrawal."""
     async with on(proxies.url, api) as world:
         client = world.connect(ttl=120, unavailable_after=50, request_timeout=1.6)
         await introduce(world, client)
@@ -126,15 +124,13 @@ async def test_an_acquire_does_not_wait_for_what_it_left_behind_itself(
         for each in lost:
             each.heal()
         lease = await waiting
-        assert time.monotonic() - began < MENDED, "not after the 120 s of its own leftovers"
+        assert time.monotonic() - began < MENDED, "not after the 120 s ttl of its own leftovers"
         assert owners(five_masters, "it").count(lease.owner) >= 3
         await world.do(lease.release)
         await world.until(lambda: owners(five_masters, "it") == NOBODY, within=MENDED)
 
 
-async def test_a_late_joining_does_not_bring_back_what_was_released(
-    five_masters: Masters, proxies: Proxies, api: Api
-) -> None:
+async def test_late_join_does_not_restore_a_released_lock(five_masters: Masters, proxies: Proxies, api: Api) -> None:
     async with on(proxies.url, api) as world:
         client = world.connect(ttl=60, request_timeout=4.0)
         lease = await world.do(client.lock("it").acquire)
@@ -153,8 +149,8 @@ async def test_a_late_joining_does_not_bring_back_what_was_released(
         assert owners(five_masters, "it") == NOBODY
 
 
-def test_a_release_that_overtakes_a_joining_wins(five_masters: Masters) -> None:
-    """Both are under way at once, on two threads: the joining was decided before, but arrives after the release."""
+def test_release_that_overtakes_a_join_wins(five_masters: Masters) -> None:
+    """Both run on two threads: the join was decided earlier but arrives after the release."""
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     keeper, caller = engine.keeper(BLOCKING), engine.session(BLOCKING)
 
@@ -182,13 +178,13 @@ def test_a_release_that_overtakes_a_joining_wins(five_masters: Masters) -> None:
 # ---- cancelled, interrupted
 
 
-async def test_an_acquire_cancelled_at_any_step_leaves_nothing_anywhere(five_masters: Masters) -> None:
+async def test_acquire_cancelled_at_any_step_leaves_no_grant_on_any_server(five_masters: Masters) -> None:
     async with on(five_masters.url, "async") as world:
         client = world.connect(ttl=60)
         names = [f"cancelled-{steps}" for steps in range(40)]
         for steps, name in enumerate(names):
             if steps % 2:
-                await client.ping()  # connected; else some of it happens while connecting
+                await client.ping()  # connects, so that the steps below do not include connecting
             task = asyncio.ensure_future(client.lock(name).acquire())
             for _ in range(steps // 2):
                 await asyncio.sleep(0)
@@ -202,13 +198,13 @@ async def test_an_acquire_cancelled_at_any_step_leaves_nothing_anywhere(five_mas
         await late.release()
 
 
-# Struck inside the driver's own connect(), a socket that nobody has been given yet can only be collected.
+# A socket of a connect() that was interrupted inside the driver can only be garbage-collected.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")
-@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # struck before its first step
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck inside somebody's __del__
-def test_ctrl_c_at_every_moment_leaves_no_orphan_on_any_server(five_masters: Masters) -> None:
-    """A timer interrupts acquire, renew and release at moments all over them."""
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # interrupted before its first step
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # interrupted inside a __del__
+def test_ctrl_c_at_any_moment_leaves_no_orphan_on_any_server(five_masters: Masters) -> None:
+    """A timer interrupts acquire, renew and release at many moments."""
 
     def play() -> None:
         lease = lock.acquire(timeout=10)
