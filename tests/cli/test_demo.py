@@ -34,7 +34,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def processes(environment: Mapping[str, str]) -> list[int]:
-    """Every process that was started with this environment, whoever is its parent by now."""
+    """Returns every process started with this environment, also reparented ones."""
     return started_with("DEMO_UNDER_TEST", environment["DEMO_UNDER_TEST"])
 
 

@@ -143,8 +143,8 @@ def test_library_warnings_are_printed_and_tracebacks_need_debug(
     assert main.main(["log"]) == 0
     assert capsys.readouterr().err == "holdfast: lock a\\x1b\n"
     assert main.main(["log", "--debug"]) == 0
-    said = capsys.readouterr().err
-    assert said.startswith("holdfast: a detail\nholdfast: lock a\\x1b\nTraceback")
+    message = capsys.readouterr().err
+    assert message.startswith("holdfast: a detail\nholdfast: lock a\\x1b\nTraceback")
     assert logging.getLogger("holdfast").handlers == before
 
 

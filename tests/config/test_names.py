@@ -55,7 +55,7 @@ def test_invalid_name_is_refused_with_a_remedy(bad: object, message: str) -> Non
 
 @pytest.mark.parametrize("bad", [b"x", bytearray(b"x"), memoryview(b"x"), None, True, object()])
 def test_str_is_not_recommended_for_values_whose_text_differs(bad: object) -> None:
-    """``str(b"x")`` is "b'x'", ``str(None)`` is "None", and that of an object has its address in it."""
+    """``str(b"x")`` is "b'x'", ``str(None)`` is "None", and ``str`` of an object contains its address."""
     with pytest.raises(InvalidName) as caught:
         names.validate(bad)
     assert "str()" not in str(caught.value)

@@ -375,7 +375,7 @@ def test_object_that_is_no_client_is_refused(client: object, message: str) -> No
 def test_no_error_repeats_user_info(scheme: str, rest: str) -> None:
     url = scheme + rest
     if url.startswith(("sqlite:joe", "memory:joe")):
-        return  # the name of a file or a store
+        return  # a file name or a store name
     assert "s3cr3t" not in redact(url)
     assert "s3cr3t" not in repr(_target_or_harmless_error(url))
 

@@ -90,8 +90,8 @@ def test_driver_options_are_documented(group: Collection[str]) -> None:
 
 def test_engine_options_are_documented() -> None:
     (table,) = [rows for rows in tables(REFERENCE / "urls.md") if rows[0][:2] == ["option", "for"]]
-    said = {row[1].strip("`").removeprefix("redis+"): set(re.findall(r"`(\w+)`", row[0])) for row in table[1:]}
-    assert said == redis_options.ENGINE_OPTIONS
+    documented = {row[1].strip("`").removeprefix("redis+"): set(re.findall(r"`(\w+)`", row[0])) for row in table[1:]}
+    assert documented == redis_options.ENGINE_OPTIONS
     (values,) = [row[3] for row in table if "`sharded_pubsub`" in row[0]]
     assert all(f"`{mode}`" in values for mode in redis_options.SHARDED_PUBSUB)
 

@@ -37,7 +37,7 @@ def store() -> str:
 
 @pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 def test_signal_at_any_point_leaves_no_hold_with_unpaired_events() -> None:
-    """Acquired without an end, or an end without Acquired, would make every gauge drift for ever."""
+    """Acquired without an end, or an end without Acquired, would make every gauge drift permanently."""
     number = 0
     while True:
         events: list[Event] = []

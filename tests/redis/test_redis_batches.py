@@ -49,7 +49,7 @@ class Watchdog(Other):
 
 
 def hold_many(url: str, count: int) -> list[RedlockAttempt]:
-    """Held by as many claims of one client."""
+    """Acquires as many claims with one client."""
 
     async def main() -> list[RedlockAttempt]:
         session = connect(url, {}).session(AsyncioRuntime())
@@ -121,12 +121,10 @@ async def test_withdrawn_claim_wakes_the_next_waiter(
 
 
 def test_batch_is_one_round_trip(redis_server: RedisServer) -> None:
-    """All are withdrawn while the first reply is still on its way."""
+    """All are withdrawn while the first reply is still in flight."""
     attempts = hold_many(redis_server.url, 200)
     with FaultProxy(redis_server.host, redis_server.port) as proxy, Watchdog(proxy.url) as watchdog:
-        assert run(watchdog.keeper.withdraw(attempts[:1], TIMEOUT)) == [
-            Found.OURS
-        ]  # connected, and the script is known
+        assert run(watchdog.keeper.withdraw(attempts[:1], TIMEOUT)) == [Found.OURS]  # connects and loads the script
         held_back = proxy.on(script=RELEASE).delay()
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.extend(run(watchdog.keeper.withdraw(attempts, 30.0))))
@@ -174,7 +172,7 @@ def test_batch_to_a_server_without_the_script_sends_it_once(redis_server: RedisS
         client.script_flush()
         client.config_resetstat()
         assert run(watchdog.keeper.withdraw(attempts, TIMEOUT)) == [Found.OURS] * 5
-        assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1, "its text travels once"
+        assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1, "its source is sent once"
 
 
 @sync_and_async
@@ -246,7 +244,7 @@ def test_scripts_of_the_watchdog_are_not_tracked(redis_server: RedisServer) -> N
         assert redis_server.client().info("stats")["tracking_total_keys"] == 10
         run(watchdog.keeper.withdraw(attempts, TIMEOUT))
         assert redis_server.client().info("stats")["tracking_total_keys"] == 0
-        assert watchdog.hints(0.05) == set(), "what it does itself is no news"
+        assert watchdog.hints(0.05) == set(), "its own actions cause no hint"
 
 
 @pytest.mark.parametrize("right", ["client|tracking", "client|caching"])

@@ -47,7 +47,7 @@ async def test_holder_without_a_token_is_broken_only_without_one(session: RedisS
 async def test_metadata_of_an_earlier_holder_is_not_taken_for_the_current_one(
     session: RedisSession, server: RedisServer
 ) -> None:
-    """A lock that expired and was taken by Redisson, whose holder has no metadata, beside what is left of ours."""
+    """A lock that expired and was acquired by Redisson, which writes no metadata, beside our leftover metadata."""
     granted = await session.acquire(make_attempt("job"), TIMEOUT)
     assert isinstance(granted, Granted)
     client = server.client()

@@ -102,7 +102,7 @@ def test_smallest_acl_suffices(api: str, redis_server: RedisServer) -> None:
         await contender.wait(session._runtime.now() + 0.05)
         assert (await session.inspect("app:job", TIMEOUT)).waiters == 1
         await contender.leave()
-        # Not even its channel is allowed: the lock is released all the same.
+        # Not even its channel is allowed: the lock is released nevertheless.
         assert await session.release(attempt, TIMEOUT) is Found.OURS
         with pytest.raises(EngineRefused, match="NOPERM"):
             await session.acquire(make_attempt("elsewhere"), TIMEOUT)
@@ -125,10 +125,11 @@ def test_request_to_a_frozen_server_may_have_happened(api: str, start_redis: Sta
         assert 0.25 < time.monotonic() - began < 0.3 + LATE
         assert failure.value.may_have_happened is True
         with pytest.raises(RequestFailed) as failure:
-            await session.acquire(attempt, 0.3)  # not even a handshake now
+            await session.acquire(attempt, 0.3)  # not even the handshake completes
         assert failure.value.may_have_happened is False
         server.resume()
-        # Reset when it was given up; the server may have read it before, and then it holds: the same claim is told.
+        # The connection was reset at the timeout; the server may have read the request before and granted the same
+        # claim.
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
 
     on_api(api, server.url, body)
@@ -257,7 +258,7 @@ def test_after_close_a_keeper_leaves_nothing_open(redis_server: RedisServer) -> 
 
 
 def test_reply_of_an_interrupted_request_is_not_given_to_the_next(redis_server: RedisServer) -> None:
-    """Ctrl-C between request and reply: the connection must not be used again."""
+    """Ctrl-C between request and reply: the connection must not be reused."""
 
     class Interrupted(BaseException):
         pass
@@ -296,7 +297,7 @@ def test_cancelled_call_keeps_replies_in_order(redis_server: RedisServer) -> Non
         await session.ping(TIMEOUT)
         before = ours()
         tasks = [asyncio.ensure_future(session.acquire(attempt, TIMEOUT)) for attempt in attempts]
-        await asyncio.sleep(0)  # all are written now, none is answered
+        await asyncio.sleep(0)  # all requests are written, none is answered
         for task in tasks[::2]:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -365,7 +366,7 @@ def test_loop_blocked_for_longer_than_the_timeout_loses_no_reply(redis_server: R
     client = redis_server.client()
 
     async def body(session: RedisSession) -> None:
-        await session.acquire(make_attempt("other"), TIMEOUT)  # the server knows the script
+        await session.acquire(make_attempt("other"), TIMEOUT)  # loads the script
         task = asyncio.ensure_future(session.acquire(make_attempt("job"), 0.1))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -417,7 +418,7 @@ def test_forked_child_closes_inherited_connections_silently(api: str, redis_serv
         attempt = make_attempt("job")
         assert isinstance(await session.acquire(attempt, TIMEOUT), Granted)
         assert in_a_child(close_descriptors)
-        # The parent's connection is the same one as before, and alive.
+        # The connection of the parent is unchanged and open.
         assert count() == 1
         assert await session.release(attempt, TIMEOUT) is Found.OURS
         assert count() == 1

@@ -34,7 +34,7 @@ async def _acquire(session: RedisSession, attempt: RedlockAttempt) -> object:
 
 
 async def _acquire_again(session: RedisSession, attempt: RedlockAttempt) -> object:
-    """After one whose reply was lost."""
+    """A repeated acquire after a lost reply."""
     return await session.acquire(attempt, TIMEOUT)
 
 

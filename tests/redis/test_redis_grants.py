@@ -54,7 +54,7 @@ async def test_wire_format_is_that_of_redisson(session: RedisSession, server: Re
 
 @sync_and_async
 async def test_repeated_acquire_gets_the_token_of_its_grant(session: RedisSession, server: RedisServer) -> None:
-    """The first reply may have been lost; and the counter may have moved since (Java's INCR, break_)."""
+    """The first reply may have been lost, and the counter may have moved since (Java's INCR, break_)."""
     attempt = make_attempt("job")
     token = await token_of(session, attempt)
     server.client().incrby("redisson_lock_token:{job}", 1000)
@@ -107,7 +107,7 @@ async def test_late_duplicate_is_refused_by_the_tombstone(session: RedisSession,
     assert await session.release(plain, TIMEOUT) is Found.OURS
     for attempt in (released, withdrawn):
         assert isinstance(await session.acquire(attempt, TIMEOUT), Busy)
-    # Without an unresolved transmission there can be no late duplicate, and no tombstone is paid for.
+    # Without an unresolved request there can be no late duplicate, and no tombstone is written.
     assert isinstance(await session.acquire(plain, TIMEOUT), Granted)
     client = server.client()
     assert client.exists("a", "b") == 0
@@ -138,7 +138,7 @@ async def test_tokens_keep_growing_after_the_loss_of_all_data(session: RedisSess
 @sync_and_async
 async def test_block_of_tokens_is_reserved_up_to_its_end(session: RedisSession, server: RedisServer) -> None:
     attempt, following = make_attempt("job", tokens=17), make_attempt("job")
-    # A counter ahead of the clock: then tokens are numbers in a row.
+    # With a counter ahead of the clock tokens are consecutive.
     ahead = time.time_ns() // 1000 + 3_600_000_000
     server.client().set("redisson_lock_token:{job}", ahead)
     assert await token_of(session, attempt) == ahead + 17
@@ -165,7 +165,7 @@ async def test_counter_keeps_its_ttl_or_its_lack_of_one(session: RedisSession, s
     two_days_ago = (int(time.time()) - 2 * 86400) * 1_000_000
     client.set("redisson_lock_token:{ours}", two_days_ago, ex=100)
     assert await token_of(session, attempt) > two_days_ago
-    assert month - 60 < client.ttl("redisson_lock_token:{ours}") <= month, "refreshed, once in a thirtieth of it"
+    assert month - 60 < client.ttl("redisson_lock_token:{ours}") <= month, "refreshed once in a thirtieth of it"
     client.set("redisson_lock_token:{javas}", 7)
     await token_of(session, make_attempt("javas"))
     assert client.ttl("redisson_lock_token:{javas}") == -1
@@ -248,7 +248,7 @@ async def test_key_of_another_type_is_refused_with_the_remedy(session: RedisSess
 
 @sync_and_async
 async def test_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSession, server: RedisServer) -> None:
-    """A hold that is gone is a loss, whatever has taken its place; only a new acquire is refused because of it."""
+    """A replaced hold is a loss; only a new acquire is refused because of the foreign value."""
     attempt = make_attempt("job")
     await token_of(session, attempt)
     server.client().set("job", "token-of-redis-py")
@@ -308,7 +308,7 @@ async def test_locks_of_redisson_can_be_broken(session: RedisSession, server: Re
 
 @sync_and_async
 async def test_x_and_x_in_braces_are_two_locks_that_share_side_keys(session: RedisSession, server: RedisServer) -> None:
-    """By Redisson's rule for side keys. Exclusion and tokens are not affected; what inspect shows is."""
+    """By Redisson's rule for side keys. Exclusion and tokens are not affected; the output of inspect is."""
     plain, braced = make_attempt("x"), make_attempt("{x}")
     first = await token_of(session, plain)
     second = await token_of(session, braced)
@@ -318,7 +318,7 @@ async def test_x_and_x_in_braces_are_two_locks_that_share_side_keys(session: Red
     assert {name async for name in session.names("", TIMEOUT)} == {"x", "{x}"}
     assert await session.release(braced, TIMEOUT) is Found.OURS
     assert isinstance(await session.acquire(make_attempt("x"), TIMEOUT), Busy)
-    repeated = await token_of(session, plain)  # its metadata went with the other's: a newer token, never an older one
+    repeated = await token_of(session, plain)  # the other lock replaced its metadata: a newer token, never an older one
     assert repeated > second
     assert await session.release(plain, TIMEOUT) is Found.OURS
 
@@ -362,7 +362,7 @@ async def test_break_frees_the_lock_and_raises_the_token(session: RedisSession, 
 async def test_grant_without_replica_acknowledgement_is_withdrawn(
     session: RedisSession, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replication, "_LATE", 2.0)  # wait for replicas for a second: the rest is for the answer
+    monkeypatch.setattr(replication, "_LATE", 2.0)  # one second to wait for replicas, the rest for the answer
     attempt = make_attempt("job", replicas=1)
     with pytest.raises(RequestFailed, match="0 of 1 replicas") as failed:
         await session.acquire(attempt, 3.0)

@@ -28,7 +28,7 @@ from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjec
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 
-#: The second strike, so many lines after the first: while that is being cleaned up after. None: there is no second.
+#: The second signal, this many lines after the first, during its clean-up. None: there is no second signal.
 AFTER = (None, 0)
 
 #: How long a lost answer is waited for. A missing answer is allowed, a wrong one is not.

@@ -76,7 +76,7 @@ async def test_renewal_without_claims_sends_no_request(session: RedisSession, se
 
 @sync_and_async
 async def test_refused_renewal_is_a_failure_for_each_claim(session: RedisSession, server: RedisServer) -> None:
-    """An ACL can be mended before the lease runs out: the watchdog tries again."""
+    """An ACL can be corrected before the lease expires: the watchdog retries."""
     attempts = [make_attempt(f"job-{number}") for number in range(3)]
     for attempt in attempts:
         await session.acquire(attempt, TIMEOUT)
@@ -96,7 +96,7 @@ def test_unreachable_server_fails_all_renewals_in_one_timeout(start_redis: Calla
         server.pause()
         began = time.monotonic()
         found = run(other.keeper.renew(attempts, 30.0, 1.0))
-        assert time.monotonic() - began < 1.0 + LATE, "not one after the other"
+        assert time.monotonic() - began < 1.0 + LATE, "together, not one after the other"
         server.resume()
     assert len(found) == 1000
     assert all(isinstance(each, RequestFailed) for each in found)
@@ -136,13 +136,13 @@ def test_deleted_lock_is_reported_immediately(watchdog: Watchdog, redis_server: 
     assert watchdog.hints() == {"b"}
     assert time.monotonic() - began < 1.0 + LATE
     assert run(watchdog.keeper.renew(attempts, 90.0, TIMEOUT)) == [Found.OURS, Found.GONE, Found.OURS]
-    # Told once for each renewal: what is renewed again is watched again.
+    # Reported once per renewal: a renewed key is tracked again.
     redis_server.client().delete("a")
     assert watchdog.hints() == {"a"}
 
 
 def test_a_session_has_no_tracking_connection_and_keeps_nothing(redis_server: RedisServer) -> None:
-    """A caller that renews by hand: pushes that nothing ever takes would pile up, one for each name."""
+    """A caller that renews manually: pushes that are never read would accumulate, one per name."""
     client = redis_server.client()
     with Other(f"{redis_server.url}?client_name=front") as other:
         for number in range(20):
@@ -189,7 +189,7 @@ def test_flushall_and_lost_connection_make_all_leases_suspect(watchdog: Watchdog
     run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT))
     client.client_kill_filter(skipme=True)
     assert watchdog.hints() == ALL_NAMES
-    # Told once; without a connection only the bell counts.
+    # Reported once; without a connection only the wake-up event counts.
     assert watchdog.hints(0.1) == set()
 
 

@@ -162,7 +162,7 @@ def test_frozen_sentinel_uses_only_its_share_of_the_timeout(
     async def body(session: RedisSession) -> None:
         attempt, began = make_attempt("job"), time.monotonic()
         assert isinstance(await session.acquire(attempt, REQUEST), Granted)
-        assert time.monotonic() - began < REQUEST * 0.7  # two shares of three are left for the others
+        assert time.monotonic() - began < REQUEST * 0.7  # two of three shares are left for the others
         await session.release(attempt, TIMEOUT)
 
     on(engine, api, body)

@@ -100,7 +100,7 @@ def test_closed_session_leaks_no_descriptor(api: str, pair: Replication, start_s
         on(engines[0], api, hold_and_release)
         assert isinstance(failure_of(engines[1], api), EngineRefused)
         assert isinstance(failure_of(engines[2], api), EngineRefused)
-    gc.collect()  # an unclosed socket would complain now
+    gc.collect()  # an unclosed socket warns now
     assert len(descriptors()) <= before
 
 
@@ -117,7 +117,7 @@ def test_cancelled_sentinel_query_leaks_no_descriptor(pair: Replication, start_s
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.sleep(0)  # the transport closes its socket in the next round of the loop
+        await asyncio.sleep(0)  # the transport closes its socket in the next iteration of the loop
         assert len(descriptors()) == before
 
     asyncio.run(body())

@@ -124,7 +124,7 @@ async def test_silent_connection_is_reset_after_all_callers_were_cancelled(start
 async def test_replies_that_are_always_late_do_not_accumulate(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that is alive but so far behind that each reply comes when its caller has gone: start anew."""
+    """A server that is alive but so late that each reply arrives after its caller has left: reconnect."""
     monkeypatch.setattr("holdfast.engines.redis.connections.aio_pipe._LONGEST_LATENCY", HASTY)
     async with channel_to(redis_server.url) as channel:
         pipe = await channel.open(TIMEOUT)

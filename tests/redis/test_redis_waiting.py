@@ -49,7 +49,7 @@ def armed(server: RedisServer, way: Way, name: str = "job", waiters: int = 1) ->
 async def acquire_with_timeout(
     session: RedisSession, name: str = "job", seconds: float = 10.0, **keywords: Any
 ) -> Granted | None:
-    """What the core does: try, wait, try again."""
+    """The loop of the core: try, wait, try again."""
     attempt, until = make_attempt(name, **keywords), clock.now() + seconds
     contender = session.contender(attempt, TIMEOUT)
     try:

@@ -275,7 +275,7 @@ def test_process_that_displaces_the_file_notifies_all_watchdogs(
     wakeup = BLOCKING.wakeup()
     try:
         run(keeper.wait_for_hints(clock.now(), wakeup))
-        keeper.store(clock.now()).look_at = clock.now() + 600.0  # it does not look by itself
+        keeper.store(clock.now()).look_at = clock.now() + 600.0  # disables its own periodic check
         os.unlink(path)
         start_worker().ask(do="acquire", name="job")
         assert run(keeper.wait_for_hints(clock.now() + 10.0, wakeup)) == ALL_NAMES
@@ -284,7 +284,7 @@ def test_process_that_displaces_the_file_notifies_all_watchdogs(
 
 
 def test_lease_released_only_in_a_lost_log_is_not_waited_for(make_session: MakeSession, path: str) -> None:
-    """Without its log the file is older: it shows a lock as held that was released since, by ourselves."""
+    """Without its log the file is older: it shows a lock as held that this process has released since."""
     session, attempt = make_session(), make_attempt("job", 600.0)
     run(session.acquire(attempt, TIMEOUT))
     session.store(clock.now())._checkpoint()

@@ -515,7 +515,7 @@ def test_mounted_directory_shares_its_locks(path: str, tmp_path: Path, session: 
 
 @linux_only
 def test_child_in_another_time_namespace_does_not_take_a_held_lock(session: SqliteSession, path: str) -> None:
-    """Before: the boot id was cached over the fork, and the child's clock said that every lease had expired."""
+    """Regression: the boot id was cached over the fork, and by the child's clock every lease had expired."""
     run(session.acquire(make_attempt("job", 600.0), TIMEOUT))
     code = f"""
 import ctypes, os, sys

@@ -99,7 +99,7 @@ class ForksInBetween:
 
 
 def test_fork_in_a_signal_handler_during_a_read_succeeds(session: SqliteSession) -> None:
-    """Before: "Cannot operate on a closed database"."""
+    """Regression: "Cannot operate on a closed database"."""
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
     store = session.store(clock.now())
@@ -119,7 +119,7 @@ def test_fork_in_a_signal_handler_during_a_read_succeeds(session: SqliteSession)
 
 
 def test_fork_leaves_the_log_in_place(session: SqliteSession, path: str) -> None:
-    """The connection is closed before it, but not as if this were the end of the last process."""
+    """The connection is closed before the fork, but not like that of the last process."""
     attempt = make_attempt("job")
     run(session.acquire(attempt, TIMEOUT))
     log = os.stat(path + "-wal").st_ino
@@ -157,7 +157,7 @@ def test_forks_during_transactions_of_other_threads_succeed(make_session: MakeSe
 
     try:
         for number in range(forks):
-            # Most children only come and go; every tenth uses the file too.
+            # Most children exit immediately; every tenth uses the file.
             assert in_a_child(work if number % 10 == 0 else lambda: None)
     finally:
         stop.set()

@@ -232,7 +232,7 @@ def test_row_of_another_kernel_expires_a_ttl_after_first_seen(session: SqliteSes
     store_write(session, "UPDATE lock SET boot = ?, expires = ?, process = ?", "elsewhere", 10**18, "0" * 32)
     started = clock.now()
     assert run(session.acquire(make_attempt("job"), 1.0)) == Busy(0.3)
-    # A second look, by whomever, does not start the wait anew.
+    # A second inspection, from any session, does not restart the wait.
     assert (run(session.inspect("job", 1.0)).remaining or 0.0) <= 0.3
     assert run(obtain(session, make_attempt("job"), started + 5.0)) is not None
     assert 0.3 <= clock.now() - started < 0.3 + 1.5
@@ -248,7 +248,7 @@ def test_renewal_by_a_foreign_holder_restarts_the_wait(session: SqliteSession) -
 
 
 def test_row_renewed_after_it_was_judged_is_not_taken(session: SqliteSession) -> None:
-    """The taking statement names the owner *and* the expiry that were judged."""
+    """The statement that takes the row names the owner *and* the expiry that were judged."""
     slow, thief = make_attempt("job", 30.0), make_attempt("job")
     run(session.acquire(slow, 1.0))
     store = session.store(clock.now())

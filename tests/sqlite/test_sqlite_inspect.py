@@ -67,7 +67,7 @@ def test_block_of_tokens_is_shown_by_its_first_and_broken_by_any(session: Sqlite
 def test_file_of_an_earlier_version_works_with_both_versions(
     session: SqliteSession, start_worker: Callable[[], Worker], path: str
 ) -> None:
-    """Another process adds the columns, under a connection that knows the old table and goes on using it."""
+    """Another process adds the columns under a connection that knows only the old table and keeps using it."""
     run(session.acquire(make_attempt("job"), TIMEOUT))
     store = session.store(clock.now())
     expires = int((clock.now() + 60) * 1_000_000)

@@ -32,7 +32,7 @@ LATE = 1.5
 
 
 def until_waiting(session: SqliteSession, name: str, waiters: int) -> None:
-    """Return when so many wait for ``name`` (each of them has entered the queue, and looks before it sleeps)."""
+    """Returns when this many claims wait for ``name``; each is queued and polls once more before it sleeps."""
     eventually(lambda: run(session.inspect(name, TIMEOUT)).waiters == waiters, 5.0, f"{waiters} waiters are queued")
 
 

@@ -30,7 +30,7 @@ def make_attempt(name: str, ttl: float = 30.0, **more: Any) -> SimpleAttempt:
 
 
 async def obtain(session: Session[Any], attempt: SimpleAttempt, until: float) -> Granted | None:
-    """The core's acquisition loop in its simplest form."""
+    """The acquisition loop of the core in its simplest form."""
     contender = None
     while True:
         answer = await session.acquire(attempt, 5.0)
@@ -47,7 +47,7 @@ async def obtain(session: Session[Any], attempt: SimpleAttempt, until: float) ->
 
 
 def count(session: Session[Any], name: str, file: Path, times: int) -> None:
-    """Add to a number in a file, reading and writing it with a gap, as only one process at a time may."""
+    """Adds to a number in a file with a gap between read and write; correct only under mutual exclusion."""
     for _ in range(times):
         attempt = make_attempt(name)
         assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
@@ -58,7 +58,7 @@ def count(session: Session[Any], name: str, file: Path, times: int) -> None:
 
 
 def hammer(session: Session[Any], name: str, seconds: float) -> dict[str, Any]:
-    """Take and give back, again and again: how often, and the errors that a caller would have seen."""
+    """Acquires and releases repeatedly; returns the number of grants and the errors a caller would have seen."""
     grants, errors = 0, []
     until = clock.now() + seconds
     while clock.now() < until:

@@ -36,7 +36,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def all_processes(environment: Mapping[str, str]) -> set[int]:
-    """Also redis-server, which overwrites its environment, but works in its own directory."""
+    """Includes redis-server, which overwrites its environment but runs in its own directory."""
     found = set(started_with("DEMO_UNDER_TEST", environment["DEMO_UNDER_TEST"]))
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -138,7 +138,7 @@ def wait_for_processes(environment: Mapping[str, str], count: int) -> set[int]:
     return eventually(enough, 20, f"there are {count} processes")
 
 
-def wait_for_a_frozen_one(environment: Mapping[str, str]) -> None:
+def wait_for_a_frozen_process(environment: Mapping[str, str]) -> None:
     eventually(lambda: any(state(pid) == "T" for pid in all_processes(environment)), 20, "a process is frozen")
 
 
@@ -146,7 +146,7 @@ def wait_for_a_frozen_one(environment: Mapping[str, str]) -> None:
 def test_killed_command_leaves_no_process_and_no_file(environment: dict[str, str]) -> None:
     with running(environment, "--rung", "5", "--fault", "freeze", "--runs", "50") as ladder:
         others = wait_for_processes(environment, 5) - {ladder.pid}  # spawner, redis-server, A, B
-        wait_for_a_frozen_one(environment)
+        wait_for_a_frozen_process(environment)
         deaths = [Death(pid) for pid in others if Path(f"/proc/{pid}").exists()]
         assert len(deaths) >= 2
         ladder.kill()

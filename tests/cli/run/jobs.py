@@ -54,7 +54,7 @@ class Job:
 
     @property
     def guardian(self) -> int:
-        """Its only child."""
+        """The only child of the runner."""
         (pid,) = eventually(lambda: children(self.process.pid), PATIENCE, "the guardian runs")
         return pid
 
@@ -83,7 +83,7 @@ class Jobs:
         return subprocess.CompletedProcess(arguments, job.process.returncode, out, err)
 
     def processes(self) -> list[int]:
-        """Every process of these runs, zombies not counted."""
+        """Every process of these runs except zombies."""
         return started_with("RUN_UNDER_TEST", self._mark)
 
     def wait_until_none_is_left(self) -> None:

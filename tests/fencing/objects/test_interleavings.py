@@ -71,7 +71,7 @@ class Tally:
         self.unknown = 0
 
     async def increment(self, register: Register, token: int, times: int) -> None:
-        """As one holder does: one update after another, until it is refused or does not know."""
+        """Makes one update after another as one holder, until an update is refused or has an unknown outcome."""
         incoming = Bearer(token, f"owner {token}")
         try:
             for _ in range(times):
@@ -121,7 +121,7 @@ def test_no_acknowledged_update_is_lost() -> None:
 
 
 def test_concurrent_stores_under_one_lease_leave_a_readable_value() -> None:
-    """Each writer removes the object of the write before. None makes the head point to one that was removed."""
+    """Each writer removes the object of the previous write. No head may point to a removed object."""
     incoming = Bearer(5, "owner")
 
     async def store(register: Register, writer: int) -> None:

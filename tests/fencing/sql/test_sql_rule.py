@@ -21,7 +21,7 @@ _BEARERS = st.builds(Bearer, st.integers(0, 3) | st.integers(2**63 - 3, 2**63 - 
 
 
 def _by_the_rule(seen: Bearer | None, incoming: Bearer) -> tuple[bool, Bearer]:
-    """Whether it is admitted, and what is remembered then."""
+    """Returns whether the bearer is admitted, and the bearer stored afterwards."""
     try:
         return True, incoming if admit("r", seen, incoming) else seen or incoming
     except StaleToken:

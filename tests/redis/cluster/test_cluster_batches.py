@@ -73,7 +73,7 @@ def test_withdrawals_follow_slots_that_have_moved(api: str, cluster: RedisCluste
         with half_moved(cluster, names[2]) as slot:
             slot.carry_all()
             found = await keeper_of(session).withdraw(attempts, TIMEOUT)
-            # Some of its keys were never there: such a script runs on neither server, until the slot has arrived.
+            # Some of its keys never existed: such a script runs on neither server until the slot has arrived.
             assert isinstance(found[2], RequestFailed | Found)
         assert [found[at] for at in (0, 1, 3, 4, 5)] == [Found.OURS] * 5
         again = await keeper_of(session).withdraw([attempts[2]], TIMEOUT)
@@ -131,7 +131,7 @@ def test_hold_that_moved_before_its_slot_is_watched_again_soon(cluster: RedisClu
         with half_moved(cluster, "job") as slot:
             slot.carry_all()
             assert run(keeper.watch([attempt], TIMEOUT)) == [Found.OURS]
-            assert "job" in run(keeper.wait_for_hints(clock.now() + TIMEOUT, wakeup)), "it is not tracked there"
+            assert "job" in run(keeper.wait_for_hints(clock.now() + TIMEOUT, wakeup)), "the key is not tracked there"
 
 
 def test_lease_survives_servers_that_refuse_new_connections(start_cluster: Callable[..., RedisCluster]) -> None:

@@ -110,7 +110,7 @@ class Group:
 
 
 def channel(**nodes: Node) -> tuple[ClusterKeeperChannel[Any], Table]:
-    """A cluster of which ``a`` has all slots."""
+    """A cluster in which ``a`` has all slots."""
     places = {"a": A, "b": B, "c": C}
     by_place = {places[name]: node for name, node in nodes.items()}
     table = Table([A])
@@ -216,7 +216,7 @@ def test_an_unresponsive_server_is_skipped_in_this_round_and_the_next() -> None:
         again = servers.expected_failure(A, 0)
         assert str(again) == str(failure)
         assert again is not None
-        assert not again.may_have_happened, "this time nothing was sent"
+        assert not again.may_have_happened, "no request was sent this time"
         assert servers.expected_failure(B, 0) is None
         servers.begin_round()
     assert servers.expected_failure(A, 0) is None

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.needs_redis
 @APIS
 def test_moved_slot_is_followed_with_the_same_claim(api: str, cluster: RedisCluster) -> None:
     async def body(session: ClusterSession) -> None:
-        await session.ping(TIMEOUT)  # the table as it is before
+        await session.ping(TIMEOUT)  # loads the table before the move
         source, attempt = cluster.master_of("job"), make_attempt("job")
         target = move(cluster, "job")
         before = errors(source, "MOVED")
@@ -39,7 +39,7 @@ def test_moved_slot_is_followed_with_the_same_claim(api: str, cluster: RedisClus
         assert target.ask("HGETALL", "job") == {attempt.owner: "1"}
         assert target.ask("GET", keys_of("job").token) == str(granted.token), "one grant, one token"
         assert await session.release(attempt, TIMEOUT) is Found.OURS
-        assert errors(source, "MOVED") == before + 1, "where it is now was learnt"
+        assert errors(source, "MOVED") == before + 1, "the new place is remembered"
 
     on(cluster.url, api, body)
     assert keys(*cluster.masters()) == set()

@@ -87,7 +87,7 @@ def test_unserved_slot_affects_only_its_own_leases(api: str, cluster: RedisClust
             await session.acquire(attempt, TIMEOUT)
         source.cluster("DELSLOTS", slot_of(names[0]))
         try:
-            for _ in range(2):  # before the table is asked for again, and after
+            for _ in range(2):  # before and after the table is requested again
                 found = await keeper_of(session).renew(attempts, 60.0, TIMEOUT)
                 assert isinstance(found[0], RequestFailed)
                 assert list(found[1:]) == [Found.OURS, Found.OURS]
@@ -99,7 +99,7 @@ def test_unserved_slot_affects_only_its_own_leases(api: str, cluster: RedisClust
 
 
 def test_silent_cluster_costs_one_timeout(cluster: RedisCluster) -> None:
-    """Not one for each slot."""
+    """Not one timeout per slot."""
     attempts = [make_attempt(f"job-{number}") for number in range(300)]
 
     async def body(session: ClusterSession) -> None:
@@ -175,7 +175,7 @@ async def test_withdrawal_at_a_dead_shard_does_not_delay_the_others(cluster: Red
         run(core.session.acquire(attempts[1], TIMEOUT))
         assert elsewhere in keys(second)
         with frozen(first):
-            with core.lock:  # both before the watchdog looks
+            with core.lock:  # adds both before the watchdog runs
                 for attempt in attempts:
                     core.watchdog.withdraw(attempt, clock.now() + attempt.claim.ttl)
             await until(lambda: elsewhere not in keys(second))

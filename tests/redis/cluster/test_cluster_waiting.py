@@ -28,7 +28,7 @@ pytestmark = pytest.mark.needs_redis
 
 CHANNEL = keys_of("job").channel
 
-#: By a release, also on a machine that stands still for a second. Who is not woken looks long after that.
+#: Wake-up by a release, allowing for a scheduler stall of a second. A waiter that is not woken polls much later.
 WOKEN_WITHIN = 5.0
 MODES = {"auto": "SPUBLISH", "on": "SPUBLISH", "off": "PUBLISH", "both": "BOTH"}
 
@@ -171,7 +171,9 @@ def test_end_of_a_moved_subscription_is_not_taken_for_a_reply(api: str, cluster:
         for attempt in attempts:
             granted = tokens[attempt.claim.name]
             assert isinstance(granted, Granted)
-            assert source.ask("GET", keys_of(attempt.claim.name).token) == str(granted.token), "each its own answer"
+            assert source.ask("GET", keys_of(attempt.claim.name).token) == str(granted.token), (
+                "each request gets its own reply"
+            )
         await waiter.wait(clock.now() + 0.01)
         assert is_armed(cluster.master_of("job"), Way.CHANNEL), "it waits at the new server of the slot"
         await waiter.leave()

@@ -138,7 +138,7 @@ def test_earlier_acknowledgements_do_not_count_for_later_renewals(
         assert await session.renew(attempt, 30.0, TIMEOUT) == Found.OURS
         eventually(lambda: is_even(pair.master))
         pair.links[0].black_hole_all()
-        # There is nothing to extend, so without the flag nothing is written; and all that ever was is acknowledged.
+        # There is nothing to extend, so without the flag nothing is written, and everything written is acknowledged.
         call = encode_renew([("job", attempt.owner)], 30.0, 0, always_write=False)
         assert await session._channel.run_acknowledged(call, 1, TIMEOUT) == ([1], 1)
         with pytest.raises(RequestFailed):

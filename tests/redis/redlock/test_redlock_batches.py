@@ -28,7 +28,7 @@ def urls(masters: Masters) -> list[str]:
 
 
 def held(masters: Masters, attempts: Sequence[RedlockAttempt]) -> int:
-    """On how many servers any of ``claims`` is held, added up."""
+    """Returns the number of holds of ``claims``, summed over all servers."""
     return sum(int(server.ask("EXISTS", *(attempt.claim.name for attempt in attempts))) for server in masters.servers)
 
 
@@ -70,7 +70,7 @@ def test_batch_with_a_silent_server_ends_within_its_timeout(start_masters: Start
     attempts = [make_attempt(f"job-{number}") for number in range(500)]
     for attempt in attempts:
         assert isinstance(run(session.acquire(attempt, TIMEOUT)), Granted)
-    assert run(keeper.renew(attempts[:1], 30.0, TIMEOUT)) == [Found.OURS]  # the watchdog's connections are there
+    assert run(keeper.renew(attempts[:1], 30.0, TIMEOUT)) == [Found.OURS]  # opens the connections of the watchdog
     masters.servers[0].pause()
     began = time.monotonic()
     answers = run(keeper.withdraw(attempts, timeout))

@@ -156,7 +156,7 @@ async def test_connect_cancelled_at_any_step_leaves_nothing_open(five_masters: M
 
 
 async def test_close_cancelled_at_any_step_leaves_nothing_open(five_masters: Masters) -> None:
-    assert owners(five_masters, "held") == [None] * 5  # connected, to ask that
+    assert owners(five_masters, "held") == [None] * 5  # connects the helper
     before = open_files("socket:")
     for steps in (1, 2, 3, 5, 8, 12, 18):
         locks = holdfast.aio.connect(five_masters.url, ttl=60, request_timeout=PATIENT)

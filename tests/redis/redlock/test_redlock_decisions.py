@@ -166,7 +166,7 @@ def test_majority_and_every_healthy_server_are_always_asked(count: int, data: st
         trusted = health.by_trust()
         assert sorted(trusted) == list(range(count))
         assert set(trusted[: len(healthy)]) == healthy
-    assert health.worth_asking(now + 11) == list(range(count)), "nobody is given up for ever"
+    assert health.worth_asking(now + 11) == list(range(count)), "no server is skipped forever"
     health.skip_none()
     assert health.worth_asking(now) == list(range(count))
 

@@ -57,7 +57,7 @@ async def test_operators_see_and_break_locks_with_a_minority_dead(
         assert [(holder.owner, holder.token) for holder in state.holders] == [(lease.owner, lease.token)]
         assert state.remaining == pytest.approx(4.5, abs=1.5)
         assert [found.name for found in await world.list_locks(other, "se")] == ["seen"]
-        # An attempt on two servers is nobody's lock.
+        # An attempt on two servers is no lock.
         somebody = make_attempt("attempt").owner
         for server in masters.servers[1:3]:
             server.ask("HSET", "attempt", somebody, 1)

@@ -1,7 +1,7 @@
 """Servers that restart without their memory, and clocks that jump: what a majority survives and what it does not.
 
 The losses shown here are documented: they are Redlock's own (faults K1, K3). What holds is that each is told
-apart by its token, and that a fence refuses the older.
+holders, and a fence refuses the older one.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def test_verifying_a_hold_does_not_join_servers(five_masters: Masters) -> None:
         assert isinstance(run(session.acquire(attempt, PATIENT)), Granted)
         five_masters.servers[3].ask("FLUSHALL")
         assert run(session.renew(attempt, 0.001, PATIENT)) == Found.OURS
-        assert not attempt.unresolved, "nothing was sent that could bring it back"
+        assert not attempt.unresolved, "no request was sent that could restore it"
         assert run(session.renew(attempt, 60, PATIENT)) == Found.OURS
         assert owners(five_masters, "it") == [attempt.owner] * 5
     finally:

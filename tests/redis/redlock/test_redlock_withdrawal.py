@@ -159,7 +159,7 @@ def test_release_that_overtakes_a_join_wins(five_masters: Masters) -> None:
             self, requests: Sequence[tuple[BlockingKeeperChannel, Sequence[Call]]], replicas: int, timeout: float
         ) -> list[Sequence[Answer]]:
             if requests[0][1][0].script is scripts.JOIN:
-                attempt.unresolved = False  # as it was when the releasing thread looked
+                attempt.unresolved = False  # as it was when the releasing thread checked it
                 assert await caller.release(attempt, PATIENT) is Found.OURS
             return await super().ask_each(requests, replicas, timeout)
 
@@ -215,6 +215,6 @@ def test_ctrl_c_at_any_moment_leaves_no_orphan_on_any_server(five_masters: Maste
         lock = locks.lock("alarm", reentrant=False)
         locks.ping()
         assert sum(interrupt(random.uniform(10e-6, 3e-3), play) for _ in range(150)) > 30
-        with lock.acquire(timeout=LASTING + 5) as last:  # at worst it ends by itself within its ttl
+        with lock.acquire(timeout=LASTING + 5) as last:  # at worst the lock expires after its ttl
             last.renew()
         eventually(lambda: owners(five_masters, "alarm") == NOBODY)
