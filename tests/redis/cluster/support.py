@@ -12,7 +12,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from holdfast._config.targets import parse_target
 from holdfast.engines.redis.cluster.engine import ClusterEngine
 from holdfast.engines.redis.cluster.session import ClusterSession
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.registry import make_engine
 from tests.redis.support import on as on_engine
 from tests.servers.cluster import ClusterNode, RedisCluster
