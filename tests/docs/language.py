@@ -27,7 +27,7 @@ class Retired:
 
 
 WORDS: Final = (
-    Retired("api apis coloured", "api, sync and async; color, for terminals"),
+    Retired("colour colours coloured", "api, sync and async; color, for terminals"),
     Retired(
         "belief beliefs believe believes believed believing",
         "deadline, valid until, held",
