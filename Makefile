@@ -25,7 +25,7 @@ TEXTS := $(wildcard docs .github .ci *.md Makefile pyproject.toml .pre-commit-co
 # that trace it too (to interrupt it at every step), count what it leaves behind, measure its cost, or fork it in the
 # middle of something.
 MEASURED := $(addprefix tests/,compat config conformance core decorator fencing memory observer sqlite)
-UNMEASURED := not interrupt and not struck and not fork and not leak and not cost
+UNMEASURED := not interrupt and not fork and not leak and not cost
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -16,7 +16,7 @@ import holdfast
 from tests.support.waiting import eventually
 
 
-def elsewhere(call: Callable[[], Any]) -> Any:
+def on_another_thread(call: Callable[[], Any]) -> Any:
     """Run ``call`` on a thread of its own."""
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(call()))
@@ -39,7 +39,7 @@ def dependency(lock: holdfast.client.Lock) -> Iterator[holdfast.Lease]:
 def lost_dependency(client: holdfast.Client, lock: holdfast.client.Lock) -> Iterator[holdfast.Lease]:
     """Entered on another thread; its lease is lost."""
     block = dependency(lock)
-    lease = elsewhere(lambda: next(block))
+    lease = on_another_thread(lambda: next(block))
     client.break_(lock.name)
     assert lease.lost
     return block
@@ -51,9 +51,9 @@ def test_a_block_closed_by_another_thread_does_not_end_the_lease_of_the_present_
     lock = client.lock("a")
     block = lost_dependency(client, lock)
     with lock as mine:
-        elsewhere(block.close)  # type: ignore[attr-defined]
+        on_another_thread(block.close)  # type: ignore[attr-defined]
         assert mine.held
-        assert elsewhere(client.lock("a").try_acquire) is None
+        assert on_another_thread(client.lock("a").try_acquire) is None
 
 
 def test_a_block_ended_by_the_collector_does_not_end_the_lease_of_the_present_holder(client: holdfast.Client) -> None:
@@ -63,14 +63,14 @@ def test_a_block_ended_by_the_collector_does_not_end_the_lease_of_the_present_ho
         blocks.clear()
         gc.collect()
         assert mine.held
-        assert elsewhere(client.lock("a").try_acquire) is None
+        assert on_another_thread(client.lock("a").try_acquire) is None
 
 
-def test_a_block_left_on_another_thread_is_released(client: holdfast.Client) -> None:
+def test_a_block_closed_by_another_thread_is_released(client: holdfast.Client) -> None:
     block = dependency(client.lock("a"))
-    lease = elsewhere(lambda: next(block))
+    lease = on_another_thread(lambda: next(block))
     assert lease.held
-    elsewhere(block.close)  # type: ignore[attr-defined]
+    on_another_thread(block.close)  # type: ignore[attr-defined]
     assert lease.released
     client.lock("a").acquire(timeout=5).release()
 
@@ -86,10 +86,10 @@ def test_a_block_that_is_never_ended_is_released_with_its_frame(client: holdfast
 
     with pytest.warns(ResourceWarning):
         enter_and_forget()
-    eventually(lambda: elsewhere(free(client)))
+    eventually(lambda: on_another_thread(is_free(client)))
 
 
-def free(client: holdfast.Client) -> Callable[[], bool]:
+def is_free(client: holdfast.Client) -> Callable[[], bool]:
     def attempt() -> bool:
         lease = client.lock("a").try_acquire()
         if lease is not None:
@@ -99,7 +99,7 @@ def free(client: holdfast.Client) -> Callable[[], bool]:
     return attempt
 
 
-def test_looking_at_exit_is_not_entering(client: holdfast.Client) -> None:
+def test_reading_the_exit_attribute_does_not_enter_the_lock(client: holdfast.Client) -> None:
     lock = client.lock("a")
     assert hasattr(lock, "__exit__")
     lease = lock.__enter__()
@@ -117,32 +117,32 @@ def test_an_exit_stack_ends_the_block_of_its_caller(client: holdfast.Client) -> 
             assert inner.token == outer.token
         assert outer.held
     assert outer.released
-    assert elsewhere(free(client))
+    assert on_another_thread(is_free(client))
 
 
 def test_an_exit_stack_closed_by_another_thread_ends_its_block(client: holdfast.Client) -> None:
     stack = contextlib.ExitStack()
     lease = stack.enter_context(client.lock("a"))
-    elsewhere(stack.close)
+    on_another_thread(stack.close)
     assert lease.released
 
 
-def test_stacks_closed_by_another_thread_end_the_hold_with_the_last_of_them(client: holdfast.Client) -> None:
+def test_stacks_closed_by_another_thread_end_the_hold_when_the_last_is_closed(client: holdfast.Client) -> None:
     """With several blocks open, none was released: the lock was renewed for no caller."""
     lock = client.lock("a")
     one, two = contextlib.ExitStack(), contextlib.ExitStack()
     leases = [one.enter_context(lock), two.enter_context(lock)]
-    elsewhere(one.close)
+    on_another_thread(one.close)
     assert sorted(lease.held for lease in leases) == [False, True]
-    elsewhere(two.close)
+    on_another_thread(two.close)
     assert not any(lease.held for lease in leases)
-    assert elsewhere(free(client))
+    assert on_another_thread(is_free(client))
 
 
 def test_a_stack_whose_lease_was_lost_does_not_end_the_lease_of_the_present_holder(client: holdfast.Client) -> None:
     lock = client.lock("a")
     stack = contextlib.ExitStack()
-    elsewhere(lambda: stack.enter_context(lock))
+    on_another_thread(lambda: stack.enter_context(lock))
     client.break_("a")
     mine = contextlib.ExitStack()
     lease = mine.enter_context(lock)
@@ -151,7 +151,7 @@ def test_a_stack_whose_lease_was_lost_does_not_end_the_lease_of_the_present_hold
         with contextlib.suppress(holdfast.LockLost):
             stack.close()
 
-    elsewhere(close)
+    on_another_thread(close)
     assert lease.held
     mine.close()
 
@@ -180,7 +180,7 @@ async def test_a_generator_that_its_task_returned_is_collected_with_its_lease() 
         await lease.release()
 
 
-async def test_two_tasks_in_blocks_of_one_lease_leave_their_own() -> None:
+async def test_two_tasks_in_blocks_of_one_lease_leave_their_own_blocks() -> None:
     """Each got the other's block: the second task ended cancelled instead of with LockLost."""
     async with holdfast.aio.connect(f"memory:{uuid.uuid4().hex}") as locks:
         lease = await locks.lock("a").acquire()
@@ -190,7 +190,7 @@ async def test_two_tasks_in_blocks_of_one_lease_leave_their_own() -> None:
             async with lease:
                 entered[number].set()
                 try:
-                    await asyncio.sleep(60 * number)  # the first one ends first, though it entered first
+                    await asyncio.sleep(60 * number)  # the first task leaves first, although it entered first
                     await lease.lost.wait(5)
                 except asyncio.CancelledError:
                     await asyncio.sleep(0.01)  # the body takes a moment to clean up
@@ -213,7 +213,7 @@ async def test_an_async_exit_stack_ends_the_block_of_its_task() -> None:
         assert lease.released
 
 
-async def test_an_async_generator_left_in_another_task_releases() -> None:
+async def test_an_async_generator_closed_by_another_task_releases_its_lease() -> None:
     async with holdfast.aio.connect(f"memory:{uuid.uuid4().hex}") as locks:
         lock = locks.lock("a")
 

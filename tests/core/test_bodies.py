@@ -1,4 +1,4 @@
-"""Leaving ``async with`` when the hold was lost: whose cancellation it was, and what comes out of the block."""
+"""Leaving ``async with`` after a loss: what the block raises, and that no cancellation is left over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import holdfast
 
 
-async def test_a_body_that_released_its_own_handle_is_still_told_of_the_loss() -> None:
+async def test_a_loss_is_reported_to_a_body_that_released_its_own_handle() -> None:
     async with holdfast.aio.connect(f"memory:{uuid.uuid4().hex}") as locks:
         lock = locks.lock("a")
         outer = await lock.acquire()
@@ -26,6 +26,6 @@ async def test_a_body_that_released_its_own_handle_is_still_told_of_the_loss() -
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await asyncio.sleep(0)  # nothing is left to strike here
+        await asyncio.sleep(0)  # no cancellation is left to arrive here
         with pytest.raises(holdfast.LockLost):
             await outer.release()

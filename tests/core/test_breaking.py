@@ -1,4 +1,4 @@
-"""``break_`` of a lock that a caller of the same client is just being granted."""
+"""``break_`` of a lock whose grant is in flight to a caller of the same client."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def break_on_grant(client: holdfast.Client, monkeypatch: pytest.MonkeyPatch, *, 
     monkeypatch.setattr(session, "acquire", granted_then_broken)
 
 
-def test_a_grant_that_is_broken_by_token_on_its_way_is_lost_at_once(
+def test_a_grant_in_flight_that_is_broken_by_token_is_lost_immediately(
     client: holdfast.Client, monkeypatch: pytest.MonkeyPatch, events: list[Event]
 ) -> None:
     break_on_grant(client, monkeypatch, by_token=True)
@@ -56,13 +56,11 @@ def test_a_grant_that_is_broken_by_token_on_its_way_is_lost_at_once(
     ]  # fmt: skip
 
 
-def test_a_grant_that_is_broken_on_its_way_is_checked_and_not_handed_over(
+def test_a_grant_in_flight_that_is_broken_is_checked_and_not_handed_over(
     client: holdfast.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with client.lock("other"):  # the watchdog is awake: it does not check everything when it starts
-        monkeypatch.setattr(
-            client._open().queue, "waiting", lambda key: 1
-        )  # so that it asks for tokens to hand it over
+    with client.lock("other"):  # the watchdog runs already: when it starts, it would check all leases
+        monkeypatch.setattr(client._open().queue, "waiting", lambda key: 1)  # so that it reserves tokens for hand-overs
         break_on_grant(client, monkeypatch, by_token=False)
         lease = client.lock("a", ttl=600).acquire()
         grant = lease._hold.grant
@@ -72,11 +70,11 @@ def test_a_grant_that_is_broken_on_its_way_is_checked_and_not_handed_over(
             lease.release()
 
 
-@pytest.mark.parametrize("breaks", [True, False], ids=["while it is broken", "by itself"])
-def test_a_grant_on_its_way_while_its_token_is_being_broken_is_not_handed_over(
+@pytest.mark.parametrize("breaks", [True, False], ids=["while it is broken", "not broken"])
+def test_a_grant_in_flight_is_handed_over_only_if_its_token_is_not_being_broken(
     client: holdfast.Client, monkeypatch: pytest.MonkeyPatch, breaks: bool
 ) -> None:
-    """The engine takes it from the caller that has it by then: that must not be a later one than was named."""
+    """The engine breaks the claim for whichever caller holds it by then. That must be the caller of the named token."""
     core = client._open()
     acquire = core.session.acquire
 
@@ -90,7 +88,7 @@ def test_a_grant_on_its_way_while_its_token_is_being_broken_is_not_handed_over(
                 assert _pinned(core, "a", [], holder.token)
         return answer
 
-    monkeypatch.setattr(core.queue, "waiting", lambda key: 1)  # so that it asks for tokens to be handed over
+    monkeypatch.setattr(core.queue, "waiting", lambda key: 1)  # so that it reserves tokens for hand-overs
     monkeypatch.setattr(core.session, "acquire", granted_while_breaking)
     with client.lock("a") as lease:
         grant = lease._hold.grant

@@ -1,4 +1,4 @@
-"""Closing at the worst moment: while an acquire is between the engine's answer and its caller."""
+"""Closing while an acquire is between the engine's answer and its caller."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def url() -> str:
 
 
 def test_a_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
-    """It would block everybody for a ttl: granted, never renewed, and nobody has a handle."""
+    """It would block every caller for a ttl: granted, never renewed, and without a handle."""
     client, closing = holdfast.connect(url), []
 
-    def close_elsewhere() -> None:
+    def close_on_another_thread() -> None:
         closing.append(threading.Thread(target=client.close))
         closing[0].start()
         while not client._opened.closed:  # type: ignore[union-attr]
@@ -48,15 +48,15 @@ def test_a_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
     client.ping()
     core = client._opened
     assert core is not None
-    core.session = ClosesAfter(core.session, close_elsewhere)
+    core.session = ClosesAfter(core.session, close_on_another_thread)
     with pytest.raises(holdfast.UsageError, match="closed"):
         client.lock("a").acquire()
     closing[0].join()
-    with holdfast.connect(url) as stranger:
-        stranger.lock("a").acquire(timeout=5).release()
+    with holdfast.connect(url) as other:
+        other.lock("a").acquire(timeout=5).release()
 
 
-def test_the_same_in_async(url: str) -> None:
+def test_an_async_grant_that_arrives_after_close_is_withdrawn(url: str) -> None:
     async def main() -> None:
         client = aio.connect(url)
         await client.ping()
@@ -65,21 +65,21 @@ def test_the_same_in_async(url: str) -> None:
         closing: list[asyncio.Task[None]] = []
 
         def close() -> None:
-            core._shut()  # what close() does first, before it waits for us
+            core._shut()  # what close() does first, before it waits for this acquire
             closing.append(asyncio.create_task(client.close()))
 
         core.session = ClosesAfter(core.session, close)
         with pytest.raises(holdfast.UsageError, match="closed"):
             await client.lock("a").acquire()
         await closing[0]
-        async with aio.connect(url) as stranger:
-            await (await stranger.lock("a").acquire(timeout=5)).release()
+        async with aio.connect(url) as other:
+            await (await other.lock("a").acquire(timeout=5)).release()
 
     asyncio.run(main())
 
 
 def test_closing_without_waiting_withdraws_what_is_being_acquired(url: str) -> None:
-    """As at interpreter exit, or when the client's loop is closed: the caller will not come to clean up."""
+    """As at interpreter exit, or when the client's loop is closed: the caller does not run again to clean up."""
     client = holdfast.connect(url)
     client.ping()
     core = client._opened
@@ -87,11 +87,11 @@ def test_closing_without_waiting_withdraws_what_is_being_acquired(url: str) -> N
     core.session = ClosesAfter(core.session, core.begin_close)
     with pytest.raises(holdfast.UsageError, match="closed"):
         client.lock("a").acquire()
-    with holdfast.connect(url) as stranger:
-        stranger.lock("a").acquire(timeout=5).release()
+    with holdfast.connect(url) as other:
+        other.lock("a").acquire(timeout=5).release()
 
 
-def test_a_waiter_does_not_start_a_thread_for_a_client_that_is_closed_and_gone(url: str) -> None:
+def test_a_withdrawal_of_a_closed_client_starts_no_thread(url: str) -> None:
     client = holdfast.connect(url)
     client.ping()
     core = client._opened

@@ -1,4 +1,4 @@
-"""What a claim says about its caller, and how it is read back."""
+"""The description of a claim's caller: how it is written and read back."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ def test_a_program_is_named_without_path_and_arguments(
         b'{"host": "h", "rest": "%b"}' % (b"x" * 4096),
     ],
 )
-def test_what_others_have_written_counts_as_not_said(written: bytes) -> None:
+def test_an_invalid_description_gives_no_facts(written: bytes) -> None:
     assert descriptions.facts(descriptions.parsed(written)) == {}

@@ -1,4 +1,4 @@
-"""No descriptor is left: an error that says so, and service again when there is one."""
+"""No descriptor is left: the error states that, and the client works again when there is one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ locks.lock("a").acquire(timeout=5).release()
 
 
 @pytest.mark.parametrize("spare, outcome", [(0, "unavailable"), (1, "unavailable"), (4, "acquired")])
-def test_without_descriptors_it_is_unavailable_and_serves_again(spare: int, outcome: str) -> None:
+def test_a_client_without_descriptors_is_unavailable_and_recovers(spare: int, outcome: str) -> None:
     script = SCRIPT.replace("SPARE", str(spare))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, outcome, "")

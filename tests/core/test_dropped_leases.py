@@ -120,7 +120,7 @@ def test_a_lease_that_another_thread_drops_is_logged(caplog: pytest.LogCaptureFi
     assert f"{__file__}:{where} in by_acquire" in reports(caplog)[0]
 
 
-def test_a_call_that_no_line_made_is_said_to_be_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_acquire_passed_to_a_thread_is_logged_without_a_line(caplog: pytest.LogCaptureFixture) -> None:
     with holdfast.connect(store()) as locks:
         lock = locks.lock("a")
         threading.Thread(target=lock.acquire).start()
@@ -164,7 +164,7 @@ def test_the_line_of_an_async_acquire_is_that_of_the_awaiting_function(
     assert f"{__file__}:{where} in _acquire" in reports(caplog)[0]
 
 
-def test_the_line_of_wait_for_is_found_or_said_to_be_unknown(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_acquire_in_wait_for_is_logged_with_its_line_or_as_unknown(caplog: pytest.LogCaptureFixture) -> None:
     """Until Python 3.11 it runs the call in a task of its own; then the line that waits is not on the stack."""
 
     async def main() -> None:
@@ -174,7 +174,7 @@ def test_the_line_of_wait_for_is_found_or_said_to_be_unknown(caplog: pytest.LogC
             await until(lambda: reports(caplog))
 
     asyncio.run(main())
-    expected = "passed to a thread or a task" if sys.version_info < (3, 12) else " in test_the_line_of_wait_for"
+    expected = "passed to a thread or a task" if sys.version_info < (3, 12) else " in test_an_acquire_in_wait_for"
     assert expected in reports(caplog)[0]
 
 
@@ -203,7 +203,7 @@ def test_one_of_two_leases_is_logged_and_the_lock_stays_held(caplog: pytest.LogC
     assert "with the last of its leases" in reports(caplog)[0]
 
 
-def test_the_line_keeps_no_frame_alive() -> None:
+def test_the_line_in_a_lease_keeps_no_frame_alive() -> None:
     class Local:
         pass
 
@@ -218,7 +218,7 @@ def test_the_line_keeps_no_frame_alive() -> None:
 
 
 class _Handler(logging.Handler):
-    """Keeps its lock while it waits for a lock of holdfast's, as one that writes to a shared file might."""
+    """Keeps its lock while it waits for a lock of holdfast's, as a handler that writes to a shared file might."""
 
     def __init__(self, locks: holdfast.Client) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ def test_a_handler_that_locks_and_drops_leases_cannot_deadlock() -> None:
         logger.addHandler(handler)
         try:
             kept = locks.lock("kept").acquire()
-            handler.acquire()  # somebody is logging
+            handler.acquire()  # as while another thread is logging
             try:
                 lease = locks.lock("a").acquire()
                 del lease  # here, where the handler's lock is held
@@ -253,13 +253,13 @@ def test_a_handler_that_locks_and_drops_leases_cannot_deadlock() -> None:
             logger.removeHandler(handler)
 
 
-def test_a_lease_that_is_dropped_as_the_last_act_of_a_program_is_logged() -> None:
+def test_a_lease_dropped_by_the_last_statement_of_a_program_is_logged() -> None:
     code = "import holdfast\nlocks = holdfast.connect('memory:')\nlocks.lock('a').acquire()\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert "acquired at <string>:3 in <module>" in done.stderr
 
 
-def test_a_program_that_ends_with_a_held_lease_says_nothing() -> None:
+def test_a_program_that_ends_with_a_held_lease_prints_nothing() -> None:
     code = "import holdfast\nlocks = holdfast.connect('memory:')\nlease = locks.lock('a').acquire()\n"
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)

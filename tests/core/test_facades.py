@@ -1,4 +1,4 @@
-"""The two faces are twins: same names, parameters, defaults and first sentences. Only the waiting differs."""
+"""Sync and async classes have the same names, parameters, defaults and first sentences. Only the waiting differs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import aio, lease
 
-TWINS = [
+PAIRS = [
     (holdfast.Client, aio.AsyncClient),
     (holdfast.Lock, aio.AsyncLock),
     (holdfast.Lease, aio.AsyncLease),
@@ -19,7 +19,7 @@ TWINS = [
 ]
 #: What may be only in async.
 ONLY_ASYNC = {"AsyncClient.aclose"}
-#: Whatever may do I/O, or wait.
+#: What may do I/O, or wait.
 AWAITED = {
     "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait",
     "AsyncLock.locked",
@@ -31,7 +31,7 @@ DIFFERING = [
     ("task", "thread"),
     (" Cancelled: it is finished in the background.", ""),
 ]
-ids = [sync.__name__ for sync, _ in TWINS]
+ids = [sync.__name__ for sync, _ in PAIRS]
 
 
 def public(kind: type) -> dict[str, Any]:
@@ -45,14 +45,14 @@ def first_sentence(thing: Any) -> str:
     return text
 
 
-@pytest.mark.parametrize("sync, async_", TWINS, ids=ids)
-def test_same_names(sync: type, async_: type) -> None:
+@pytest.mark.parametrize("sync, async_", PAIRS, ids=ids)
+def test_sync_and_async_have_the_same_names(sync: type, async_: type) -> None:
     extra = {name for name in public(async_) if f"{async_.__name__}.{name}" in ONLY_ASYNC}
     assert set(public(sync)) == set(public(async_)) - extra
 
 
-@pytest.mark.parametrize("sync, async_", TWINS, ids=ids)
-def test_same_parameters_and_defaults(sync: type, async_: type) -> None:
+@pytest.mark.parametrize("sync, async_", PAIRS, ids=ids)
+def test_sync_and_async_have_the_same_parameters_and_defaults(sync: type, async_: type) -> None:
     for name, method in public(sync).items():
         if inspect.isfunction(method):
             ours, theirs = (_shape(function) for function in (method, public(async_)[name]))
@@ -63,15 +63,15 @@ def _shape(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
     return [(one.name, one.kind, one.default) for one in inspect.signature(function).parameters.values()]
 
 
-@pytest.mark.parametrize("sync, async_", TWINS, ids=ids)
-def test_same_first_sentences(sync: type, async_: type) -> None:
+@pytest.mark.parametrize("sync, async_", PAIRS, ids=ids)
+def test_sync_and_async_have_the_same_first_sentences(sync: type, async_: type) -> None:
     for name, member in public(sync).items():
         ours, theirs = first_sentence(member), first_sentence(public(async_)[name])
         assert ours, f"{sync.__name__}.{name} has no docstring"
         assert ours == theirs, f"{sync.__name__}.{name}"
 
 
-@pytest.mark.parametrize("sync, async_", TWINS, ids=ids)
+@pytest.mark.parametrize("sync, async_", PAIRS, ids=ids)
 def test_what_may_do_io_is_awaited_and_nothing_else(sync: type, async_: type) -> None:
     for name, member in public(async_).items():
         if inspect.isfunction(member) and name != "aclose":
@@ -81,7 +81,7 @@ def test_what_may_do_io_is_awaited_and_nothing_else(sync: type, async_: type) ->
     assert inspect.isasyncgenfunction(aio.AsyncClient.locks)
 
 
-@pytest.mark.parametrize("sync, async_", TWINS, ids=ids)
+@pytest.mark.parametrize("sync, async_", PAIRS, ids=ids)
 def test_context_managers_are_sync_or_async_as_their_class(sync: type, async_: type) -> None:
     assert hasattr(sync, "__enter__") == hasattr(async_, "__aenter__")
     assert not hasattr(sync, "__aenter__")
@@ -94,7 +94,7 @@ def test_connect_is_a_plain_call_with_the_same_parameters() -> None:
     assert isinstance(aio.connect("memory:"), aio.AsyncClient)  # and outside of any event loop
 
 
-def test_the_contracts_members_are_there() -> None:
+def test_documented_members_exist() -> None:
     lease_members = {"name", "token", "owner", "ttl", "remaining", "held", "lost", "lost_reason"}
     assert lease_members | {"check", "renew", "release", "on_lost"} <= set(public(holdfast.Lease))
     assert {"lock", "inspect", "locks", "break_", "ping", "close", "guarantees"} <= set(public(holdfast.Client))

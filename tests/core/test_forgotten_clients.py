@@ -1,4 +1,4 @@
-"""A client that nobody closed: ``with holdfast.connect(url).lock("x"):`` leaves nothing behind and warns of nothing."""
+"""A client that is never closed, as in ``with holdfast.connect(url).lock("x"):``, leaves nothing and no warning."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_release_under_way_keeps_the_session(redis_url: str, monkeypatch: pyte
     ended = threading.Event()
 
     async def slow(self: RedisSession, attempt: RedisAttempt, timeout: float) -> Found:
-        ended.wait(0.3)  # descheduled between the end of belief and the request
+        ended.wait(0.3)  # descheduled after the lease has ended locally, before the request
         return await release(self, attempt, timeout)
 
     monkeypatch.setattr(RedisSession, "release", slow)

@@ -1,4 +1,4 @@
-"""Forks at the worst moment: while another thread holds one of our locks, which in the child nobody will release."""
+"""Forks while another thread holds an internal lock of holdfast, which no thread of the child will release."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 
 
 @contextmanager
-def held_elsewhere(lock: AbstractContextManager[bool]) -> Iterator[None]:
+def held_by_another_thread(lock: AbstractContextManager[bool]) -> Iterator[None]:
     """Another thread holds ``lock`` during the body."""
     taken, over = threading.Event(), threading.Event()
 
@@ -40,22 +40,22 @@ def use(client: holdfast.Client) -> bool:
         return lease.held
 
 
-def test_while_another_thread_opens_the_client() -> None:
-    with holdfast.connect("memory:") as client, held_elsewhere(client._opening):
+def test_a_child_forked_while_another_thread_opens_the_client_can_lock() -> None:
+    with holdfast.connect("memory:") as client, held_by_another_thread(client._opening):
         assert in_a_child(lambda: use(client))
 
 
-def test_while_another_thread_is_in_the_core() -> None:
+def test_a_child_forked_while_another_thread_is_in_the_core_can_lock() -> None:
     with holdfast.connect("memory:") as client:
         assert use(client)
         core = client._opened
         assert core is not None
-        with held_elsewhere(core.lock):
+        with held_by_another_thread(core.lock):
             assert in_a_child(lambda: use(client))
 
 
-def test_inside_a_with_block() -> None:
-    """The child leaves the block too: it is told that it has nothing, and the parent keeps its lock."""
+def test_a_child_forked_inside_a_block_has_lost_the_lease_that_the_parent_keeps() -> None:
+    """The child leaves the block too: it gets LockLost, and the parent keeps its lock."""
     with holdfast.connect("memory:") as client:
         lock = client.lock("a")
         with ExitStack() as blocks:

@@ -1,4 +1,4 @@
-"""A signal strikes whoever starts the thread that tells users of their losses: it is started by the next one."""
+"""A signal interrupts a caller that starts the thread for callbacks: the next caller starts it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from holdfast._runtime.blocking import BlockingRuntime
 from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 
 
-def test_callbacks_are_run_after_a_strike_at_any_place() -> None:
+def test_callbacks_are_called_after_a_signal_at_any_place() -> None:
     for first in itertools.count():
-        runtime, injector, told = (
+        runtime, injector, called = (
             BlockingRuntime(),
             SignalInjector(first, places=(SOURCE, threading.__file__)),
             threading.Event(),
@@ -20,9 +20,9 @@ def test_callbacks_are_run_after_a_strike_at_any_place() -> None:
             with injector:
                 runtime.dispatch(lambda: None)
         except (InjectedInterrupt, RuntimeError):
-            pass  # RuntimeError: struck in a certain place, threading itself releases a lock that it has not taken
-        runtime.dispatch(told.set)
-        assert told.wait(5), f"never again after a strike at {injector.interrupted_at}"
+            pass  # RuntimeError: interrupted at one place, threading itself releases a lock that it has not taken
+        runtime.dispatch(called.set)
+        assert called.wait(5), f"not called after a signal at {injector.interrupted_at}"
         if not injector.interrupted_at:
             break
     assert first > 10

@@ -1,7 +1,7 @@
 """One signal at every place of an acquire, a release, a block or a close, while other callers of the process wait for
 the same lock: it may delay them, but never block them.
 
-Found by the second review: a lock that was renewed for no caller, by a client that none could wake.
+Found by the second review: a lock that was renewed for no caller, by a client that no caller could wake.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SOON = 10.0
 
 @pytest.fixture(autouse=True)
 def _tracing_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_queue, "MAX_CHAIN_SECONDS", 30.0)  # so hand-overs are among what is interrupted
+    monkeypatch.setattr(local_queue, "MAX_CHAIN_SECONDS", 30.0)  # so that hand-overs are interrupted too
 
 
-class Stage:
+class Environment:
     """A client, some of whose threads wait for the lock without a time-out, and another client at the same store."""
 
     def __init__(self, number: int) -> None:
@@ -64,10 +64,10 @@ class Stage:
             pass
         self.served.release()
 
-    def play(self, interrupted: Callable[[], object]) -> None:
+    def interrupt(self, call: Callable[[], object]) -> None:
         try:
             with self.injector:
-                interrupted()
+                call()
         except (InjectedInterrupt, holdfast.AcquireTimeout):
             gc.collect(0)
 
@@ -90,50 +90,50 @@ class Stage:
         self.other.close()
 
 
-def everywhere(play: Callable[[Stage], None]) -> int:
-    """Play it with a signal at its first place, its second, …, until it goes through."""
+def interrupt_everywhere(scenario: Callable[[Environment], None]) -> int:
+    """Run it with a signal at its first place, its second, …, until it runs without one. Returns the number."""
     number = 0
     while True:
-        stage = Stage(number)
+        environment = Environment(number)
         try:
-            play(stage)
-            stage.check()
+            scenario(environment)
+            environment.check()
         finally:
-            stage.close()
-        if not stage.injector.interrupted_at:
+            environment.close()
+        if not environment.injector.interrupted_at:
             return number
         number += 1
 
 
-def test_a_release_with_waiters() -> None:
-    def play(stage: Stage) -> None:
-        lease = stage.lock.acquire()
-        stage.wait_in_threads(2)
-        stage.play(lease.release)
+def test_interrupted_release_with_waiters_blocks_no_caller() -> None:
+    def scenario(environment: Environment) -> None:
+        lease = environment.lock.acquire()
+        environment.wait_in_threads(2)
+        environment.interrupt(lease.release)
         del lease
 
-    assert everywhere(play) > 20
+    assert interrupt_everywhere(scenario) > 20
 
 
-def test_a_block_of_a_shared_lock_with_waiters() -> None:
-    def play(stage: Stage) -> None:
+def test_interrupted_block_of_a_shared_lock_with_waiters_blocks_no_caller() -> None:
+    def scenario(environment: Environment) -> None:
         def block() -> None:
-            with stage.lock:
-                stage.injector.__exit__()
-                stage.wait_in_threads(1)
-                stage.injector.__enter__()
+            with environment.lock:
+                environment.injector.__exit__()
+                environment.wait_in_threads(1)
+                environment.injector.__enter__()
 
-        stage.play(block)
+        environment.interrupt(block)
 
-    assert everywhere(play) > 60
+    assert interrupt_everywhere(scenario) > 60
 
 
-def test_an_acquire_that_waits_for_its_turn() -> None:
-    def play(stage: Stage) -> None:
+def test_interrupted_acquire_that_waits_for_its_turn_blocks_no_caller() -> None:
+    def scenario(environment: Environment) -> None:
         held, go = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with stage.lock:
+            with environment.lock:
                 held.set()
                 go.wait(SOON)
 
@@ -141,65 +141,65 @@ def test_an_acquire_that_waits_for_its_turn() -> None:
         holder.start()
         held.wait(SOON)
         threading.Timer(0.01, go.set).start()
-        stage.play(lambda: stage.lock.acquire(timeout=SOON).release())
+        environment.interrupt(lambda: environment.lock.acquire(timeout=SOON).release())
         go.set()
         holder.join(SOON)
 
-    assert everywhere(play) > 60
+    assert interrupt_everywhere(scenario) > 60
 
 
 @pytest.mark.parametrize("place", ["at the engine", "in the process"])
-def test_an_acquire_that_times_out(place: str) -> None:
+def test_interrupted_acquire_that_times_out_blocks_no_caller(place: str) -> None:
     """The slot of the name stayed occupied by a call that had ended: the process was locked out until close()."""
 
-    def play(stage: Stage) -> None:
-        holder = stage.other if place == "at the engine" else stage.client
+    def scenario(environment: Environment) -> None:
+        holder = environment.other if place == "at the engine" else environment.client
         leases: list[holdfast.Lease] = []
         thread = threading.Thread(target=lambda: leases.append(holder.lock("a").acquire()))
         thread.start()
         thread.join(SOON)
-        stage.play(lambda: stage.lock.acquire(timeout=0.01))
+        environment.interrupt(lambda: environment.lock.acquire(timeout=0.01))
         leases[0].release()
 
-    assert everywhere(play) > 40
+    assert interrupt_everywhere(scenario) > 40
 
 
-def test_close_with_waiters() -> None:
-    def play(stage: Stage) -> None:
-        lease = stage.lock.acquire()
-        stage.wait_in_threads(1)
-        stage.play(stage.client.close)
-        stage.client.close()
+def test_interrupted_close_with_waiters_can_be_repeated() -> None:
+    def scenario(environment: Environment) -> None:
+        lease = environment.lock.acquire()
+        environment.wait_in_threads(1)
+        environment.interrupt(environment.client.close)
+        environment.client.close()
         assert not lease.held
 
-    assert everywhere(play) > 20
+    assert interrupt_everywhere(scenario) > 20
 
 
 @pytest.mark.parametrize("what", ["acquire", "release"])
-def test_a_handler_that_uses_the_same_lock_and_returns(what: str) -> None:
-    """Its calls come in between two instructions of the call that it interrupts, on the same thread."""
+def test_signal_handler_that_uses_the_same_lock_blocks_no_caller(what: str) -> None:
+    """The handler runs between two instructions of the call that it interrupts, on the same thread, and returns."""
     number = 0
     while True:
-        stage = Stage(number)
+        environment = Environment(number)
 
         def use() -> None:
             for name in ("a", "b"):
-                lease = stage.client.lock(name).try_acquire()  # noqa: B023 -- called before the next turn
+                lease = environment.client.lock(name).try_acquire()  # noqa: B023 -- called before the next iteration
                 if lease is not None:
                     lease.release()
 
-        stage.injector = HandlerInjector(number, use)
+        environment.injector = HandlerInjector(number, use)
         try:
             if what == "release":
-                lease = stage.lock.acquire()
-                stage.wait_in_threads(1)
-                stage.play(lease.release)
+                lease = environment.lock.acquire()
+                environment.wait_in_threads(1)
+                environment.interrupt(lease.release)
             else:
-                stage.play(lambda: stage.lock.acquire(timeout=SOON).release())  # noqa: B023
-            stage.check()
+                environment.interrupt(lambda: environment.lock.acquire(timeout=SOON).release())  # noqa: B023
+            environment.check()
         finally:
-            stage.close()
-        if not stage.injector.interrupted_at:
+            environment.close()
+        if not environment.injector.interrupted_at:
             break
         number += 1
     assert number > 15

@@ -1,4 +1,4 @@
-"""Ctrl-C may strike a sync call wherever CPython looks for signals: at each of these places, one after another."""
+"""Ctrl-C may interrupt a sync call wherever CPython handles signals: at each of these places, one after another."""
 
 from __future__ import annotations
 
@@ -22,61 +22,63 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
 
 
-def interrupt_everywhere(play: Callable[[holdfast.Client, SignalInjector], None]) -> int:
-    """Play it with a signal at its first place, its second, …, until it goes through. After each the lock is free, long
-    before its ttl of 30 s or a third of it."""
+def interrupt_everywhere(scenario: Callable[[holdfast.Client, SignalInjector], None]) -> int:
+    """Run it with a signal at its first place, its second, …, until it runs without one. Returns the number of places.
+
+    After each run the lock is free, long before its ttl of 30 s or a third of it.
+    """
     number = 0
     while True:
         url = f"memory:{uuid.uuid4().hex}"
         injector = SignalInjector(number)
-        with holdfast.connect(url) as stranger, holdfast.connect(url) as client:
+        with holdfast.connect(url) as other, holdfast.connect(url) as client:
             client.ping()
             core = client._opened
             assert core is not None
             try:
-                play(client, injector)
+                scenario(client, injector)
             except InjectedInterrupt:
                 gc.collect(0)
-            free = stranger.lock("a").try_acquire(timeout=5)
-            assert free is not None, f"left held by a strike at {injector.interrupted_at}"
+            free = other.lock("a").try_acquire(timeout=5)
+            assert free is not None, f"left held by a signal at {injector.interrupted_at}"
             assert core.queue.waiting("a") == 0
         if not injector.interrupted_at:
             return number
         number += 1
 
 
-def test_acquiring() -> None:
-    def play(client: holdfast.Client, injector: SignalInjector) -> None:
+def test_interrupted_acquire_leaves_the_lock_free() -> None:
+    def scenario(client: holdfast.Client, injector: SignalInjector) -> None:
         lock = client.lock("a")
         with injector:
             lease = lock.acquire(timeout=5)
         lease.release()
 
-    assert interrupt_everywhere(play) > 50
+    assert interrupt_everywhere(scenario) > 50
 
 
-def test_releasing() -> None:
-    def play(client: holdfast.Client, injector: SignalInjector) -> None:
+def test_interrupted_release_leaves_the_lock_free() -> None:
+    def scenario(client: holdfast.Client, injector: SignalInjector) -> None:
         lease = client.lock("a").acquire(timeout=5)
         with injector:
             lease.release()
 
-    assert interrupt_everywhere(play) > 15
+    assert interrupt_everywhere(scenario) > 15
 
 
-def test_the_with_statement() -> None:
-    def play(client: holdfast.Client, injector: SignalInjector) -> None:
+def test_interrupted_with_statement_leaves_the_lock_free() -> None:
+    def scenario(client: holdfast.Client, injector: SignalInjector) -> None:
         lock = client.lock("a")
         with injector, lock:
             pass
 
-    assert interrupt_everywhere(play) > 60
+    assert interrupt_everywhere(scenario) > 60
 
 
-def test_the_same_caller_can_acquire_again() -> None:
+def test_interrupted_caller_can_acquire_again() -> None:
     """Nothing of the interrupted call may be taken for a hold or a place in the queue of this process."""
 
-    def play(client: holdfast.Client, injector: SignalInjector) -> None:
+    def scenario(client: holdfast.Client, injector: SignalInjector) -> None:
         lock = client.lock("a")
         try:
             with injector:
@@ -84,25 +86,25 @@ def test_the_same_caller_can_acquire_again() -> None:
         except InjectedInterrupt:
             gc.collect(0)
         again = lock.try_acquire(timeout=5)
-        assert again is not None, f"this caller is locked out by a strike at {injector.interrupted_at}"
+        assert again is not None, f"this caller is locked out by a signal at {injector.interrupted_at}"
         assert again.held
         again.release()
 
-    assert interrupt_everywhere(play) > 80
+    assert interrupt_everywhere(scenario) > 80
 
 
-def test_struck_when_the_hold_was_there_but_nobody_knew_it_is_not_re_entered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claim is withdrawn; were its hold left behind, the same thread would re-enter it, and two would believe."""
+def test_hold_of_an_interrupted_acquire_is_not_re_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim is withdrawn. If its hold stayed, the same thread would re-enter it: two holders."""
     watch = Watchdog.watch
 
-    def struck(self: Watchdog, grant: Grant, confirmed: float) -> None:
+    def interrupted(self: Watchdog, grant: Grant, confirmed: float) -> None:
         monkeypatch.setattr(Watchdog, "watch", watch)
         watch(self, grant, confirmed)
         raise InjectedInterrupt
 
     store = f"memory:{uuid.uuid4().hex}"
     with holdfast.connect(store) as one, holdfast.connect(store) as two:
-        monkeypatch.setattr(Watchdog, "watch", struck)
+        monkeypatch.setattr(Watchdog, "watch", interrupted)
         with pytest.raises(InjectedInterrupt):
             one.lock("a").acquire()
         other = two.lock("a").acquire(timeout=5)
@@ -110,8 +112,8 @@ def test_struck_when_the_hold_was_there_but_nobody_knew_it_is_not_re_entered(mon
         other.release()
 
 
-def test_struck_while_it_waits_a_caller_sees_nothing_else() -> None:
-    """threading.Condition, struck where it takes its lock again, raised 'release unlocked lock' instead."""
+def test_interrupted_wait_raises_only_the_interrupt() -> None:
+    """threading.Condition, interrupted where it takes its lock again, raised 'release unlocked lock' instead."""
     number = 0
     while True:
         event, injector = BlockingEvent(), SignalInjector(number, places=(SOURCE, threading.__file__))
@@ -126,19 +128,19 @@ def test_struck_while_it_waits_a_caller_sees_nothing_else() -> None:
             each.start()
         for each in others:
             each.join(10)
-            assert not each.is_alive(), f"left waiting by a strike at {injector.interrupted_at}"
+            assert not each.is_alive(), f"left waiting by a signal at {injector.interrupted_at}"
         if not injector.interrupted_at:
             break
         number += 1
     assert number > 3
 
 
-def test_struck_while_it_rings_for_the_watchdog_the_next_caller_rings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would sleep on while everybody believes that it is on its way: leases would run out."""
-    ring = BlockingWakeup.set
+def test_interrupted_wakeup_of_the_watchdog_is_repeated_by_the_next_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the watchdog would sleep on, while every caller takes it for woken: leases would expire."""
+    wake = BlockingWakeup.set
 
-    def struck(self: BlockingWakeup) -> None:
-        monkeypatch.setattr(BlockingWakeup, "set", ring)
+    def interrupted(self: BlockingWakeup) -> None:
+        monkeypatch.setattr(BlockingWakeup, "set", wake)
         raise InjectedInterrupt
 
     store = f"memory:{uuid.uuid4().hex}"
@@ -146,10 +148,10 @@ def test_struck_while_it_rings_for_the_watchdog_the_next_caller_rings(monkeypatc
         client.lock("a").acquire().release()
         core = client._opened
         assert core is not None
-        eventually(lambda: core.watchdog._wakes_at > 0)  # it has gone to sleep: else nobody needs to ring
+        eventually(lambda: core.watchdog._wakes_at > 0)  # it sleeps: otherwise no caller would wake it
         forgotten, orphan = (core.new_attempt(client.lock("b")._policy, non_barging=False) for _ in range(2))
         run(core.session.acquire(orphan, 1.0))
-        monkeypatch.setattr(BlockingWakeup, "set", struck)
+        monkeypatch.setattr(BlockingWakeup, "set", interrupted)
         with pytest.raises(InjectedInterrupt):
             core.withdraw(forgotten)
         core.withdraw(orphan)
@@ -157,7 +159,7 @@ def test_struck_while_it_rings_for_the_watchdog_the_next_caller_rings(monkeypatc
 
 
 def test_a_signal_handler_may_use_the_client_that_is_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waited for the lock that its own thread held."""
+    """The handler waited for the lock that its own thread held."""
     with holdfast.connect(f"memory:{uuid.uuid4().hex}") as client:
         make = Core.__init__
 

@@ -20,7 +20,7 @@ from tests.core.imports import Allowed, problems
 
 SOURCE = Path(holdfast.__path__[0])
 
-#: The modules and packages that are the face.
+#: The modules and packages of the public API.
 FACE: Final = frozenset({"client", "aio", "lease", "decorator", "current", "default_clients"})
 ENGINES: Final = sorted({f"engines.{row.url.split('.')[2]}" for row in registry.BUILT_IN})
 

@@ -1,8 +1,8 @@
 """Nothing is left behind: threads, descriptors, connections, keys and tasks are back at the baseline (invariant I9).
 
 Before anything is counted, a lock is waited for, and another one is renewed and then dropped: the first wait opens a
-connection, the first renewal one of the watchdog's, the first errand another. On a machine that stalls, one of the
-pairs may be renewed, and what was asked for in a wait that was too short is withdrawn.
+connection, the first renewal one of the watchdog's, the first withdrawal another. On a machine that stalls, a
+cycle may be renewed, and a claim whose wait was too short is withdrawn.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def assert_every_key_ends(admin: redis.Redis) -> None:
 
 
 def baseline(admin: redis.Redis) -> Baseline:
-    """With the connections that the server counts."""
+    """Including the connections that the server counts."""
     return Baseline(connections=lambda: len(admin.client_list()))
 
 
 @contextmanager
-def in_vain() -> Iterator[None]:
-    """For a try that is over too soon for an answer if the machine stands still: then it is unreachable, not busy."""
+def unreachable_allowed() -> Iterator[None]:
+    """For a try so short that a scheduler stall leaves no time for an answer: then it is unreachable, not busy."""
     try:
         yield
     except holdfast.EngineUnavailable:
@@ -79,7 +79,7 @@ def test_sync_cycles_leave_nothing_behind(url: str, admin: redis.Redis, cycles: 
         for number in range(cycles):
             locks.lock(names[number % 50]).acquire().release()
         for _ in range(waits):
-            with in_vain():
+            with unreachable_allowed():
                 assert locks.lock("busy").try_acquire(timeout=0.001) is None
         before.wait_until_nothing_is_left(5)
         eventually(lambda: locks.inspect("busy").waiters == 0)
@@ -114,7 +114,7 @@ async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis, c
         before = baseline(admin)
         await asyncio.gather(*(pairs(locks, number, cycles // 50) for number in range(50)))
         for _ in range(waits // 10):
-            await asyncio.gather(*(wait_in_vain(locks) for _ in range(10)))
+            await asyncio.gather(*(wait_until_timeout(locks) for _ in range(10)))
         await before.until_nothing_is_left(5)
         async with asyncio.timeout(5):
             while (await locks.inspect("busy")).waiters:
@@ -124,8 +124,8 @@ async def test_async_cycles_leave_nothing_behind(url: str, admin: redis.Redis, c
     await until(lambda: len(asyncio.all_tasks()) == 1, 5)
 
 
-async def wait_in_vain(locks: holdfast.aio.AsyncClient) -> None:
-    with in_vain():
+async def wait_until_timeout(locks: holdfast.aio.AsyncClient) -> None:
+    with unreachable_allowed():
         assert await locks.lock("busy").try_acquire(timeout=0.002) is None
 
 

@@ -1,4 +1,4 @@
-"""Lease arithmetic: belief ends before the engine's expiry, whatever the ttl."""
+"""Lease arithmetic: the deadline is before the engine's expiry, whatever the ttl."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ times = st.floats(0, 1e9)  # seconds since boot: thirty years
 
 
 @given(times, ttls)
-def test_belief_ends_before_the_engine_may_grant_it_again(sent: float, ttl: float) -> None:
+def test_the_deadline_is_before_the_engine_may_grant_the_lock_again(sent: float, ttl: float) -> None:
     """The engine counts from when the request arrives, which is not before it was sent."""
     assert sent < lease_time.deadline(sent, ttl) < sent + ttl
 
@@ -33,7 +33,7 @@ def test_a_later_request_never_has_an_earlier_deadline(one: float, two: float, t
 
 
 @given(times, ttls)
-def test_two_renewals_may_fail_before_belief_ends(sent: float, ttl: float) -> None:
+def test_two_renewals_may_fail_before_the_deadline(sent: float, ttl: float) -> None:
     first = lease_time.renew_at(sent, ttl)
     second = lease_time.renew_at(first, ttl)
     assert sent < first < second < lease_time.deadline(sent, ttl)

@@ -56,7 +56,7 @@ def test_vacating_gives_the_turn_to_the_next_and_frees_the_slot_after_the_last()
     assert queue.occupy(KEY, object())
 
 
-def test_only_the_occupant_gives_the_slot_up_and_twice_does_no_harm() -> None:
+def test_only_the_occupant_gives_up_the_slot_and_repeating_it_has_no_effect() -> None:
     queue, holder, one = LocalQueue(), object(), waiter()
     queue.occupy(KEY, holder)
     queue.join(KEY, one)
@@ -67,7 +67,7 @@ def test_only_the_occupant_gives_the_slot_up_and_twice_does_no_harm() -> None:
     assert one.turn is Turn.CONTEND
 
 
-def test_who_leaves_before_the_turn_is_out_and_who_leaves_after_must_pass_it_on() -> None:
+def test_a_waiter_leaves_freely_before_its_turn_and_must_pass_the_turn_on_afterwards() -> None:
     queue, holder, one, two = LocalQueue(), object(), waiter(), waiter()
     queue.occupy(KEY, holder)
     queue.join(KEY, one)
@@ -77,7 +77,7 @@ def test_who_leaves_before_the_turn_is_out_and_who_leaves_after_must_pass_it_on(
     assert not queue.leave(KEY, two)
 
 
-def test_only_those_who_have_waited_long_enough_are_turned_away() -> None:
+def test_only_callers_that_have_waited_long_enough_are_turned_away() -> None:
     queue, holder, waiters = LocalQueue(), object(), [waiter(since=1.0), waiter(since=9.0), waiter(since=2.0)]
     queue.occupy(KEY, holder)
     for one in waiters:
@@ -87,7 +87,7 @@ def test_only_those_who_have_waited_long_enough_are_turned_away() -> None:
     assert queue.vacate(KEY, holder) is waiters[1]
 
 
-def test_closing_turns_everybody_away() -> None:
+def test_closing_turns_every_waiter_away() -> None:
     queue, one, two = LocalQueue(), waiter(), waiter()
     queue.occupy("a", object())
     queue.occupy("b", object())
@@ -141,7 +141,7 @@ def test_tokens_of_a_block_grow_and_end_with_the_one_that_was_granted() -> None:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Callers come, wait, get tfollowing turn, leave at any moment: at most one has the slot, and it is never lost."""
+    """Callers come, wait, get their turn and leave at any moment: at most one has the slot, and it is never lost."""
 
     waiting = Bundle("waiting")
 
@@ -149,20 +149,20 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.queue = LocalQueue()
         self.occupant: object | None = None
-        self.line: list[LocalWaiter] = []
+        self.waiters: list[LocalWaiter] = []
 
     @rule(target=waiting)
     def come(self) -> LocalWaiter:
         one = waiter()
         if self.queue.occupy(KEY, one.caller):
             assert self.occupant is None
-            assert not self.line
+            assert not self.waiters
             self.occupant = one.caller
             one.turn = Turn.CONTEND
         else:
             assert self.occupant is not None
             self.queue.join(KEY, one)
-            self.line.append(one)
+            self.waiters.append(one)
         return one
 
     @precondition(lambda self: self.occupant is not None)
@@ -171,21 +171,21 @@ class QueueMachine(RuleBasedStateMachine):
         following = self.queue.hand_over(grant(), self.occupant, 100.001) if hand_on else None
         if following is None:
             following = self.queue.vacate(KEY, self.occupant)
-        expected = self.line.pop(0) if self.line else None
+        expected = self.waiters.pop(0) if self.waiters else None
         assert following is expected
         self.occupant = None if following is None else following.caller
 
     @rule(one=consumes(waiting))
     def leave(self, one: LocalWaiter) -> None:
         if self.queue.leave(KEY, one):
-            self.line.remove(one)
+            self.waiters.remove(one)
         elif one.caller is self.occupant:
             self.give_up(hand_on=False)
 
     @invariant()
     def agrees(self) -> None:
-        assert self.queue.waiting(KEY) == len(self.line)
-        assert all(one.turn is Turn.WAITING for one in self.line)
+        assert self.queue.waiting(KEY) == len(self.waiters)
+        assert all(one.turn is Turn.WAITING for one in self.waiters)
 
 
 TestQueueMachine = QueueMachine.TestCase

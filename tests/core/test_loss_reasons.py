@@ -1,4 +1,4 @@
-"""Which reason a holder is told: what ran out by itself was not broken by anybody."""
+"""Which reason is reported to a holder: a lease that expired by itself was not broken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TTL: Final = 0.3
 
 
 class Late:
-    """A session whose renewals come to the engine only when it has forgotten the lock: its machine stood still."""
+    """A session whose renewals reach the engine only after the lease has expired there, as after a scheduler stall."""
 
     def __init__(self, session: Any, runtime: Any, delay: float) -> None:
         self._session = session
@@ -30,20 +30,20 @@ class Late:
 
 
 @pytest.mark.parametrize("asking", ["watchdog", "caller"])
-def test_gone_after_its_deadline_is_expired_and_not_broken(asking: str) -> None:
-    """A renewal that is answered late finds nothing, because the lease ran out meanwhile: nobody took it away."""
-    told: list[str | None] = []
+def test_a_lease_gone_after_its_deadline_is_expired_and_not_broken(asking: str) -> None:
+    """A renewal that is answered late finds nothing, because the lease expired meanwhile: no client broke it."""
+    reasons: list[str | None] = []
     with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=TTL) as locks:
         locks.ping()
         core: Any = locks._opened
         watchdog = core.watchdog
-        # If the caller is to be answered first, the watchdog has to wait for even longer.
+        # If the caller is to get its answer first, the watchdog has to wait longer.
         watchdog._keeper = Late(watchdog._keeper, watchdog._runtime, 2 * TTL + (asking == "caller"))
         core.session = Late(core.session, core.front, 2 * TTL)
-        lease = locks.lock("a", on_lost=lambda lost: told.append(lost.lost_reason)).acquire()
+        lease = locks.lock("a", on_lost=lambda lost: reasons.append(lost.lost_reason)).acquire()
         if asking == "caller":
             with pytest.raises(holdfast.LockLost) as lost:
                 lease.renew()
             assert lost.value.reason == "expired"
-        eventually(lambda: told)
-        assert told == ["expired"]
+        eventually(lambda: reasons)
+        assert reasons == ["expired"]

@@ -39,7 +39,7 @@ def test_a_loss_that_the_release_finds_is_called_back_too() -> None:
         lease = locks.lock("a", on_lost=called.append).acquire()
         core = locks._opened
         assert core is not None
-        with core.lock:  # the watchdog, which would be told by push, has to wait
+        with core.lock:  # the watchdog, which would receive a push, has to wait
             other.break_("a")
             with pytest.raises(holdfast.LockLost):
                 lease.release()
@@ -98,7 +98,7 @@ def test_a_callback_that_ends_its_thread_or_blocks_does_not_keep_others_from_bei
         eventually(lambda: "SystemExit" in caplog.text)
 
 
-def test_break_reports_to_its_own_client_at_once() -> None:
+def test_break_reports_to_its_own_client_immediately() -> None:
     name = store()
     with holdfast.connect(name) as locks, holdfast.connect(name) as other:
         lease = locks.lock("a").acquire()

@@ -1,4 +1,4 @@
-"""The life of a hold: the table says what may happen, and that an end is an end."""
+"""The states of a hold: the table has the allowed transitions, and none leaves a final state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EXPECTED = {
 
 
 @pytest.mark.parametrize("state, event", [*itertools.product(State, Event)])
-def test_the_table(state: State, event: Event) -> None:
+def test_the_table_has_exactly_the_allowed_transitions(state: State, event: Event) -> None:
     if (state, event) in _EXPECTED:
         assert NEXT[state, event] is _EXPECTED[state, event]
     else:
@@ -36,8 +36,8 @@ def test_final_states_are_those_without_a_way_out() -> None:
     assert {state for state, _ in _EXPECTED} | FINAL == set(State)
 
 
-def test_belief_is_never_reached_again() -> None:
-    """Invariant I13, no resurrection: nothing leads back to HELD."""
+def test_no_transition_leads_back_to_held() -> None:
+    """Invariant I13, no resurrection."""
     assert State.HELD not in _EXPECTED.values()
 
 

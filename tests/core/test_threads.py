@@ -10,7 +10,7 @@ from holdfast._runtime.threads import start_daemon
 from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 
 
-def test_a_signal_while_a_thread_is_started_shows_nothing_else() -> None:
+def test_a_signal_while_a_thread_starts_raises_only_its_own_exception() -> None:
     """Inside ``Thread.start`` it left a condition broken: ``release unlocked lock`` instead of the handler's error."""
     number = 0
     while True:

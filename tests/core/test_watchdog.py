@@ -1,4 +1,4 @@
-"""The watchdog outlives whatever goes wrong in it: if it died, every lock of the process would be lost in silence."""
+"""The watchdog goes on after any error in it: if it ended, every lock of the process would be lost without a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import LASTING, eventually, renewed
 
 
 class Failing:
-    """A keeper some of whose calls fail as no keeper should."""
+    """A keeper with a bug: the first calls of one method raise."""
 
     def __init__(self, keeper: Any, method: str, times: int) -> None:
         self._keeper = keeper
@@ -43,8 +43,8 @@ def test_a_bug_in_one_round_does_not_stop_the_next(method: str, caplog: pytest.L
     assert "goes on" in caplog.text
 
 
-def test_an_errand_in_a_black_hole_does_not_cost_those_who_hold() -> None:
-    """Found by simulation: five withdrawals that got no answer stood before the renewals of healthy locks."""
+def test_withdrawals_in_a_black_hole_do_not_delay_renewals() -> None:
+    """Found by simulation: five withdrawals without an answer delayed the renewals of healthy locks."""
     with holdfast.connect(f"memory:{uuid.uuid4().hex}", ttl=3.0, request_timeout=0.8) as locks:
         lease = locks.lock("held").acquire()
         core = locks._opened
@@ -64,7 +64,7 @@ def test_an_errand_in_a_black_hole_does_not_cost_those_who_hold() -> None:
         core.watchdog._keeper = hole
         for number in range(10):
             core.withdraw(core.session.attempt(Claim(f"other-{number}", "client:1", 5.0)))
-        for _ in range(2):  # an errand is tried again and again, and the renewals go on
+        for _ in range(2):  # the withdrawals are retried, and the renewals go on
             eventually(renewed(lease))
         lease.release()
 
