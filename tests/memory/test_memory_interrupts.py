@@ -84,8 +84,8 @@ def hold(bench: Bench) -> None:
     assert isinstance(run(bench.ours.acquire(bench.attempt, 1.0)), Granted)
 
 
-def stand_before_the_rival(bench: Bench) -> None:
-    """A third one holds the lock, and is about to release it."""
+def queue_before_the_rival(bench: Bench) -> None:
+    """Wait first, for a third attempt, which then releases the lock."""
     third = bench.ours.attempt(Claim("a", "third:1", TTL))
     run(bench.ours.acquire(third, 1.0))
     run(bench.contender.wait(0.0))
@@ -109,10 +109,10 @@ def thread() -> Iterator[ThreadPoolExecutor]:
         (hold, release),
         (hold, renew),
         (hold, withdraw),
-        (stand_before_the_rival, acquire),
-        (stand_before_the_rival, wait),
-        (stand_before_the_rival, abandon),
-        (stand_before_the_rival, withdraw),
+        (queue_before_the_rival, acquire),
+        (queue_before_the_rival, wait),
+        (queue_before_the_rival, abandon),
+        (queue_before_the_rival, withdraw),
     ],
 )
 def test_one_signal_at_each_instruction_does_not_block_the_next_waiter(
@@ -198,7 +198,7 @@ def test_a_signal_handler_that_keeps_the_lock_keeps_its_thread_out() -> None:
 
 
 def test_a_signal_handler_may_wait_for_a_lock_that_another_thread_holds() -> None:
-    """Whatever its own thread is in the middle of, the other one can go on and release."""
+    """At each instruction of its own thread, the other thread can go on and release."""
     url = f"memory:{uuid.uuid4().hex}"
     with holdfast.connect(url) as locks, holdfast.connect(url) as others, ThreadPoolExecutor(1) as thread:
         lock, number = locks.lock("main", reentrant=False), 0

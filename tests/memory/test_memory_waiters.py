@@ -1,4 +1,4 @@
-"""Waiters of the memory engine that are gone or do not answer, and operators under load."""
+"""Waiters of the memory engine that are gone or do not answer, and breaks under load."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def wait_in_a_loop_that_is_closed(url: str) -> None:
     loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed but it is pending": it was
     locks = holdfast.aio.connect(url)
     task = loop.create_task(locks.lock("busy").acquire())
-    with holdfast.connect(url) as looking:
-        while looking.inspect("busy").waiters == 0:
+    with holdfast.connect(url) as observer:
+        while observer.inspect("busy").waiters == 0:
             loop.run_until_complete(asyncio.sleep(0.001))
     del task
     loop.close()
@@ -67,7 +67,7 @@ def in_turn(locks: holdfast.Client, count: int) -> list[BaseException]:
 
 @pytest.mark.usefixtures("without_collector")
 def test_a_waiter_whose_loop_was_closed_does_not_block_the_name(url: str) -> None:
-    """Not until it is collected either, which may be never."""
+    """Nor before it is collected, which may never happen."""
     with holdfast.connect(url) as locks:
         held = locks.lock("busy").acquire()
         wait_in_a_loop_that_is_closed(url)
@@ -76,7 +76,7 @@ def test_a_waiter_whose_loop_was_closed_does_not_block_the_name(url: str) -> Non
         assert in_turn(locks, 3) == []
 
 
-def test_a_waiter_whose_loop_was_closed_is_gone_once_it_is_collected(url: str) -> None:
+def test_a_waiter_whose_loop_was_closed_leaves_the_queue_once_it_is_collected(url: str) -> None:
     with holdfast.connect(url) as locks:
         held = locks.lock("busy").acquire()
         wait_in_a_loop_that_is_closed(url)
@@ -86,7 +86,7 @@ def test_a_waiter_whose_loop_was_closed_is_gone_once_it_is_collected(url: str) -
 
 
 def test_a_waiter_that_answers_late_keeps_its_place_in_the_queue(url: str) -> None:
-    """It is overtaken while its event loop is blocked, and comes next when it is not any more."""
+    """It is overtaken while its event loop is blocked, and is served next afterwards."""
     blocked, free = threading.Event(), threading.Event()
     order: list[str] = []
 
@@ -115,7 +115,7 @@ def test_a_waiter_that_answers_late_keeps_its_place_in_the_queue(url: str) -> No
     assert order == ["overtakes", "late"]
 
 
-def test_breaking_while_clients_come_and_go(url: str) -> None:
+def test_break_succeeds_while_clients_come_and_go(url: str) -> None:
     stop = threading.Event()
 
     def come_and_go() -> None:
