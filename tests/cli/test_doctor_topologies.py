@@ -58,7 +58,7 @@ def test_sentinels(start_sentinels: Callable[..., SentinelSet], doctor: Doctor) 
     assert len(well.of("sentinel")) == 3
     assert sorted(finding["sentence"] for finding in well.of("role")) == ["master", "replica", "replica"]
     assert {well.level("agreement"), well.level("quorum"), well.level("clocks")} == {"ok"}
-    unknown = doctor(servers.url.replace("/mymaster", "/nobody") + f"?sentinel_password={SECRET}2")
+    unknown = doctor(servers.url.replace("/mymaster", "/unknown") + f"?sentinel_password={SECRET}2")
     refused = doctor(servers.url)
     assert (unknown.code, refused.code) == (69, 69)
     assert "No such master" in unknown.err

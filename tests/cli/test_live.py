@@ -41,12 +41,12 @@ def test_lines_fit_the_terminal_without_losing_content(width: int, monkeypatch: 
 
 def test_no_color_setting_removes_color_and_still_shows_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    coloured = drawn(monkeypatch, width=80)
+    colored = drawn(monkeypatch, width=80)
     monkeypatch.setenv("NO_COLOR", "1")
     plain = drawn(monkeypatch, width=80)
-    colours = r"\x1b\[(?:\d+;)*3\dm"
-    assert re.search(colours, coloured)
-    assert not re.search(colours, plain)
+    colors = r"\x1b\[(?:\d+;)*3\dm"
+    assert re.search(colors, colored)
+    assert not re.search(colors, plain)
     assert "▚" in plain
 
 

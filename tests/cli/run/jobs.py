@@ -14,7 +14,7 @@ from typing import Any, Final
 from tests.support.processes import children, started_with
 from tests.support.waiting import eventually
 
-PATIENCE: Final = 20.0
+TIMEOUT: Final = 20.0
 COMMAND: Final = [sys.executable, "-W", "error", "-m", "holdfast.cli", "run"]
 #: A command that prints its pid and runs until it is killed.
 FOREVER: Final = "echo $$; while :; do sleep 1; done"
@@ -31,7 +31,7 @@ class Job:
         """The next line that the command prints."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, f"ended with {self.process.wait(PATIENCE)}: {self.errors()}"
+        assert line, f"ended with {self.process.wait(TIMEOUT)}: {self.errors()}"
         return line.rstrip("\n")
 
     def pid(self) -> int:
@@ -41,7 +41,7 @@ class Job:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
     def errors(self) -> str:
         assert self.process.stderr is not None
@@ -55,7 +55,7 @@ class Job:
     @property
     def guardian(self) -> int:
         """The only child of the runner."""
-        (pid,) = eventually(lambda: children(self.process.pid), PATIENCE, "the guardian runs")
+        (pid,) = eventually(lambda: children(self.process.pid), TIMEOUT, "the guardian runs")
         return pid
 
 
@@ -79,7 +79,7 @@ class Jobs:
 
     def run(self, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
         job = self.start(*arguments, **settings)
-        out, err = job.process.communicate(timeout=PATIENCE)
+        out, err = job.process.communicate(timeout=TIMEOUT)
         return subprocess.CompletedProcess(arguments, job.process.returncode, out, err)
 
     def processes(self) -> list[int]:
@@ -87,7 +87,7 @@ class Jobs:
         return started_with("RUN_UNDER_TEST", self._mark)
 
     def wait_until_none_is_left(self) -> None:
-        eventually(lambda: not self.processes(), PATIENCE, "no process of the run is left")
+        eventually(lambda: not self.processes(), TIMEOUT, "no process of the run is left")
 
     def close(self) -> None:
         for job in self._jobs:
@@ -98,7 +98,7 @@ class Jobs:
                 if stream is not None:
                     stream.close()
         left = self.processes()
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while left and time.monotonic() < end:
             left = self.processes()
         for pid in left:

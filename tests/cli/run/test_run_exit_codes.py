@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.cli.main import main
 from holdfast.testing.proxy import FaultProxy
-from tests.cli.run.jobs import COMMAND, FOREVER, PATIENCE, Jobs
+from tests.cli.run.jobs import COMMAND, FOREVER, TIMEOUT, Jobs
 from tests.support.processes import state
 from tests.support.waiting import eventually
 
@@ -174,7 +174,7 @@ def test_max_hold_stops_the_command_in_time_and_exits_with_79(jobs: Jobs) -> Non
 def test_at_least_keeps_the_lock_after_the_command_until_a_signal(jobs: Jobs) -> None:
     job = jobs.start("--at-least", "1h", "x", "--", "sh", "-c", "echo $$; exit 6")
     command = job.pid()
-    eventually(lambda: state(command) == "" and not [p for p in jobs.processes() if p != job.process.pid], PATIENCE)
+    eventually(lambda: state(command) == "" and not [p for p in jobs.processes() if p != job.process.pid], TIMEOUT)
     assert jobs.run("--nonblock", "x", "true").returncode == 75
     job.signal(15)
     assert job.wait() == 6

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from tests.cli.run.jobs import FOREVER, PATIENCE, STUBBORN, Jobs
+from tests.cli.run.jobs import FOREVER, STUBBORN, TIMEOUT, Jobs
 from tests.support.processes import Death, children, state
 from tests.support.soak import soak
 from tests.support.waiting import eventually
@@ -35,7 +35,7 @@ def test_runner_killed_while_waiting_leaves_no_process_and_no_claim(jobs: Jobs, 
     with holdfast.connect(lock_file) as locks:
         with locks.lock("x").acquire():
             job = jobs.start("--fair", "x", "--", "touch", str(flag))
-            eventually(lambda: locks.inspect("x").waiters == 1, PATIENCE)
+            eventually(lambda: locks.inspect("x").waiters == 1, TIMEOUT)
             guardian = Death(job.guardian)
             job.process.kill()
             guardian.wait()
@@ -67,7 +67,7 @@ def test_runner_killed_at_any_point_of_the_start_leaves_no_command(jobs: Jobs, l
     """Kills the runner between the grant and exec: once the guardian has a child, and some polls later."""
     job = jobs.start("x", "--", "sh", "-c", FOREVER)
     guardian = job.guardian
-    eventually(lambda: children(guardian), PATIENCE)
+    eventually(lambda: children(guardian), TIMEOUT)
     for _ in range(looks):
         children(guardian)
     job.process.kill()
@@ -89,7 +89,7 @@ def test_guardian_killed_before_the_grant_starts_no_command(jobs: Jobs, lock_fil
     flag = tmp_path / "ran"
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire() as lease:
         job = jobs.start("--fair", "x", "--", "touch", str(flag))
-        eventually(lambda: locks.inspect("x").waiters == 1, PATIENCE)
+        eventually(lambda: locks.inspect("x").waiters == 1, TIMEOUT)
         os.kill(job.guardian, signal.SIGKILL)
         lease.release()
         assert job.wait() == 137
@@ -149,16 +149,16 @@ def test_adopted_orphans_are_reaped_while_the_runner_waits(jobs: Jobs, lock_file
     """As process 1 of a container the runner adopts every orphan; here it adopts those of its guardian."""
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire():
         job = jobs.start("--fair", "x", "--", "true")
-        eventually(lambda: locks.inspect("x").waiters == 1, PATIENCE)
+        eventually(lambda: locks.inspect("x").waiters == 1, TIMEOUT)
         guardian = job.guardian
         os.kill(guardian, signal.SIGKILL)
-        eventually(lambda: state(guardian) == "", PATIENCE)
+        eventually(lambda: state(guardian) == "", TIMEOUT)
 
 
 def test_frozen_guardian_does_not_block_a_runner_with_a_busy_lock(jobs: Jobs, lock_file: str) -> None:
     with holdfast.connect(lock_file) as locks, locks.lock("x").acquire() as lease:
         job = jobs.start("--fair", "--timeout", "1s", "x", "--", "true")
-        eventually(lambda: locks.inspect("x").waiters == 1, PATIENCE)
+        eventually(lambda: locks.inspect("x").waiters == 1, TIMEOUT)
         os.kill(job.guardian, signal.SIGSTOP)
         assert job.wait() == 75
         assert lease.held
@@ -172,7 +172,7 @@ def test_guardian_stopped_after_the_command_does_not_keep_daemons_alive(jobs: Jo
     daemon = Death(*(set(printed) - {command}))
     assert job.process.stdin is not None
     job.process.stdin.close()
-    eventually(lambda: state(command) == "", PATIENCE)
+    eventually(lambda: state(command) == "", TIMEOUT)
     os.kill(guardian, signal.SIGSTOP)  # during the grace of 3 s
     with holdfast.connect(jobs.url) as locks:
         assert locks.break_("x")

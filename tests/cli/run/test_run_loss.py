@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.testing.proxy import FaultProxy
-from tests.cli.run.jobs import PATIENCE, STUBBORN, Job, Jobs
+from tests.cli.run.jobs import STUBBORN, TIMEOUT, Job, Jobs
 from tests.servers.redis import RedisServer
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.support.processes import Death
@@ -33,7 +33,7 @@ class Rival(threading.Thread):
         self.alive: list[bool] = []
 
     def run(self) -> None:
-        with holdfast.connect(self._url) as locks, locks.lock("x").acquire(timeout=PATIENCE):
+        with holdfast.connect(self._url) as locks, locks.lock("x").acquire(timeout=TIMEOUT):
             self.alive = [not death.happened() for death in self._deaths]
 
 
@@ -43,7 +43,7 @@ def rival(url: str, deaths: list[Death]) -> Iterator[None]:
     waiting = Rival(url, deaths)
     waiting.start()
     yield
-    waiting.join(PATIENCE)
+    waiting.join(TIMEOUT)
     assert waiting.alive == [False] * len(deaths)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.cli.run.signals import Signalled, Signals
-from tests.cli.run.jobs import COMMAND, FOREVER, PATIENCE, Jobs
+from tests.cli.run.jobs import COMMAND, FOREVER, TIMEOUT, Jobs
 from tests.support.waiting import eventually
 
 PASSED_ON = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
@@ -45,7 +45,7 @@ def test_signal_while_waiting_withdraws_the_claim(jobs: Jobs, lock_file: str, nu
     with holdfast.connect(lock_file) as locks:
         with locks.lock("x").acquire():
             job = jobs.start("--fair", "x", "--", "true")
-            eventually(lambda: locks.inspect("x").waiters == 1, PATIENCE)
+            eventually(lambda: locks.inspect("x").waiters == 1, TIMEOUT)
             job.signal(number)
             assert job.wait() == 128 + number
             assert job.errors() == ""
@@ -58,7 +58,7 @@ def test_signal_while_waiting_withdraws_the_claim(jobs: Jobs, lock_file: str, nu
 def test_signal_at_any_point_of_the_start_leaves_no_process_and_no_claim(jobs: Jobs, lock_file: str, step: int) -> None:
     """Covers the whole start, from before the first import to the running command."""
     job = jobs.start("x", "--", "sh", "-c", FOREVER)
-    eventually(lambda: _progress(job.process.pid) >= step, PATIENCE)
+    eventually(lambda: _progress(job.process.pid) >= step, TIMEOUT)
     job.signal(signal.SIGTERM)
     assert job.wait() in (128 + signal.SIGTERM, -signal.SIGTERM)  # the latter: before Python installs its handler
     jobs.wait_until_none_is_left()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.run.jobs import COMMAND, PATIENCE, Jobs
+from tests.cli.run.jobs import COMMAND, TIMEOUT, Jobs
 from tests.support.processes import Death, state
 from tests.support.waiting import eventually
 
@@ -32,7 +32,7 @@ class Screen:
 
     def read_until(self, text: str) -> str:
         """Reads until ``text`` has appeared and returns what came before it."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while text not in self._seen:
             assert time.monotonic() < end, self._seen
             self._read(1.0)
@@ -60,7 +60,7 @@ class Screen:
 
     def wait(self) -> int:
         """Returns the exit code of the program; reads its output meanwhile because a full terminal would block it."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while (ended := os.waitpid(self.pid, os.WNOHANG))[0] == 0:
             self._read(0.01)
             assert time.monotonic() < end, self._seen
@@ -103,7 +103,7 @@ def test_ctrl_z_stops_the_job_and_fg_continues_it(shell: Screen) -> None:
     assert state(command) == "T"
     shell.type("echo here; fg\n")
     shell.read_until("here")
-    eventually(lambda: state(command) == "S", PATIENCE)
+    eventually(lambda: state(command) == "S", TIMEOUT)
     shell.type("hello\n")
     shell.read_until("got hello")
     shell.type("echo code $?\n")

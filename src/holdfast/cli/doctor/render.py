@@ -12,7 +12,7 @@ from typing import Any, Final
 from holdfast.cli.doctor.finding import EXIT_CODES, Finding, Level, worst
 from holdfast.cli.output import visible
 
-_COLOURS: Final = {Level.OK: "32", Level.NOTICE: "36", Level.WARNING: "33", Level.PROBLEM: "1;31"}
+_COLORS: Final = {Level.OK: "32", Level.NOTICE: "36", Level.WARNING: "33", Level.PROBLEM: "1;31"}
 _WIDEST: Final = 7  # "warning", "problem"
 
 
@@ -43,11 +43,11 @@ def as_text(target: str, findings: Sequence[Finding]) -> str:
     """
     on_terminal = sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
     width = shutil.get_terminal_size().columns if on_terminal else 0
-    colour = on_terminal and not os.environ.get("NO_COLOR")
-    return "\n".join([f"holdfast doctor: {visible(target)}", *_lines(findings, width, colour=colour)])
+    color = on_terminal and not os.environ.get("NO_COLOR")
+    return "\n".join([f"holdfast doctor: {visible(target)}", *_lines(findings, width, color=color)])
 
 
-def _lines(findings: Sequence[Finding], width: int, *, colour: bool) -> Iterator[str]:
+def _lines(findings: Sequence[Finding], width: int, *, color: bool) -> Iterator[str]:
     nodes = dict.fromkeys(finding.node for finding in findings)
     checks = max((len(finding.check) for finding in findings), default=0)
     for node in nodes:
@@ -56,14 +56,14 @@ def _lines(findings: Sequence[Finding], width: int, *, colour: bool) -> Iterator
             yield node
         for finding in findings:
             if finding.node == node:
-                yield from _finding(finding, checks, width, colour=colour)
+                yield from _finding(finding, checks, width, color=color)
     yield ""
     yield verdict(findings)
 
 
-def _finding(finding: Finding, checks: int, width: int, *, colour: bool) -> Iterator[str]:
+def _finding(finding: Finding, checks: int, width: int, *, color: bool) -> Iterator[str]:
     word = finding.level.word.ljust(_WIDEST)
-    mark = f"\x1b[{_COLOURS[finding.level]}m{word}\x1b[0m" if colour else word
+    mark = f"\x1b[{_COLORS[finding.level]}m{word}\x1b[0m" if color else word
     indent = " " * (_WIDEST + checks + 6)
     first, *others = _wrapped(finding.sentence, width - len(indent))
     yield f"  {mark}  {finding.check.ljust(checks)}  {first}"

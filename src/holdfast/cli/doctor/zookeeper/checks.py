@@ -191,7 +191,7 @@ def _tick(server: Server, ensemble: Ensemble) -> Iterator[Finding]:
         yield ok("tick", server.name, f"its tickTime is {told:g} s, as tick is")
 
 
-def _belief(server: Server, ensemble: Ensemble) -> Iterator[Finding]:
+def _ttl(server: Server, ensemble: Ensemble) -> Iterator[Finding]:
     ttl, tick = ensemble.options.ttl, max(ensemble.tick, server.tick or 0.0)
     if server.session is not None and ttl < _TICKS_PER_SESSION * tick:
         yield warning(
@@ -234,7 +234,7 @@ _EACH: Final[tuple[Callable[[Server, Ensemble], Iterator[Finding]], ...]] = (
     _role,
     _session,
     _tick,
-    _belief,
+    _ttl,
     _answers,
     _withheld,
 )
