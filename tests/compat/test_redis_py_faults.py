@@ -351,7 +351,7 @@ def test_redis_client_and_locks_are_collected_together(redis_url: str) -> None:
 
 
 def test_wrong_password_is_not_taken_for_a_busy_lock(redis_url: str) -> None:
-    stranger = redis.Redis.from_url(redis_url, username="nobody", password="wrong")
+    stranger = redis.Redis.from_url(redis_url, username="unknown", password="wrong")
     with stranger, pytest.raises(exceptions.AuthenticationError) as caught:
         Lock(stranger, "stock").acquire(blocking=False)
     assert not isinstance(caught.value, LockError)

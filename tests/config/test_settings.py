@@ -180,7 +180,7 @@ def test_empty_variable_is_refused(name: str, empty: str, tmp_path: Path) -> Non
         ("HOLDFAST_URI", "did you mean HOLDFAST_URL?"),
         ("HOLDFAST_Url", "did you mean HOLDFAST_URL?"),
         ("HOLDFAST_NAMESPCE", "did you mean HOLDFAST_NAMESPACE?"),
-        ("HOLDFAST_COLOUR", "known: HOLDFAST_CONFIG, HOLDFAST_LABEL, HOLDFAST_NAMESPACE, "),
+        ("HOLDFAST_VERBOSE", "known: HOLDFAST_CONFIG, HOLDFAST_LABEL, HOLDFAST_NAMESPACE, "),
         ("HOLDFAST_", "known: HOLDFAST_CONFIG, "),
         ("HOLDFAST_URLFILE", "did you mean HOLDFAST_URL_FILE?"),
         ("HOLDFAST_PORT", "unknown environment variable 'HOLDFAST_PORT'"),

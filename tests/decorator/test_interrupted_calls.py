@@ -30,7 +30,7 @@ def interrupt_everywhere(prepare: Callable[[holdfast.Client], Callable[[], Any]]
             except InjectedInterrupt:
                 gc.collect(0)
             free = other.lock("a").try_acquire(timeout=5)
-            assert free is not None, f"left held by a strike at {injector.interrupted_at}"
+            assert free is not None, f"left held by a signal at {injector.interrupted_at}"
             free.release()
             call()
             assert holdfast.current_lease() is None

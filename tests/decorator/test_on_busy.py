@@ -153,7 +153,7 @@ def test_child_forked_while_another_thread_counts_a_skip_can_skip() -> None:
     assert counting.wait(LASTING)
     child = os.fork()
     if child == 0:
-        signal.alarm(10)  # ends a child that waits for a thread of its parent
+        signal.setitimer(signal.ITIMER_REAL, 10)  # ends a child that waits for a thread of its parent
         skips = wrapping.Skips("work", Plan("", "skip", None, 0.0))
         skips.default(holdfast.AcquireTimeout("busy", name="a", timeout=0.0), inside=False)
         os._exit(0)

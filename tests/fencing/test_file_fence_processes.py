@@ -179,7 +179,7 @@ asyncio.run(write(1))
 if child := os.fork():
     os.waitpid(child, 0)
 else:
-    import signal; signal.alarm(30)  # if it hangs, it must not outlive the test for long
+    import signal; signal.setitimer(signal.ITIMER_REAL, 30)  # if it hangs, it must not outlive the test for long
     asyncio.run(write(2))
     report("child wrote")
     os._exit(0)

@@ -55,7 +55,7 @@ def test_signal_at_any_point_leaves_no_hold_with_unpaired_events() -> None:
             free.release()
         begun = Counter(event.token for event in events if isinstance(event, Acquired))
         ended = Counter(event.token for event in events if isinstance(event, (Released, Lost)))
-        assert begun == ended, f"struck at {injector.interrupted_at}: {events}"
+        assert begun == ended, f"interrupted at {injector.interrupted_at}: {events}"
         assert set(begun.values()) == {1}
         if not injector.interrupted_at:
             break

@@ -34,7 +34,7 @@ def hold():
         threading.Event().wait()
 
 async def on_a_loop():
-    asyncio.get_running_loop().slow_callback_duration = 60  # no complaint of a machine that stands still
+    asyncio.get_running_loop().slow_callback_duration = 60  # no warning after a scheduler stall
     locks = holdfast.aio.connect(url)
     return locks, await locks.lock("job").acquire()
 """

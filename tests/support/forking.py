@@ -20,7 +20,7 @@ def fork(work: Callable[[], object]) -> int:
     code = 1
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(_CHILD_ENDS_WITHIN)
+        signal.setitimer(signal.ITIMER_REAL, _CHILD_ENDS_WITHIN)
         code = 2 if work() is False else 0
     except BaseException:
         traceback.print_exc()

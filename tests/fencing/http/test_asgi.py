@@ -166,12 +166,12 @@ async def test_guard_stays_until_the_body_was_sent_and_other_requests_wait_or_ge
     first = asyncio.create_task(call(AsgiMiddleware(app, fence, resource="orders"), "PUT", header("orders", 5)))
     await app.streaming.wait()
     assert await _occupied(fence)
-    impatient = await call(AsgiMiddleware(fine, fence, resource="orders", timeout=0), "PUT", header("orders", 6))
-    assert (impatient.status, impatient.headers[b"retry-after"]) == (503, b"1")
-    patient = asyncio.create_task(call(AsgiMiddleware(fine, fence, resource="orders"), "PUT", header("orders", 7)))
+    refused = await call(AsgiMiddleware(fine, fence, resource="orders", timeout=0), "PUT", header("orders", 6))
+    assert (refused.status, refused.headers[b"retry-after"]) == (503, b"1")
+    waiting = asyncio.create_task(call(AsgiMiddleware(fine, fence, resource="orders"), "PUT", header("orders", 7)))
     app.go_on.set()
     assert (await first).body == b"first second"
-    assert (await patient).status == 200
+    assert (await waiting).status == 200
     assert not await _occupied(fence)
 
 

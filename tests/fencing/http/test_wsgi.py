@@ -215,11 +215,11 @@ def test_guard_stays_until_the_whole_body_was_sent() -> None:
         response = connection.getresponse()
         assert response.read(6) == b"first "  # the application is still sending
         assert _occupied(fence)
-        impatient = request(port, "PUT", headers=header("orders", 10, "b"))
+        refused = request(port, "PUT", headers=header("orders", 10, "b"))
         app.go_on.set()
         assert response.read() == b"second"
-    assert (impatient.status, impatient.headers["retry-after"]) == (503, "1")
-    assert impatient.problem["type"] == "urn:holdfast:problem:occupied"
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    assert refused.problem["type"] == "urn:holdfast:problem:occupied"
     assert app.closed
     assert not _occupied(fence)
 
