@@ -76,7 +76,7 @@ class _Body:
         return None
 
     def absorbed(self) -> bool:
-        """Undo the cancellation for the loss. False if other code has cancelled the task too: that wins (contract C10)."""
+        """Undo the cancellation for the loss. False if other code has cancelled it too, which wins (contract C10)."""
         task = self.task
         if task is None:
             return True
