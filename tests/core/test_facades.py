@@ -29,7 +29,7 @@ DIFFERING = [
     ("async with", "with"),
     ("await ", ""),
     ("task", "thread"),
-    (" Cancelled: it is finished in the background.", ""),
+    (" If cancelled, the release finishes in the background.", ""),
 ]
 ids = [sync.__name__ for sync, _ in PAIRS]
 
