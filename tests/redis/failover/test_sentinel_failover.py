@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast._runtime import clock
-from tests.redis.failover.frozen import NUMBER, FrozenHolder
+from tests.redis.failover.frozen_holder import NUMBER, FrozenHolder
 from tests.redis.failover.sentinels import StaleSentinels
 from tests.redis.failover.worker import Workers, registers
 from tests.servers.redis import RedisServer
