@@ -213,7 +213,7 @@ def only_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter for a lock on Redis is woken, or waits for a minute: on a busy machine a waiter that polls twice a
     second looks like one that was woken."""
     monkeypatch.setattr("holdfast._core.acquisition._LONGEST_WAIT", 60.0)
-    monkeypatch.setattr("holdfast.engines.redis.contender._LOOK_AGAIN", 120.0)
+    monkeypatch.setattr("holdfast.engines.redis.waiting.contender._LOOK_AGAIN", 120.0)
 
 
 @pytest.fixture

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from holdfast import aio as aio
     from holdfast import fencing as fencing
     from holdfast import observer as observer
-    from holdfast._config.connect_options import (
+    from holdfast._config.durations import Duration
+    from holdfast._config.settings import configure
+    from holdfast.client import Client, Lock, connect
+    from holdfast.connect_options import (
         ClusterOptions,
         CommonOptions,
         ConnectOptions,
@@ -41,9 +44,6 @@ if TYPE_CHECKING:
         SqliteOptions,
         ZooKeeperOptions,
     )
-    from holdfast._config.durations import Duration
-    from holdfast._config.settings import configure
-    from holdfast.client import Client, Lock, connect
     from holdfast.current import current_lease
     from holdfast.decorator import locked
     from holdfast.engines.base import Guarantees, Holder, LockState, Waiter
@@ -104,7 +104,7 @@ __all__ = [
 
 # Names are loaded when they are first used: a program that imports holdfast but takes no lock pays nothing.
 _HOMES = {
-    "_config.connect_options": (
+    "connect_options": (
         "ClusterOptions",
         "CommonOptions",
         "ConnectOptions",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self, overload
 from holdfast import current
 from holdfast._config import foreign_keywords, names
 from holdfast._config.durations import Duration, check_timeout
-from holdfast._core import breaking, operators, renewing, states
+from holdfast._core import breaking, operators, releasing, renewing, states
 from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.policy import Policy
@@ -26,7 +26,7 @@ from holdfast.lease import BaseLease, NotPortable, until_lost
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from holdfast._config.connect_options import ConnectOptions, RedisClient
+    from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, LockedFunction, P, R
 
@@ -76,7 +76,7 @@ class _Body:
         return None
 
     def absorbed(self) -> bool:
-        """Undo the cancellation for the loss. False if other code has cancelled the task too: that takes precedence."""
+        """Undo the cancellation for the loss. False if other code has cancelled it too, which wins (contract C10)."""
         task = self.task
         if task is None:
             return True
@@ -133,13 +133,14 @@ class AsyncLease(BaseLease):
         await renewing.renew(self._hold.core, *self._for_renewal(ttl))
 
     async def release(self) -> None:
-        """Release this lease. Idempotent; callable from any task. If cancelled, the release finishes in the background.
+        """Release this lease. Idempotent; callable from any task.
 
+        If it is cancelled, the release finishes in the background.
         Raises LockLost if it was lost, OutcomeUnknown if the engine could not be reached before the lease expired.
         """
         if not self.released:
             self._check_loop()
-            await self._hold.core.release(self._hold, self)
+            await releasing.release(self._hold.core, self._hold, self)
 
     def _check_loop(self) -> None:
         """UsageError on another open loop. If the client's loop is closed, close the client: the lease is lost."""
@@ -431,7 +432,7 @@ class AsyncClient(BaseClient):
         await self.close()
 
 
-def connect(url_or_client: str | RedisClient | None = None, **options: Unpack[ConnectOptions]) -> AsyncClient:
+def connect(url_or_client: str | DriverClient | None = None, **options: Unpack[ConnectOptions]) -> AsyncClient:
     """A client for a URL, an existing redis client, or the configured default. Not a coroutine; connects on first use.
 
     Options as for :func:`holdfast.connect`.

@@ -30,7 +30,7 @@ from holdfast.lease import Lease, NotPortable
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from holdfast._config.connect_options import ConnectOptions, RedisClient
+    from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import D, Key, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
     from holdfast.observer.delivery import ObserverCell
@@ -383,7 +383,7 @@ def find_target(url_or_client: Any, keywords: Mapping[str, Any]) -> Target:
     return target
 
 
-def connect(url_or_client: str | RedisClient | None = None, **options: Unpack[ConnectOptions]) -> Client:
+def connect(url_or_client: str | DriverClient | None = None, **options: Unpack[ConnectOptions]) -> Client:
     """A client for a URL, an existing redis client, or the configured default (embedded SQLite). Does no I/O.
 
     ``profile``: instead of a URL, a profile of the settings file named by ``HOLDFAST_CONFIG``.

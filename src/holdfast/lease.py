@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Self
 
 from holdfast import current
 from holdfast._config.durations import Duration, check_ttl, parse_duration
-from holdfast._core import call_site, renewing, retention, states
+from holdfast._core import call_site, releasing, renewing, retention, states
 from holdfast._core.hold import Hold
 from holdfast._runtime.blocking import run
 from holdfast.errors import LockError, LockLost, LossReason, NotHeld, UsageError
@@ -227,7 +227,7 @@ class Lease(BaseLease):
         Raises LockLost if it was lost, OutcomeUnknown if the engine could not be reached before the lease expired.
         """
         if not self.released:
-            run(self._hold.core.release(self._hold, self))
+            run(releasing.release(self._hold.core, self._hold, self))
 
     def __enter__(self) -> Self:
         self.check()

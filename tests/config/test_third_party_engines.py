@@ -144,7 +144,7 @@ def test_built_in_schemes_and_engines_cannot_be_replaced() -> None:
 @pytest.mark.parametrize(
     "url, message",
     [
-        ("toi://h", "unknown URL scheme 'toi'; did you mean 'toy'?"),
+        ("toyy://h", "unknown URL scheme 'toyy'; did you mean 'toy'?"),
         ("rediis://h", "did you mean 'redis'? Installed engines of other distributions: toy, "),
         ("http://h", "memory, toy, toy-broken"),
     ],

@@ -34,12 +34,14 @@ LAYERS: Final = {
     "port": Allowed(["errors", "_runtime"]),
     # It names the modules of engines in texts and imports them on first use.
     "registry": Allowed(["errors", "_version"], typing=["_config", "port"]),
-    "_config": Allowed(["errors", "registry"], lazy=["observer"], typing=["observer"]),
+    "_config": Allowed(["errors", "registry"], lazy=["observer"], typing=["observer", "options"]),
     "observer": Allowed(["errors", "_runtime"], typing=["_core", "port"]),
     "_core": Allowed(["errors", "_runtime", "_config", "port"], typing=["observer"]),
-    "face": Allowed(_BELOW_THE_FACE),
+    # connect_options.py: the options of all engines together, for type checkers.
+    "options": Allowed(["_config", *ENGINES]),
+    "face": Allowed(_BELOW_THE_FACE, typing=["options"]),
     # holdfast/__init__.py: its names are imported on first use.
-    "holdfast": Allowed(["_version"], typing=["face", "errors", "port", "_config", "fencing", "observer"]),
+    "holdfast": Allowed(["_version"], typing=["face", "errors", "port", "_config", "options", "fencing", "observer"]),
     # The Redis fence refuses names that the Redis engine reserves.
     "fencing": Allowed(["errors", "_runtime", "_config", "engines.redis"], typing=["observer"]),
     # The locks of redis-py, on the Redis engine.
@@ -62,7 +64,7 @@ def parts_of(source: Path) -> Callable[[str], str]:
         if not names:
             return "holdfast"
         if names[0] != "engines":
-            return "face" if names[0] in FACE else names[0]
+            return "options" if names[0] == "connect_options" else "face" if names[0] in FACE else names[0]
         if names[1:] == ["registry"]:
             return "registry"
         engine = ".".join(names[:2])
@@ -154,7 +156,16 @@ def test_cycle_is_reported_also_if_each_of_its_imports_is_allowed(tmp_path: Path
 # ---- nothing outside an engine's folder names an engine
 
 #: May name engines: the registry, and what is written for one of them.
-NAME_ENGINES: Final = ("engines/registry.py", "cli/", "compat/", "fencing/", "testing/", "contrib/")
+NAME_ENGINES: Final = (
+    "engines/registry.py",
+    "cli/",
+    "compat/",
+    "fencing/",
+    "testing/",
+    "contrib/",
+    "__init__.py",  # names of types
+    "connect_options.py",
+)
 #: Elsewhere, the texts and names with an engine's name in them, and why they are there.
 ALLOWED_NAMES: Final = {
     # Advice about another interface, not about an engine.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._core import releasing
 from holdfast.engines.base import Claim, RequestFailed
 from tests.support.waiting import LASTING, eventually, renewed
 
@@ -79,7 +80,7 @@ def test_a_handle_that_is_dropped_twice_does_not_abandon_the_release_of_another(
         release = core.session.release
 
         async def dropped_meanwhile(attempt: Any, timeout: float) -> Any:
-            core.drop_handle(hold, -1)  # as the watchdog may: the handle of an interrupted call, once more
+            releasing.drop_handle(core, hold, -1)  # as the watchdog may: the handle of an interrupted call, once more
             return await release(attempt, timeout)
 
         monkeypatch.setattr(core.session, "release", dropped_meanwhile)

@@ -1,4 +1,4 @@
-"""A master with replicas, each behind a link that can go dark: how a replica is made stale (FAULTS R16, R17).
+"""A master with replicas, each behind a link that can go dark: how a replica is made stale (faults R16, R17).
 
 A frozen replica is not a stale one: what was sent waits in its socket and is applied when it wakes. Behind a dark link
 nothing reaches it. Bytes are held back, as TCP would hold them: after ``heal`` they arrive, in order.

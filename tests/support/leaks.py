@@ -1,4 +1,4 @@
-"""What this process has open, and a baseline to which it must return: how every test counts leaks (I9)."""
+"""What this process has open, and a baseline to which it must return: how every test counts leaks (invariant I9)."""
 
 from __future__ import annotations
 

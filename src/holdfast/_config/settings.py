@@ -31,10 +31,10 @@ from holdfast.errors import UsageError
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from holdfast._config.connect_options import ConnectOptions, RedisClient
+    from holdfast.connect_options import ConnectOptions, DriverClient
 
 
-def configure(url_or_client: str | RedisClient | None = None, **options: Unpack[ConnectOptions]) -> None:
+def configure(url_or_client: str | DriverClient | None = None, **options: Unpack[ConnectOptions]) -> None:
     """Set the default of this process for ``connect()`` and ``@holdfast.locked``; without arguments, reset it.
 
     Takes the arguments of ``connect`` and validates them now. A ``profile`` is validated with the settings file, which

@@ -11,7 +11,7 @@ One call:
 * ``policy``: what a Lock object is made of: a name and how to hold it
 * ``acquisition``: one acquire: the local queue, then the engine
 * ``local_queue``: the waiters inside this process, and hand-over without a round trip
-* ``releasing``: giving a lock back to the engine, once in effect, whatever becomes of the replies
+* ``releasing``: one release: to the next local waiter or the engine, finished also if it is interrupted
 * ``renewing``: renewal on the user's request; what a batch of renewals brought
 * ``operators``, ``breaking``: inspect, list, ping; take a lock away by force
 

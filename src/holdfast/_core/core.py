@@ -20,16 +20,14 @@ from holdfast._core.acquisition import Acquisition
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle, Hold
 from holdfast._core.local_queue import MAX_HANDOVERS, LocalQueue, LocalWaiter
-from holdfast._core.operations import Operations, Running
+from holdfast._core.operations import Operations
 from holdfast._core.policy import Policy
-from holdfast._core.releasing import release_at_engine
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Attempt, Claim, Engine
-from holdfast.errors import LockLost, LossReason, UsageError
+from holdfast.errors import LossReason, UsageError
 
 if TYPE_CHECKING:
-    from holdfast.observer.events import End
     from holdfast.observer.reports import Reports
 
 CLOSE_WITHIN: Final = 1.0
@@ -147,121 +145,7 @@ class Core:
             self.lose_grant(grant, grant.lost)
         return hold
 
-    # -- releasing -------------------------------------------------------------------------------------------------
-
-    def release(self, hold: Hold, handle: Handle) -> Coroutine[Any, Any, None]:
-        """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before."""
-        itself: list[Running] = []
-        coroutine = self._release(hold, handle, itself)
-        itself.append(weakref.ref(coroutine))
-        return coroutine
-
-    async def _release(self, hold: Hold, handle: Handle, itself: list[Running]) -> None:
-        now = self.front.now()
-        if now >= hold.deadline:
-            self.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
-        listeners: list[Callable[[], Any]] = []
-        following: LocalWaiter | None = None
-        last = False
-        try:
-            try:
-                with self.lock:
-                    if handle._key not in hold.handles:
-                        return  # another thread was faster
-                    try:
-                        if len(hold.handles) == 1:
-                            # Before its last handle goes: a signal handler that wants the lock must find it occupied.
-                            self.releasing.begin(hold, itself[0])
-                        hold.handles.pop(handle._key)
-                        listeners = hold.take_listeners(handle._key)
-                        last, lost = not hold.handles, hold.reason
-                        if last and lost is None:
-                            following = self._end(hold, now)
-                        elif last and not self.closed:
-                            self.withdraw_grant(hold.grant)  # the engine may still have it
-                    except BaseException:
-                        # Before the lock is given back: what was half handed over must not be seen, then withdrawn.
-                        self.abandon_release(hold)
-                        raise
-                if lost is not None:
-                    raise LockLost(lost, name=hold.policy.name, token=hold.token)
-                hold.notify()
-                if last and following is None:
-                    await release_at_engine(self, hold)
-            finally:
-                if following is not None:
-                    following.event.set()
-                if last:
-                    self.releasing.end(hold)
-                if self.orphaned:
-                    self.watchdog.wake()  # it may have waited for this before it ends
-        except BaseException as error:
-            # Perhaps interrupted between two steps, or in the clean-up: what was left undone is done in the background.
-            self.abandon_release(hold)
-            self.repair_slot(hold.policy.key)
-            if not hold.handles:
-                self.releasing.end(hold)
-            if isinstance(error, LockLost):
-                handle._lost_on_release(error.reason)
-                self._dispatch(listeners)
-            raise
-
-    def abandon_release(self, hold: Hold, outcome: End = "unknown") -> None:
-        """Finish a release as far as it got, in the background. Twice does no harm."""
-        waiter = None
-        with self.lock:
-            if hold.state is states.State.HELD and not hold.handles:
-                waiter = self._end(hold, self.front.now())
-            if hold.state is states.State.RELEASING and hold.grant.handed_on_by(hold):
-                hold.report_end("handed_over")
-                hold.advance(states.Event.CONFIRM)
-            elif hold.state is states.State.RELEASING:
-                self.live.pop(hold.grant, None)
-                self._forget_caller(hold)
-                hold.grant.attempt.unresolved = True
-                self.withdraw_grant(hold.grant)
-                hold.report_end(outcome)
-                hold.advance(states.Event.GIVE_UP)
-            if waiter is None and hold.state in states.FINAL:
-                waiter = self.queue.vacate(hold.policy.key, hold)
-        if waiter is not None:
-            waiter.event.set()
-
-    def _end(self, hold: Hold, now: float) -> LocalWaiter | None:
-        """The hold ends here, before any byte is sent. Returns the local waiter to which it was handed over, if any."""
-        grant = hold.grant
-        if self.reports is not None:
-            self.reports.releasing(hold, now)
-        hold.advance(states.Event.RELEASE)
-        if hold.policy.reentrant:
-            self._forget_caller(hold)
-        grant.hold = None  # also ends a reference cycle, which would keep the garbage collector busy
-        following = self.queue.hand_over(grant, hold, now)
-        if following is not None:
-            hold.report_end("handed_over")
-            hold.advance(states.Event.CONFIRM)
-            return following
-        self.live.pop(grant, None)
-        return None
-
-    def drop_handle(self, hold: Hold, key: int) -> bool:
-        """A handle is garbage (called by the watchdog): as a release, but the engine is asked in the background.
-
-        Whether it had not been given back.
-        """
-        with self.lock:
-            known = hold.handles.pop(key, None)
-            hold.take_listeners(key)
-            if hold.handles:
-                return known is not None
-            if known is not None and hold.state is states.State.LOST and not self.closed:
-                self.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
-            # If one handle is reported twice, the release of another one may be under way: that is not abandoned.
-            if repairs.is_over(self, hold):
-                how: End = "kept" if key in hold.retentions else "dropped"
-                self.abandon_release(hold, "unknown" if known is None else how)
-        hold.notify()
-        return known is not None
+    # -- giving up -------------------------------------------------------------------------------------------------
 
     def pass_on(self, grant: Grant, seeker: object) -> None:
         """A local waiter was given this grant but has gone: give it to the next, or to the engine. No I/O."""
@@ -276,17 +160,6 @@ class Core:
                 following = self.queue.vacate(grant.claim.name, seeker)
         if following is not None:
             following.event.set()
-
-    def released(self, hold: Hold, reason: LossReason | None) -> None:
-        """The engine has answered a release; with a ``reason``, that it was lost. The next local waiter's turn."""
-        with self.lock:
-            if self.reports is not None:  # asked here: it is on the way of every release
-                hold.report_end(reason or "released")
-            hold.reason = reason
-            hold.advance(states.Event.CONFIRM if reason is None else states.Event.LOSE)
-            waiter = self.queue.vacate(hold.policy.key, hold)
-        if waiter is not None:
-            waiter.event.set()
 
     def give_up_slot(self, policy: Policy, seeker: Acquisition, unreachable_for: float) -> None:
         """The acquisition has failed: the next local waiter's turn.
@@ -321,7 +194,7 @@ class Core:
         with self.lock:
             self.watchdog.withdraw(grant.attempt, self.front.now() + grant.longest_ttl)
 
-    def _forget_caller(self, hold: Hold) -> None:
+    def forget_caller(self, hold: Hold) -> None:
         place = (hold.policy.key, hold.caller)
         if self._holds.get(place) is hold:
             del self._holds[place]
@@ -363,7 +236,7 @@ class Core:
             hold.report_end(reason)
             hold.advance(states.Event.LOSE)
             hold.reason = reason
-            self._forget_caller(hold)
+            self.forget_caller(hold)
             self.live.pop(hold.grant, None)
             if hold.grant.by_session and not self.closed:
                 self.withdraw_grant(hold.grant)  # its session lives on: no other client would get the lock
@@ -373,12 +246,12 @@ class Core:
             scope = hold.scopes[-1] if hold.scopes else None
         if waiter is not None:
             waiter.event.set()
-        self._dispatch(listeners)
+        self.dispatch(listeners)
         hold.notify()
         if scope is not None:
             scope.on_loss()
 
-    def _dispatch(self, listeners: list[Callable[[], Any]]) -> None:
+    def dispatch(self, listeners: list[Callable[[], Any]]) -> None:
         for listener in listeners:
             self.front.dispatch(listener)
 

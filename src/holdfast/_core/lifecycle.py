@@ -1,4 +1,4 @@
-"""Fork and interpreter exit: the two moments that concern all open clients."""
+"""Fork and interpreter exit: the two moments that concern all open clients (contract C12)."""
 
 from __future__ import annotations
 

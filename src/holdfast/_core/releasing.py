@@ -1,20 +1,153 @@
-"""Giving a lock back to the engine, exactly once in effect, whatever becomes of the replies."""
+"""Releasing: one handle after the other, then the lock: to the next local waiter, or to the engine.
+
+A signal may interrupt every step. A release that was interrupted is finished in the background (:func:`abandon`). At
+the engine it takes effect exactly once, whatever becomes of the replies.
+"""
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
-from holdfast._core import retry
-from holdfast._core.hold import Hold
+from holdfast._core import retry, states
+from holdfast._core.hold import Handle, Hold
+from holdfast._core.local_queue import LocalWaiter
+from holdfast._core.operations import Running
 from holdfast.engines.base import Found, RequestFailed
-from holdfast.errors import LockLost, OutcomeUnknown
+from holdfast.errors import LockLost, LossReason, OutcomeUnknown
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
+    from holdfast.observer.events import End
 
 
-async def release_at_engine(core: Core, hold: Hold) -> None:
+def release(core: Core, hold: Hold, handle: Handle) -> Coroutine[Any, Any, None]:
+    """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before."""
+    itself: list[Running] = []
+    coroutine = _release(core, hold, handle, itself)
+    itself.append(weakref.ref(coroutine))
+    return coroutine
+
+
+async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]) -> None:
+    now = core.front.now()
+    if now >= hold.deadline:
+        core.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
+    listeners: list[Callable[[], Any]] = []
+    following: LocalWaiter | None = None
+    last = False
+    try:
+        try:
+            with core.lock:
+                if handle._key not in hold.handles:
+                    return  # another thread was faster
+                try:
+                    if len(hold.handles) == 1:
+                        # Before its last handle goes: a signal handler that wants the lock must find it occupied.
+                        core.releasing.begin(hold, itself[0])
+                    hold.handles.pop(handle._key)
+                    listeners = hold.take_listeners(handle._key)
+                    last, lost = not hold.handles, hold.reason
+                    if last and lost is None:
+                        following = _end(core, hold, now)
+                    elif last and not core.closed:
+                        core.withdraw_grant(hold.grant)  # the engine may still have it
+                except BaseException:
+                    # Before the lock is given back: what was half handed over must not be seen, then withdrawn.
+                    abandon(core, hold)
+                    raise
+            if lost is not None:
+                raise LockLost(lost, name=hold.policy.name, token=hold.token)
+            hold.notify()
+            if last and following is None:
+                await _release_at_engine(core, hold)
+        finally:
+            if following is not None:
+                following.event.set()
+            if last:
+                core.releasing.end(hold)
+            if core.orphaned:
+                core.watchdog.wake()  # it may have waited for this before it ends
+    except BaseException as error:
+        # Perhaps interrupted between two steps, or in the clean-up: what was left undone is done in the background.
+        abandon(core, hold)
+        core.repair_slot(hold.policy.key)
+        if not hold.handles:
+            core.releasing.end(hold)
+        if isinstance(error, LockLost):
+            handle._lost_on_release(error.reason)
+            core.dispatch(listeners)
+        raise
+
+
+def abandon(core: Core, hold: Hold, outcome: End = "unknown") -> None:
+    """Finish a release as far as it got, in the background. Twice does no harm."""
+    waiter = None
+    with core.lock:
+        if hold.state is states.State.HELD and not hold.handles:
+            waiter = _end(core, hold, core.front.now())
+        if hold.state is states.State.RELEASING and hold.grant.handed_on_by(hold):
+            hold.report_end("handed_over")
+            hold.advance(states.Event.CONFIRM)
+        elif hold.state is states.State.RELEASING:
+            core.live.pop(hold.grant, None)
+            core.forget_caller(hold)
+            hold.grant.attempt.unresolved = True
+            core.withdraw_grant(hold.grant)
+            hold.report_end(outcome)
+            hold.advance(states.Event.GIVE_UP)
+        if waiter is None and hold.state in states.FINAL:
+            waiter = core.queue.vacate(hold.policy.key, hold)
+    if waiter is not None:
+        waiter.event.set()
+
+
+def _end(core: Core, hold: Hold, now: float) -> LocalWaiter | None:
+    """The hold ends here, before any byte is sent. Returns the local waiter to which it was handed over, if any."""
+    grant = hold.grant
+    if core.reports is not None:
+        core.reports.releasing(hold, now)
+    hold.advance(states.Event.RELEASE)
+    if hold.policy.reentrant:
+        core.forget_caller(hold)
+    grant.hold = None  # also ends a reference cycle, which would keep the garbage collector busy
+    following = core.queue.hand_over(grant, hold, now)
+    if following is not None:
+        hold.report_end("handed_over")
+        hold.advance(states.Event.CONFIRM)
+        return following
+    core.live.pop(grant, None)
+    return None
+
+
+def drop_handle(core: Core, hold: Hold, key: int) -> bool:
+    """A handle is garbage (called by the watchdog): as a release, but the engine is asked in the background.
+
+    Whether it had not been given back.
+    """
+    with core.lock:
+        known = hold.handles.pop(key, None)
+        hold.take_listeners(key)
+        if hold.handles:
+            return known is not None
+        if known is not None and hold.state is states.State.LOST and not core.closed:
+            core.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
+        # If one handle is reported twice, the release of another one may be under way: that is not abandoned.
+        if is_over(core, hold):
+            how: End = "kept" if key in hold.retentions else "dropped"
+            abandon(core, hold, "unknown" if known is None else how)
+    hold.notify()
+    return known is not None
+
+
+def is_over(core: Core, hold: Hold) -> bool:
+    """Whether the hold should have ended, and no caller is about to end it."""
+    return hold not in core.releasing and (hold.state is not states.State.HELD or not hold.handles)
+
+
+async def _release_at_engine(core: Core, hold: Hold) -> None:
     """Release the grant of ``hold``, which is RELEASING already. Raises LockLost or OutcomeUnknown.
 
     If it cannot be finished (unreachable until the deadline, refused, cancelled, interrupted) the caller has the
@@ -30,11 +163,23 @@ async def release_at_engine(core: Core, hold: Hold) -> None:
         found = await again.run()
         unresolved = again.unresolved
     reason = None if found is Found.OURS or unresolved else grant.why_lost(found, core.front.now())
-    core.released(hold, reason)
+    _released(core, hold, reason)
     if attempt.has_leftovers:  # it is over, but one of several servers could not be reached
         core.withdraw_grant(grant)
     if reason is not None:
         raise LockLost(reason, name=hold.policy.name, token=hold.token)
+
+
+def _released(core: Core, hold: Hold, reason: LossReason | None) -> None:
+    """The engine has answered a release; with a ``reason``, that it was lost. The next local waiter's turn."""
+    with core.lock:
+        if core.reports is not None:  # asked here: it is on the way of every release
+            hold.report_end(reason or "released")
+        hold.reason = reason
+        hold.advance(states.Event.CONFIRM if reason is None else states.Event.LOSE)
+        waiter = core.queue.vacate(hold.policy.key, hold)
+    if waiter is not None:
+        waiter.event.set()
 
 
 class _Repeated:

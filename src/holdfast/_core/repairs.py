@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast._core import states
+from holdfast._core import releasing
 from holdfast._core.acquisition import Acquisition
 from holdfast._core.hold import Hold
 from holdfast._core.local_queue import LocalWaiter
@@ -27,8 +27,8 @@ def repair_slot(core: Core, key: str) -> None:
                 waiter = _evict(core, occupant, key)
             elif (waiter := occupant.waiter) is not None:
                 core.queue.repair(key, waiter)
-        elif isinstance(occupant, Hold) and is_over(core, occupant):
-            core.abandon_release(occupant)
+        elif isinstance(occupant, Hold) and releasing.is_over(core, occupant):
+            releasing.abandon(core, occupant)
     if waiter is not None:
         waiter.event.set()
 
@@ -43,11 +43,6 @@ def repair_slots(core: Core) -> bool:
     for acquisition in waiting:
         acquisition.notify_again()
     return bool(waiting)
-
-
-def is_over(core: Core, hold: Hold) -> bool:
-    """Whether the hold should have ended, and no caller is about to end it."""
-    return hold not in core.releasing and (hold.state is not states.State.HELD or not hold.handles)
 
 
 def _evict(core: Core, acquisition: Acquisition, key: str) -> LocalWaiter | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast._core import call_site, lease_time, retention
+from holdfast._core import call_site, lease_time, releasing, retention
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
 from holdfast._core.logs import log_later
@@ -256,7 +256,7 @@ class Watchdog:
             handle = self.dropped.popleft()
             was_lost = handle.hold.reason is not None and not hasattr(handle, "acquired_at")
             is_retention = handle.key in handle.hold.retentions  # its time is over: no lease was forgotten
-            if self._core.drop_handle(handle.hold, handle.key) and not (was_lost or is_retention):
+            if releasing.drop_handle(self._core, handle.hold, handle.key) and not (was_lost or is_retention):
                 _log_forgotten(handle)
         now = self._runtime.now()
         if self._slots_in_use and now >= self._slots_checked + _CHECK_SLOTS / 2:
@@ -308,7 +308,8 @@ class Watchdog:
         """False if no handle is left to release it, or if it is to end by itself: then look again when it does."""
         hold = grant.hold
         if hold is not None and not hold.handles:
-            self._core.drop_handle(hold, _NO_HANDLE)  # its release was interrupted, and so was what should finish it
+            # Its release was interrupted, and so was what should finish it.
+            releasing.drop_handle(self._core, hold, _NO_HANDLE)
             return False
         if grant.policy.renew:
             return True

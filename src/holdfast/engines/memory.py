@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from holdfast._config.common_options import CommonOptions
 from holdfast._config.url_parts import ParsedURL, Parts, local_parameters
 from holdfast._runtime.base import Event, Runtime, Wakeup
 from holdfast.engines import descriptions
@@ -446,3 +447,7 @@ def parse(engine: str, parts: Parts, keywords: Mapping[str, Any]) -> ParsedURL:
 
 def option_names(engine: str) -> frozenset[str]:
     return frozenset()
+
+
+class MemoryOptions(CommonOptions, total=False):
+    """The options of ``memory:``, for type checkers."""

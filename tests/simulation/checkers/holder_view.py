@@ -56,11 +56,11 @@ class Attempt:
 
 @dataclass
 class HolderView:
-    """Checks I1 (exclusion), I5 (tokens as callers see them), I6 (progress) and I7 (losses are reported)."""
+    """Checks invariants I1 (exclusion), I5 (tokens as callers see them), I6 (progress) and I7 (losses are reported)."""
 
     faults: Faults
     ttl: float
-    tolerance: float  #: the time that I6 allows between the end of one hold and the next grant
+    tolerance: float  #: the time that invariant I6 allows between the end of one hold and the next grant
     live: dict[str, list[TrackedHold]] = field(default_factory=dict)
     waiting: dict[Attempt, None] = field(default_factory=dict)
     #: Owners whose lock was taken away outside the engine's declared model, and when.
