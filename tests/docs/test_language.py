@@ -20,9 +20,6 @@ PENDING: Final[tuple[str, ...]] = (
     "src/",
     "tests/conformance/",
     "tests/harness/",
-    "tests/redis/",
-    "tests/servers/",
-    "tests/simulation/",
     "tests/zookeeper/",
 )
 

@@ -1,4 +1,4 @@
-"""Single sentinels, each with its own view, for states that a whole set only shows during a failover."""
+"""Fixtures: a replicated pair, and single sentinels for states that a set of sentinels has only during a failover."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _pair() -> Iterator[Replication]:
 
 @pytest.fixture
 def pair(_pair: Replication) -> Replication:
-    """The master of the module with one replica, empty at the start of each test. Tests that swap roles start their
-    own."""
+    """A master with one replica, shared by the module and empty at the start of each test. Tests that swap roles start
+    their own."""
     _pair.master.flush()
     return _pair
 

@@ -1,4 +1,4 @@
-"""An engine over sentinels that a test has started, and what is asked of it."""
+"""Helpers for tests of the Sentinel engine: an engine on given sentinels, and common checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.redis.support import TIMEOUT, make_attempt, on
 from tests.servers.redis import RedisServer
 from tests.servers.sentinel import MASTER_NAME, Sentinel
 
-#: What one request may take: a share of it must be long enough for a machine that stalls now and then.
+#: A request timeout: even one share of it outlasts a scheduler stall.
 REQUEST: Final = 5.0
 
 StartRedis = Callable[..., RedisServer]
@@ -39,7 +39,7 @@ async def hold_and_release(session: RedisSession) -> None:
 
 
 def failure_of(engine: SentinelEngine, api: str, timeout: float = REQUEST) -> Exception:
-    """What ``ping`` raises, in no more than ``timeout``."""
+    """The exception that ``ping`` raises, within ``timeout``."""
     caught: list[Exception] = []
 
     async def body(session: RedisSession) -> None:
@@ -60,8 +60,8 @@ def first_to_be_asked(engine: SentinelEngine) -> str:
     return address.removeprefix("sentinel ")
 
 
-def nobody_listens() -> int:
-    """A port on which a connection is refused."""
+def unused_port() -> int:
+    """A port that refuses connections."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port

@@ -1,4 +1,4 @@
-"""Sync and async from one test body, claims, and what a server reports."""
+"""Run one test body sync and async; make claims; read a server's statistics."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from holdfast.engines.redis.session import RedisSession
 from tests.servers.redis import RedisServer
 
 TIMEOUT: Final = 5.0
-#: A waiter looks by itself after half a second at the earliest: what comes sooner was a wake-up.
+#: A waiter polls after half a second at the earliest: an earlier try was caused by a wake-up.
 WOKEN: Final = 0.4
-#: With ``only_woken``: a waiter that goes on by then was woken. (Places of earlier waiters expire after five seconds.)
+#: With ``only_woken``: a waiter that continues by then was woken. (Places of earlier waiters expire after 5 seconds.)
 SOON: Final = 4.0
-#: How much later than due something may be on a machine that stalls now and then.
+#: Tolerated delay on a machine with scheduler stalls.
 LATE: Final = 1.5
 
 Body = Callable[..., Coroutine[Any, Any, None]]
@@ -35,7 +35,7 @@ S = TypeVar("S", bound=Session[Any], covariant=True)
 
 
 class Makes(Protocol[S]):
-    """An engine, as far as its sessions and keepers go."""
+    """The part of an engine that makes sessions and keepers."""
 
     def session(self, runtime: Runtime) -> S: ...
 
@@ -46,19 +46,19 @@ _keepers: weakref.WeakKeyDictionary[Any, Keeper[Any]] = weakref.WeakKeyDictionar
 
 
 def session_and_keeper(engine: Makes[S], runtime: Runtime) -> tuple[S, Keeper[Any]]:
-    """Both are to be closed. ``keeper_of`` finds the keeper."""
+    """The caller closes both. ``keeper_of`` returns the keeper of the session."""
     session, keeper = engine.session(runtime), engine.keeper(BLOCKING)
     _keepers[session] = keeper
     return session, keeper
 
 
 def keeper_of(session: Session[Any]) -> Keeper[Any]:
-    """A keeper of the engine of ``session``, made together with it. It is blocking, as a client's watchdog is."""
+    """The keeper that was made together with ``session``. It is blocking, as in a client's watchdog."""
     return _keepers[session]
 
 
 async def renewed(session: Session[Any], attempt: Any, ttl: float, timeout: float) -> Found | RequestFailed:
-    """One renewal by a caller; its failure is an answer, too."""
+    """One renewal by a caller. Returns a failure instead of raising it."""
     try:
         return await session.renew(attempt, ttl, timeout)
     except RequestFailed as failure:
@@ -106,7 +106,7 @@ def on(engine: Makes[S], api: str, body: Callable[[S], Coroutine[Any, Any, None]
 
 
 class Other:
-    """Another client of the same server: blocking, for arranging things beside the session under test."""
+    """Another, blocking client of the same server, which prepares what the session under test meets."""
 
     def __init__(self, url: str, **options: Any) -> None:
         self.engine: RedisEngine = connect(url, options)
@@ -131,12 +131,12 @@ class Other:
 
 
 def make_attempt(name: str, ttl: float = 30.0, **keywords: Any) -> RedlockAttempt:
-    """An attempt at a new claim; it fits every Redis engine."""
+    """An attempt at a new claim, for any Redis engine."""
     return RedlockAttempt(Claim(name, f"{secrets.token_hex(8)}:{secrets.randbits(63)}", ttl, **keywords))
 
 
 def command(server: RedisServer, *words: Any) -> Any:
-    """Run any command as the operator."""
+    """Run any command as an operator."""
     client: Any = server.client()
     return client.execute_command(*words)
 
@@ -147,19 +147,19 @@ def connections(server: RedisServer, name: str) -> Callable[[], int]:
     return lambda: sum(entry["name"] == name for entry in client.client_list())
 
 
-#: What the question itself is made of.
+#: Commands that reading the statistics takes.
 _ASIDE: Final = frozenset({"cmdstat_config|resetstat", "cmdstat_hello", "cmdstat_info"})
 
 
 def calls(server: RedisServer) -> dict[str, int]:
-    """How often each command was run since the last CONFIG RESETSTAT, the question itself excepted."""
+    """How often each command was run since the last CONFIG RESETSTAT, without those of this function."""
     counted: Any = server.client().info("commandstats")
     return {name.removeprefix("cmdstat_"): row["calls"] for name, row in counted.items() if name not in _ASIDE}
 
 
 @contextmanager
 def full(server: RedisServer) -> Iterator[None]:
-    """The server refuses new connections, and serves the existing ones."""
+    """Within the block the server refuses new connections and serves the existing ones."""
     server.client().ping()
     with ExitStack() as closing:
         while True:

@@ -121,7 +121,7 @@ async def test_withdrawn_claim_wakes_the_next_waiter(
 
 
 def test_batch_is_one_round_trip(redis_server: RedisServer) -> None:
-    """All are withdrawn while the first reply is still in flight."""
+    """All claims are withdrawn while the first reply is still in flight."""
     attempts = hold_many(redis_server.url, 200)
     with FaultProxy(redis_server.host, redis_server.port) as proxy, Watchdog(proxy.url) as watchdog:
         assert run(watchdog.keeper.withdraw(attempts[:1], TIMEOUT)) == [Found.OURS]  # connects and loads the script
@@ -172,7 +172,7 @@ def test_batch_to_a_server_without_the_script_sends_it_once(redis_server: RedisS
         client.script_flush()
         client.config_resetstat()
         assert run(watchdog.keeper.withdraw(attempts, TIMEOUT)) == [Found.OURS] * 5
-        assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1, "its source is sent once"
+        assert client.info("commandstats")["cmdstat_eval"]["calls"] == 1, "the source of the script is sent once"
 
 
 @sync_and_async
@@ -286,7 +286,7 @@ async def test_async_lease_survives_a_server_that_refuses_new_connections(
 
 
 def test_lease_survives_a_changed_password(start_redis: Callable[..., RedisServer]) -> None:
-    """Open connections stay authenticated; that of the watchdog, if opened later, is refused."""
+    """Open connections stay authenticated. The connection of the watchdog is opened later and is refused."""
     server = start_redis()
     with holdfast.connect(f"{server.url}?username=locker&password=old", ttl=1.5) as locks:
         command(server, "ACL", "SETUSER", "locker", "on", ">old", "~*", "&*", "+@all")
@@ -298,12 +298,12 @@ def test_lease_survives_a_changed_password(start_redis: Callable[..., RedisServe
 
 
 def test_only_an_open_connection_is_borrowed(start_redis: Callable[..., RedisServer]) -> None:
-    """An unreachable server is not waited for twice."""
+    """The keeper does not wait twice for an unreachable server."""
     server = start_redis()
     engine = connect(server.url, {})
     front, keeper = engine.session(BLOCKING), engine.keeper(BLOCKING)
-    bell = BLOCKING.wakeup()
-    run(keeper.wait_for_hints(clock.now(), bell))
+    wakeup = BLOCKING.wakeup()
+    run(keeper.wait_for_hints(clock.now(), wakeup))
     attempt = make_attempt("job")
     run(front.acquire(attempt, TIMEOUT))
     server.pause()
@@ -315,4 +315,4 @@ def test_only_an_open_connection_is_borrowed(start_redis: Callable[..., RedisSer
     assert run(keeper.renew([attempt], 30.0, TIMEOUT)) == [Found.OURS]
     run(front.close())
     run(keeper.close())
-    bell.close()
+    wakeup.close()

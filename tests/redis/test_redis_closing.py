@@ -30,7 +30,7 @@ PUSH = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\njob\r\n"
 
 
 def test_renewal_in_progress_is_not_aborted_by_close_in_another_thread(redis_server: RedisServer) -> None:
-    """Its user closes the connection: closed by another thread, the descriptor could already belong to another file."""
+    """The thread that uses a connection closes it: if another thread did, the descriptor could already be reused."""
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         session, attempt = connect(proxy.url, {}).session(BLOCKING), make_attempt("job")
         assert isinstance(run(session.acquire(attempt, TIMEOUT)), Granted)
@@ -68,7 +68,7 @@ def test_connection_being_opened_during_close_is_closed(pair: Replication) -> No
 
 
 def test_incomplete_push_does_not_block() -> None:
-    """The link failed in the middle of it. The watchdog serves other servers and locks meanwhile."""
+    """The link failed in the middle of a push. Meanwhile the watchdog serves other servers and locks."""
     ours, theirs = socket.socketpair()
     ours.settimeout(30.0)
     channel = BlockingKeeperChannel(settings.from_url("redis://127.0.0.1:1", {}))

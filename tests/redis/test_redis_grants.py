@@ -248,7 +248,7 @@ async def test_key_of_another_type_is_refused_with_the_remedy(session: RedisSess
 
 @sync_and_async
 async def test_lock_replaced_by_a_foreign_value_is_stolen(session: RedisSession, server: RedisServer) -> None:
-    """A replaced hold is a loss; only a new acquire is refused because of the foreign value."""
+    """The holder loses the lock. Only a new acquire is refused because of the foreign value."""
     attempt = make_attempt("job")
     await token_of(session, attempt)
     server.client().set("job", "token-of-redis-py")

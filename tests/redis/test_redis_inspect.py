@@ -106,8 +106,8 @@ async def test_foreign_waiters_are_shown_with_the_details_they_provide(
     session: RedisSession, server: RedisServer
 ) -> None:
     client = server.client()
-    said = {"old": "1", "odd": "1790000000.000001 a:1 [", "long": "x" * 5000, "none": ""}
-    for waiter, value in said.items():
+    descriptions = {"old": "1", "odd": "1790000000.000001 a:1 [", "long": "x" * 5000, "none": ""}
+    for waiter, value in descriptions.items():
         client.rpush("holdfast_queue:{job}", waiter)
         client.set(f"holdfast_queue:{{job}}:{waiter}", value, px=20_000)
     client.rpush("redisson_lock_queue:{job}", "8f0c8f2e-5c7b-4b0e-9d3b-0c6c1d6f4f11:42")

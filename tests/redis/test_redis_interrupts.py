@@ -1,5 +1,5 @@
-"""A signal may interrupt a caller between a request and its reply. No later request may ever get the reply of another:
-that would be a lock with two holders."""
+"""A signal may interrupt a caller between a request and its reply. No later request may get the reply of another
+request: a lock could then have two holders."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ AFTER = (None, 0)
 #: How long a lost answer is waited for. A missing answer is allowed, a wrong one is not.
 SOON = 0.1
 T = TypeVar("T")
-Play = Callable[[RedisSession, RedlockAttempt, SignalInjector], None]
+Scenario = Callable[[RedisSession, RedlockAttempt, SignalInjector], None]
 
 
-def interrupt_everywhere(server: RedisServer, play: Play) -> int:
-    """Play it with a strike at its first place, its second, …, until it goes through. After each, the same session
-    still tells what is ours from what is not."""
+def interrupt_everywhere(server: RedisServer, scenario: Scenario) -> int:
+    """Runs the scenario interrupted at its first line, its second, …, until it completes without an interrupt. After
+    each run the same session must still distinguish its own locks from others. Returns the number of lines."""
     with Other(server.url) as other:
         other.hold("theirs", ttl=600.0)
         for first in itertools.count():
@@ -47,7 +47,7 @@ def interrupt_everywhere(server: RedisServer, play: Play) -> int:
                 injector = SignalInjector(first, then)
                 session, keeper = session_and_keeper(connect(server.url, {}), BLOCKING)
                 try:
-                    _struck(session, play, injector)
+                    _run_interrupted(session, scenario, injector)
                 finally:
                     run(session.close())
                     run(keeper.close())
@@ -56,62 +56,62 @@ def interrupt_everywhere(server: RedisServer, play: Play) -> int:
     raise AssertionError("not reached")
 
 
-def _struck(session: RedisSession, play: Play, injector: SignalInjector) -> None:
+def _run_interrupted(session: RedisSession, scenario: Scenario, injector: SignalInjector) -> None:
     mine = make_attempt("mine")
     assert isinstance(run(session.acquire(mine, TIMEOUT)), Granted)
     try:
-        play(session, mine, injector)
+        scenario(session, mine, injector)
     except InjectedInterrupt:
         pass
-    where = f"after strikes at {injector.interrupted_at}"
-    theirs, nobodys = make_attempt("theirs"), make_attempt("nobodys")
+    where = f"after interrupts at {injector.interrupted_at}"
+    theirs, free = make_attempt("theirs"), make_attempt("free")
     assert run(session.renew(theirs, 30.0, TIMEOUT)) == Found.STOLEN, where
-    assert run(session.renew(nobodys, 30.0, TIMEOUT)) == Found.GONE, where
+    assert run(session.renew(free, 30.0, TIMEOUT)) == Found.GONE, where
     assert run(session.renew(mine, 30.0, TIMEOUT)) == Found.OURS, where
-    found = run(keeper_of(session).renew([theirs, nobodys, mine], 30.0, TIMEOUT))
+    found = run(keeper_of(session).renew([theirs, free, mine], 30.0, TIMEOUT))
     assert found == [Found.STOLEN, Found.GONE, Found.OURS], where
     assert isinstance(run(session.acquire(theirs, TIMEOUT)), Busy), where
-    assert run(session.inspect("nobodys", TIMEOUT)).holders == (), where
+    assert run(session.inspect("free", TIMEOUT)).holders == (), where
     assert run(session.release(mine, TIMEOUT)) is Found.OURS, where
 
 
 def test_interrupted_renewal_keeps_replies_in_order(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
-        assert run(session.renew(mine, 30.0, TIMEOUT)) == Found.OURS  # the connection is there
+    def scenario(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
+        assert run(session.renew(mine, 30.0, TIMEOUT)) == Found.OURS  # the connection is open
         with injector:
             run(session.renew(mine, 30.0, TIMEOUT))
 
-    assert interrupt_everywhere(redis_server, play) > 30
+    assert interrupt_everywhere(redis_server, scenario) > 30
 
 
 def test_keeper_interrupted_while_renewing_reads_no_stale_reply(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
+    def scenario(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         keeper = keeper_of(session)
         assert run(keeper.renew([mine], 30.0, TIMEOUT)) == [Found.OURS]  # the connection is open
         with injector:
             run(keeper.renew([mine], 30.0, TIMEOUT))
 
-    assert interrupt_everywhere(redis_server, play) > 30
+    assert interrupt_everywhere(redis_server, scenario) > 30
 
 
 def test_interrupted_request_keeps_replies_in_order(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
+    def scenario(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         with injector:
             run(session.inspect("theirs", TIMEOUT))
 
-    assert interrupt_everywhere(redis_server, play) > 10
+    assert interrupt_everywhere(redis_server, scenario) > 10
 
 
 def test_interrupted_wait_for_replicas_keeps_replies_in_order(pair: Replication) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
+    def scenario(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         with injector:
             run(session.acquire(make_attempt("theirs", replicas=1), TIMEOUT))
 
-    assert interrupt_everywhere(pair.master, play) > 10
+    assert interrupt_everywhere(pair.master, scenario) > 10
 
 
 def test_interrupted_waiter_keeps_replies_in_order(redis_server: RedisServer) -> None:
-    def play(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
+    def scenario(session: RedisSession, mine: RedlockAttempt, injector: SignalInjector) -> None:
         contender = session.contender(make_attempt("theirs"), TIMEOUT)
         try:
             run(contender.wait(clock.now()))  # determines the wake-up method
@@ -120,7 +120,7 @@ def test_interrupted_waiter_keeps_replies_in_order(redis_server: RedisServer) ->
         finally:
             contender.abandon()
 
-    assert interrupt_everywhere(redis_server, play) > 30
+    assert interrupt_everywhere(redis_server, scenario) > 30
 
 
 # ---- an event loop left by a signal and run once more to clean up
@@ -134,9 +134,9 @@ def test_interrupted_event_loop_keeps_replies_in_order(redis_server: RedisServer
         for first in itertools.count():
             injector = SignalInjector(first, places=(SOURCE, selector_events.__file__))
             loop = asyncio.new_event_loop()
-            loop.set_exception_handler(lambda *_: None)  # it would complain of what was struck
+            loop.set_exception_handler(lambda *_: None)  # the default handler would log the interrupted callbacks
             try:
-                _struck_on(loop, redis_server, injector)
+                _run_interrupted_on(loop, redis_server, injector)
             finally:
                 loop.close()
             if not injector.interrupted_at:
@@ -144,7 +144,7 @@ def test_interrupted_event_loop_keeps_replies_in_order(redis_server: RedisServer
     assert first > 100
 
 
-def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, injector: SignalInjector) -> None:
+def _run_interrupted_on(loop: asyncio.AbstractEventLoop, server: RedisServer, injector: SignalInjector) -> None:
     mine, theirs = make_attempt("mine"), make_attempt("theirs")
 
     async def begin() -> RedisSession:
@@ -183,7 +183,7 @@ def _struck_on(loop: asyncio.AbstractEventLoop, server: RedisServer, injector: S
     try:
         loop.run_until_complete(clean_up())
     except AssertionError as error:
-        raise AssertionError(f"after a strike at {injector.interrupted_at}") from error
+        raise AssertionError(f"after an interrupt at {injector.interrupted_at}") from error
 
 
 def test_signal_while_connecting_is_raised_once(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_signal_while_connecting_is_raised_once(redis_server: RedisServer, monke
     for that attempt raised it again and ended the next run of the loop: the clean-up."""
     loop = asyncio.new_event_loop()
 
-    async def struck(server: Server, timeout: float) -> NoReturn:
+    async def interrupted(server: Server, timeout: float) -> NoReturn:
         monkeypatch.setattr(aio, "open_transport", open_transport)
         raise InjectedInterrupt
 
@@ -200,14 +200,14 @@ def test_signal_while_connecting_is_raised_once(redis_server: RedisServer, monke
 
     try:
         session = loop.run_until_complete(begin())
-        monkeypatch.setattr(aio, "open_transport", struck)
-        everybody = asyncio.gather(*(loop.create_task(session.ping(TIMEOUT)) for _ in range(3)))
+        monkeypatch.setattr(aio, "open_transport", interrupted)
+        callers = asyncio.gather(*(loop.create_task(session.ping(TIMEOUT)) for _ in range(3)))
         with pytest.raises(InjectedInterrupt):
-            loop.run_until_complete(everybody)
+            loop.run_until_complete(callers)
         try:
-            loop.run_until_complete(everybody)
+            loop.run_until_complete(callers)
         except InjectedInterrupt:
-            pytest.fail("told again")
+            pytest.fail("the signal was raised again")
         loop.run_until_complete(session.close())
     finally:
         loop.close()

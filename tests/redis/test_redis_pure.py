@@ -252,7 +252,7 @@ def test_holder_description_is_parsed() -> None:
     [
         None,
         b"",
-        b"105 1 1699999999.250000 somebody:else {}",
+        b"105 1 1699999999.250000 other:owner {}",
         b"\xff\xfe\x00",
         b"105 1 1699999999.250000 me:1",
         b"999999999999999999999999 1 1.000000 me:1 {}",

@@ -110,7 +110,7 @@ class Watchdog:
         self.other = Other(url, **options)
         self.keeper = self.other.engine.keeper(BLOCKING)
         self.wakeup: BlockingWakeup = BLOCKING.wakeup()
-        self.hints(0.0)  # as the watchdog does first: without it no loss is reported
+        self.hints(0.0)  # the watchdog does this first: without it no loss is reported
 
     def hints(self, seconds: float = 5.0) -> Suspects:
         return run(self.keeper.wait_for_hints(clock.now() + seconds, self.wakeup))
@@ -142,7 +142,7 @@ def test_deleted_lock_is_reported_immediately(watchdog: Watchdog, redis_server: 
 
 
 def test_a_session_has_no_tracking_connection_and_keeps_nothing(redis_server: RedisServer) -> None:
-    """A caller that renews manually: pushes that are never read would accumulate, one per name."""
+    """A caller renews manually and never reads pushes: they would accumulate, one per name."""
     client = redis_server.client()
     with Other(f"{redis_server.url}?client_name=front") as other:
         for number in range(20):
@@ -226,15 +226,15 @@ def test_the_wake_up_ends_the_wait_for_hints(watchdog: Watchdog) -> None:
 
 def test_renewals_work_without_tracking(redis_server: RedisServer) -> None:
     admin = redis_server.client()
-    command(redis_server, "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
-    watchdog = Watchdog(redis_server.url_as("deaf", "pw"))
+    command(redis_server, "ACL", "SETUSER", "untracked", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
+    watchdog = Watchdog(redis_server.url_as("untracked", "pw"))
     attempt = watchdog.other.hold("a")
     assert run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT)) == [Found.OURS]
     admin.delete("a")
     assert watchdog.hints(0.1) == set()
     assert run(watchdog.keeper.renew([attempt], 30.0, TIMEOUT)) == [Found.GONE]
     watchdog.close()
-    admin.acl_deluser("deaf")
+    admin.acl_deluser("untracked")
 
 
 def test_concurrent_renewals_of_several_threads_are_independent(watchdog: Watchdog) -> None:

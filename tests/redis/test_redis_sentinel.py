@@ -1,4 +1,4 @@
-"""A master watched by sentinels is found and followed, and never confused, whatever sentinels answer."""
+"""The engine finds the master watched by sentinels and follows it, and uses no other server, whatever they answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.redis.sentinel_support import (
     failure_of,
     first_to_be_asked,
     hold_and_release,
-    nobody_listens,
+    unused_port,
 )
 from tests.redis.support import TIMEOUT, make_attempt, on, renewed
 from tests.servers.redis import RedisServer
@@ -38,7 +38,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.needs_redis
 
 
-# ---- found
+# ---- finding the master
 
 
 @APIS
@@ -227,7 +227,7 @@ def test_replica_named_by_a_stale_sentinel_is_not_used(
     api: str, start_redis: StartRedis, start_sentinel: StartSentinel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = start_redis()
-    empty = start_redis(f"replicaof {master.host} {nobody_listens()}")  # a replica that can never sync
+    empty = start_redis(f"replicaof {master.host} {unused_port()}")  # a replica that can never sync
     stale, good = start_sentinel(empty), start_sentinel(master)
     attempt = make_attempt("job")
 
@@ -284,7 +284,7 @@ def test_data_node_in_place_of_a_sentinel_is_refused(api: str, pair: Replication
     assert "SENTINEL" in str(failure)
 
 
-# ---- followed
+# ---- following the master
 
 
 @APIS
@@ -318,7 +318,7 @@ def test_claim_moves_from_a_demoted_master_to_the_new_one(api: str, start_sentin
 
 @APIS
 def test_no_session_uses_the_old_master_once_a_new_one_is_known(api: str, start_sentinel: StartSentinel) -> None:
-    """An old master that is cut off still serves clients that reach it. One session finds the new master: if another
+    """An old master that is cut off still serves clients that reach it. If one session found the new master and another
     stayed at the old one, a lock acquired at one master would be renewed at the other, found missing, and lost."""
     with Replication(1, links=False) as pair:
         old, new = pair.master, pair.replicas[0]

@@ -25,7 +25,7 @@ from tests.redis.sentinel_support import (
     engine_for,
     failure_of,
     hold_and_release,
-    nobody_listens,
+    unused_port,
 )
 from tests.redis.support import TIMEOUT, connections, make_attempt, on
 from tests.servers.redis import RedisServer
@@ -54,7 +54,7 @@ def test_existing_client_is_accepted(
     master = start_redis(password="pw")
     sentinel = start_sentinel(master, password="another")
     count = connections(master, "mine")
-    places = [("127.0.0.1", nobody_listens()), (sentinel.host, sentinel.port)]
+    places = [("127.0.0.1", unused_port()), (sentinel.host, sentinel.port)]
     watching = manager(places, sentinel_kwargs={"password": "another"}, password="pw")
     engine = connect(watching.master_for(MASTER_NAME, db=3, client_name="mine"), {"token_ttl": None, "replicas": 0})
     assert repr(engine).endswith(f",{sentinel.address}/{MASTER_NAME}/3>")

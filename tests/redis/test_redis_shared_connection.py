@@ -24,7 +24,7 @@ from tests.servers.redis import RedisServer
 from tests.support.waiting import until
 
 SLOW: Final = 0.4
-HASTY: Final = SLOW / 4
+SHORT_TIMEOUT: Final = SLOW / 4
 
 StartRedis = Callable[..., RedisServer]
 
@@ -57,11 +57,11 @@ async def test_request_that_times_out_fails_alone_and_its_late_reply_is_discarde
     async with channel_to(redis_server.url) as channel:
         pipe = await channel.open(TIMEOUT)
         began = time.monotonic()
-        hasty, patient = slow(channel, HASTY), [echo(channel, str(number)) for number in range(3)]
-        assert is_late((await asyncio.gather(hasty, return_exceptions=True))[0])
-        assert time.monotonic() - began < HASTY + LATE
-        patient += [echo(channel, str(number)) for number in range(3, 6)]
-        assert await asyncio.gather(*patient) == [str(number).encode() for number in range(6)]
+        late, others = slow(channel, SHORT_TIMEOUT), [echo(channel, str(number)) for number in range(3)]
+        assert is_late((await asyncio.gather(late, return_exceptions=True))[0])
+        assert time.monotonic() - began < SHORT_TIMEOUT + LATE
+        others += [echo(channel, str(number)) for number in range(3, 6)]
+        assert await asyncio.gather(*others) == [str(number).encode() for number in range(6)]
         assert not pipe.lost
         assert await channel.open(TIMEOUT) is pipe
 
@@ -104,7 +104,7 @@ async def test_timeout_of_the_only_request_resets_the_connection(
     async with channel_to(server.url) as channel:
         pipe = await channel.open(TIMEOUT)
         server.pause()
-        assert is_late((await asyncio.gather(echo(channel, "lost", HASTY), return_exceptions=True))[0])
+        assert is_late((await asyncio.gather(echo(channel, "lost", SHORT_TIMEOUT), return_exceptions=True))[0])
         assert pipe.lost
         server.resume()
 
@@ -114,7 +114,7 @@ async def test_silent_connection_is_reset_after_all_callers_were_cancelled(start
     async with channel_to(server.url) as channel:
         pipe = await channel.open(TIMEOUT)
         server.pause()
-        task = echo(channel, "lost", HASTY)
+        task = echo(channel, "lost", SHORT_TIMEOUT)
         await until(lambda: pipe.busy)
         task.cancel()
         await until(lambda: pipe.lost)
@@ -124,21 +124,22 @@ async def test_silent_connection_is_reset_after_all_callers_were_cancelled(start
 async def test_replies_that_are_always_late_do_not_accumulate(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that is alive but so late that each reply arrives after its caller has left: reconnect."""
-    monkeypatch.setattr("holdfast.engines.redis.connections.aio_pipe._LONGEST_LATENCY", HASTY)
+    """The server is alive, but each reply arrives after its caller has timed out: the channel reconnects."""
+    monkeypatch.setattr("holdfast.engines.redis.connections.aio_pipe._LONGEST_LATENCY", SHORT_TIMEOUT)
     async with channel_to(redis_server.url) as channel:
         pipe = await channel.open(TIMEOUT)
         tasks: list[asyncio.Task[Any]] = []
         while not pipe.lost and len(tasks) < 200:
-            tasks.append(slow(channel, HASTY, HASTY))
-            await asyncio.sleep(HASTY / 5)
+            tasks.append(slow(channel, SHORT_TIMEOUT, SHORT_TIMEOUT))
+            await asyncio.sleep(SHORT_TIMEOUT / 5)
         assert pipe.lost
         await asyncio.gather(*tasks, return_exceptions=True)
         assert await echo(channel, "mine") == b"mine"
 
 
 async def test_unsent_request_does_not_time_out(redis_server: RedisServer) -> None:
-    """Thousands together: they wait here until the server has processed the earlier ones; their timeout begins then."""
+    """Of thousands of requests, most wait in the client until the server has processed earlier ones. The timeout of a
+    request begins when it is sent."""
     async with channel_to(redis_server.url) as channel:
         await channel.open(TIMEOUT)
         tasks = [slow(channel, TIMEOUT), *(echo(channel, str(number), SLOW / 2) for number in range(5000))]
@@ -170,8 +171,10 @@ def test_busy_loop_connects_in_time(redis_server: RedisServer) -> None:
     """Each iteration of the loop takes as long as the timeout; a handshake takes several iterations."""
 
     async def body(session: Any) -> None:
-        asking = [asyncio.ensure_future(session.acquire(make_attempt(f"job-{number}"), HASTY)) for number in range(20)]
-        asyncio.get_running_loop().call_soon(Busy, 10, HASTY)
+        asking = [
+            asyncio.ensure_future(session.acquire(make_attempt(f"job-{number}"), SHORT_TIMEOUT)) for number in range(20)
+        ]
+        asyncio.get_running_loop().call_soon(Busy, 10, SHORT_TIMEOUT)
         outcomes = await asyncio.gather(*asking, return_exceptions=True)
         assert not [outcome for outcome in outcomes if not isinstance(outcome, Granted)]
 

@@ -59,18 +59,18 @@ def test_waiter_is_woken_over_tls(api: str, tls_server: RedisServer) -> None:
 
 @pytest.mark.needs_redis
 def test_loss_is_reported_over_tls(tls_server: RedisServer) -> None:
-    bell = BLOCKING.wakeup()
+    wakeup = BLOCKING.wakeup()
     with Other(tls_server.url) as other:
         attempt = other.hold("job")
         keeper = other.engine.keeper(BLOCKING)
-        run(keeper.wait_for_hints(clock.now(), bell))
+        run(keeper.wait_for_hints(clock.now(), wakeup))
         run(keeper.renew([attempt], 30.0, TIMEOUT))
         tls_server.client().delete("job")
-        assert run(keeper.wait_for_hints(clock.now() + 5, bell)) == {"job"}
+        assert run(keeper.wait_for_hints(clock.now() + 5, wakeup)) == {"job"}
         tls_server.client().client_kill_filter(skipme=True)
-        assert run(keeper.wait_for_hints(clock.now() + 5, bell)) == ALL_NAMES
+        assert run(keeper.wait_for_hints(clock.now() + 5, wakeup)) == ALL_NAMES
         run(keeper.close())
-    bell.close()
+    wakeup.close()
 
 
 @pytest.mark.needs_redis

@@ -1,5 +1,5 @@
-"""WAIT at a master: which connections are in it, and how to end it early. No test waits for a long one, and the answer
-"too few" comes when there is time left to act on it."""
+"""WAIT at a master: list the connections that wait, and end their WAIT early. So no test waits long, and the answer
+"too few" comes with time left to act on it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _POLL: Final = 0.005
 
 
 def in_wait(master: RedisServer) -> list[int]:
-    """The connections that wait for replicas."""
+    """The ids of connections that wait for replicas."""
     clients: list[dict[str, str]] = master.ask("CLIENT LIST")
     return [int(client["id"]) for client in clients if client["cmd"] == "wait" and "b" in client["flags"]]
 
 
 def end_waits(master: RedisServer) -> None:
-    """As if their time were up: the answer is how many have acknowledged so far."""
+    """Ends each WAIT as its timeout would: it returns how many replicas have acknowledged so far."""
     for client in in_wait(master):
         master.ask("CLIENT UNBLOCK", client, "TIMEOUT")
 

@@ -1,4 +1,4 @@
-"""Run the simulation: many seeds, or one again (--seed); with a fault built in (--mutant)."""
+"""Run the simulation: many seeds, or one again (--seed); with a deliberate bug (--mutant)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from tests.simulation.mutants import MUTANTS, unharmed
+from tests.simulation.mutants import MUTANTS, no_mutant
 from tests.simulation.redlock.grants import GrantsWorld
 from tests.simulation.redlock.mutants import REDLOCK_MUTANTS
 from tests.simulation.redlock.world import RedlockWorld
@@ -31,7 +31,7 @@ def main() -> int:
         parser.error(f"the mutant {options.mutant} is for another kind of world")
     began = time.perf_counter()
     try:
-        summary = run_seeds(seeds, mutants[options.mutant] if options.mutant else unharmed, make)
+        summary = run_seeds(seeds, mutants[options.mutant] if options.mutant else no_mutant, make)
     except SeedFailed as failure:
         print("\n".join(failure.trace))
         print(failure)

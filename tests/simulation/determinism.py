@@ -1,4 +1,4 @@
-"""Takes away what would make two runs of one seed differ: real randomness, object addresses, the garbage collector."""
+"""Removes what would make two runs of one seed differ: real randomness, object addresses, the garbage collector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger("holdfast")
 
 
 class _Errors(logging.Handler):
-    """Keeps what the library logs as an error: a bug that it survived is still a bug."""
+    """Keeps the errors that the library logs: each of them fails the seed."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -30,13 +30,13 @@ class _Errors(logging.Handler):
 
 
 def _hash_of_grant(grant: Grant) -> int:
-    # Sets of grants are iterated in the order of their hashes: by default, of addresses.
+    # Sets of grants are iterated in the order of their hashes, which by default depend on addresses.
     return int(grant.attempt.owner.rpartition(":")[2])
 
 
 @contextmanager
 def deterministic(seed: int | str) -> Iterator[list[logging.LogRecord]]:
-    """Inside, the same seed gives the same run. Yields the errors that the library logs."""
+    """Within the block the same seed gives the same run. Yields the errors that the library logs."""
     dice = random.Random(f"{seed}/urandom")
     state, errors, level, propagate = random.getstate(), _Errors(), _log.level, _log.propagate
     collecting = gc.isenabled()

@@ -1,6 +1,6 @@
-"""Faults built in on purpose. A simulation that does not find them would not find ours either.
+"""Deliberate bugs. A simulation that does not find them would not find real bugs either.
 
-Each mutant breaks one world from outside: shipped code has no switch for it.
+Each mutant patches one world from outside: shipped code has no switch for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MUTANTS: Final[dict[str, Mutant]] = {}
 
 
 def register(break_world: Callable[[BaseWorld], Iterator[None]], among: dict[str, Mutant]) -> Mutant:
-    """Have ``break_world`` known by its name."""
+    """Registers ``break_world`` by its name."""
     mutant = contextmanager(break_world)
     among[break_world.__name__.replace("_", "-")] = mutant
     return mutant
@@ -35,8 +35,8 @@ def register(break_world: Callable[[BaseWorld], Iterator[None]], among: dict[str
 _mutant = partial(register, among=MUTANTS)
 
 
-def unharmed(world: BaseWorld) -> AbstractContextManager[None]:
-    """No mutant at all."""
+def no_mutant(world: BaseWorld) -> AbstractContextManager[None]:
+    """Patches nothing."""
     return nullcontext()
 
 
@@ -45,7 +45,7 @@ def _admit(self: Register, name: str, guard: Guard) -> bool:
 
 
 def rewrite(world: BaseWorld, name: str, old: str, new: str) -> None:
-    """Have the servers run another text under the name of a shipped script. ``old`` is a pattern that occurs once."""
+    """Makes the servers run another text for a shipped script. ``old`` is a pattern that occurs once."""
 
     def other_text(script: Script) -> Script:
         source, count = re.subn(old, new, script.source)
@@ -79,7 +79,7 @@ def deadline_from_the_reply(world: BaseWorld) -> Iterator[None]:
 
 @_mutant
 def no_margin(world: BaseWorld) -> Iterator[None]:
-    """The deadline is the exact end of the lease, by clocks of which one is slower than the other."""
+    """The deadline is the exact end of the lease, although clocks differ in rate."""
     begin, confirm = Grant.__init__, Grant.confirm
 
     def long_begin(self: Grant, attempt: Attempt, policy: Policy, sent: float, *rest: Any) -> None:
@@ -96,7 +96,7 @@ def no_margin(world: BaseWorld) -> Iterator[None]:
 
 @_mutant
 def release_without_owner_check(world: BaseWorld) -> Iterator[None]:
-    """A late release takes away the next owner's lock."""
+    """A late release removes the next owner's lock."""
     rewrite(world, "release", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
     yield
 
@@ -110,14 +110,14 @@ def no_tombstone(world: BaseWorld) -> Iterator[None]:
 
 @_mutant
 def acquire_not_idempotent(world: BaseWorld) -> Iterator[None]:
-    """A repeated acquire does not recognise its own lock: a plain no that hides it."""
+    """A repeated acquire does not recognise its own lock and is refused."""
     rewrite(world, "acquire", r"if \S*call\('HEXISTS', [^)]*\) == 0 then (return \w+) end", r"do \1 end")
     yield
 
 
 @_mutant
 def slots_are_not_repaired(world: BaseWorld) -> Iterator[None]:
-    """A signal ends a caller before it has vacated its slot, or woken the waiter that has it now; it stays so."""
+    """A signal ends a caller before it has vacated its slot or woken the next waiter, and nothing repairs that."""
     with (
         mock.patch.object(Core, "repair_slot", return_value=None),
         mock.patch.object(Core, "repair_slots", return_value=False),
@@ -127,21 +127,21 @@ def slots_are_not_repaired(world: BaseWorld) -> Iterator[None]:
 
 @_mutant
 def nothing_is_withdrawn(world: BaseWorld) -> Iterator[None]:
-    """What a cancelled or failed acquire may have got stays there."""
+    """The lock of a cancelled or failed acquire stays on the server."""
     with mock.patch.object(Core, "withdraw"):
         yield
 
 
 @_mutant
 def renew_without_owner_check(world: BaseWorld) -> Iterator[None]:
-    """A displaced holder goes on renewing, and counts another's lock as its own."""
+    """A holder that lost its lock continues to renew, and counts the lock of another owner as its own."""
     rewrite(world, "renew", r"pcall\('HEXISTS', (\S+), [^)]*\)", r"pcall('EXISTS', \1)")
     yield
 
 
 @_mutant
 def renew_recreates(world: BaseWorld) -> Iterator[None]:
-    """A renewal brings a lock back that was gone."""
+    """A renewal recreates a lock that was gone."""
     create = r"if redis.call('EXISTS', \2) == 0 then redis.call('HSET', \2, \3, '1') end\n    \1"
     rewrite(world, "renew", r"(local \w+ = \S*pcall\('HEXISTS', (\S+), ([^)]*)\))", create)
     yield
@@ -149,17 +149,17 @@ def renew_recreates(world: BaseWorld) -> Iterator[None]:
 
 @_mutant
 def token_without_time(world: BaseWorld) -> Iterator[None]:
-    """A plain counter: after FLUSHALL it begins again below what it has given out."""
+    """A plain counter: after FLUSHALL it begins again below earlier tokens."""
     rewrite(world, "acquire", r"time\[1\] \* 1000000 \+ time\[2\]", "1")
     yield
 
 
 @_mutant
 def wake_without_re_poll(world: BaseWorld) -> Iterator[None]:
-    """A waiter trusts pushes alone, and sleeps on when one is lost."""
+    """A waiter relies on pushes alone and does not wake up when one is lost."""
 
     async def pushed(self: SimWatch, until: float) -> bool:
-        return await self._bell.wait(None)
+        return await self._wakeup.wait(None)
 
     with mock.patch.object(SimWatch, "pushed", pushed):
         yield
@@ -167,14 +167,14 @@ def wake_without_re_poll(world: BaseWorld) -> Iterator[None]:
 
 @_mutant
 def break_ignores_the_token(world: BaseWorld) -> Iterator[None]:
-    """An operator breaks a holder that is gone, and hits the next one."""
+    """An operator breaks a holder that is gone and removes the next holder."""
     rewrite(world, "break", r"ARGV\[4\] ~= ''", "false")
     yield
 
 
 @_mutant
 def store_only_guard(world: BaseWorld) -> Iterator[None]:
-    """The fence looks at the store alone: a stale holder writes between the new holder's load and its store."""
+    """The fence checks only stores: a stale holder writes between the new holder's load and its store."""
 
     def admit_store(self: Register, name: str, guard: Guard) -> bool:
         admitted = self._newest(name, guard)
@@ -191,7 +191,7 @@ def store_only_guard(world: BaseWorld) -> Iterator[None]:
 
 @_mutant
 def no_fence(world: BaseWorld) -> Iterator[None]:
-    """The register takes every write: a frozen holder's late one too."""
+    """The register accepts every write, including the late write of a frozen holder."""
     with (
         mock.patch.object(Register, "admit_load", _admit),
         mock.patch.object(Register, "admit_store", _admit),

@@ -1,4 +1,4 @@
-"""A bare connection to a real Redis, RESP3, that keeps pushes apart: what the model is compared with."""
+"""A plain RESP3 connection to a real Redis that separates pushes. The model is compared with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.servers.redis import RedisServer
 
 
 class RawConnection:
-    """One connection; ``call`` sends one command and returns its reply as RESP2 would have it."""
+    """One connection. ``call`` sends one command and returns its reply as in RESP2."""
 
     def __init__(self, server: RedisServer) -> None:
         self._socket = socket.create_connection((server.host, server.port), timeout=10)

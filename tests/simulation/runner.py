@@ -1,4 +1,4 @@
-"""Runs seeds, sums up, and shows a failing seed so that it can be replayed."""
+"""Runs seeds, sums up their reports, and prints a failing seed so that it can be replayed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.checkers.history import Violation
 from tests.simulation.determinism import deterministic
-from tests.simulation.mutants import Mutant, unharmed
+from tests.simulation.mutants import Mutant, no_mutant
 from tests.simulation.world.base import BaseWorld, Report
 from tests.simulation.world.single import World
 
@@ -17,7 +17,7 @@ MakeWorld = Callable[[int], BaseWorld]
 
 
 class SeedFailed(AssertionError):
-    """A seed broke an invariant. ``trace`` has everything that happened."""
+    """A seed broke an invariant. ``trace`` has all events of its run."""
 
     def __init__(self, seed: int, plan: str, cause: BaseException, trace: list[str]) -> None:
         kind = "" if isinstance(cause, Violation) else f"{type(cause).__name__}: "
@@ -27,7 +27,7 @@ class SeedFailed(AssertionError):
         self.trace = trace
 
 
-def run_seed(seed: int, mutant: Mutant = unharmed, make: MakeWorld = World) -> Report:
+def run_seed(seed: int, mutant: Mutant = no_mutant, make: MakeWorld = World) -> Report:
     """One run; raises SeedFailed."""
     with deterministic(seed) as errors:
         world = make(seed)
@@ -68,8 +68,8 @@ class Summary:
         )
 
 
-def run_seeds(seeds: Iterable[int], mutant: Mutant = unharmed, make: MakeWorld = World) -> Summary:
-    """Run them all; raises SeedFailed at the first that fails."""
+def run_seeds(seeds: Iterable[int], mutant: Mutant = no_mutant, make: MakeWorld = World) -> Summary:
+    """Runs the seeds. Raises SeedFailed at the first that fails."""
     summary = Summary()
     for seed in seeds:
         summary.add(run_seed(seed, mutant, make))
@@ -81,7 +81,7 @@ def run_seeds(seeds: Iterable[int], mutant: Mutant = unharmed, make: MakeWorld =
 def first_noticed(
     seeds: Iterable[int], mutant: Mutant, invariants: Collection[str], make: MakeWorld = World
 ) -> SeedFailed | None:
-    """The first seed in which ``mutant`` breaks one of ``invariants``, or None: then it was not caught."""
+    """The first seed in which ``mutant`` breaks one of ``invariants``. None: the mutant was not caught."""
     for seed in seeds:
         try:
             run_seed(seed, mutant, make)
@@ -89,5 +89,5 @@ def first_noticed(
             if isinstance(failure.cause, Violation) and failure.cause.invariant in invariants:
                 return failure
             if not isinstance(failure.cause, AssertionError):
-                raise  # it is the mutant that does not work
+                raise  # the mutant itself is broken
     return None

@@ -1,4 +1,4 @@
-"""The simulated channel keeps the port's promises: time-outs, cuts, reloads, pushes, duplicates."""
+"""The simulated channel behaves as the port requires: timeouts, cuts, reloads, pushes, duplicates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Net:
         self.channel = SimChannel(self.runtime, self.network, multiplexed=multiplexed, tracking=tracking)
 
     def run(self, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run ``main`` to its end; its result or its exception."""
+        """Runs ``main`` to its end. Returns its result or raises its exception."""
         outcome: list[Any] = []
 
         async def caught() -> None:
@@ -67,7 +67,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Net]]:
         each.simulator.close()
 
 
-def test_a_script_unknown_to_the_server_is_loaded_and_run_once(make: Callable[..., Net]) -> None:
+def test_unknown_script_is_loaded_and_run_once(make: Callable[..., Net]) -> None:
     net = make()
     assert net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0)) == 1
     net.model.forget_scripts()
@@ -75,7 +75,7 @@ def test_a_script_unknown_to_the_server_is_loaded_and_run_once(make: Callable[..
 
 
 @pytest.mark.parametrize("fault, counted", [("lose_request", None), ("lose_reply", b"1"), ("repeat_late", b"2")])
-def test_an_answer_that_does_not_come_is_unknown_after_the_time_out(
+def test_request_without_an_answer_has_an_unknown_outcome_after_the_timeout(
     make: Callable[..., Net], fault: str, counted: bytes | None
 ) -> None:
     net = make()
@@ -87,14 +87,14 @@ def test_an_answer_that_does_not_come_is_unknown_after_the_time_out(
     assert isinstance(failed, RequestFailed)
     assert failed.may_have_happened
     assert net.simulator.time == pytest.approx(before + 0.5)
-    net.simulator.run(before + 20.0)  # what comes late has come
+    net.simulator.run(before + 20.0)  # late messages have arrived
     assert net.counter() == counted
-    # The connection is not used again: the next request is answered, and by its own answer.
+    # The connection is not reused: the next request gets its own answer.
     net.faults.plan = FaultPlan()
     assert net.run(lambda: net.channel.command(["PING"], 0.5)) == b"PONG"
 
 
-def test_a_repeated_request_runs_twice_and_is_answered_once(make: Callable[..., Net]) -> None:
+def test_repeated_request_runs_twice_and_is_answered_once(make: Callable[..., Net]) -> None:
     net = make()
     net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0))
     net.faults.plan = FaultPlan(repeat=1.0)
@@ -102,7 +102,7 @@ def test_a_repeated_request_runs_twice_and_is_answered_once(make: Callable[..., 
     assert net.counter() == b"3"
 
 
-def test_a_cut_fails_what_is_under_way(make: Callable[..., Net]) -> None:
+def test_cut_connection_fails_requests_under_way(make: Callable[..., Net]) -> None:
     net = make()
     net.run(lambda: net.channel.run(Call(LOOK, ["n"], []), 1.0))
     net.faults.plan = FaultPlan(stall=1.0)
@@ -114,7 +114,7 @@ def test_a_cut_fails_what_is_under_way(make: Callable[..., Net]) -> None:
     assert net.simulator.time == pytest.approx(began + 0.01)
 
 
-def test_a_server_that_is_down_has_not_done_it(make: Callable[..., Net]) -> None:
+def test_request_to_a_server_that_is_down_did_not_happen(make: Callable[..., Net]) -> None:
     net = make()
     net.network.restart_server(5.0)
     failed = net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0))
@@ -122,7 +122,7 @@ def test_a_server_that_is_down_has_not_done_it(make: Callable[..., Net]) -> None
     assert not failed.may_have_happened
 
 
-def test_an_error_reply_is_what_the_engine_makes_of_it(make: Callable[..., Net]) -> None:
+def test_error_reply_raises_the_error_of_the_engine(make: Callable[..., Net]) -> None:
     net = make()
     net.run(lambda: net.channel.command(["HSET", "n", "f", "v"], 1.0))
     refused = net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0))
@@ -130,7 +130,7 @@ def test_an_error_reply_is_what_the_engine_makes_of_it(make: Callable[..., Net])
 
 
 @pytest.mark.parametrize("tracking", [True, False], ids=["tracking", "channel"])
-def test_a_watch_looks_after_arming_and_wakes_by_push_or_at_its_time(tracking: bool) -> None:
+def test_watch_reads_after_arming_and_wakes_by_push_or_at_its_deadline(tracking: bool) -> None:
     net = Net(FaultPlan(), tracking=tracking)
 
     async def main() -> tuple[int, bool, float, bool]:
@@ -160,14 +160,14 @@ def test_a_watch_looks_after_arming_and_wakes_by_push_or_at_its_time(tracking: b
     net.simulator.close()
 
 
-def test_the_guard_hears_of_what_it_read_and_of_nothing_else() -> None:
+def test_hints_name_only_keys_that_were_read() -> None:
     net = Net(FaultPlan())
-    heard: list[Suspects] = []
+    hints: list[Suspects] = []
     wakeup = net.runtime.wakeup()
 
     async def main() -> None:
         await net.channel.run_tracked([Call(LOOK, ["mine"], [], ["mine"])], 0, 1.0)
-        heard.extend([await net.channel.wait_for_hints(net.runtime.now() + 5.0, wakeup) for _ in range(3)])
+        hints.extend([await net.channel.wait_for_hints(net.runtime.now() + 5.0, wakeup) for _ in range(3)])
 
     def change(key: bytes) -> None:
         net.model.keys.replace(key, b"x", None)
@@ -181,11 +181,11 @@ def test_the_guard_hears_of_what_it_read_and_of_nothing_else() -> None:
     net.simulator.call_later(2.0, lambda: change(b"mine"))
     net.simulator.call_later(3.0, flush)
     net.run(main)
-    assert heard == [["mine"], ALL_NAMES, []]
+    assert hints == [["mine"], ALL_NAMES, []]
     net.simulator.close()
 
 
-def test_a_paused_process_finds_the_answer_that_came_meanwhile(make: Callable[..., Net]) -> None:
+def test_resumed_process_gets_the_answer_that_arrived_meanwhile(make: Callable[..., Net]) -> None:
     net = make()
     net.run(lambda: net.channel.run(Call(INCR, ["n"], []), 1.0))
     began = net.simulator.time

@@ -1,4 +1,4 @@
-"""The Redis model against a real Redis: the same commands, the same replies, the same pushes."""
+"""The Redis model compared with a real Redis: the same commands give the same replies and pushes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.redis_model.server import Push, RedisModel
 
 
 class ModelConnection:
-    """The model with the face of a :class:`RawConnection`; its clock only moves when the test moves it."""
+    """The model with the interface of a :class:`RawConnection`. Its clock moves only when the test moves it."""
 
     def __init__(self, model: RedisModel) -> None:
         self._model = model
@@ -39,7 +39,7 @@ def model_at(microseconds: int = 1_800_000_000_000_000) -> RedisModel:
 
 
 def comparable(reply: Any) -> Any:
-    """Errors by their code, as the engine reads them; RESP3's maps as RESP2's flat lists."""
+    """Errors are compared by their code, as the engine reads them; RESP3's maps as RESP2's flat lists."""
     if isinstance(reply, hiredis.ReplyError | ReplyError):
         return "error " + str(reply).partition(" ")[0]
     if isinstance(reply, dict):
@@ -52,7 +52,7 @@ def comparable(reply: Any) -> Any:
 def some_command(dice: random.Random) -> Sequence[str | int]:
     key, other = dice.choice("stuv"), dice.choice("stuv")
     word, number = dice.choice(("x", "y", "12", "-3", "")), dice.randint(-3, 3)
-    seconds = 1000 * dice.randint(100, 10**6)  # far apart: the real server's clock goes on
+    seconds = 1000 * dice.randint(100, 10**6)  # far apart, because the real server's clock goes on
     return dice.choice(
         [
             ("EXISTS", key, other), ("TYPE", key), ("DEL", key, other), ("UNLINK", key),
@@ -72,7 +72,7 @@ def some_command(dice: random.Random) -> Sequence[str | int]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_random_commands_get_the_same_replies(redis_server: RedisServer, seed: int) -> None:
+def test_random_commands_get_the_same_replies_as_from_redis(redis_server: RedisServer, seed: int) -> None:
     dice = random.Random(seed)
     model = ModelConnection(model_at())
     with RawConnection(redis_server) as real:
@@ -112,7 +112,7 @@ SCRIPTS = [
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts_see_and_return_what_redis_makes_of_it(redis_server: RedisServer, script: str) -> None:
+def test_scripts_get_and_return_the_same_values_as_on_redis(redis_server: RedisServer, script: str) -> None:
     model = ModelConnection(model_at())
     with RawConnection(redis_server) as real:
         answers = []
@@ -123,7 +123,7 @@ def test_scripts_see_and_return_what_redis_makes_of_it(redis_server: RedisServer
         assert answers[1] == answers[0]
 
 
-def test_an_unknown_command_is_loud_also_inside_a_script() -> None:
+def test_unknown_command_is_an_error_also_inside_a_script() -> None:
     model = ModelConnection(model_at())
     with pytest.raises(NotImplementedError, match="OBJECT"):
         model.call("OBJECT", "ENCODING", "k")
@@ -131,7 +131,7 @@ def test_an_unknown_command_is_loud_also_inside_a_script() -> None:
         model.call("EVAL", "return pcall(redis.call, 'OBJECT', 'ENCODING', KEYS[1])", 1, "k")
 
 
-#: (which connection, command) … after which both sides must have pushed the same.
+#: (number of the connection, command) …; afterwards both sides must have pushed the same.
 TRACKING: dict[str, list[tuple[int, tuple[str | int, ...]]]] = {
     "opted in, once": [
         (0, ("CLIENT", "CACHING", "YES")), (0, ("PTTL", "k")), (1, ("SET", "k", 1)), (1, ("SET", "k", 2)),
@@ -164,7 +164,7 @@ TRACKING: dict[str, list[tuple[int, tuple[str | int, ...]]]] = {
 
 
 @pytest.mark.parametrize("case", TRACKING)
-def test_tracking_pushes_the_same(redis_server: RedisServer, case: str) -> None:
+def test_tracking_pushes_the_same_as_redis(redis_server: RedisServer, case: str) -> None:
     model = model_at()
     ours = [ModelConnection(model) for _ in range(3)]
     with RawConnection(redis_server) as a, RawConnection(redis_server) as b, RawConnection(redis_server) as c:
@@ -175,14 +175,14 @@ def test_tracking_pushes_the_same(redis_server: RedisServer, case: str) -> None:
         for side in sides:
             side[0].call("CLIENT", "TRACKING", "ON", "OPTIN")
             side[2].call("CLIENT", "TRACKING", "ON", "NOLOOP")
-            for who, command in TRACKING[case]:
-                side[who].call(*command)
+            for number, command in TRACKING[case]:
+                side[number].call(*command)
             for connection in side:
-                connection.call("PING")  # a push that is under way comes before this answer
+                connection.call("PING")  # a push that is under way arrives before this answer
         assert [connection.pushes for connection in ours] == [connection.pushes for connection in theirs]
 
 
-def test_keys_expire_by_the_servers_clock_and_are_announced_when_somebody_looks() -> None:
+def test_expiry_follows_the_server_clock_and_is_pushed_when_a_client_reads() -> None:
     now = 1_000_000
     model = RedisModel(lambda: now)
     watcher, other = ModelConnection(model), ModelConnection(model)

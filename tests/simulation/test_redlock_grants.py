@@ -1,4 +1,4 @@
-"""A hundred thousand grants by Redlock, from servers that forget, repeat and disagree: the tokens stay in order."""
+"""A hundred thousand Redlock grants by servers that lose data, repeat requests and disagree: tokens stay in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_tokens_are_strictly_ordered(part: int) -> None:
     attempts, second_phases = summary.faults.pop("attempts"), summary.faults.pop("second_phases")
     print(f"{summary}\n{attempts} attempts; {second_phases} grants needed the second phase")
     assert summary.grants >= GRANTS * len(seeds)
-    # It was not all too easy: votes were split, counters disagreed, messages were lost and came back late.
+    # The run was hard enough: votes were split, counters disagreed, messages were lost and repeated late.
     assert attempts > 1.1 * summary.grants
     assert second_phases > 0
     assert {"lose_reply", "lose_request", "repeat_late", "stall"} <= set(summary.faults)

@@ -1,4 +1,4 @@
-"""Redlock as shipped, with the shipped core, in many worlds of three or five servers: no invariant is broken."""
+"""Shipped Redlock and core in many worlds of three or five servers: no invariant is broken."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulation.runner import MakeWorld, first_noticed, run_seeds
 from tests.simulation.world.node import Node
 from tests.support.soak import soak
 
-#: SIM_SEEDS=100000 for a long night. Five servers take some five times as long as one.
+#: SIM_SEEDS=100000 for a run of several hours. Five servers take about five times as long as one.
 SEEDS = int(os.environ.get("SIM_SEEDS", "300")) // 6
 
 
@@ -30,14 +30,14 @@ def test_no_seed_breaks_an_invariant(seeds: int) -> None:
     print(summary)
     assert summary.grants > 10 * seeds
     assert summary.additions > 5 * seeds
-    # Also what is rare: servers away, with and without their memory; and faults that leave the model.
+    # Rare faults happened too: servers down, with and without loss of data; and faults outside the model.
     assert {"clock_step", "crash", "delete", "outage", "partition", "pause", "repeat_late", "restart", "stall"} <= set(
         summary.faults
     )
 
 
 class StallingWorld(RedlockWorld):
-    """Answers are so late, so often, that a holder may hear from one server for longer than the others remember it."""
+    """Answers are late so often that one server may answer a holder after its lease has expired on the others."""
 
     def make_nodes(self) -> list[Node]:
         nodes = super().make_nodes()
@@ -46,7 +46,7 @@ class StallingWorld(RedlockWorld):
         return nodes
 
 
-#: What must have noticed each mutant, in which kind of world, and a seed that does: it is tried first.
+#: For each mutant: the kind of world, the invariants that must detect it, and a seed that does, which is tried first.
 NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
     "deadline-from-the-reply": (RedlockWorld, {"I1", "I4"}, 9),
     "join-without-tombstone-check": (RedlockWorld, {"I4"}, 10),
@@ -58,13 +58,13 @@ NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
 }
 
 
-def test_every_mutant_is_expected_somewhere() -> None:
+def test_every_mutant_has_expected_violations() -> None:
     assert set(NOTICED) == set(REDLOCK_MUTANTS)
 
 
 @pytest.mark.parametrize("name", sorted(NOTICED))
 @pytest.mark.timeout(600)
-def test_a_mutant_is_caught_within_a_thousand_seeds(name: str) -> None:
+def test_mutant_is_caught_within_a_thousand_seeds(name: str) -> None:
     make, invariants, hint = NOTICED[name]
     failure = first_noticed(itertools.chain([hint], range(1000)), REDLOCK_MUTANTS[name], invariants, make)
     assert failure is not None, f"{name} survived"
@@ -82,13 +82,13 @@ def trace_of(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", [2, 71])
-def test_a_seed_replays_exactly(seed: int) -> None:
+def test_seed_replays_exactly(seed: int) -> None:
     first = trace_of(seed)
     assert len(first) > 50
     assert trace_of(seed) == first
 
 
-def test_a_failing_seed_replays_in_another_process() -> None:
+def test_failing_seed_replays_in_another_process() -> None:
     failure = first_noticed(range(100), REDLOCK_MUTANTS["no-take-back"], {"I8"}, RedlockWorld)
     assert failure is not None
     command = [sys.executable, "-m", "tests.simulation", "--redlock", "--seed", str(failure.seed)]

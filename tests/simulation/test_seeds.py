@@ -1,4 +1,4 @@
-"""The shipped core and Redis engine, in hundreds of worlds where everything goes wrong: no invariant is broken."""
+"""The shipped core and Redis engine in hundreds of worlds with every kind of fault: no invariant is broken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.runner import SeedFailed, first_noticed, run_seeds
 from tests.simulation.world.single import World
 from tests.support.soak import soak
 
-#: SIM_SEEDS=100000 for a long night.
+#: SIM_SEEDS=100000 for a run of several hours.
 SEEDS = int(os.environ.get("SIM_SEEDS", "300"))
 
 
@@ -25,7 +25,7 @@ SEEDS = int(os.environ.get("SIM_SEEDS", "300"))
 def test_no_seed_breaks_an_invariant(seeds: int) -> None:
     summary = run_seeds(range(seeds))
     print(summary)
-    # A run that did nothing would find nothing: there were grants, additions, and every kind of fault.
+    # The run is conclusive: there were grants, additions, and every kind of fault.
     assert summary.grants > 10 * seeds
     assert summary.additions > 5 * seeds
     assert {"crash", "cut", "delete", "flush", "partition", "pause", "repeat_late", "restart", "stall"} <= set(
@@ -33,7 +33,7 @@ def test_no_seed_breaks_an_invariant(seeds: int) -> None:
     )
 
 
-#: What must have noticed each mutant. The same fault may show in more than one way.
+#: The invariants that must detect each mutant. The same bug may break several of them.
 NOTICED_BY = {
     "acquire-not-idempotent": {"I4"},
     "break-ignores-the-token": {"I2"},
@@ -52,13 +52,13 @@ NOTICED_BY = {
 }
 
 
-def test_every_mutant_is_expected_somewhere() -> None:
+def test_every_mutant_has_expected_violations() -> None:
     assert set(NOTICED_BY) == set(MUTANTS)
 
 
 @pytest.mark.parametrize("name", sorted(NOTICED_BY))
 @pytest.mark.timeout(600)
-def test_a_mutant_is_caught_within_a_thousand_seeds(name: str) -> None:
+def test_mutant_is_caught_within_a_thousand_seeds(name: str) -> None:
     failure = first_noticed(range(1000), MUTANTS[name], NOTICED_BY[name])
     assert failure is not None, f"{name} survived"
     print(failure)
@@ -75,18 +75,18 @@ def trace_of(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", [3, 14, 159])
-def test_a_seed_replays_exactly(seed: int) -> None:
+def test_seed_replays_exactly(seed: int) -> None:
     first = trace_of(seed)
     assert len(first) > 50
     assert trace_of(seed) == first
 
 
-def test_a_failing_seed_is_printed_and_replays_in_another_process() -> None:
+def test_failing_seed_is_printed_and_replays_in_another_process() -> None:
     mutant = "release-without-owner-check"
     failure = first_noticed(range(100), MUTANTS[mutant], NOTICED_BY[mutant])
     assert failure is not None
     command = [sys.executable, "-m", "tests.simulation", "--seed", str(failure.seed), "--mutant", mutant]
-    # Another hash seed: the order of sets of strings must not matter.
+    # With another hash seed: the order of sets of strings must not matter.
     again = subprocess.run(
         command, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONHASHSEED": "5"}
     )
@@ -97,7 +97,7 @@ def test_a_failing_seed_is_printed_and_replays_in_another_process() -> None:
     assert f"--seed {failure.seed} --mutant {mutant}" in again.stdout
 
 
-def test_a_bug_that_the_library_survives_still_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_logged_by_the_library_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(self: RedisKeeper, *args: object) -> None:
         raise ZeroDivisionError("a bug in the engine")
 

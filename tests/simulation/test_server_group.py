@@ -1,4 +1,4 @@
-"""The simulated server group keeps the port's promises: requests in parallel, failures as answers, no leaks."""
+"""The simulated server group behaves as the port requires: parallel requests, failures as answers, no leaks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK = Call(Script("look", "return redis.call('EXISTS', KEYS[1])"), ["n"], [], w
 
 
 class Servers:
-    """Three servers, and one process that asks them."""
+    """Three servers, and a process that sends requests to them."""
 
     def __init__(self, *, multiplexed: bool) -> None:
         self.multiplexed = multiplexed
@@ -60,7 +60,7 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
     servers.simulator.close()
 
 
-def test_all_are_asked_at_once_also_without_connections_and_scripts(servers: Servers) -> None:
+def test_servers_are_asked_in_parallel_also_without_connections_and_scripts(servers: Servers) -> None:
     assert servers.ask(INCR) == [1, 1, 1]
     for node in servers.nodes:
         node.faults.plan = FaultPlan(slow=1.0)
@@ -68,10 +68,10 @@ def test_all_are_asked_at_once_also_without_connections_and_scripts(servers: Ser
     assert servers.ask(INCR) == [2, 2, 2]
     servers.nodes[1].model.forget_scripts()
     assert servers.ask(INCR, timeout=5.0) == [3, 3, 3]
-    assert servers.simulator.time - began < 3 * 0.7 + 0.1  # as long as the slowest takes, with one reload: not the sum
+    assert servers.simulator.time - began < 3 * 0.7 + 0.1  # the time of the slowest, with one reload; not the sum
 
 
-def test_a_server_that_fails_is_one_answer_among_the_others(servers: Servers) -> None:
+def test_failure_of_one_server_is_returned_among_the_answers(servers: Servers) -> None:
     servers.ask(INCR)
     servers.nodes[0].network.restart_server(5.0)
     servers.nodes[1].faults.plan = FaultPlan(lose_reply=1.0)
@@ -87,7 +87,7 @@ def test_a_server_that_fails_is_one_answer_among_the_others(servers: Servers) ->
     assert servers.simulator.time - began == pytest.approx(0.5)
 
 
-def test_who_is_cancelled_leaves_no_task_and_no_connection_with_an_unread_answer(servers: Servers) -> None:
+def test_cancelled_request_leaves_no_task_and_no_connection_with_an_unread_answer(servers: Servers) -> None:
     servers.ask(INCR)
     for node in servers.nodes:
         node.faults.plan = FaultPlan(slow=1.0)
@@ -96,11 +96,11 @@ def test_who_is_cancelled_leaves_no_task_and_no_connection_with_an_unread_answer
     servers.simulator.run(servers.simulator.time + 2.0)
     assert asking.done.is_set()
     assert not servers.process.tasks
-    # One that is shared tells answers apart by their order; one from a pool would give it to the next who takes it.
+    # A shared connection matches answers by their order; one from a pool would give the answer to its next user.
     assert [len(node.network.links) for node in servers.nodes] == [int(servers.multiplexed)] * 3
 
 
-def test_the_watchdog_hears_of_every_server(servers: Servers) -> None:
+def test_hints_come_from_every_server(servers: Servers) -> None:
     wakeup = servers.runtime.wakeup()
 
     async def main() -> list[Any]:

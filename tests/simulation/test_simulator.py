@@ -1,4 +1,4 @@
-"""The simulated runtime itself: time, order, pause, crash, cancellation, deadlock."""
+"""The simulated runtime: time, order, pause, crash, cancellation, deadlock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.world.runtime import Cancelled, Process, Signal, Simulated
 
 
 def order_of(seed: int, tasks: int = 6) -> list[int]:
-    """The order in which tasks that are all ready at once are stepped."""
+    """The order in which tasks that are ready at the same time are stepped."""
     simulator = Simulator(seed)
     process = simulator.process("p")
     order: list[int] = []
@@ -24,7 +24,7 @@ def order_of(seed: int, tasks: int = 6) -> list[int]:
     return order
 
 
-def test_a_seed_decides_the_order_and_nothing_else_does() -> None:
+def test_order_of_tasks_depends_on_the_seed_only() -> None:
     assert order_of(1) == order_of(1)
     assert len({tuple(order_of(seed)) for seed in range(20)}) > 10
 
@@ -47,7 +47,7 @@ def test_time_jumps_and_every_clock_has_its_own_zero_and_rate() -> None:
     assert woke == [pytest.approx(3650.0 / 1.01)]
 
 
-def test_event_wakes_before_its_time_out_and_times_out_without() -> None:
+def test_event_wakes_its_waiter_before_the_timeout_or_the_wait_times_out() -> None:
     simulator = Simulator(0)
     runtime = SimulatedRuntime(simulator.process("p"))
     event = runtime.event()
@@ -64,7 +64,7 @@ def test_event_wakes_before_its_time_out_and_times_out_without() -> None:
     assert answers == [(0.0, False), (1.0, True), (3.0, True)]
 
 
-def test_a_paused_process_does_nothing_and_finds_its_timers_overdue() -> None:
+def test_paused_process_runs_nothing_and_resumes_with_overdue_timers() -> None:
     simulator = Simulator(0)
     process = simulator.process("p")
     runtime = SimulatedRuntime(process)
@@ -83,7 +83,7 @@ def test_a_paused_process_does_nothing_and_finds_its_timers_overdue() -> None:
     assert woke == [7.0]
 
 
-def test_a_crashed_process_runs_no_cleanup_that_could_act() -> None:
+def test_cleanup_of_a_crashed_process_has_no_effect() -> None:
     simulator = Simulator(0)
     process = simulator.process("p")
     runtime = SimulatedRuntime(process)
@@ -108,7 +108,7 @@ def test_a_crashed_process_runs_no_cleanup_that_could_act() -> None:
     assert acts == []
 
 
-def test_cancel_arrives_at_the_await_and_cleanup_may_wait() -> None:
+def test_cancel_is_raised_at_the_await_and_cleanup_may_wait() -> None:
     simulator = Simulator(0)
     process = simulator.process("p")
     runtime = SimulatedRuntime(process)
@@ -130,22 +130,22 @@ def test_cancel_arrives_at_the_await_and_cleanup_may_wait() -> None:
     assert simulator.time == 2.0
 
 
-def test_a_deadlock_is_reported_with_the_place_where_each_task_waits() -> None:
+def test_deadlock_is_reported_with_the_place_where_each_task_waits() -> None:
     simulator = Simulator(0)
     process = simulator.process("p")
 
-    async def waits_for_ever(signal: Signal) -> None:
+    async def waits_forever(signal: Signal) -> None:
         await signal.wait()
 
-    process.spawn(waits_for_ever(Signal(process)), "stuck")
-    process.spawn(waits_for_ever(Signal(process)), "background", daemon=True)
-    with pytest.raises(Stuck, match=r"p/stuck: .*waits_for_ever") as stuck:
+    process.spawn(waits_forever(Signal(process)), "stuck")
+    process.spawn(waits_forever(Signal(process)), "background", daemon=True)
+    with pytest.raises(Stuck, match=r"p/stuck: .*waits_forever") as stuck:
         simulator.run(100.0)
     assert "background" not in str(stuck.value)
     simulator.close()
 
 
-def test_a_busy_loop_is_reported() -> None:
+def test_busy_loop_is_reported() -> None:
     simulator = Simulator(0)
     runtime = SimulatedRuntime(simulator.process("p"))
 
@@ -159,7 +159,7 @@ def test_a_busy_loop_is_reported() -> None:
     simulator.close()
 
 
-def test_the_caller_is_the_running_task() -> None:
+def test_caller_is_the_running_task() -> None:
     simulator = Simulator(0)
     runtime = SimulatedRuntime(simulator.process("p"))
     callers: list[object] = []
@@ -176,7 +176,7 @@ def test_the_caller_is_the_running_task() -> None:
     assert len(set(callers)) == 2
 
 
-def test_a_callback_that_raises_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_callback_that_raises_is_logged_and_does_not_stop_the_run(caplog: pytest.LogCaptureFixture) -> None:
     simulator = Simulator(0)
     runtime = SimulatedRuntime(simulator.process("p"))
     runtime.dispatch(lambda: 1 / 0)

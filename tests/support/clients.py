@@ -15,10 +15,10 @@ from holdfast.testing.conformance.opening import Api, Source
 
 APIS: Final = pytest.mark.parametrize("api", ["sync", "async"])
 #: What happens immediately may take this much longer on a busy machine, which may stall for a second. A wrong result
-#: has to take longer still: see PATIENT.
+#: has to take longer than that: see LONG_TIMEOUT.
 SLACK: Final = 1.5
 #: A request_timeout: how long a caller waits for an answer that never comes.
-PATIENT: Final = 10.0
+LONG_TIMEOUT: Final = 10.0
 
 
 class Clients:

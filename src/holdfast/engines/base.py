@@ -13,7 +13,7 @@ Three rules bind every engine:
   the effect is that of one call. A late duplicate of an acquire must not take effect after release or withdraw.
 * **Never shorten, never re-create.** ``acquire`` and ``renew`` set expiry := max(current, now + ttl); ``renew`` of an
   attempt that does not hold answers so and changes nothing.
-* **Errors are two.** :class:`RequestFailed` (try again; tells whether it may have happened) and
+* **Errors are two.** :class:`RequestFailed` (try again; it states whether the request may have happened) and
   :class:`holdfast.EngineRefused` (do not). Driver errors are their ``__cause__``.
 """
 
@@ -195,7 +195,7 @@ class Contender(Protocol):
         """
 
     async def leave(self) -> bool:
-        """Give up the place, after a time-out. Never raises RequestFailed.
+        """Give up the place, after a timeout. Never raises RequestFailed.
 
         False if it is not known whether the place was removed: then the attempt is withdrawn.
         """

@@ -1,7 +1,7 @@
 """The memory engine: one store per process, for tests and for programs of one process. ``memory:NAME`` is a separate
 store.
 
-It is an engine like any other (leases run out, tokens grow, locks can be broken), shared by the sync and async clients
+It is an engine like any other (leases expire, tokens grow, locks can be broken), shared by the sync and async clients
 of the process. A forked child starts with empty stores.
 """
 

@@ -1,4 +1,4 @@
-"""A cluster whose nodes may be frozen and whose slots may be left half-way: it is repaired before each test."""
+"""A cluster for tests that freeze nodes or leave slots half moved. It is repaired before each test."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tests.servers.cluster import RedisCluster
 
 
 @pytest.fixture(scope="package")
-def _patient_cluster() -> Iterator[RedisCluster]:
-    # Long enough that no test has a frozen node declared dead.
+def _shared_cluster() -> Iterator[RedisCluster]:
+    # So long that no frozen node is declared dead during a test.
     with RedisCluster(node_timeout=60.0) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def cluster(_patient_cluster: RedisCluster) -> RedisCluster:
-    """Three masters and three replicas, empty and well at the start of each test. No node is killed here, and no
-    replica takes over; tests about that use ``start_cluster``."""
-    for node in _patient_cluster.nodes:
+def cluster(_shared_cluster: RedisCluster) -> RedisCluster:
+    """Three masters and three replicas, empty and in order at the start of each test. Tests must not kill a node or
+    cause a failover here; such tests use ``start_cluster``."""
+    for node in _shared_cluster.nodes:
         if not node.answering:
             node.resume()
-    if not agree(_patient_cluster):
-        settle(_patient_cluster)
-    for master in _patient_cluster.masters():
+    if not agree(_shared_cluster):
+        settle(_shared_cluster)
+    for master in _shared_cluster.masters():
         master.ask("FLUSHALL")
-    return _patient_cluster
+    return _shared_cluster

@@ -1,9 +1,10 @@
-"""One of several processes that want the same locks.
+"""One of several processes that compete for the same locks.
 
 ``python -m tests.redis.cluster.contender URL DIRECTORY API NUMBER``
 
-Each caller takes one name after the other, adds a number of its own to that name's register, and gives the name back,
-until a line comes in. Then it prints as JSON which numbers were acknowledged, and when each name was held.
+Each caller acquires one name after the other, adds a number of its own to that name's register, and releases the name,
+until the process reads a line from stdin. Then the process prints as JSON which numbers were acknowledged, and when
+each name was held.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from tests.support.register import Register
 NAMES: Final = 200
 CALLERS: Final = 4
 TTL: Final = 1.2
-#: What a holder may meet while servers die under it. Anything else is a bug, and ends the process.
-_FORESEEN: Final = (holdfast.AcquireTimeout, holdfast.EngineUnavailable, holdfast.OutcomeUnknown, holdfast.StaleToken)
+#: Errors that are expected while servers die. Any other error is a bug and ends the process.
+_EXPECTED: Final = (holdfast.AcquireTimeout, holdfast.EngineUnavailable, holdfast.OutcomeUnknown, holdfast.StaleToken)
 
 
 def name_of(number: int) -> str:
@@ -37,10 +38,10 @@ def name_of(number: int) -> str:
 
 @dataclass
 class Record:
-    """What this process did."""
+    """The grants and errors of this process."""
 
     numbers: dict[str, list[int]] = field(default_factory=dict)
-    #: Name, token, when it was granted, when the holder released it, and whether that reported a loss.
+    #: Name, token, when it was granted, when the holder released it, and whether the release reported a loss.
     holds: list[tuple[str, int, float, float, bool]] = field(default_factory=list)
     met: Counter[str] = field(default_factory=Counter)
 
@@ -59,14 +60,14 @@ class Contender:
         self.over.set()
 
     async def work(self) -> None:
-        """In sync on a thread of its own: nothing that it awaits is ever suspended there."""
+        """One caller. With the sync API it runs on a thread of its own, where no await suspends it."""
         while not self.over.is_set():
-            # Some names are wanted by all.
+            # Small numbers are drawn more often, so that callers compete for their names.
             name = name_of(int(NAMES * self._dice.random() ** 2))
             try:
                 lease = await _done(self._client.lock(name).acquire(timeout=2.0))
                 await self._hold(name, lease)
-            except _FORESEEN as error:
+            except _EXPECTED as error:
                 self.record.met[type(error).__name__] += 1
 
     async def _hold(self, name: str, lease: Any) -> None:
@@ -87,7 +88,7 @@ class Contender:
                 self.record.holds.append((name, lease.token, granted, ended, lost))
 
     async def _linger(self) -> None:
-        """Some hold for so long that they must renew."""
+        """Sometimes holds for so long that the lease must be renewed."""
         if self._dice.random() < 0.03:
             await _done(self._sleep(TTL / 2))
 
@@ -125,7 +126,7 @@ async def _together(contender: Contender) -> None:
 
 
 def _run(coroutine: Any) -> None:
-    """To its end, without an event loop."""
+    """Runs a coroutine to its end without an event loop."""
     try:
         coroutine.send(None)
     except StopIteration:

@@ -1,4 +1,4 @@
-"""Sync and async sessions on a cluster, names by server, slots on the move, and what servers have counted."""
+"""Helpers for tests of the cluster engine: sessions, names by server, moving slots, and statistics of servers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
 
 #: What happens immediately may take this much longer on a busy machine, which may stall for a second. A wrong result
-#: has to take longer still.
+#: has to take longer than that.
 SLACK: Final = 1.5
-#: Rights with which waiters are woken by the channel.
+#: Rights without tracking: waiters are woken by the channel.
 NO_TRACKING: Final = ("+@all", "-client|tracking")
 
 Body = Callable[[ClusterSession], Coroutine[Any, Any, None]]
@@ -48,7 +48,7 @@ def slot_of(name: str) -> int:
 
 
 def names_at(node: ClusterNode, count: int) -> list[str]:
-    """Names of locks that live on ``node`` at present."""
+    """Names of locks that are on ``node`` at present."""
     slots = {slot for numbers, ports in node.slot_map().items() if ports[0] == node.port for slot in numbers}
     names = (name for name in map("job-{}".format, itertools.count()) if slot_of(name) in slots)
     return list(itertools.islice(names, count))
@@ -69,7 +69,7 @@ def move(cluster: RedisCluster, name_or_slot: str | int, to: ClusterNode | None 
 
 
 class HalfMoved:
-    """A slot between two servers."""
+    """A slot whose keys are partly on two servers."""
 
     def __init__(self, cluster: RedisCluster, slot: int) -> None:
         self._cluster = cluster
@@ -80,7 +80,7 @@ class HalfMoved:
         cluster.begin_migration(slot, self.target)
 
     def carry(self, *keys: str) -> None:
-        """Move these keys, and no others."""
+        """Moves only these keys."""
         assert self.source.ask("MIGRATE", self.target.host, self.target.port, "", 0, 5000, "KEYS", *keys) == "OK"
 
     def carry_all(self) -> None:
@@ -96,7 +96,7 @@ class HalfMoved:
 
 @contextmanager
 def half_moved(cluster: RedisCluster, name: str) -> Iterator[HalfMoved]:
-    """The slot of ``name`` has begun to move; it has arrived when the block ends, at the latest."""
+    """Begins to move the slot of ``name``. The move is complete when the block ends, at the latest."""
     slot = HalfMoved(cluster, slot_of(name))
     try:
         yield slot
@@ -114,7 +114,7 @@ def frozen(node: ClusterNode) -> Iterator[None]:
 
 
 def owners(node: ClusterNode) -> dict[int, int]:
-    """The port of the master of each slot, as ``node`` sees it."""
+    """The port of the master of each slot, as ``node`` reports it."""
     return {slot: ports[0] for slots, ports in node.slot_map().items() for slot in slots}
 
 
@@ -125,8 +125,8 @@ def agree(cluster: RedisCluster) -> bool:
 
 
 def settle(cluster: RedisCluster) -> None:
-    """Wait until they are. Many moves in little time, with gossip still on its way, may end with two masters that each
-    take the other for a slot's owner; Redis leaves that to ``redis-cli --cluster fix``; this repairs it."""
+    """Waits until all masters agree. After many fast moves, with gossip messages under way, two masters may each report
+    the other as a slot's owner. Redis leaves that to ``redis-cli --cluster fix``; this function repairs it."""
 
     def settled() -> bool:
         _adopt_orphans(cluster)
@@ -141,7 +141,7 @@ def _adopt_orphans(cluster: RedisCluster) -> None:
     claimed = {slot for master in (owner, *others) for slot, port in owners(master).items() if port == master.port}
     orphans = set(range(REDIS_CLUSTER_HASH_SLOTS)) - claimed
     if orphans:
-        owner.cluster("BUMPEPOCH")  # what others have claimed before, and is still on its way, changes nothing
+        owner.cluster("BUMPEPOCH")  # older claims of other masters, still under way, have no effect then
     for slot in orphans:
         for master in (*others, owner):
             master.cluster("SETSLOT", slot, "NODE", owner.node_id)
@@ -151,7 +151,7 @@ def _adopt_orphans(cluster: RedisCluster) -> None:
 
 
 def errors(server: RedisServer, code: str) -> int:
-    """How many requests were answered so: MOVED, ASK, TRYAGAIN, …"""
+    """How many requests were answered with this error: MOVED, ASK, TRYAGAIN, …"""
     count: int = server.ask("INFO", "errorstats").get(f"errorstat_{code}", {"count": 0})["count"]
     return count
 
@@ -163,14 +163,14 @@ def subscribers(server: RedisServer, name: str = "job") -> int:
 
 
 def keys(*servers: RedisServer) -> set[str]:
-    """All keys but fencing counters and the tombstones of claims that were withdrawn."""
+    """All keys except fencing counters and tombstones of withdrawn claims."""
     found: set[str] = {key for server in servers for key in server.ask("KEYS", "*")}
     return {key for key in found if ":gone:" not in key and not key.startswith("redisson_lock_token:")}
 
 
 @contextmanager
 def user(cluster: RedisCluster, *rights: str) -> Iterator[str]:
-    """A user with these rights on all nodes; the URL of the cluster as this user sees it."""
+    """Creates a user with these rights on all nodes. Yields the URL of the cluster for this user."""
     for node in cluster.nodes:
         node.ask("ACL", "SETUSER", "app", "reset", "on", ">s3cr3t", "~*", "&*", *rights)
     try:

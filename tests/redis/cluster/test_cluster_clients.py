@@ -32,8 +32,8 @@ from tests.support.waiting import LASTING, eventually, renewed, until
 
 pytestmark = pytest.mark.needs_redis
 
-#: The timeout of a request to a cluster with a seed that does not answer, and the share of a seed.
-PATIENCE, SHARE = 4.5, 1.5
+#: The timeout of a request to a cluster with a seed that does not answer, and the share of it for one seed.
+SEED_TIMEOUT, SHARE = 4.5, 1.5
 
 
 async def hold_and_release(session: ClusterSession, timeout: float = TIMEOUT) -> None:
@@ -47,7 +47,7 @@ async def hold_and_release(session: ClusterSession, timeout: float = TIMEOUT) ->
 
 
 @contextmanager
-def deaf() -> Iterator[str]:
+def silent() -> Iterator[str]:
     """A server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
@@ -58,7 +58,7 @@ def with_seed_first(cluster: RedisCluster, seed: str) -> str:
 
 
 @APIS
-@pytest.mark.parametrize("seed", ["dead", "deaf", "fresh"])
+@pytest.mark.parametrize("seed", ["dead", "silent", "fresh"])
 def test_useless_seed_is_skipped(
     api: str, seed: str, cluster: RedisCluster, start_redis: Callable[..., RedisServer]
 ) -> None:
@@ -66,10 +66,10 @@ def test_useless_seed_is_skipped(
 
     async def body(session: ClusterSession) -> None:
         began = clock.now()
-        await hold_and_release(session, PATIENCE)
+        await hold_and_release(session, SEED_TIMEOUT)
         assert clock.now() - began < 2 * SHARE, "the useless seed was waited for more than once"
 
-    with deaf() as place:
+    with silent() as place:
         if seed == "fresh":
             place = start_redis("cluster-enabled yes").address
         elif seed == "dead":
@@ -227,10 +227,10 @@ def test_parent_and_child_work_after_a_fork(cluster: RedisCluster) -> None:
 
         def in_the_child() -> bool:
             closed = before - len(open_files("socket:")) >= len(names)
-            told = all(lease.lost_reason == "forked" and not lease.held for lease in leases)
+            lost = all(lease.lost_reason == "forked" and not lease.held for lease in leases)
             busy = all(locks.lock(name).try_acquire() is None for name in names)
             with locks.lock("the child's") as own:
-                return closed and told and busy and own.held
+                return closed and lost and busy and own.held
 
         assert in_a_child(in_the_child)
         eventually(renewed(*leases))  # over the connections of the parent

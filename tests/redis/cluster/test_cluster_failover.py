@@ -1,4 +1,4 @@
-"""Dying masters in a cluster: no acknowledged update is lost, every double hold is reported, and service resumes."""
+"""A master of a cluster dies: no acknowledged update is lost, every double hold is reported, and service resumes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs_redis
 
-#: This many of the names, the most contended ones, are in moving slots.
+#: How many of the names, the most contended ones, are in moving slots.
 MOVING = NAMES // 4
 #: Longer than any failover.
 TTL_BEYOND = 15.0
@@ -188,32 +188,32 @@ def check_holds(records: list[dict[str, Any]]) -> None:
         holds.sort()
         tokens = [token for token, *_ in holds]
         assert len(set(tokens)) == len(tokens), name
-        for (_, _, ceased, told), (_, granted, _, _) in itertools.pairwise(holds):
-            assert told or ceased <= granted, f"{name} was held twice, and the older holder was not told"
+        for (_, _, ended, reported), (_, granted, _, _) in itertools.pairwise(holds):
+            assert reported or ended <= granted, f"{name} was held twice, and the older holder got no report"
 
 
 async def test_hold_lost_in_a_failover_is_reported_and_not_recreated(start_cluster: StartCluster) -> None:
-    """The replica that takes over has never heard of the lock: it was cut off, then frozen (faults R16, R17)."""
+    """The replica that takes over never received the lock: it was cut off, then frozen (faults R16, R17)."""
     cluster = start_cluster()
     master = cluster.masters()[0]
     replica = cluster.replica_of(master)
     name, *names = names_at(master, 3)
-    told = LossReports(), LossReports()
+    losses = LossReports(), LossReports()
     async with open_clients("sync") as ours, open_clients("async") as others:
         clients = [ours.connect(cluster.url, ttl=TTL_BEYOND), others.connect(cluster.url, ttl=TTL_BEYOND)]
         await ours.do(clients[0].ping)
         replica.pause()
         master.ask("CLIENT", "KILL", "TYPE", "replica")
         leases = [
-            await each.acquire(client, held, on_lost=ear)
-            for each, client, held, ear in zip((ours, others), clients, names, told, strict=True)
+            await each.acquire(client, held, on_lost=reports)
+            for each, client, held, reports in zip((ours, others), clients, names, losses, strict=True)
         ]
         cluster.kill_master(master)
         replica.resume()
         await until(lambda: taken_over(cluster, master.port), within=20)
         # Reported when the lost connection raised suspicion or by the next renewal, long before the lease expires.
-        await until(lambda: all(ear.reasons for ear in told), within=10.0)
-        assert [ear.reasons for ear in told] == [["broken"], ["broken"]]
+        await until(lambda: all(reports.reasons for reports in losses), within=10.0)
+        assert [reports.reasons for reports in losses] == [["broken"], ["broken"]]
         assert keys(replica) == set(), "no client has recreated the locks"
         again = [await others.acquire(clients[1], held) for held in names]
         for old, new in zip(leases, again, strict=True):

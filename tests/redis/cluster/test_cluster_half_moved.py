@@ -65,10 +65,10 @@ def refused(*servers: Any) -> int:
 
 @APIS
 async def test_release_that_times_out_during_the_move_has_an_unknown_outcome(api: Api, cluster: RedisCluster) -> None:
-    told = LossReports()
+    losses = LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, ttl=LASTING)
-        lease = await ours.acquire(locks, "job", on_lost=told)
+        lease = await ours.acquire(locks, "job", on_lost=losses)
         with half_moved(cluster, "job") as slot:
             slot.carry("job")
             began = clock.now()
@@ -79,22 +79,22 @@ async def test_release_that_times_out_during_the_move_has_an_unknown_outcome(api
             # A lock being released is not renewed: it expires, and then the name is free.
             await until(lambda: keys(slot.source, slot.target) <= {keys_of("job").metadata})
         await ours.do((await ours.acquire(locks, "job")).release)
-    assert told.reasons == []
+    assert losses.reasons == []
 
 
 @APIS
 async def test_lock_broken_during_the_move_is_reported_as_lost(api: Api, cluster: RedisCluster) -> None:
     """The renewal of the lock key alone does not create it again."""
-    told = LossReports()
+    losses = LossReports()
     async with open_clients(api) as ours:
-        lease = await ours.acquire(ours.connect(cluster.url, ttl=LASTING), "job", on_lost=told)
+        lease = await ours.acquire(ours.connect(cluster.url, ttl=LASTING), "job", on_lost=losses)
         with half_moved(cluster, "job") as slot:
             slot.carry("job")
             target: Any = slot.target.client(single_connection_client=True)
             target.execute_command("ASKING")
             assert target.delete("job") == 1
-            await until(lambda: told.reasons)
-            assert told.reasons == ["broken"]
+            await until(lambda: losses.reasons)
+            assert losses.reasons == ["broken"]
             assert "job" not in keys(slot.source, slot.target)
         with pytest.raises(holdfast.LockLost):
             await ours.do(lease.release)

@@ -65,10 +65,10 @@ def leaves(cluster: RedisCluster, master: ClusterNode, api: str, url: str, name:
 async def test_break_at_the_new_server_of_a_moved_slot_is_reported(api: Api, cluster: RedisCluster) -> None:
     """The loss is reported long before the next renewal. During the move the lock was renewed at a server that did not
     have it yet, where nothing can be tracked."""
-    told = LossReports()
+    losses = LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, ttl=TTL)
-        lease = await ours.acquire(locks, "job", on_lost=told)
+        lease = await ours.acquire(locks, "job", on_lost=losses)
         await ours.do(lease.renew)
         core = locks._opened
         assert core is not None
@@ -85,5 +85,5 @@ async def test_break_at_the_new_server_of_a_moved_slot_is_reported(api: Api, clu
             slot.finish()
             await until(lambda: slot.target.ask("INFO", "stats")["tracking_total_keys"] > 0, within=EARLY)
             slot.target.ask("DEL", "job")
-            await until(lambda: told.reasons == ["broken"], within=EARLY)
+            await until(lambda: losses.reasons == ["broken"], within=EARLY)
         assert not lease.held

@@ -155,7 +155,7 @@ async def test_slot_that_does_not_arrive_is_unavailable(api: Api, cluster: Redis
 
 
 @contextmanager
-def served_by_nobody(cluster: RedisCluster, slot: int) -> Iterator[None]:
+def unserved(cluster: RedisCluster, slot: int) -> Iterator[None]:
     master = cluster.master_of(slot)
     master.cluster("DELSLOTS", slot)
     try:
@@ -169,7 +169,7 @@ async def test_unserved_slot_is_unavailable(api: Api, cluster: RedisCluster) -> 
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url, unavailable_after=0.3)
         await ours.do(locks.ping)
-        with served_by_nobody(cluster, slot_of("job")):
+        with unserved(cluster, slot_of("job")):
             began = clock.now()
             with pytest.raises(
                 holdfast.EngineUnavailable, match=r"CLUSTERDOWN|no server of the cluster has slot"

@@ -70,16 +70,16 @@ async def test_renewals_count_only_with_the_replica(cluster: RedisCluster) -> No
     """Leases without replicas on the same server are not delayed by leases with replicas."""
     master, other, _ = cluster.masters()
     names, (elsewhere, *_) = names_at(master, 4), names_at(other, 1)
-    told = LossReports()
+    losses = LossReports()
     async with open_clients("sync") as ours, open_clients("async") as others:
         with_replica, without = [], []
         for each in (ours, others):
             locks = each.connect(cluster.url, ttl=TTL)
-            with_replica.append(await each.acquire(locks, names.pop(), replicas=1, on_lost=told))
+            with_replica.append(await each.acquire(locks, names.pop(), replicas=1, on_lost=losses))
             without.append(await each.acquire(locks, names.pop()))
             without.append(await each.acquire(locks, f"{{{elsewhere}}}:{each.api}", replicas=1))
         with frozen(cluster.replica_of(master)):
-            await until(lambda: len(told.reasons) == 2, within=TTL + SLACK)
-            assert told.reasons == ["unreachable", "unreachable"]
+            await until(lambda: len(losses.reasons) == 2, within=TTL + SLACK)
+            assert losses.reasons == ["unreachable", "unreachable"]
             await until(renewed(*without))
             assert [lease.held for lease in with_replica] == [False, False]

@@ -1,4 +1,4 @@
-"""Sentinels over a master whose links to its replicas can go dark: a failover that loses what was written since."""
+"""Sentinels of a master whose links to its replicas can be cut: a failover then loses what was written since."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class StaleSentinels(Group[RedisServer]):
 
     @property
     def master(self) -> RedisServer:
-        """The first one."""
+        """The master at the start."""
         return self.data.master
 
     def go_dark(self) -> None:
-        """From now on the replicas receive nothing from the master."""
+        """Cuts the links: from now on the replicas receive nothing from the master."""
         for link in self.data.links:
             link.black_hole_all()
 
     def known_to_replicas(self, key: str) -> int:
-        """How many of the replicas have it."""
+        """How many of the replicas have ``key``."""
         return sum(replica.ask("EXISTS", key) for replica in self.data.replicas)
 
     def kill_master(self) -> None:
@@ -58,7 +58,7 @@ class StaleSentinels(Group[RedisServer]):
         return next((one for one in self.data.replicas if _is_master(one)), None)
 
     def name(self, server: RedisServer) -> bool:
-        """Whether all sentinels name it as the master."""
+        """Whether all sentinels name ``server`` as the master."""
         return {one.master_port() for one in self.sentinels} == {server.port}
 
     def close(self) -> None:
@@ -67,8 +67,8 @@ class StaleSentinels(Group[RedisServer]):
 
     def _start(self) -> None:
         self.data.start()
-        patient = f"sentinel failover-timeout {MASTER_NAME} {_LONG}"
-        self.sentinels += [Sentinel(self.master, patient) for _ in range(3)]
+        timeout = f"sentinel failover-timeout {MASTER_NAME} {_LONG}"
+        self.sentinels += [Sentinel(self.master, timeout) for _ in range(3)]
         self.servers += self.sentinels
         start_all(self.sentinels)
         for sentinel in self.sentinels:

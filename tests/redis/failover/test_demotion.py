@@ -20,7 +20,7 @@ from holdfast.testing.proxy import FaultProxy
 from tests.redis.support import make_attempt
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
-from tests.support.clients import APIS, PATIENT, SLACK, open_clients
+from tests.support.clients import APIS, LONG_TIMEOUT, SLACK, open_clients
 from tests.support.waiting import until
 
 StartReplication = Callable[..., Replication]
@@ -32,7 +32,7 @@ TTL = 4.5
 
 
 def swap_roles(pair: Replication) -> None:
-    """Swaps roles like an operator who forgets to close the connections to the old master."""
+    """Swaps roles as an operator may do, without closing the connections to the old master."""
     pair.promote(pair.replicas[0])
     pair.demote(pair.master, pair.replicas[0])
 
@@ -64,7 +64,7 @@ async def test_acquire_is_retried_within_the_deadline_with_the_same_claim(
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
         async with open_clients(api) as ours:
             # A long timeout: otherwise the replica may not be back in time, and the claim would be another one.
-            locks = ours.connect(proxy.url + NAMED, ttl=9.0, unavailable_after=20.0, request_timeout=PATIENT)
+            locks = ours.connect(proxy.url + NAMED, ttl=9.0, unavailable_after=20.0, request_timeout=LONG_TIMEOUT)
             held = await ours.acquire(locks, "held")
             await until(lambda: pair.replicas[0].ask("EXISTS", "held"))
             before = connections(pair.master)
@@ -74,7 +74,7 @@ async def test_acquire_is_retried_within_the_deadline_with_the_same_claim(
             waiting = ours.caller().do(lambda: locks.lock("late", replicas=replicas).acquire(timeout=20.0))
             await until(lambda: greetings(pair.master) > greeted + 4)  # several retries
             assert before
-            if not replicas:  # a caller with its own connection says nothing about the others
+            if not replicas:  # with replicas the caller has its own connection
                 await until(lambda: not before & connections(pair.master))
             pair.promote(pair.master)
             pair.demote(pair.replicas[0], pair.master)
@@ -92,7 +92,7 @@ async def test_server_that_stays_a_replica_is_unavailable_with_a_known_outcome(
 ) -> None:
     pair = start_replication(1)
     async with open_clients(api) as ours:
-        locks = ours.connect(pair.url, unavailable_after=0.4, request_timeout=PATIENT)
+        locks = ours.connect(pair.url, unavailable_after=0.4, request_timeout=LONG_TIMEOUT)
         await ours.do(locks.ping)
         swap_roles(pair)
         began = clock.now()
@@ -107,20 +107,20 @@ async def test_server_that_stays_a_replica_is_unavailable_with_a_known_outcome(
 async def test_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
     api: Api, start_replication: StartReplication
 ) -> None:
-    """The new connection is refused as a replica; so must be that of the callers, which would report the lock as
-    gone."""
+    """The new connection is refused because it leads to a replica. The connection of the callers must be refused too:
+    over it the replica would report the lock as gone."""
     pair = start_replication(1)
-    engine, bell = connect(pair.url, {}), BLOCKING.wakeup()
+    engine, wakeup = connect(pair.url, {}), BLOCKING.wakeup()
     front = engine.session(BLOCKING if api == "sync" else AsyncioRuntime())
     keeper, attempt = engine.keeper(BLOCKING), make_attempt("job")
-    await front.acquire(attempt, PATIENT)
+    await front.acquire(attempt, LONG_TIMEOUT)
     swap_roles(pair)
     pair.replicas[0].ask("DEL", "job")
     await until(lambda: not pair.master.ask("EXISTS", "job"))
 
     def renew() -> object:
-        run(keeper.wait_for_hints(clock.now(), bell))
-        (answer,) = run(keeper.renew([attempt], 30.0, PATIENT))
+        run(keeper.wait_for_hints(clock.now(), wakeup))
+        (answer,) = run(keeper.renew([attempt], 30.0, LONG_TIMEOUT))
         return answer
 
     answer = await asyncio.to_thread(renew)
@@ -128,7 +128,7 @@ async def test_watchdog_does_not_borrow_a_connection_to_a_demoted_server(
     assert "replica" in str(answer)
     run(keeper.close())
     await front.close()
-    bell.close()
+    wakeup.close()
 
 
 @APIS
@@ -153,10 +153,10 @@ async def test_hold_survives_a_short_demotion(api: Api, start_replication: Start
 async def test_one_refusal_drops_all_idle_connections(
     api: Api, replicas: int, start_replication: StartReplication
 ) -> None:
-    """They lead to the same replica. Retried one after the other, they would use up the timeout of the caller."""
+    """All lead to the same replica. Retrying them one after the other would use up the timeout of the caller."""
     pair = start_replication(1)
     async with open_clients(api) as ours:
-        locks = ours.connect(pair.url + NAMED, unavailable_after=0.2, request_timeout=PATIENT, renew=False)
+        locks = ours.connect(pair.url + NAMED, unavailable_after=0.2, request_timeout=LONG_TIMEOUT, renew=False)
         callers = [ours.caller() for _ in range(12)]
         waiting = [caller.do(locks.lock(f"job-{n}", replicas=replicas).acquire) for n, caller in enumerate(callers)]
         await asyncio.gather(*waiting)
@@ -174,7 +174,7 @@ async def test_demotion_while_waiting_for_replicas_is_retried(api: Api, start_re
     pair.links[0].black_hole_all()
     replica = pair.replicas[0]
     async with open_clients(api) as ours:
-        locks = ours.connect(pair.url, replicas=1, request_timeout=PATIENT, unavailable_after=30.0)
+        locks = ours.connect(pair.url, replicas=1, request_timeout=LONG_TIMEOUT, unavailable_after=30.0)
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20.0))
         await until(lambda: pair.master.ask("INFO", "clients")["blocked_clients"])
         pair.promote(replica)

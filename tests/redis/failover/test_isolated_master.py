@@ -1,4 +1,4 @@
-"""A replica has taken over, and the old master goes on serving the one client that can still reach it (rule 6)."""
+"""A replica has taken over, and the old master still serves the only client that can reach it (rule 6)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ REQUEST_TIMEOUT = 0.3
 
 
 def isolate(pair: Replication) -> float:
-    """Cuts the master off from its replica and promotes the replica. Returns the time of that: every renewal that will
-    ever be acknowledged was sent before."""
+    """Cuts the master off from its replica and promotes the replica. Returns the time of the cut: no renewal that is
+    sent later can be acknowledged."""
     pair.links[0].black_hole_all()
     cut = clock.now()
     pair.promote(pair.replicas[0])
@@ -42,17 +42,17 @@ def isolate(pair: Replication) -> float:
 async def test_isolated_master_without_replicas_renews_forever(
     api: Api, start_replication: StartReplication, tmp_path: Path
 ) -> None:
-    pair, told = start_replication(1), LossReports()
+    pair, losses = start_replication(1), LossReports()
     register = Register(tmp_path, fenced=True)
     async with open_clients(api) as ours:
-        old = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job", on_lost=told)
+        old = await ours.acquire(ours.connect(pair.url, ttl=TTL), "job", on_lost=losses)
         await until(lambda: pair.replicas[0].ask("EXISTS", "job"))
         isolate(pair)
         new = await ours.acquire(ours.connect(pair.replicas[0].url, ttl=TTL), "job")
         await until(renewed(new, old))
         assert old.held, "documented: until the partition heals"
         assert new.held
-        assert told.at == []
+        assert losses.at == []
         assert pair.master.ask("HKEYS", "job") == [old.owner]
         assert pair.replicas[0].ask("HKEYS", "job") == [new.owner]
         assert new.token > old.token
@@ -65,10 +65,10 @@ async def test_isolated_master_without_replicas_renews_forever(
 async def test_lease_with_replicas_ends_within_its_ttl_and_before_the_next_grant(
     api: Api, start_replication: StartReplication
 ) -> None:
-    pair, told = start_replication(1), LossReports()
+    pair, losses = start_replication(1), LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(pair.url, ttl=TTL, replicas=1, request_timeout=REQUEST_TIMEOUT)
-        old = await ours.acquire(locks, "job", on_lost=told)
+        old = await ours.acquire(locks, "job", on_lost=losses)
         await until(renewed(old))  # while the replica still acknowledges
         cut = isolate(pair)
         new = await ours.acquire(ours.connect(pair.replicas[0].url, ttl=TTL), "job")
@@ -76,9 +76,9 @@ async def test_lease_with_replicas_ends_within_its_ttl_and_before_the_next_grant
         assert not old.held, "never two holders"
         assert old.lost_reason == "unreachable"
         assert new.token > old.token
-        await until(lambda: told.at)
-        assert told.reasons == ["unreachable"]
-        assert told.at[0] < cut + TTL + SLACK
+        await until(lambda: losses.at)
+        assert losses.reasons == ["unreachable"]
+        assert losses.at[0] < cut + TTL + SLACK
         assert began < cut + TTL + SLACK, "the replica had at most one ttl"
         assert new.held
 
@@ -108,7 +108,7 @@ async def test_lease_ends_one_ttl_after_its_last_acknowledged_renewal(
 async def test_failed_long_renewal_does_not_acknowledge_short_ones(
     api: Api, start_replication: StartReplication
 ) -> None:
-    """The master has the long one and finds nothing to extend; the replica, which lacks it, is about to take over."""
+    """The master has the long renewal, so a short one extends nothing. The replica, which lacks it, will take over."""
     pair, ttl = start_replication(1), 1.5 * TTL
     async with open_clients(api) as ours:
         # Repeated: a request that times out at a stalled server never arrives.

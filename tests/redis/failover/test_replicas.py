@@ -19,7 +19,7 @@ from holdfast.testing.proxy import FaultProxy
 from tests.redis.support import Other
 from tests.redis.wait_command import end_waits, in_wait, with_short_waits
 from tests.servers.replication import Replication
-from tests.support.clients import APIS, PATIENT, SLACK, open_clients
+from tests.support.clients import APIS, LONG_TIMEOUT, SLACK, open_clients
 from tests.support.waiting import eventually, renewed, until
 
 StartReplication = Callable[..., Replication]
@@ -126,7 +126,7 @@ async def test_single_try_is_refused_in_bounded_time_with_a_known_outcome(api: A
 async def test_release_does_not_wait_for_replicas(api: Api, start_replication: StartReplication) -> None:
     pair = start_replication(1)
     async with open_clients(api) as ours:
-        lease = await ours.acquire(ours.connect(pair.url, replicas=1, request_timeout=PATIENT), "job")
+        lease = await ours.acquire(ours.connect(pair.url, replicas=1, request_timeout=LONG_TIMEOUT), "job")
         pair.links[0].black_hole_all()
         began = clock.now()
         await ours.do(lease.release)
@@ -142,7 +142,7 @@ async def test_renewals_without_replicas_are_neither_late_nor_failed(
     pair = start_replication(1)
     with FaultProxy(pair.master.host, pair.master.port) as proxy:
         async with open_clients("sync") as ours:
-            locks = ours.connect(proxy.url, ttl=TTL, request_timeout=PATIENT)
+            locks = ours.connect(proxy.url, ttl=TTL, request_timeout=LONG_TIMEOUT)
             plain = [await ours.acquire(locks, f"plain-{number}") for number in range(3)]
             careful = await ours.acquire(locks, "careful", replicas=1, ttl=ttl)
             proxy.seen.clear()
@@ -166,7 +166,7 @@ def test_batch_renews_leases_without_replicas_first(dark: Replication) -> None:
         plain, careful = other.hold("plain"), other.hold("careful")
         careful.claim = careful.claim._replace(replicas=1)
         with ThreadPoolExecutor(1) as pool:
-            renewal = pool.submit(lambda: run(other.keeper.renew([careful, plain], 60.0, PATIENT)))
+            renewal = pool.submit(lambda: run(other.keeper.renew([careful, plain], 60.0, LONG_TIMEOUT)))
             eventually(lambda: dark.master.ask("PTTL", "plain") > 30_000)
             assert not renewal.done()
             eventually(lambda: in_wait(dark.master))
@@ -177,7 +177,7 @@ def test_batch_renews_leases_without_replicas_first(dark: Replication) -> None:
 
 
 async def test_wait_for_a_replica_does_not_delay_other_tasks(dark: Replication) -> None:
-    async with holdfast.aio.connect(dark.url, unavailable_after=0.5, request_timeout=PATIENT) as locks:
+    async with holdfast.aio.connect(dark.url, unavailable_after=0.5, request_timeout=LONG_TIMEOUT) as locks:
         await locks.ping()
         slow = asyncio.create_task(locks.lock("slow", replicas=1).try_acquire())
         await until(lambda: in_wait(dark.master))

@@ -22,17 +22,17 @@ TTL = 4.5
 
 @APIS
 async def test_R14_lease_lost_in_a_restart_is_reported_and_never_recreated(api: Api, start_redis: StartRedis) -> None:
-    server, told = start_redis(), LossReports()
+    server, losses = start_redis(), LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(server.url, ttl=TTL)
-        lease = await ours.acquire(locks, "job", on_lost=told)
+        lease = await ours.acquire(locks, "job", on_lost=losses)
         await ours.do(lease.renew)
         server.kill()
         server.restart()
         restarted = clock.now()
-        await until(lambda: told.at)
-        assert told.reasons == ["broken"]
-        assert told.at[0] - restarted < TTL / 3 + SLACK, "by the next renewal, not at the end of the lease"
+        await until(lambda: losses.at)
+        assert losses.reasons == ["broken"]
+        assert losses.at[0] - restarted < TTL / 3 + SLACK, "by the next renewal, not at the end of the lease"
         assert not lease.held
         with pytest.raises(holdfast.LockLost, match="broken"):
             await ours.do(lease.release)
@@ -43,10 +43,10 @@ async def test_R14_lease_lost_in_a_restart_is_reported_and_never_recreated(api: 
 
 @APIS
 async def test_R15_lease_survives_a_restart_with_an_append_only_file(api: Api, start_redis: StartRedis) -> None:
-    server, told = start_redis("appendonly yes", "appendfsync everysec"), LossReports()
+    server, losses = start_redis("appendonly yes", "appendfsync everysec"), LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(server.url, ttl=TTL)
-        lease = await ours.acquire(locks, "job", on_lost=told)
+        lease = await ours.acquire(locks, "job", on_lost=losses)
         server.kill()
         server.restart()
         assert server.ask("HKEYS", "job") == [lease.owner]
@@ -56,6 +56,6 @@ async def test_R15_lease_survives_a_restart_with_an_append_only_file(api: Api, s
         assert server.ask("PTTL", "job") / 1000 > lease.remaining, "the server has the renewal, too"
         assert (await ours.do(lambda: locks.inspect("job"))).token == lease.token
         await ours.do(lease.release)
-        assert told.at == []
+        assert losses.at == []
         assert server.ask("EXISTS", "job") == 0
         assert (await ours.acquire(locks, "job")).token > lease.token

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast._runtime import clock
-from tests.redis.failover.frozen import NUMBER, FrozenHolder
+from tests.redis.failover.frozen_holder import NUMBER, FrozenHolder
 from tests.redis.failover.sentinels import StaleSentinels
 from tests.redis.failover.worker import Workers, registers
 from tests.servers.redis import RedisServer
@@ -36,7 +36,7 @@ def sentinels() -> Iterator[StaleSentinels]:
 async def test_stale_failover_under_contention_loses_no_fenced_update(
     sentinels: StaleSentinels, tmp_path: Path
 ) -> None:
-    """The replicas are cut off, then the master dies. One holder is frozen all the while and writes late."""
+    """The replicas are cut off, then the master dies. One holder is frozen meanwhile and writes late."""
     with (
         Workers(sentinels.url, tmp_path, ["sync", "async", "sync", "async"]) as workers,
         FrozenHolder(sentinels.url, tmp_path) as frozen,
@@ -72,7 +72,7 @@ async def test_stale_failover_under_contention_loses_no_fenced_update(
 
 
 def check_registers(directory: Path, holds: list[Hold]) -> None:
-    """Invariant I3: every acknowledged number is there; and the run was such that it takes a fence for that."""
+    """Invariant I3: every acknowledged number is in the fenced register, and without a fence numbers were lost."""
     fenced, unfenced = registers(directory)
     acknowledged = {hold.added for hold in holds if hold.added is not None}
     assert acknowledged <= fenced.numbers()
@@ -80,7 +80,8 @@ def check_registers(directory: Path, holds: list[Hold]) -> None:
 
 
 def check_holds(holds: list[Hold]) -> None:
-    """Invariants I5, I7: tokens are in order, and every double hold is told to the older holder; and there was one."""
+    """Invariants I5, I7: tokens are in order, and every double hold is reported to the older holder. At least one
+    double hold occurred."""
     check_tokens(holds)
     doubles = double_holds(holds)
     assert doubles

@@ -1,4 +1,4 @@
-"""Fault R17: the master had granted the lock, but the replica that took over had not heard of it."""
+"""Fault R17: the master had granted the lock, but the replica that took over had not received it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.testing.conformance.opening import Api
 from tests.redis.wait_command import with_short_waits
 from tests.servers.redis import RedisServer
 from tests.servers.replication import Replication
-from tests.support.clients import APIS, PATIENT, SLACK, open_clients
+from tests.support.clients import APIS, LONG_TIMEOUT, SLACK, open_clients
 from tests.support.register import Register
 from tests.support.waiting import until
 
@@ -63,7 +63,7 @@ async def test_R17_acquire_with_replicas_is_refused_and_leaves_no_lock(
 ) -> None:
     pair = start_replication(1)
     async with open_clients(api) as ours:
-        locks = ours.connect(pair.url, replicas=1, unavailable_after=UNAVAILABLE_AFTER, request_timeout=PATIENT)
+        locks = ours.connect(pair.url, replicas=1, unavailable_after=UNAVAILABLE_AFTER, request_timeout=LONG_TIMEOUT)
         await ours.do(locks.ping)
         pair.links[0].black_hole_all()
         began = clock.now()
@@ -104,7 +104,7 @@ async def test_one_live_replica_of_two_suffices_for_one_and_not_for_two(
     three = start_replication(2)
     three.links[1].black_hole_all()
     async with open_clients(api) as ours:
-        locks = ours.connect(three.url, unavailable_after=UNAVAILABLE_AFTER, request_timeout=PATIENT)
+        locks = ours.connect(three.url, unavailable_after=UNAVAILABLE_AFTER, request_timeout=LONG_TIMEOUT)
         lease = await ours.acquire(locks, "one", replicas=1)
         assert three.replicas[0].ask("EXISTS", "one") == 1
         waiting = ours.caller().do(locks.lock("two", replicas=2).acquire)

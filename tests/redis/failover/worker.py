@@ -1,7 +1,7 @@
 """A process that adds numbers to two registers under one lock, a fenced and an unfenced one, until its stdin ends.
 
-``with Workers(url, directory, ["sync", "async"]) as workers:`` starts one for each API; their journals are in the
-directory, and so are the registers.
+``with Workers(url, directory, ["sync", "async"]) as workers:`` starts one process for each API. The directory contains
+their journals and the registers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.register import Register
 
 ROOT: Final = Path(__file__).parents[3]
 NAME: Final = "ledger"
-#: Shorter than any failover: what a dead process left on the new master is gone by then.
+#: Shorter than any failover: the lock of a dead process has expired on the new master by then.
 TTL: Final = 1.0
 _WORK: Final = 0.002
 _REST: Final = 0.005
@@ -34,7 +34,7 @@ _STEP: Final = 1_000_000
 
 
 def registers(directory: Path) -> tuple[Register, Register]:
-    """The fenced and the unfenced one."""
+    """The fenced and the unfenced register."""
     return Register(directory / "fenced", fenced=True), Register(directory / "unfenced", fenced=False)
 
 
@@ -45,7 +45,7 @@ def add(register: Register, lease: Any, number: int) -> None:
 
 
 class Workers:
-    """Worker processes. They are asked to end when the block does, and must have met nothing unexpected by then."""
+    """Worker processes. The end of the block ends them, and fails if a process had an unexpected error."""
 
     def __init__(self, url: str, directory: Path, apis: Sequence[Api]) -> None:
         self.journals = [Journal(directory / f"journal-{place}") for place, _ in enumerate(apis)]
@@ -116,7 +116,7 @@ async def use(lease: Any, number: int, began: float, directory: Path) -> Hold:
     except holdfast.LockLost as lost:
         loss = lost.reason
     except holdfast.OutcomeUnknown:
-        pass  # of the release: the lease was not valid any more
+        pass  # the release was not answered; the lease had expired
     return Hold(lease.owner, lease.token, began, acquired, ended, loss, added)
 
 

@@ -1,4 +1,4 @@
-"""How a holder learns that its lock is gone, and how waiters go on: faults R13, R14, P1, P3, P4, D1, D9, D10."""
+"""Lost locks are reported to the holder, and waiters continue: faults R13, R14, P1, P3, P4, D1, D9, D10."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def lose_by_flushall(server: RedisServer) -> None:
 def test_deleted_lock_is_reported_as_lost_and_waiters_get_larger_tokens(
     redis_server: RedisServer, locks: holdfast.Client, lose: Callable[[RedisServer], None]
 ) -> None:
-    told = threading.Event()
-    lease = locks.lock("doomed", on_lost=lambda _: told.set()).acquire()
+    reported = threading.Event()
+    lease = locks.lock("doomed", on_lost=lambda _: reported.set()).acquire()
     thread, got = waiter_for(redis_server.url, "doomed")
     eventually(lambda: locks.inspect("doomed").waiters == 1)
     lose(redis_server)
-    assert told.wait(5)
+    assert reported.wait(5)
     assert lease.lost_reason in ("broken", "stolen"), "by a renewal or the push, not at the end of the lease"
     with pytest.raises(holdfast.LockLost):
         lease.release()

@@ -1,4 +1,4 @@
-"""Who owns a lock, and who does not: faults R7, R10, R11, and the ways in which asyncio moves a call elsewhere."""
+"""Which task, thread or process owns a lock: faults R7, R10, R11, and calls that asyncio runs in another task."""
 
 from __future__ import annotations
 

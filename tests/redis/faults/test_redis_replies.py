@@ -63,7 +63,7 @@ def only_keys_with_ttl(server: RedisServer) -> bool:
     return all(client.pttl(key) != -1 for key in client.scan_iter())
 
 
-# -- faults R1, R2, R3, R8: the acquire ran, or did not, and nobody heard --------------------------------------------
+# -- faults R1, R2, R3, R8: the reply to an acquire is lost ----------------------------------------------------------
 
 
 @every_loss
@@ -317,14 +317,14 @@ def test_R6_ctrl_c_during_an_acquire_leaves_no_orphan(
 def test_ctrl_c_at_any_moment_leaves_no_orphan(redis_server: RedisServer, redis_url: str) -> None:
     """A timer interrupts acquire and release after 1, 2, 3 … × 10 µs."""
     with interrupting() as interrupt, holdfast.connect(redis_url, ttl=LASTING) as locks:
-        lock = locks.lock("alarm")
+        lock = locks.lock("interrupted")
         locks.ping()
         for moment in range(1, 120):
             interrupt(moment * 10e-6, lambda: lock.acquire(timeout=5).release())
         start = time.monotonic()
         lock.acquire(timeout=10).release()
         assert time.monotonic() - start < LASTING + 1.5, "at worst it expires after its ttl"
-        eventually(lambda: not redis_server.client().exists("alarm"))
+        eventually(lambda: not redis_server.client().exists("interrupted"))
 
 
 def test_reply_in_one_byte_slices_is_parsed(proxy: FaultProxy) -> None:

@@ -90,18 +90,21 @@ def test_waiter_with_a_long_timeout_does_not_share_the_error_of_a_short_one(
         server.pause()
         got: list[object] = []
 
-        def patient() -> None:
+        def acquire_with_a_long_timeout() -> None:
             with locks.lock("a").acquire() as lease:
                 got.append(lease.token)
 
-        def impatient() -> None:
+        def acquire_with_a_short_timeout() -> None:
             with pytest.raises(holdfast.EngineUnavailable):
                 locks.lock("a").acquire(timeout=1.0)
             gave_up.set()
 
         core, gave_up = locks._opened, threading.Event()
         assert core is not None
-        threads = [threading.Thread(target=impatient), threading.Thread(target=patient)]
+        threads = [
+            threading.Thread(target=acquire_with_a_short_timeout),
+            threading.Thread(target=acquire_with_a_long_timeout),
+        ]
         threads[0].start()
         eventually(lambda: "a" in core.queue._occupants)
         threads[1].start()
@@ -129,12 +132,12 @@ def test_frozen_server_raises_outcome_unknown_which_is_also_unavailable(
 
 
 def test_key_of_another_type_is_explained(redis_server: RedisServer) -> None:
-    redis_server.client().set("taken", "somebody's token", px=60_000)
+    redis_server.client().set("taken", "another token", px=60_000)
     with holdfast.connect(redis_server.url) as locks:
-        told = "holds a string, probably another lock library's; use namespace="
-        with pytest.raises(holdfast.EngineRefused, match=told):
+        message = "holds a string, probably another lock library's; use namespace="
+        with pytest.raises(holdfast.EngineRefused, match=message):
             locks.lock("taken").acquire()
-        assert redis_server.client().get("taken") == b"somebody's token"
+        assert redis_server.client().get("taken") == b"another token"
     with holdfast.connect(redis_server.url, namespace="ours") as locks, locks.lock("taken") as lease:
         assert lease.name == "taken"
 

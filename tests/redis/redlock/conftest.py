@@ -1,4 +1,4 @@
-"""Five masters, with proxies before them, sync and async."""
+"""Fixtures: the API, and proxies in front of five masters."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def api(request: pytest.FixtureRequest) -> Api:
 
 @pytest.fixture
 def proxies(five_masters: Masters) -> Iterator[Proxies]:
-    """Before the module's five masters."""
+    """In front of the five masters of the module."""
     with Proxies(five_masters) as started:
         yield started

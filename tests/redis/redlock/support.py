@@ -1,4 +1,4 @@
-"""What the five servers have of a lock, and proxies in front of them."""
+"""Helpers for tests of Redlock: the owners of a lock on five servers, and proxies in front of the servers."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from holdfast.testing.proxy import FaultProxy
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
 
-#: A request_timeout, for cases in which all five are to answer: each step of an acquire or a release has a quarter of
-#: it, so that a server that stalls for a second still answers in time.
-PATIENT: Final = 6.0
-#: For what must not be lost: outlasts a stall of a second, wherever between two renewals it comes.
+#: A request_timeout for tests in which all five servers must answer. Each step of an acquire or a release has a quarter
+#: of it, so that a server that stalls for a second still answers in time.
+LONG_TIMEOUT: Final = 6.0
+#: A ttl of leases that must not be lost: it outlasts a stall of a second at any time between two renewals.
 LASTING: Final = 2.4
-#: What is repaired in the background may take so long: a server that was late is skipped for up to ten seconds.
-MENDED: Final = 20.0
+#: A time limit of repairs in the background: a server that was late is skipped for up to ten seconds.
+REPAIR_TIME: Final = 20.0
 
 
 def on(url: str, api: Api) -> contextlib.AbstractAsyncContextManager[World]:
-    """A world of one API: clients, threads or tasks; at its end no lock may be left."""
+    """A world of one API: clients, and threads or tasks that use them. At its end no lock may be left."""
     return open_world(Source(url), api)
 
 
-async def introduce(world: World, client: Any) -> None:
-    """Have it connected to all servers, and its scripts known there, so that a fault meets the intended request."""
+async def connect_to_all(world: World, client: Any) -> None:
+    """Connects the client to all servers and loads its scripts there, so that a fault hits the intended request."""
 
-    async def known_everywhere() -> bool:
-        with contextlib.suppress(holdfast.EngineUnavailable):  # for a moment, to a client that does not wait longer
+    async def connected_everywhere() -> bool:
+        with contextlib.suppress(holdfast.EngineUnavailable):  # temporary, for a client with a short limit
             await world.do((await world.do(client.lock(world.name("first")).acquire)).release)
         return not client._opened.session._servers.health.ailing
 
-    await world.until(known_everywhere, within=MENDED)
+    await world.until(connected_everywhere, within=REPAIR_TIME)
 
 
 def owners(masters: Masters, name: str) -> list[str | None]:
@@ -51,7 +51,7 @@ def has_tombstone(server: RedisServer, name: str, owner: str) -> bool:
 
 
 def owner_in(request: Words) -> str:
-    """The owner that an acquire script was called with."""
+    """The owner in a request of an acquire script."""
     return request[3 + int(request[2])].decode()
 
 

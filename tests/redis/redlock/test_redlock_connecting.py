@@ -22,7 +22,7 @@ from holdfast.engines.redis.connections.blocking_group import BlockingGroup
 from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
 from holdfast.engines.redis.scripts import PING
-from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners
+from tests.redis.redlock.support import LASTING, LONG_TIMEOUT, REPAIR_TIME, Proxies, owners
 from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
 from tests.support.leaks import open_files
@@ -70,13 +70,13 @@ def test_blocked_name_lookup_delays_neither_callers_nor_the_watchdog(
     url = five_masters.url.replace(five_masters.servers[2].address, f"{NAME}:{five_masters.servers[2].port}")
     with holdfast.connect(url, ttl=LASTING) as locks:
         lease = locks.lock("held").acquire()
-        eventually(lambda: owners(five_masters, "held") == [lease.owner] * 5, within=MENDED)
+        eventually(lambda: owners(five_masters, "held") == [lease.owner] * 5, within=REPAIR_TIME)
         name_server.fall_silent()
         five_masters.servers[2].ask("CLIENT", "KILL", "TYPE", "normal")
         began = time.monotonic()
         locks.lock("other").acquire().release()
         assert time.monotonic() - began < 5.0, "independent of the silent name servers"
-        eventually(renewed(lease), within=MENDED)  # by the other servers
+        eventually(renewed(lease), within=REPAIR_TIME)  # by the other servers
         assert name_server.waiting
         lease.release()
         name_server.answer()
@@ -98,11 +98,11 @@ def test_attempts_to_connect_do_not_accumulate(five_masters: Masters, name_serve
 
 
 def test_dead_idle_connections_are_replaced_concurrently(five_masters: Masters, proxies: Proxies) -> None:
-    """Closed while idle by hosts that no longer answer: one timeout together, not one for each."""
+    """The connections were lost while idle, and the hosts no longer answer: all share one timeout."""
     engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
     session = engine.session(BLOCKING)
     try:
-        run(session.ping(PATIENT))
+        run(session.ping(LONG_TIMEOUT))
         for channel in session._servers.channels:  # type: ignore[attr-defined]
             for wire in channel._idle:
                 wire.rested -= 60.0
@@ -118,12 +118,12 @@ def test_dead_idle_connections_are_replaced_concurrently(five_masters: Masters, 
 
 
 def test_connection_that_arrives_after_close_is_closed(five_masters: Masters, proxies: Proxies) -> None:
-    """The keeper is closed while a renewal is connecting: the closing has not seen these connections."""
+    """The keeper is closed while a renewal is connecting. ``close`` does not know these connections yet."""
     engine = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {})
     keeper, attempt = engine.keeper(BLOCKING), make_attempt("it")
-    bell = BLOCKING.wakeup()
-    run(keeper.wait_for_hints(clock.now(), bell))  # the connection that tracks is made only after this
-    bell.close()
+    wakeup = BLOCKING.wakeup()
+    run(keeper.wait_for_hints(clock.now(), wakeup))  # the tracking connection is opened only after this
+    wakeup.close()
     late = [proxy.on("CLIENT", containing="TRACKING").delay(side="request") for proxy in proxies]
     renewing = threading.Thread(target=lambda: run(keeper.renew([attempt], 5.0, 10.0)))
     renewing.start()
@@ -159,7 +159,7 @@ async def test_close_cancelled_at_any_step_leaves_nothing_open(five_masters: Mas
     assert owners(five_masters, "held") == [None] * 5  # connects the helper
     before = open_files("socket:")
     for steps in (1, 2, 3, 5, 8, 12, 18):
-        locks = holdfast.aio.connect(five_masters.url, ttl=60, request_timeout=PATIENT)
+        locks = holdfast.aio.connect(five_masters.url, ttl=60, request_timeout=LONG_TIMEOUT)
         lease = await locks.lock("held").acquire(timeout=10)
         closing = asyncio.ensure_future(locks.close())
         for _ in range(steps):
@@ -167,6 +167,6 @@ async def test_close_cancelled_at_any_step_leaves_nothing_open(five_masters: Mas
         closing.cancel()
         await asyncio.wait((closing,))
         assert lease.lost_reason == "closed"
-        # The watchdog does it and closes its own connections, on a thread that may not even have started.
-        await asyncio.to_thread(eventually, lambda: owners(five_masters, "held") == [None] * 5, MENDED)
+        # The watchdog releases and closes its own connections, on a thread that may not have started yet.
+        await asyncio.to_thread(eventually, lambda: owners(five_masters, "held") == [None] * 5, REPAIR_TIME)
         await asyncio.to_thread(eventually, lambda: open_files("socket:") == before)

@@ -24,7 +24,7 @@ from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.redlock import connect
 from holdfast.testing.conformance.opening import Api
-from tests.redis.redlock.support import PATIENT, Proxies, on, owners
+from tests.redis.redlock.support import LONG_TIMEOUT, Proxies, on, owners
 from tests.redis.redlock.worker import Grant
 from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
@@ -90,7 +90,7 @@ def test_three_contenders_succeed_with_two_dead_servers(start_masters: Callable[
 @pytest.mark.usefixtures("only_woken")
 async def test_release_wakes_waiters(five_masters: Masters, api: Api) -> None:
     async with on(five_masters.url, api) as world:
-        holder, waiter, actor = world.connect(request_timeout=PATIENT), world.connect(), world.actor()
+        holder, waiter, actor = world.connect(request_timeout=LONG_TIMEOUT), world.connect(), world.actor()
         delays = []
         for _ in range(6):
             lease = await world.do(holder.lock("it").acquire)
@@ -101,7 +101,7 @@ async def test_release_wakes_waiters(five_masters: Masters, api: Api) -> None:
             got = await waiting
             delays.append(time.monotonic() - began)
             await world.do(got.release)
-        assert max(delays) < 10, "no waiter polls by itself"
+        assert max(delays) < 10, "waiters are woken and do not poll"
         assert min(delays) < 0.1
 
 
@@ -134,12 +134,12 @@ def test_waiters_continue_after_a_server_is_lost(start_masters: Callable[..., Ma
 def test_non_barging_claim_yields_only_to_its_own_queue(five_masters: Masters, queue_at: int, granted: bool) -> None:
     """A waiter is queued, and the lock is free. Waiters in another queue may be unable to reach ours or come later: if
     the queues yielded to each other, no claim would proceed."""
-    five_masters.servers[queue_at].ask("RPUSH", "holdfast_queue:{it}", "somebody")
-    five_masters.servers[queue_at].ask("SET", "holdfast_queue:{it}:somebody", 1)
+    five_masters.servers[queue_at].ask("RPUSH", "holdfast_queue:{it}", "other")
+    five_masters.servers[queue_at].ask("SET", "holdfast_queue:{it}:other", 1)
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, attempt = engine.session(BLOCKING), make_attempt("it", non_barging=True)
     try:
-        assert isinstance(run(session.acquire(attempt, PATIENT)), Granted) is granted
+        assert isinstance(run(session.acquire(attempt, LONG_TIMEOUT)), Granted) is granted
         assert owners(five_masters, "it") == [attempt.owner if granted else None] * 5
     finally:
         run(session.close())
@@ -150,12 +150,12 @@ def test_granted_claim_is_in_no_queue(five_masters: Masters) -> None:
     queue_server = five_masters.servers[0]
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, attempt = engine.session(BLOCKING), make_attempt("it")
-    queue_server.ask("HSET", "it", "somebody:1", 1)
+    queue_server.ask("HSET", "it", "other:1", 1)
     try:
-        contender = session.contender(attempt, PATIENT)
+        contender = session.contender(attempt, LONG_TIMEOUT)
         run(contender.wait(clock.now() + 0.01))
         assert queue_server.ask("LLEN", "holdfast_queue:{it}") == 1
-        assert isinstance(run(session.acquire(attempt, PATIENT)), Granted)
+        assert isinstance(run(session.acquire(attempt, LONG_TIMEOUT)), Granted)
         contender.abandon()
         assert queue_server.ask("LLEN", "holdfast_queue:{it}") == 0
         assert not queue_server.client().keys("holdfast_queue:{it}:*")
@@ -167,14 +167,14 @@ def test_granted_claim_is_in_no_queue(five_masters: Masters) -> None:
 def test_waiter_that_changed_queues_does_not_block_the_first_queue(
     five_masters: Masters, proxies: Proxies, granted: bool
 ) -> None:
-    """Its connection broke, and it queues at the next server. Once granted or gone it must be in neither queue:
-    non-barging claims would yield to it, although the lock is free, until it is considered dead."""
+    """Its connection broke, and it queues at the next server. Once granted or gone it must be in neither queue.
+    Otherwise non-barging claims would yield to it, although the lock is free, until it is considered dead."""
     session = connect([f"redis://{proxy.host}:{proxy.port}" for proxy in proxies], {}).session(BLOCKING)
     others = connect([f"redis://{server.address}" for server in five_masters.servers], {}).session(BLOCKING)
-    holder, waiter, polite = make_attempt("it"), make_attempt("it"), make_attempt("it", non_barging=True)
+    holder, waiter, non_barging = make_attempt("it"), make_attempt("it"), make_attempt("it", non_barging=True)
     try:
-        assert isinstance(run(others.acquire(holder, PATIENT)), Granted)
-        contender = session.contender(waiter, PATIENT)
+        assert isinstance(run(others.acquire(holder, LONG_TIMEOUT)), Granted)
+        contender = session.contender(waiter, LONG_TIMEOUT)
         run(contender.wait(clock.now() + 0.01))
         proxies[0].refuse()
         proxies[0].cut_all()
@@ -182,21 +182,21 @@ def test_waiter_that_changed_queues_does_not_block_the_first_queue(
         assert [server.ask("LLEN", "holdfast_queue:{it}") for server in five_masters.servers] == [1, 1, 0, 0, 0]
         proxies[0].accept()
         session._servers.health.skip_none()  # type: ignore[attr-defined]
-        assert run(others.release(holder, PATIENT)) is Found.OURS
+        assert run(others.release(holder, LONG_TIMEOUT)) is Found.OURS
         if granted:
-            assert isinstance(run(session.acquire(waiter, PATIENT)), Granted)
+            assert isinstance(run(session.acquire(waiter, LONG_TIMEOUT)), Granted)
             contender.abandon()
-            assert run(session.release(waiter, PATIENT)) is Found.OURS
+            assert run(session.release(waiter, LONG_TIMEOUT)) is Found.OURS
         else:
             run(contender.leave())
-        assert isinstance(run(others.acquire(polite, PATIENT)), Granted)
+        assert isinstance(run(others.acquire(non_barging, LONG_TIMEOUT)), Granted)
     finally:
         run(session.close())
         run(others.close())
 
 
 def test_server_with_the_queue_is_released_last(five_masters: Masters) -> None:
-    """Its release wakes the next waiter; the others shall be free by then."""
+    """Its release wakes the next waiter. By then the lock must be free on the other servers."""
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, attempt, asked = engine.session(BLOCKING), make_attempt("it"), list[object]()
 
@@ -208,8 +208,8 @@ def test_server_with_the_queue_is_released_last(five_masters: Masters) -> None:
 
     session._servers.group = Watched()  # type: ignore[attr-defined]
     try:
-        run(session.acquire(attempt, PATIENT))
-        run(session.release(attempt, PATIENT))
+        run(session.acquire(attempt, LONG_TIMEOUT))
+        run(session.release(attempt, LONG_TIMEOUT))
         assert asked == session._servers.channels[::-1]  # type: ignore[attr-defined]
     finally:
         run(session.close())

@@ -1,4 +1,4 @@
-"""Servers that die, freeze or fall silent: a minority costs a moment, a majority is told (faults N5, N8, D12)."""
+"""Servers die, freeze or become silent: a minority costs one timeout, a majority is reported (faults N5, N8, D12)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast.engines.redis import scripts
 from holdfast.testing.conformance.opening import Api
-from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, introduce, on, owners
+from tests.redis.redlock.support import LASTING, LONG_TIMEOUT, REPAIR_TIME, Proxies, connect_to_all, on, owners
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
 from tests.support.leaks import threads
@@ -37,9 +37,9 @@ async def test_locks_survive_two_dead_servers_of_five_and_not_three(
     masters = start_masters(5)
     async with on(masters.url, api) as world:
         client, dead = world.connect(ttl=LASTING), masters.servers[1:4]
-        impatient = world.connect(request_timeout=PATIENT, unavailable_after=UNAVAILABLE_AFTER)
+        other = world.connect(request_timeout=LONG_TIMEOUT, unavailable_after=UNAVAILABLE_AFTER)
         lease = await world.do(client.lock("held").acquire)
-        await world.until(lambda: owners(masters, "held") == [lease.owner] * 5, within=MENDED)
+        await world.until(lambda: owners(masters, "held") == [lease.owner] * 5, within=REPAIR_TIME)
         for server in dead[:2]:
             server.kill()
         await world.until_renewed(lease)  # by the majority
@@ -47,7 +47,7 @@ async def test_locks_survive_two_dead_servers_of_five_and_not_three(
             await world.do((await world.do(client.lock("other").acquire)).release)
 
         dead[2].kill()
-        for ask in (impatient.lock("other").acquire, impatient.ping):
+        for ask in (other.lock("other").acquire, other.ping):
             began = time.monotonic()
             with pytest.raises(holdfast.QuorumLost) as caught:
                 await world.do(ask)
@@ -67,12 +67,12 @@ async def test_locks_survive_two_dead_servers_of_five_and_not_three(
 
 
 async def test_silent_servers_delay_the_first_acquire_only(start_masters: Callable[..., Masters], api: Api) -> None:
-    """One is frozen, one is in a black hole. Neither closes connections, so each request to them times out."""
+    """One server is frozen, one is in a black hole. Neither closes connections, so each request to them times out."""
     masters = start_masters(5)
     with Proxies(masters) as proxies:
         async with on(proxies.url, api) as world:
             client = world.connect(request_timeout=4 * ONE_STEP)
-            await introduce(world, client)
+            await connect_to_all(world, client)
             masters.servers[1].pause()
             proxies[3].black_hole_all()
             began = time.monotonic()
@@ -94,20 +94,20 @@ async def test_silent_servers_delay_the_first_acquire_only(start_masters: Callab
 
 async def test_one_connection_for_callers_and_one_for_the_watchdog(five_masters: Masters, api: Api) -> None:
     async with on(five_masters.url + "?client_name=counted", api) as world:
-        client = world.connect(request_timeout=PATIENT)
+        client = world.connect(request_timeout=LONG_TIMEOUT)
         for number in range(5):
             await world.do((await world.do(client.lock(f"n{number}").acquire)).release)
         lease = await world.do(client.lock("kept", ttl=LASTING).acquire)
-        await world.until(lambda: {counted(server) for server in five_masters.servers} == {2}, within=MENDED)
+        await world.until(lambda: {counted(server) for server in five_masters.servers} == {2}, within=REPAIR_TIME)
         await world.until_renewed(lease)
         # A server that answered late is reconnected, which may still be in progress.
-        await world.until(lambda: {counted(server) for server in five_masters.servers} == {2}, within=MENDED)
+        await world.until(lambda: {counted(server) for server in five_masters.servers} == {2}, within=REPAIR_TIME)
         assert library_threads() == ["holdfast-watchdog"]
         await world.do(lease.release)
 
 
 def test_skipped_server_is_asked_when_the_others_do_not_suffice(five_masters: Masters, proxies: Proxies) -> None:
-    """Two were away for a moment; before the watchdog returns to them, a third loses its memory."""
+    """Two servers were down for a moment. Before the watchdog asks them again, a third loses its data."""
     with holdfast.connect(proxies.url, ttl=4) as locks:
         lease = locks.lock("held").acquire()
         for proxy in proxies[0:2]:
@@ -117,7 +117,7 @@ def test_skipped_server_is_asked_when_the_others_do_not_suffice(five_masters: Ma
         for proxy in proxies[0:2]:
             proxy.heal()
         five_masters.servers[4].ask("FLUSHALL")
-        eventually(lambda: owners(five_masters, "held") == [lease.owner] * 5, within=MENDED)
+        eventually(lambda: owners(five_masters, "held") == [lease.owner] * 5, within=REPAIR_TIME)
         assert lease.held
         lease.release()
 
@@ -125,23 +125,25 @@ def test_skipped_server_is_asked_when_the_others_do_not_suffice(five_masters: Ma
 async def test_server_that_became_a_replica_of_another_does_not_vote(
     start_masters: Callable[..., Masters], api: Api
 ) -> None:
-    """By mistake. It has the data of its master, including the lock: counted, one server would have two votes."""
+    """A mistake of an operator. The replica has the data of its master, including the lock: if its vote counted, the
+    master would have two votes."""
     masters = start_masters(5, "repl-diskless-sync-delay 0")
     copy = masters.servers[4]
     async with on(masters.url, api) as world:
-        client, impatient = world.connect(ttl=LASTING), world.connect(request_timeout=PATIENT, unavailable_after=0.3)
-        await introduce(world, client)
+        client = world.connect(ttl=LASTING)
+        other = world.connect(request_timeout=LONG_TIMEOUT, unavailable_after=0.3)
+        await connect_to_all(world, client)
         copy.ask("REPLICAOF", masters.servers[0].host, masters.servers[0].port)
         await world.until(lambda: copy.ask("INFO", "replication")["master_link_status"] == "up", within=10)
         lease = await world.do(client.lock("it").acquire)
-        await world.until(lambda: owners(masters, "it") == [lease.owner] * 5, within=MENDED)
+        await world.until(lambda: owners(masters, "it") == [lease.owner] * 5, within=REPAIR_TIME)
         await world.until_renewed(lease)  # by the other four
         for server in masters.servers[1:3]:
             server.kill()
         with pytest.raises(holdfast.QuorumLost) as caught:
-            await world.do(impatient.lock("other").acquire)
-        (told,) = [str(error) for label, error in caught.value.errors.items() if copy.address in label]
-        assert "not the master" in told
+            await world.do(other.lock("other").acquire)
+        (message,) = [str(error) for label, error in caught.value.errors.items() if copy.address in label]
+        assert "not the master" in message
         assert await world.do(lambda: lease.lost.wait(10)) is True, "two servers and a copy are no majority"
         with pytest.raises(holdfast.LockLost):
             await world.do(lease.release)

@@ -7,13 +7,13 @@ from pathlib import Path
 import holdfast
 from holdfast.engines.redis import scripts
 from holdfast.fencing import FileFence
-from tests.redis.redlock.support import PATIENT, Proxies, owners
+from tests.redis.redlock.support import LONG_TIMEOUT, Proxies, owners
 from tests.servers.masters import Masters
 from tests.support.child import Child
 from tests.support.waiting import eventually
 
 TTL = 1.5
-NOBODY = [None] * 5
+NO_OWNERS = [None] * 5
 
 
 def test_TK2a_majority_that_took_longer_than_the_lease_is_discarded_and_withdrawn(
@@ -22,7 +22,7 @@ def test_TK2a_majority_that_took_longer_than_the_lease_is_discarded_and_withdraw
     """A majority has granted; the process is frozen before it knows; when it resumes, another client has the lock."""
     with (
         Child(proxies.url, ttl=TTL, unavailable_after=60) as victim,
-        holdfast.connect(five_masters.url, request_timeout=PATIENT) as others,
+        holdfast.connect(five_masters.url, request_timeout=LONG_TIMEOUT) as others,
     ):
         victim.do("locks.lock('warm').acquire().release()")
         held_back = [proxy.on(script=scripts.ACQUIRE).delay() for proxy in proxies]
@@ -32,7 +32,7 @@ def test_TK2a_majority_that_took_longer_than_the_lease_is_discarded_and_withdraw
         assert len({owner for owner in owners(five_masters, "k2a") if owner is not None}) == 1
         for rule in held_back:
             rule.release()
-        eventually(lambda: owners(five_masters, "k2a") == NOBODY, within=10)
+        eventually(lambda: owners(five_masters, "k2a") == NO_OWNERS, within=10)
         lease = others.lock("k2a").acquire(timeout=20)
         victim.wake()
         eventually(lambda: others.inspect("k2a").waiters == 1, within=10)  # it retries and queues
@@ -40,7 +40,7 @@ def test_TK2a_majority_that_took_longer_than_the_lease_is_discarded_and_withdraw
         assert lease.held
         lease.release()
         assert victim.answer() == "nothing", "granted again"
-        eventually(lambda: owners(five_masters, "k2a") == NOBODY, within=10)
+        eventually(lambda: owners(five_masters, "k2a") == NO_OWNERS, within=10)
 
 
 def test_TK2a_acquire_without_contenders_retries_and_is_granted_again(five_masters: Masters, proxies: Proxies) -> None:
@@ -54,7 +54,7 @@ def test_TK2a_acquire_without_contenders_retries_and_is_granted_again(five_maste
         victim.freeze()
         for rule in held_back:
             rule.release()
-        eventually(lambda: owners(five_masters, "k2a") == NOBODY, within=10)
+        eventually(lambda: owners(five_masters, "k2a") == NO_OWNERS, within=10)
         victim.wake()
         remaining, owner = victim.answer()
         assert remaining > 0, "the new lease has not expired"

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.testing.conformance.opening import Api
-from tests.redis.redlock.support import LASTING, MENDED, PATIENT, on, owners
+from tests.redis.redlock.support import LASTING, LONG_TIMEOUT, REPAIR_TIME, on, owners
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
 
@@ -57,7 +57,7 @@ async def test_refusal_by_one_server_is_tolerated(five_masters: Masters, api: Ap
     async with on(url_as(five_masters, user, "pw"), api) as world:
         holder, waiter, actor = world.connect(ttl=LASTING), world.connect(), world.actor()
         lease = await world.do(holder.lock("it").acquire)
-        await world.until(lambda: owners(five_masters, "it") == [None] + [lease.owner] * 4, within=MENDED)
+        await world.until(lambda: owners(five_masters, "it") == [None] + [lease.owner] * 4, within=REPAIR_TIME)
         await world.until_renewed(lease)
         await world.do(lambda: lease.renew(ttl=60))  # a waiter that is not woken waits this long
         waiting = actor.do(waiter.lock("it").acquire)
@@ -72,12 +72,13 @@ async def test_refusal_by_one_server_is_tolerated(five_masters: Masters, api: Ap
 
 
 async def test_refusing_server_is_not_reconnected_by_every_request(five_masters: Masters, api: Api) -> None:
-    """It is not given up either: its password can be corrected. A key of another type is no reason to skip a server."""
+    """It is still asked now and then: its password can be corrected. A server with a key of another type is not
+    skipped."""
     user, odd, foreign = make_user(five_masters.servers, "pw", *ALL), five_masters.servers[1], five_masters.servers[3]
     make_user([odd], "another", *ALL, user=user)
-    foreign.ask("SET", "foreign", "somebody's")
+    foreign.ask("SET", "foreign", "foreign value")
     async with on(url_as(five_masters, user, "pw"), api) as world:
-        client = world.connect(request_timeout=PATIENT)
+        client = world.connect(request_timeout=LONG_TIMEOUT)
         before = odd.ask("INFO", "stats")["total_connections_received"]
         for _ in range(30):
             await world.do((await world.do(client.lock("it").acquire)).release)
@@ -92,7 +93,7 @@ async def test_refusing_server_is_not_reconnected_by_every_request(five_masters:
             assert held_by[3] == lease.owner
             return bool(held_by[1] == lease.owner)
 
-        await world.until(takes_part, within=MENDED)
+        await world.until(takes_part, within=REPAIR_TIME)
 
 
 async def test_refused_renewal_is_retried_until_the_lease_expires(five_masters: Masters, api: Api) -> None:
@@ -117,15 +118,15 @@ async def test_foreign_key_is_refused_on_a_majority_and_tolerated_on_a_minority(
     five_masters: Masters, api: Api
 ) -> None:
     for server in five_masters.servers[:2]:
-        server.ask("SET", "it", "somebody's")
+        server.ask("SET", "it", "foreign value")
     async with on(five_masters.url, api) as world:
-        client = world.connect(request_timeout=PATIENT)
+        client = world.connect(request_timeout=LONG_TIMEOUT)
         lease = await world.do(client.lock("it").acquire)
         await world.do(lease.release)
-        five_masters.servers[2].ask("SET", "it", "somebody's")
+        five_masters.servers[2].ask("SET", "it", "foreign value")
         with pytest.raises(holdfast.EngineRefused, match="another lock library's; use namespace="):
             await world.do(client.lock("it").acquire)
-        assert [server.ask("GET", "it") for server in five_masters.servers[:3]] == ["somebody's"] * 3
+        assert [server.ask("GET", "it") for server in five_masters.servers[:3]] == ["foreign value"] * 3
         assert [server.ask("EXISTS", "it") for server in five_masters.servers[3:]] == [0, 0]
 
 

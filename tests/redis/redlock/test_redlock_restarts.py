@@ -1,7 +1,6 @@
-"""Servers that restart without their memory, and clocks that jump: what a majority survives and what it does not.
+"""Servers that restart without their data, and clocks that jump: what a majority survives and what it does not.
 
-The losses shown here are documented: they are Redlock's own (faults K1, K3). What holds is that each is told
-holders, and a fence refuses the older one.
+The double holds shown here are documented properties of Redlock (faults K1, K3). A fence refuses the older holder.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from holdfast.engines.base import Found, Granted, RequestFailed
 from holdfast.engines.redis import scripts
 from holdfast.engines.redis.redlock import connect
 from holdfast.fencing import MemoryFence
-from tests.redis.redlock.support import LASTING, MENDED, PATIENT, Proxies, owners
+from tests.redis.redlock.support import LASTING, LONG_TIMEOUT, REPAIR_TIME, Proxies, owners
 from tests.redis.support import make_attempt
 from tests.servers.clock import Clock
 from tests.servers.masters import Masters
@@ -39,7 +38,7 @@ def counter(server: RedisServer, name: str) -> int:
 
 
 def test_hold_survives_a_rolling_restart_of_all_servers(start_masters: Callable[..., Masters]) -> None:
-    """One server after the other restarts empty; each renewal makes it join again with the same owner and token."""
+    """One server after the other restarts empty. The next renewal joins it again with the same owner and token."""
     masters = start_masters(5)
     stop, stolen = threading.Event(), list[int]()
 
@@ -64,7 +63,7 @@ def test_hold_survives_a_rolling_restart_of_all_servers(start_masters: Callable[
             for server in masters.servers:
                 server.kill()
                 server.restart()
-                eventually(lambda: owners(masters, "long") == [owner] * 5, within=MENDED)
+                eventually(lambda: owners(masters, "long") == [owner] * 5, within=REPAIR_TIME)
                 assert grant_of(server, "long") == (token, owner)
                 assert counter(server, "long") >= token
         finally:
@@ -85,13 +84,15 @@ def test_server_missing_at_the_grant_joins_later(start_masters: Callable[..., Ma
     with holdfast.connect(masters.url, ttl=LASTING) as locks:
         leases = [locks.lock(f"n{number}").acquire() for number in range(3)]
         late.restart()
-        eventually(lambda: all(owners(masters, lease.name) == [lease.owner] * 5 for lease in leases), within=MENDED)
+        eventually(
+            lambda: all(owners(masters, lease.name) == [lease.owner] * 5 for lease in leases), within=REPAIR_TIME
+        )
         for lease in leases:
             assert grant_of(late, lease.name) == (lease.token, lease.owner)
             assert 0 < late.ask("PTTL", lease.name) <= LASTING * 1000
             lease.renew(ttl=60)  # does not expire during the test
             lease.release()
-        eventually(lambda: all(owners(masters, lease.name) == [None] * 5 for lease in leases), within=MENDED)
+        eventually(lambda: all(owners(masters, lease.name) == [None] * 5 for lease in leases), within=REPAIR_TIME)
 
 
 def test_silent_server_does_not_prevent_others_from_joining(five_masters: Masters, proxies: Proxies) -> None:
@@ -100,7 +101,7 @@ def test_silent_server_does_not_prevent_others_from_joining(five_masters: Master
     attempt, found = make_attempt("it", ttl=30), list[Found | RequestFailed]()
     renewing = threading.Thread(target=lambda: found.extend(run(keeper.renew([attempt], 30, 20.0))))
     try:
-        assert isinstance(run(session.acquire(attempt, PATIENT)), Granted)
+        assert isinstance(run(session.acquire(attempt, LONG_TIMEOUT)), Granted)
         for server in five_masters.servers[3:]:
             server.ask("FLUSHALL")
             server.ask("SCRIPT", "LOAD", scripts.JOIN.source)
@@ -118,22 +119,22 @@ def test_silent_server_does_not_prevent_others_from_joining(five_masters: Master
 
 
 def test_verifying_a_hold_does_not_join_servers(five_masters: Masters) -> None:
-    """The watchdog asks by renewing to almost nothing for a lease that shall expire."""
+    """To verify a lease that may expire, the watchdog renews it with a very short ttl."""
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     session, attempt = engine.session(BLOCKING), make_attempt("it", ttl=60)
     try:
-        assert isinstance(run(session.acquire(attempt, PATIENT)), Granted)
+        assert isinstance(run(session.acquire(attempt, LONG_TIMEOUT)), Granted)
         five_masters.servers[3].ask("FLUSHALL")
-        assert run(session.renew(attempt, 0.001, PATIENT)) == Found.OURS
+        assert run(session.renew(attempt, 0.001, LONG_TIMEOUT)) == Found.OURS
         assert not attempt.unresolved, "no request was sent that could restore it"
-        assert run(session.renew(attempt, 60, PATIENT)) == Found.OURS
+        assert run(session.renew(attempt, 60, LONG_TIMEOUT)) == Found.OURS
         assert owners(five_masters, "it") == [attempt.owner] * 5
     finally:
         run(session.close())
 
 
 def test_hold_survives_one_clock_jump(start_masters: Callable[..., Masters], server_clock: Clock) -> None:
-    """Fault R19 on one of five: its key is gone, and back with the next renewal. The tokens do not move."""
+    """Fault R19 on one of five: its key expires and is restored by the next renewal. The tokens are not affected."""
     masters = start_masters(5, clocks={2: server_clock})
     with holdfast.connect(masters.url, ttl=6) as locks, holdfast.connect(masters.url) as others:
         lease = locks.lock("held").acquire()
@@ -141,7 +142,7 @@ def test_hold_survives_one_clock_jump(start_masters: Callable[..., Masters], ser
         server_clock.move(60)
         eventually(lambda: owners(masters, "held")[2] is None)
         assert others.lock("held").try_acquire() is None
-        eventually(lambda: owners(masters, "held") == [lease.owner] * 5, within=MENDED)
+        eventually(lambda: owners(masters, "held") == [lease.owner] * 5, within=REPAIR_TIME)
         lease.renew()
         lease.release()
         with others.lock("held").acquire(timeout=20) as again:
@@ -156,7 +157,7 @@ def fence() -> MemoryFence:
     return MemoryFence()
 
 
-def assert_the_fence_tells_them_apart(fence: MemoryFence, older: holdfast.Lease, newer: holdfast.Lease) -> None:
+def assert_fence_refuses_the_older(fence: MemoryFence, older: holdfast.Lease, newer: holdfast.Lease) -> None:
     assert older.token < newer.token
     with fence.guard("it", older):
         pass  # passes until the newer token has been seen
@@ -165,7 +166,7 @@ def assert_the_fence_tells_them_apart(fence: MemoryFence, older: holdfast.Lease,
     with pytest.raises(holdfast.StaleToken), fence.guard("it", older):
         pass
     with pytest.raises(holdfast.StaleToken):
-        fence.check("it", newer.token, owner=older.owner)  # fault K4: the same number, but of somebody else
+        fence.check("it", newer.token, owner=older.owner)  # fault K4: the same number of another owner
 
 
 def test_TK1_clock_jump_under_a_bare_majority_makes_two_holders_and_the_fence_refuses_the_older(
@@ -176,8 +177,8 @@ def test_TK1_clock_jump_under_a_bare_majority_makes_two_holders_and_the_fence_re
         for proxy in (*of_one[3:], *of_two[:2]):
             proxy.refuse()
         with (
-            holdfast.connect(of_one.url, renew=False, request_timeout=PATIENT) as one,
-            holdfast.connect(of_two.url, request_timeout=PATIENT) as two,
+            holdfast.connect(of_one.url, renew=False, request_timeout=LONG_TIMEOUT) as one,
+            holdfast.connect(of_two.url, request_timeout=LONG_TIMEOUT) as two,
         ):
             older = one.lock("k1").acquire(timeout=20)
             assert owners(masters, "k1") == [older.owner] * 3 + [None] * 2
@@ -186,7 +187,7 @@ def test_TK1_clock_jump_under_a_bare_majority_makes_two_holders_and_the_fence_re
             newer = two.lock("k1").acquire(timeout=20)
             assert owners(masters, "k1") == [older.owner] * 2 + [newer.owner] * 3
             assert older.held, "documented loss: the older holder cannot be notified"
-            assert_the_fence_tells_them_apart(fence, older, newer)
+            assert_fence_refuses_the_older(fence, older, newer)
             newer.release()
             older.release()  # two of the five are its own; the others are unreachable or held by the newer
 
@@ -200,7 +201,7 @@ def test_Trestart_early_restart_without_memory_makes_two_holders_and_the_fence_r
             proxy.refuse()
         with (
             holdfast.connect(of_one.url, ttl=4) as one,
-            holdfast.connect(masters.url, request_timeout=PATIENT) as two,
+            holdfast.connect(masters.url, request_timeout=LONG_TIMEOUT) as two,
         ):
             older = one.lock("restart").acquire(timeout=20)
             assert owners(masters, "restart") == [older.owner] * 3 + [None] * 2
@@ -209,7 +210,7 @@ def test_Trestart_early_restart_without_memory_makes_two_holders_and_the_fence_r
             masters.servers[2].restart()  # immediately, instead of after the ttl
             newer = two.lock("restart").acquire(timeout=20)
             assert owners(masters, "restart") == [older.owner] * 2 + [newer.owner] * 3
-            assert_the_fence_tells_them_apart(fence, older, newer)
+            assert_fence_refuses_the_older(fence, older, newer)
             assert older.lost.wait(10), "the loss is reported at the latest when the lease expires"
             newer.release()
             with pytest.raises(holdfast.LockLost):

@@ -1,4 +1,4 @@
-"""What did not become a majority is taken back from every server, also where the reply was lost (invariants I4, I8)."""
+"""Grants without a majority are withdrawn from every server, also where the reply was lost (invariants I4, I8)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from holdfast.testing.faults import Rule
 from holdfast.testing.proxy import FaultProxy
 from tests.redis.redlock.support import (
     LASTING,
-    MENDED,
-    PATIENT,
+    LONG_TIMEOUT,
+    REPAIR_TIME,
     Proxies,
+    connect_to_all,
     has_tombstone,
-    introduce,
     on,
     owner_in,
     owners,
@@ -37,7 +37,7 @@ from tests.servers.masters import Masters
 from tests.support.signal_injector import interrupting
 from tests.support.waiting import eventually
 
-NOBODY = [None] * 5
+NO_OWNERS = [None] * 5
 
 
 def reply_lost_by_reset(proxy: FaultProxy) -> Rule:
@@ -79,7 +79,7 @@ async def test_grants_with_lost_replies_are_withdrawn_and_requested_again(
 ) -> None:
     async with on(proxies.url, api) as world:
         client = world.connect(request_timeout=4.0)
-        await introduce(world, client)
+        await connect_to_all(world, client)
         lost = [lose(proxy) for proxy in proxies[2:]]
         lease = await world.do(lambda: client.lock("it").acquire(timeout=20))
         (first,) = {owner_in(rule.hits[0]) for rule in lost}
@@ -90,7 +90,7 @@ async def test_grants_with_lost_replies_are_withdrawn_and_requested_again(
         for rule in lost:
             rule.release()  # the late request arrives now and meets its tombstone
         await world.do((await world.do(client.lock("it").acquire)).release)
-        await world.until(lambda: owners(five_masters, "it") == NOBODY, within=MENDED)
+        await world.until(lambda: owners(five_masters, "it") == NO_OWNERS, within=REPAIR_TIME)
 
 
 async def test_unreachable_grant_is_withdrawn_once_its_server_is_reachable(
@@ -98,16 +98,16 @@ async def test_unreachable_grant_is_withdrawn_once_its_server_is_reachable(
 ) -> None:
     async with on(proxies.url, api) as world:
         client = world.connect(ttl=60, unavailable_after=0.5, request_timeout=1.6)
-        await introduce(world, client)
+        await connect_to_all(world, client)
         lost = [Lost(proxy) for proxy in proxies[2:]]
         with pytest.raises(holdfast.QuorumLost) as caught:
             await world.do(client.lock("it").acquire)
         assert isinstance(caught.value, holdfast.OutcomeUnknown)
         (owner,) = {each.owner for each in lost}
-        await world.until(lambda: owners(five_masters, "it") == [None, None, owner, owner, owner], within=MENDED)
+        await world.until(lambda: owners(five_masters, "it") == [None, None, owner, owner, owner], within=REPAIR_TIME)
         for each in lost:
             each.heal()
-        await world.until(lambda: owners(five_masters, "it") == NOBODY, within=MENDED)
+        await world.until(lambda: owners(five_masters, "it") == NO_OWNERS, within=REPAIR_TIME)
         assert all(has_tombstone(server, "it", owner) for server in five_masters.servers)
 
 
@@ -115,19 +115,19 @@ async def test_acquire_does_not_wait_for_its_own_leftovers(five_masters: Masters
     """Granted by three servers whose replies were lost and which were unreachable for the withdrawal."""
     async with on(proxies.url, api) as world:
         client = world.connect(ttl=120, unavailable_after=50, request_timeout=1.6)
-        await introduce(world, client)
+        await connect_to_all(world, client)
         lost = [Lost(proxy) for proxy in proxies[2:]]
         again = proxies[0].on(script=scripts.ACQUIRE, nth=2).notice()
         waiting = world.actor().do(lambda: client.lock("it").acquire(timeout=50))
-        await world.until(lambda: again.fired, within=MENDED)
+        await world.until(lambda: again.fired, within=REPAIR_TIME)
         began = time.monotonic()
         for each in lost:
             each.heal()
         lease = await waiting
-        assert time.monotonic() - began < MENDED, "not after the 120 s ttl of its own leftovers"
+        assert time.monotonic() - began < REPAIR_TIME, "not after the 120 s ttl of its own leftovers"
         assert owners(five_masters, "it").count(lease.owner) >= 3
         await world.do(lease.release)
-        await world.until(lambda: owners(five_masters, "it") == NOBODY, within=MENDED)
+        await world.until(lambda: owners(five_masters, "it") == NO_OWNERS, within=REPAIR_TIME)
 
 
 async def test_late_join_does_not_restore_a_released_lock(five_masters: Masters, proxies: Proxies, api: Api) -> None:
@@ -146,11 +146,11 @@ async def test_late_join_does_not_restore_a_released_lock(five_masters: Masters,
         await world.until(
             lambda: five_masters.servers[4].ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"] > seen
         )
-        assert owners(five_masters, "it") == NOBODY
+        assert owners(five_masters, "it") == NO_OWNERS
 
 
 def test_release_that_overtakes_a_join_wins(five_masters: Masters) -> None:
-    """Both run on two threads: the join was decided earlier but arrives after the release."""
+    """Join and release run on two threads: the join was decided earlier but arrives after the release."""
     engine = connect([f"redis://{server.address}" for server in five_masters.servers], {})
     keeper, caller = engine.keeper(BLOCKING), engine.session(BLOCKING)
 
@@ -160,16 +160,16 @@ def test_release_that_overtakes_a_join_wins(five_masters: Masters) -> None:
         ) -> list[Sequence[Answer]]:
             if requests[0][1][0].script is scripts.JOIN:
                 attempt.unresolved = False  # as it was when the releasing thread checked it
-                assert await caller.release(attempt, PATIENT) is Found.OURS
+                assert await caller.release(attempt, LONG_TIMEOUT) is Found.OURS
             return await super().ask_each(requests, replicas, timeout)
 
     keeper._leases._servers.group = Overtaken()
     attempt = make_attempt("it", ttl=60)
     try:
-        assert hasattr(run(caller.acquire(attempt, PATIENT)), "token")
+        assert hasattr(run(caller.acquire(attempt, LONG_TIMEOUT)), "token")
         five_masters.servers[2].ask("FLUSHALL")
-        assert run(keeper.renew([attempt], 60, PATIENT)) == [Found.OURS], "as it was when the servers were asked"
-        assert owners(five_masters, "it") == NOBODY
+        assert run(keeper.renew([attempt], 60, LONG_TIMEOUT)) == [Found.OURS], "as it was when the servers were asked"
+        assert owners(five_masters, "it") == NO_OWNERS
     finally:
         run(keeper.close())
         run(caller.close())
@@ -193,7 +193,7 @@ async def test_acquire_cancelled_at_any_step_leaves_no_grant_on_any_server(five_
                 await (await task).release()
             except asyncio.CancelledError:
                 pass
-        await world.until(lambda: all(owners(five_masters, name) == NOBODY for name in names), within=MENDED)
+        await world.until(lambda: all(owners(five_masters, name) == NO_OWNERS for name in names), within=REPAIR_TIME)
         late = await client.lock(names[0]).acquire(timeout=10)
         await late.release()
 
@@ -206,15 +206,15 @@ async def test_acquire_cancelled_at_any_step_leaves_no_grant_on_any_server(five_
 def test_ctrl_c_at_any_moment_leaves_no_orphan_on_any_server(five_masters: Masters) -> None:
     """A timer interrupts acquire, renew and release at many moments."""
 
-    def play() -> None:
+    def acquire_renew_release() -> None:
         lease = lock.acquire(timeout=10)
         lease.renew()
         lease.release()
 
     with interrupting() as interrupt, holdfast.connect(five_masters.url, ttl=LASTING) as locks:
-        lock = locks.lock("alarm", reentrant=False)
+        lock = locks.lock("interrupted", reentrant=False)
         locks.ping()
-        assert sum(interrupt(random.uniform(10e-6, 3e-3), play) for _ in range(150)) > 30
+        assert sum(interrupt(random.uniform(10e-6, 3e-3), acquire_renew_release) for _ in range(150)) > 30
         with lock.acquire(timeout=LASTING + 5) as last:  # at worst the lock expires after its ttl
             last.renew()
-        eventually(lambda: owners(five_masters, "alarm") == NOBODY)
+        eventually(lambda: owners(five_masters, "interrupted") == NO_OWNERS)

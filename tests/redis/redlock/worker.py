@@ -1,4 +1,4 @@
-"""One of several processes that want the same lock: ``python -m tests.redis.redlock.worker API URL FILE ROUNDS``.
+"""One of several processes that compete for one lock: ``python -m tests.redis.redlock.worker API URL FILE ROUNDS``.
 
 Prints "ready", waits for a line, then adds one to the number in FILE, ROUNDS times, each time under the lock.
 Prints for each grant: its token, and when it began and ended (CLOCK_BOOTTIME, in seconds).

@@ -25,12 +25,12 @@ class EngineView:
         self.names = names
         self._owner: dict[str, str | None] = dict.fromkeys(names)
         self._token: dict[str, int] = dict.fromkeys(names, 0)
-        self._block: dict[str, int] = {}  # how many tokens were reserved for the owner, where that is known
+        self._block: dict[str, int] = {}  # how many tokens were reserved for the owner, if known
         self._finished: set[str] = set()
         self.grants = 0
 
     def owner(self, name: str) -> str | None:
-        """Whose lock it is now, by the server's clock."""
+        """The owner of the lock now, by the server's clock."""
         fields: dict[bytes, bytes] | None = self._model.keys.peek(name.encode())
         if not fields:
             return None
@@ -39,13 +39,13 @@ class EngineView:
         return next(iter(fields)).decode()
 
     def before(self) -> None:
-        """Notice expiry, which no script announces."""
+        """Notes expired locks, which no script reports."""
         for name in self.names:
             if self._owner[name] is not None and self.owner(name) is None:
                 self._owner[name] = None
 
     def after(self, script: str, words: Sequence[bytes], reply: Any) -> Change:
-        """Compare with what was before the script."""
+        """Compares with the state before the script."""
         arguments = [word.decode() for word in words[3 + int(words[2]) :]]
         change = Change([], [])
         for name in self.names:
@@ -73,7 +73,7 @@ class EngineView:
         return change
 
     def _check_broken(self, name: str, owner: str, token: str, only: str) -> None:
-        """A break by token, or by owner, hits that holder and no later one."""
+        """A break by token, or by owner, removes that holder and no later one."""
         tokens = self._block.get(name, 0)
         if token and tokens and not is_of_grant(int(token), self._token[name], tokens):
             had = self._token[name]
@@ -82,7 +82,7 @@ class EngineView:
             raise Violation("I2", f"{name}: break of …{only[-4:]} took it from …{owner[-4:]}")
 
     def _check_acquire(self, name: str, owner: str, reply: Any) -> None:
-        """The answer must be true: neither a yes without a lock nor a no that hides one."""
+        """The answer must be true: no grant without a lock, and no refusal of a claim that has the lock."""
         holds = self._owner[name] == owner
         if holds is isinstance(reply, int) and owner not in self._finished:
             raise Violation(
@@ -111,18 +111,18 @@ class EngineView:
             raise Violation("I4", f"{name}: a late {script} granted it to …{owner[-4:]}, which had given it up")
         self.grants += 1
         if script == "join":
-            return  # it has its token from the others
+            return  # a join: the token comes from the other servers
         token = int(self._model.keys.peek(token_key(name).encode()) or 0)
         if token <= self._token[name]:
             raise Violation("I5", f"{name}: token {token} for …{owner[-4:]} after {self._token[name]}")
         self._token[name] = token
 
     def counters_lost(self) -> None:
-        """Of several servers, no single one has to number its grants in order: the majority's numbers count."""
+        """Stops the check of this server's tokens: of several servers, only the majority's tokens must be in order."""
         self._token = dict.fromkeys(self.names, 0)
 
     def left_model(self, names: Sequence[str], *, all_keys: bool) -> list[str]:
-        """Keys are about to vanish by an operator's or the server's doing; returns the owners that are displaced."""
+        """An operator or the server is about to remove keys. Returns the owners that lose their locks."""
         displaced = [owner for name in names if (owner := self.owner(name)) is not None]
         for name in names:
             self._owner[name] = None
@@ -136,5 +136,5 @@ def _keys(words: Sequence[bytes]) -> list[str]:
 
 
 def token_key(name: str) -> str:
-    """Where Redisson's fenced lock, and so holdfast, keeps the counter."""
+    """The key of the counter, as in Redisson's fenced lock."""
     return f"redisson_lock_token:{name}" if "{" in name else f"redisson_lock_token:{{{name}}}"

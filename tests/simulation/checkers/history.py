@@ -1,4 +1,4 @@
-"""What happened in one run: a trace to read, and the violations that ended it."""
+"""The events of one run as a readable trace, and the violation that ended it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class Violation(AssertionError):
 
 
 class History:
-    """Events in order. They are formatted when they are printed: most runs never are."""
+    """Events in order. They are formatted only when they are printed, and most runs are never printed."""
 
     def __init__(self) -> None:
         self.events: list[tuple[float, str, str, tuple[Any, ...]]] = []
 
-    def add(self, time: float, who: str, what: str, *details: Any) -> None:
-        self.events.append((time, who, what, details))
+    def add(self, time: float, source: str, what: str, *details: Any) -> None:
+        self.events.append((time, source, what, details))
 
     def lines(self) -> list[str]:
         return [
-            f"{time:12.6f} {who:<14} {what:<12} {' '.join(_shown(detail) for detail in details)}"
-            for time, who, what, details in self.events
+            f"{time:12.6f} {source:<14} {what:<12} {' '.join(_shown(detail) for detail in details)}"
+            for time, source, what, details in self.events
         ]
 
 
 def _shown(detail: Any) -> str:
-    """A detail for people. Of a script call: its first key and its arguments; of an owner, the last four digits."""
+    """A detail as text. Of a script call: its first key and its arguments; of an owner: the last four digits."""
     if not isinstance(detail, list) or detail[0] not in (b"EVALSHA", b"EVAL"):
         return str(detail)
     count = int(detail[2])

@@ -1,7 +1,7 @@
-"""The holders' side of the invariants: which process holds what by its own clock, and which waits for how long.
+"""The holders' side of the invariants: what each process holds by its own clock, and how long each caller waits.
 
-Whether a hold is valid is computed here from state and deadline, never by ``hold.held``: a look from outside must not
-change what is looked at (a frozen process cannot look).
+Whether a hold is valid is computed here from state and deadline, never by ``hold.held``: the check must not change the
+state of the process (a frozen process cannot run it).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.simulation.checkers.history import Violation
 from tests.simulation.world.faults import Faults
 from tests.simulation.world.runtime import Process, Task
 
-#: A loss timer looks at least once a second; the rest is the time that its wake-up may take.
+#: A loss timer checks at least once a second; the rest is the time that its wake-up may take.
 _REPORTED_WITHIN = 1.2
 
 
@@ -43,7 +43,7 @@ class TrackedHold:
 
 @dataclass(eq=False)
 class Attempt:
-    """One acquire under way."""
+    """An acquire that is under way."""
 
     process: Process
     name: str
@@ -60,7 +60,7 @@ class HolderView:
 
     faults: Faults
     ttl: float
-    tolerance: float  #: what invariant I6 allows between the end of one hold and the next grant
+    tolerance: float  #: the time that invariant I6 allows between the end of one hold and the next grant
     live: dict[str, list[TrackedHold]] = field(default_factory=dict)
     waiting: dict[Attempt, None] = field(default_factory=dict)
     #: Owners whose lock was taken away outside the engine's declared model, and when.
@@ -81,17 +81,17 @@ class HolderView:
         return attempt
 
     def claimed(self, task: Task | None, claimed: base.Attempt) -> None:
-        """The attempt of ``task`` asks the engine with ``claimed``."""
+        """``task`` sends ``claimed`` to the engine."""
         for attempt in self.waiting:
             if attempt.task is task:
                 attempt.claimed = claimed
 
     def failed(self, attempt: Attempt) -> None:
-        """An acquire raised, was cancelled, or returned (then there is nothing left to do)."""
+        """An acquire raised, was cancelled, or returned (then this has no effect)."""
         self.waiting.pop(attempt, None)
 
     def acquired(self, attempt: Attempt, hold: Hold) -> TrackedHold:
-        """An acquire returned ``hold``: a new one, or one more handle of one that is known."""
+        """An acquire returned ``hold``: a new hold, or another handle of a known hold."""
         del self.waiting[attempt]
         known = self._known.get(hold)
         if known is not None:
@@ -110,7 +110,7 @@ class HolderView:
 
     def _entered_again(self, tracked: TrackedHold) -> TrackedHold:
         if tracked.handles == 0:
-            # Its last handle was dropped, which the core has not noticed yet: it may still be entered.
+            # Its last handle was dropped, which the core has not noticed yet: it may still be re-entered.
             if not tracked.is_valid():
                 raise Violation("I13", f"{tracked}: entered again after its end")
             self.live[tracked.name].append(tracked)
@@ -132,23 +132,23 @@ class HolderView:
     # -- reported by the views of the servers --------------------------------------------------------------------------
 
     def taken(self, owner: str, server: str, *, lost: bool, time: float) -> None:
-        """``server`` lost what ``owner`` had there outside the model; ``lost``: so it has not got the lock any more."""
+        """``server`` lost the lock of ``owner``, outside the model. ``lost``: ``owner`` no longer has a majority."""
         self._forgotten_by.setdefault(owner, set()).add(server)
         if lost:
             self.displaced.setdefault(owner, time)
 
     def given(self, owner: str, server: str, *, held: bool) -> None:
-        """``owner`` was granted it at ``server``, perhaps again; ``held``: so it has the lock (again)."""
+        """``server`` granted the lock to ``owner``, perhaps again. ``held``: ``owner`` now has a majority."""
         self._forgotten_by.get(owner, set()).discard(server)
         if held:
             self.displaced.pop(owner, None)
 
     def forgotten(self, owner: str) -> bool:
-        """Whether no promise binds, because some server has forgotten what it had granted to ``owner``."""
+        """Whether guarantees do not apply, because a server has lost what it had granted to ``owner``."""
         return bool(self._forgotten_by.get(owner))
 
     def wanted(self) -> set[str]:
-        """The owners that hold something or try to."""
+        """The owners that hold a lock or wait for one."""
         claims = {attempt.claimed.owner for attempt in self.waiting if attempt.claimed is not None}
         return claims | {tracked.owner for holders in self.live.values() for tracked in holders}
 

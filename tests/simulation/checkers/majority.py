@@ -16,7 +16,7 @@ class Majority:
         self._quorum = len(views) // 2 + 1
 
     def owner(self, name: str) -> str | None:
-        """Whose lock it is now, by the servers' clocks."""
+        """The owner of the lock now, by the servers' clocks."""
         owners = Counter(owner for view in self._views if (owner := view.owner(name)) is not None)
         return next((owner for owner, servers in owners.items() if servers >= self._quorum), None)
 

@@ -1,4 +1,4 @@
-"""Invariant I8, no orphans: a lock that no caller wants is given back soon, on every server that no fault isolates."""
+"""Invariant I8, no orphans: a lock that no caller uses is withdrawn soon, on every server that no fault isolates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.simulation.world.runtime import Process
 
 
 class Orphans:
-    """Finds locks on the servers whose owners have given them up.
+    """Finds locks on the servers that their owners have given up.
 
-    ``grace``: what a withdrawal may take. ``skipped_for``: how long after a fault a client may skip a server.
+    ``grace``: how long a withdrawal may take. ``skipped_for``: how long after a fault a client may skip a server.
     """
 
     def __init__(self, holders: HolderView, nodes: Sequence[Node], *, grace: float, skipped_for: float) -> None:
@@ -25,11 +25,11 @@ class Orphans:
         self._grace = grace
         self._skipped_for = skipped_for
         self._processes: dict[str, Process] = {}  # by the client's part of an owner: it may continue with a new number
-        self._since: dict[tuple[str, str], float] = {}  # a server and an owner that is not wanted there, since when
+        self._since: dict[tuple[str, str], float] = {}  # by server and owner: since when no caller uses the lock
         self._last_look = 0.0
 
     def listen(self, core: Core, process: Process) -> None:
-        """Record every attempt that ``core`` makes."""
+        """Records every attempt of ``core``."""
         make = core.new_attempt
 
         def new_attempt(policy: Policy, *, non_barging: bool) -> Attempt:
@@ -47,7 +47,7 @@ class Orphans:
             for name in node.view.names:
                 owner = node.view.owner(name)
                 if owner is not None and owner not in wanted:
-                    # It was given up after the last look.
+                    # It was given up after the last check.
                     place = (node.name, owner)
                     since[place] = self._since.get(place, self._last_look)
                     self._check(node, name, owner, since[place], time)

@@ -1,7 +1,7 @@
 """The resource that the locks protect: a set of integers, changed by read-modify-write over a slow network.
 
-The guard follows rule 4: the *load* raises it, so a stale holder can neither write nor slip in between the new
-holder's load and its store.
+The guard follows rule 4: the *load* raises it, so a stale holder cannot write, not even between the new holder's load
+and its store.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Register:
-    """One fenced register for each name. Messages to it may be as late as any other; none is lost or repeated."""
+    """One fenced register for each name. Messages to it may be late like any other, but none is lost or repeated."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -25,9 +25,9 @@ class Register:
         self.values: dict[str, frozenset[int]] = {}
 
     async def _exchange(self, process: Process, act: Callable[[], T]) -> T:
-        """A message to the resource, what it does there, and the answer.
+        """Sends a message to the resource, runs ``act`` there, and returns the answer.
 
-        The message is on its way as soon as this is called: freezing or killing the sender does not stop it.
+        The message is under way as soon as this is called: freezing or killing the sender does not stop it.
         """
         simulator, answers = self._network.simulator, list[T]()
         answered = Signal(process)
@@ -41,7 +41,7 @@ class Register:
         return answers[0]
 
     async def load(self, process: Process, name: str, guard: Guard) -> frozenset[int] | None:
-        """Raise the guard and read, in one step; None if a newer token was here."""
+        """Raise the guard and read, in one step; None if a newer token was seen."""
 
         def act() -> frozenset[int] | None:
             return self.values.get(name, frozenset()) if self.admit_load(name, guard) else None
@@ -60,7 +60,7 @@ class Register:
         return await self._exchange(process, act)
 
     def admit_load(self, name: str, guard: Guard) -> bool:
-        """Whether this load may read; if so the guard is now its own."""
+        """Whether this load may read. If so, it sets the guard."""
         if not self._newest(name, guard):
             return False
         self._guards[name] = guard

@@ -1,5 +1,5 @@
-"""The engine's port on the simulated network: what the drivers are for real servers.
+"""The engine's port on the simulated network, in place of the drivers for real servers.
 
 - ``engine``: the shipped Redis session on ``channel``
-- ``channel``: requests, time-outs and pushes; ``wire``: the connections below it
+- ``channel``: requests, timeouts and pushes; ``wire``: the connections below it
 """

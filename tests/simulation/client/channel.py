@@ -25,7 +25,7 @@ class SimWatch:
     def __init__(self, runtime: SimulatedRuntime, network: Network, *, tracking: bool) -> None:
         self._runtime = runtime
         self._tracking = tracking
-        self._bell = Signal(runtime.process)
+        self._wakeup = Signal(runtime.process)
         self._network = network
         network.watches[self] = runtime.process
         self._armed: bytes | None = None
@@ -34,13 +34,13 @@ class SimWatch:
 
     def _pushed(self, push: Push | None) -> None:
         if push is None or push[0] == "message" or push[1] is None or self._armed in push[1]:
-            self._bell.set()
+            self._wakeup.set()
         if push is None:
             self._subscribed = None
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
         until = self._runtime.now() + timeout
-        self._bell.clear()
+        self._wakeup.clear()
         self._armed = key.encode()
         look: Sequence[Argument] = ["PTTL", key]
         commands: list[Sequence[Argument]] = [look]
@@ -59,7 +59,7 @@ class SimWatch:
         return ttl
 
     async def pushed(self, until: float) -> bool:
-        return await self._bell.wait(until)
+        return await self._wakeup.wait(until)
 
     def close(self) -> None:
         self._network.watches.pop(self, None)
@@ -69,7 +69,8 @@ class SimWatch:
 class SimChannel:
     """A server as seen from one simulated process.
 
-    ``multiplexed``: all requests share one connection, as on asyncio; else each takes one from a pool, as with threads.
+    ``multiplexed``: all requests share one connection, as on asyncio; otherwise each takes one from a pool, as with
+    threads.
     """
 
     publish: Publish = "PUBLISH"
@@ -95,18 +96,18 @@ class SimChannel:
         try:
             reply = await run(wire, call, until)
         except BaseException:
-            wire.drop()  # also when cancelled: an unread answer is on its way
+            wire.drop()  # also when cancelled: an unread answer is under way
             raise
         self._idle.append(wire)
         return reply
 
     def post(self, call: Call) -> Flight | None:
-        """Send a script call at once; None if that needs a connection first. To be followed by ``settle``."""
+        """Sends a script call immediately; None if that needs a connection first. ``settle`` must follow."""
         wire = self._shared or (self._idle.pop() if self._idle else None)
         return None if wire is None else wire.post(words_of(self._network, call))
 
     def settle(self, flight: Flight) -> None:
-        """What was posted is answered, or will not be waited for any more: no answer may be taken for another's."""
+        """Call this when a posted call is answered or given up: no later request may get its answer."""
         if flight.wire is self._shared:
             return
         if flight.is_answered():
@@ -136,7 +137,7 @@ class SimChannel:
 
     async def run_tracked(self, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer]:
         answers: list[Answer] = []
-        until = self._runtime.now() + timeout  # one bound for all, which are sent together on a real channel
+        until = self._runtime.now() + timeout  # one timeout for all, which are sent together on a real channel
         for call in calls:
             try:
                 answers.append(await self._run_tracked(call, until))
@@ -153,7 +154,7 @@ class SimChannel:
                 if self._tracking and call.watched:
                     await self._guard.call(["EXISTS", *call.watched], until=until)
         except RequestFailed:
-            self._forgetful = True  # what the connection tracked is tracked no more
+            self._forgetful = True  # the keys of the lost connection are no longer tracked
             raise
         if self._forgetful:
             self._forgetful = False
@@ -187,7 +188,7 @@ class SimChannel:
         return self.suspects()
 
     def suspects(self) -> Suspects:
-        """What was pushed since the last call."""
+        """The names that were pushed since the last call."""
         suspects, self._suspects = self._suspects, set()
         self.suspicion.clear()
         return ALL_NAMES if suspects is None else sorted(suspects)

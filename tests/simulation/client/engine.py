@@ -13,7 +13,7 @@ from tests.simulation.world.runtime import SimulatedRuntime
 
 
 class SimEngine:
-    """What ``holdfast.engines.redis`` is to a real server."""
+    """The counterpart of the engine in ``holdfast.engines.redis``."""
 
     scheme = "simulated"
     kinds = frozenset({Kind.LOCK})

@@ -1,4 +1,4 @@
-"""Connections of simulated clients: opened when needed, given up when an answer does not come."""
+"""Connections of simulated clients: opened when needed, closed when an answer does not arrive."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.simulation.world.runtime import SimulatedRuntime
 
 
 def encoded(arguments: Sequence[Argument]) -> list[bytes]:
-    """A command's words as they go over the wire."""
+    """The words of a command as they are sent."""
     return [argument if isinstance(argument, bytes) else str(argument).encode() for argument in arguments]
 
 
 class Wire:
-    """A connection that is opened when needed, set up by ``greeting``, and given up when an answer does not come."""
+    """A connection that is opened when needed, set up by ``greeting``, and closed when an answer does not arrive."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Wire:
         self._link: Link | None = None
 
     def post(self, words: Sequence[bytes]) -> Flight | None:
-        """Send one command at once; None: there is no connection to send it on."""
+        """Sends one command immediately. None: there is no open connection."""
         link = self._link
         return Flight(self, link, link.send(words)) if link is not None and link.open else None
 
     async def call(self, *commands: Sequence[Argument], until: float) -> Any:
-        """Send commands in one buffer; the reply to the last. Raises RequestFailed or what an error reply means."""
+        """Sends commands in one buffer and returns the reply to the last. Raises RequestFailed or ReplyError."""
         link = await self._connected(until)
         flights = [Flight(self, link, link.send(encoded(command))) for command in commands]
         return [await flight.reply(until) for flight in flights][-1]
@@ -56,16 +56,16 @@ class Wire:
             link = await self.network.connect(self._runtime.process, self._on_push, until)
         except OSError as failure:
             raise RequestFailed(f"cannot connect: {failure}", may_have_happened=False) from failure
-        if self._link is not None and self._link.open:  # another task was faster
+        if self._link is not None and self._link.open:  # another task has connected meanwhile
             link.close()
             return self._link
         self._link = link
         if self._greeting:
-            link.send(encoded(self._greeting))  # order is kept: whatever follows finds the connection set up
+            link.send(encoded(self._greeting))  # order is kept: the connection is set up before the next command
         return link
 
     def drop(self, link: Link | None = None) -> None:
-        """Close the connection: an answer that is still to come must never be taken for another's."""
+        """Closes the connection: a late answer must never be taken for that of another request."""
         link = link or self._link
         if link is not None:
             link.close()
@@ -84,7 +84,7 @@ class Flight:
         self._request = request
 
     async def reply(self, until: float) -> Any:
-        """The reply; raises ReplyError, or RequestFailed: then the connection is given up."""
+        """The reply. Raises ReplyError, or RequestFailed after closing the connection."""
         request = self._request
         if not await request.answered.wait(until):
             self.wire.drop(self._link)
@@ -94,7 +94,7 @@ class Flight:
             raise RequestFailed(str(request.error), may_have_happened=True) from request.error
         if request.error is not None:
             raise request.error
-        # RESP tells a status from a string; a client that wants bytes sees no difference.
+        # RESP distinguishes a status from a string; a client that reads bytes does not.
         return request.reply.encode() if isinstance(request.reply, str) else request.reply
 
     def is_answered(self) -> bool:
@@ -107,7 +107,7 @@ def is_unknown_script(error: ReplyError) -> bool:
 
 
 def words_of(network: Network, call: Call, *, by_source: bool = False) -> list[bytes]:
-    """The words of a call as it was packed, but with the script that runs on this network."""
+    """The words of a packed call, with the script that runs on this network."""
     reader = hiredis.Reader()
     reader.feed(call.packed)
     _, _, *tail = reader.gets()
@@ -116,7 +116,7 @@ def words_of(network: Network, call: Call, *, by_source: bool = False) -> list[b
 
 
 async def run(wire: Wire, call: Call, until: float, before: Sequence[Sequence[Argument]] = ()) -> Any:
-    """Run a script by its digest, or by its text if the server does not know it. ``before``: commands right before."""
+    """Runs a script by its digest, or by its text if the server does not know it, after the commands ``before``."""
     try:
         try:
             return await wire.call(*before, words_of(wire.network, call), until=until)

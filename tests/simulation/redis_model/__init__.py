@@ -1,4 +1,4 @@
-"""A model of the Redis server: as much as the engine and its scripts use.
+"""A model of the Redis server, limited to what the engine and its scripts use.
 
 - ``server``: connections, scripts, client tracking, pub/sub; read this first
 - ``commands``: the commands; ``keyspace``: values and their expiry

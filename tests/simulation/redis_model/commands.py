@@ -1,6 +1,6 @@
-"""The commands that the simulated Redis knows: those which the shipped scripts and the engine use, and their siblings.
+"""The commands of the simulated Redis: those that the shipped scripts and the engine use, and related ones.
 
-An unknown command, option or arity is an error, never a guess: the model must not be more lenient than the server.
+An unknown command, option or arity is an error: the model must not be more lenient than the server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SYNTAX: Final = "ERR syntax error"
 
 
 class Command(NamedTuple):
-    """How to run one command, which arguments are keys that it reads (for client tracking), and how many it takes."""
+    """The function of a command, which arguments are keys that it reads (for client tracking), and its arity."""
 
     run: Callable[[Keyspace, int, Words], Any]
     reads: slice | None
@@ -35,7 +35,7 @@ _ALL: Final = slice(0, None)
 def _command(
     arity: int, *, reads: slice | None = None
 ) -> Callable[[Callable[[Keyspace, int, Words], Any]], Callable[[Keyspace, int, Words], Any]]:
-    """Register a command. ``arity`` counts arguments; negative: at least so many."""
+    """Registers a command. ``arity`` counts arguments; negative: at least so many."""
 
     def register(run: Callable[[Keyspace, int, Words], Any]) -> Callable[[Keyspace, int, Words], Any]:
         name = run.__name__.strip("_").upper().encode()
@@ -46,7 +46,7 @@ def _command(
 
 
 def integer(word: bytes) -> int:
-    """A 64-bit integer as Redis parses it: no sign plus, no space, no exponent (1.79e+15 is not one)."""
+    """A 64-bit integer as Redis parses it: no plus sign, no space, no exponent (1.79e+15 is refused)."""
     digits = word[1:] if word[:1] == b"-" else word
     if not digits.isdigit() or (len(digits) > 1 and digits[:1] == b"0") or not -_INT64 <= int(word) < _INT64:
         raise ReplyError("ERR value is not an integer or out of range")

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 V = TypeVar("V")
 
-#: Redis types by the Python type that carries them here; a sorted set is a subclass, to differ from a hash.
+#: Redis types by the Python type of their values here. A sorted set is a subclass, to distinguish it from a hash.
 _TYPE_NAMES: Final[dict[type, bytes]] = {}
 
 
@@ -28,8 +28,8 @@ _TYPE_NAMES.update({bytes: b"string", dict: b"hash", list: b"list", SortedSet: b
 class Keyspace:
     """Keys, values, expiry. ``touched`` is called for every key that changes, as client tracking needs it.
 
-    A key that has expired is gone for every look, but its disappearance is only *announced* when a client looks or when
-    the background expiry comes round, which may be much later: as on a real server.
+    An expired key is gone for every read. As on a real server, the change is only *pushed* when a client reads the key
+    or when the background expiry removes it, which may be much later.
     """
 
     def __init__(self, milliseconds: Callable[[], int], touched: Callable[[bytes], None]) -> None:
@@ -67,19 +67,19 @@ class Keyspace:
         return value
 
     def open(self, key: bytes, kind: type[V]) -> V:
-        """The container under ``key`` to be changed in place, made if it is not there; call :meth:`changed` after."""
+        """The container under ``key``, created if missing. Change it in place and then call :meth:`changed`."""
         value = self.read(key, kind)
         if value is None:
             value = self._values[key] = kind()
         return value
 
     def peek(self, key: bytes) -> Any:
-        """The value, for checkers: looking leaves no trace, not even for a key that has expired."""
+        """The value, for checkers: reading it changes nothing, not even for an expired key."""
         expiry = self._expiry.get(key)
         return None if expiry is not None and self._milliseconds() > expiry else self._values.get(key)
 
     def changed(self, key: bytes) -> None:
-        """A container was changed: empty ones vanish."""
+        """Call this after changing a container. It removes the key if the container is empty."""
         if not self._values[key]:
             self.remove(key)
         else:
@@ -101,12 +101,12 @@ class Keyspace:
         return True
 
     def clear(self) -> None:
-        """All at once; announced by the caller, since Redis pushes one null for it."""
+        """Removes all keys. The caller sends the push: Redis pushes one null for all."""
         self._values.clear()
         self._expiry.clear()
 
     def expiry(self, key: bytes) -> int | None:
-        """When ``key`` expires; None: never. Only for a key that is there."""
+        """When ``key`` expires; None: never. The key must exist."""
         return self._expiry.get(key)
 
     def set_expiry(self, key: bytes, expiry: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Runs the shipped Lua files with the real Lua 5.1 and Redis's rules for what goes in and what comes out."""
+"""Runs the shipped Lua files with the real Lua 5.1 and converts arguments and replies as Redis does."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ return {compile, invoke}
 
 
 class LuaHost:
-    """One Lua interpreter. Scripts keep no state, so it serves any number of simulated servers in turn."""
+    """One Lua interpreter. Scripts keep no state, so all simulated servers can share it."""
 
     def __init__(self) -> None:
         try:
@@ -95,7 +95,7 @@ class LuaHost:
             return reply if type(reply) is int or type(reply) is bytes else self._to_lua(reply)
         except ReplyError as error:
             return self._lua.table_from({b"err": str(error).encode()})
-        except BaseException as bug:  # of the model, not of the script: must not be swallowed by a pcall in Lua
+        except BaseException as bug:  # a bug of the model, not of the script: a pcall in Lua must not hide it
             self._bug = bug
             raise
 
@@ -129,7 +129,7 @@ class LuaHost:
 
 
 def _number(word: Any) -> bytes:
-    """An argument of redis.call that is no text: a number travels with 17 digits (``..`` in Lua writes only 14)."""
+    """An argument of redis.call that is not a string: a number is sent with 17 digits (``..`` in Lua gives only 14)."""
     if isinstance(word, (int, float)) and not isinstance(word, bool):
         return b"%.17g" % word
     raise ReplyError("ERR Lua redis lib command arguments must be strings or integers")
@@ -137,5 +137,5 @@ def _number(word: Any) -> bytes:
 
 @functools.cache
 def shared_host() -> LuaHost:
-    """One interpreter for the whole process: making one costs more than a simulated minute."""
+    """One interpreter for the whole process: creating one takes longer than simulating a minute."""
     return LuaHost()

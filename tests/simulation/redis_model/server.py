@@ -1,4 +1,4 @@
-"""A Redis server, as much of it as the engine relies on: keys, scripts, client tracking, pub/sub, and its faults."""
+"""The parts of a Redis server that the engine relies on: keys, scripts, client tracking, pub/sub, and its faults."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class ServerConnection:
         self.optin = False
         self.optout = False
         self.noloop = False
-        self.caching = False  #: the next command is an exception: tracked with OPTIN, not tracked with OPTOUT
+        self.caching = False  #: CLIENT CACHING was sent: the next command is tracked (OPTIN) or not tracked (OPTOUT)
         self.channels: set[bytes] = set()
 
     @property
     def remembers(self) -> bool:
-        """Whether what the present command reads is tracked."""
+        """Whether the keys that the present command reads are tracked."""
         return self.caching if self.optin else not (self.optout and self.caching)
 
 
@@ -49,7 +49,7 @@ class RedisModel:
         self._scripts: dict[bytes, str] = {}
         self._tracked: dict[bytes, dict[ServerConnection, None]] = {}
         self._current: ServerConnection | None = None
-        self._frozen: int | None = None  # while a command runs, or all those of a script, time stands still
+        self._frozen: int | None = None  # the time of the running command or script, which does not advance
         self._outbox: list[tuple[ServerConnection, Push]] = []
 
     def _milliseconds(self) -> int:
@@ -68,7 +68,7 @@ class RedisModel:
             watchers.pop(connection, None)
 
     def drain(self) -> None:
-        """Send the pushes that the last command caused; to be called after its reply was sent."""
+        """Sends the pushes that the last command caused. Call it after its reply was sent."""
         outbox, self._outbox = self._outbox, []
         for connection, push in outbox:
             if connection in self.connections:
@@ -105,7 +105,7 @@ class RedisModel:
         return reply
 
     def _other_command(self, name: bytes, arguments: Words) -> Any:
-        """Those that are not about keys."""
+        """Commands without keys."""
         if name == b"TIME":
             assert self._frozen is not None
             return [b"%d" % part for part in divmod(self._frozen, 1_000_000)]
@@ -200,7 +200,7 @@ class RedisModel:
         self.flush()
         return OK
 
-    # -- what may happen to a server -----------------------------------------------------------------------------------
+    # -- faults of a server --------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """FLUSHALL: tracking connections get one null push."""
@@ -218,7 +218,7 @@ class RedisModel:
         self._scripts.clear()
 
     def restart(self, *, empty: bool) -> None:
-        """Come back, ``empty`` as after kill -9 without persistence. The network cuts the connections."""
+        """Restarts, ``empty`` as after kill -9 without persistence. The network cuts the connections."""
         self.connections.clear()
         if empty:
             self.keys.clear()

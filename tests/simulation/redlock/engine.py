@@ -16,7 +16,7 @@ from tests.simulation.world.runtime import SimulatedRuntime
 
 
 class SimRedlockEngine:
-    """What ``holdfast.engines.redis.redlock`` is to real servers."""
+    """The counterpart of the engine in ``holdfast.engines.redis.redlock``."""
 
     scheme = "simulated-redlock"
     kinds = frozenset({Kind.LOCK})
@@ -45,13 +45,13 @@ class SimRedlockEngine:
 
     def session(self, runtime: Runtime) -> RedlockSession[SimChannel]:
         assert isinstance(runtime, SimulatedRuntime)
-        fleet, channels, labels = self._servers(runtime)
-        return RedlockSession(fleet, channels, labels, runtime, DEFAULT_TOKEN_TTL, runtime.now)
+        group, channels, labels = self._servers(runtime)
+        return RedlockSession(group, channels, labels, runtime, DEFAULT_TOKEN_TTL, runtime.now)
 
     def keeper(self, runtime: Runtime) -> RedlockKeeper[SimChannel]:
         assert isinstance(runtime, SimulatedRuntime)
-        fleet, channels, labels = self._servers(runtime)
-        return RedlockKeeper(fleet, channels, labels, runtime, DEFAULT_TOKEN_TTL)
+        group, channels, labels = self._servers(runtime)
+        return RedlockKeeper(group, channels, labels, runtime, DEFAULT_TOKEN_TTL)
 
     def _servers(self, runtime: SimulatedRuntime) -> tuple[SimServerGroup, list[SimChannel], list[str]]:
         channels = [

@@ -1,9 +1,8 @@
-"""Fencing tokens in great numbers: the shipped Redlock session alone, without the core, under all that delays, loses,
-repeats and forgets.
+"""Many fencing tokens: the shipped Redlock session alone, without the core, with delayed, lost and repeated messages
+and lost data.
 
-Exclusion is broken on purpose here, for no server keeps a lock for long: what must never break is the order of the
-tokens. Each must be larger than that of every grant which was complete before its acquire began, and no two may be the
-same.
+Exclusion is broken here on purpose, because no server keeps a lock for long. Only the order of the tokens is checked.
+Each must be larger than that of every grant that was complete before its acquire began, and no two may be equal.
 """
 
 from __future__ import annotations
@@ -30,28 +29,28 @@ _NAME: Final = "a"
 _TTL: Final = 0.3
 _TIMEOUT: Final = 0.2
 _CLIENTS: Final = 4
-#: How long a client rests, and a server keeps the lock before it vanishes by itself: seconds, on average.
+#: How long a client pauses, and how long a server keeps the lock before it loses it: seconds, on average.
 _RESTS: Final = 0.15
 _KEEPS: Final = 0.015
-#: The share of grants that are released; the others just vanish.
+#: The share of grants that are released; the servers lose the others.
 _RELEASED: Final = 0.2
-#: How much the rates of clocks differ: as good ones do, or as bad ones as the margin of deadlines allows.
+#: How much the rates of clocks differ: as in good clocks, or as much as the margin of deadlines allows.
 _GOOD_RATE: Final = 0.00002
 _CLOCK_RATES: Final = (_GOOD_RATE, _GOOD_RATE, 0.009)
-#: How far servers' clocks are apart. A server that has forgotten its counters must be away for longer (rule 7), and
-#: for as long again as clients may need to ask for the time.
+#: The difference of the servers' clocks. A server that has lost its counters must be down for longer (rule 7), plus
+#: the time that a client may need to read the servers' clocks.
 _SKEW: Final = 0.02
 _RESTART_TAKES: Final = (0.1, 0.3)
 _HORIZON: Final = 10_000.0
 
 _MESSAGES: Final = FaultPlan(lose_request=0.01, lose_reply=0.01, repeat=0.02, repeat_late=0.01, stall=0.003, slow=0.02)
-#: No counter is ever lost; or they are, but then clocks must stay roughly together.
+#: Either no counter is ever lost, or counters are lost and clocks do not jump.
 _INTACT: Final = replace(_MESSAGES, clock_step=10.0)
 _FORGETFUL: Final = replace(_MESSAGES, restart=1.0)
 
 
 class GrantsWorld(BaseWorld):
-    """Some clients that take one lock from each other as fast as they can."""
+    """Several clients acquire one lock as fast as they can."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -60,7 +59,7 @@ class GrantsWorld(BaseWorld):
         self.nodes = [self._make_node(number, draw_plan(dice, most)) for number in range(dice.choice((3, 5)))]
         self.grants = 0
         self.attempts = 0
-        self.raised: set[bytes] = set()  #: owners for whom the second phase was needed
+        self.raised: set[bytes] = set()  #: owners that needed the second phase
         self._newest = 0
         self._owners: dict[int, str] = {}
         engine = SimRedlockEngine(self.nodes, multiplexed=dice.random() < 0.5, tracking=False)
@@ -82,7 +81,7 @@ class GrantsWorld(BaseWorld):
             ahead=_SKEW * self.dice.random(),
             client_timeout=_TIMEOUT,
         )
-        node.network.before_execution = lambda: None  # what one server may do is checked in other worlds
+        node.network.before_execution = lambda: None  # the behaviour of one server is checked in other worlds
         node.network.after_execution = partial(self._executed, node)
         return node
 
@@ -104,7 +103,7 @@ class GrantsWorld(BaseWorld):
             self.raised.add(words[6])
 
     def _forget(self, node: Node) -> None:
-        """The lock vanishes before its time, or the clock jumps; or the server forgets all it knew."""
+        """The lock is lost early, or the clock jumps, or the server loses all data."""
         faults = node.faults
         if faults.happens("restart", _KEEPS):
             node.network.restart_server(self.dice.uniform(*_RESTART_TAKES))
@@ -152,4 +151,4 @@ class GrantsWorld(BaseWorld):
         try:
             await session.release(attempt, _TIMEOUT)
         except RequestFailed:
-            pass  # it ends by itself
+            pass  # the lock expires

@@ -1,4 +1,4 @@
-"""Faults built into Redlock on purpose: each leaves out what one sentence of rule 7 asks for."""
+"""Deliberate bugs in Redlock: each violates one sentence of rule 7."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.client.channel import SimChannel
 from tests.simulation.mutants import MUTANTS, Mutant, register, rewrite
 from tests.simulation.world.base import BaseWorld
 
-#: Of the others, those that make sense with several servers.
+#: Mutants of the world with one server that also apply to several servers.
 REDLOCK_MUTANTS: Final[dict[str, Mutant]] = {name: MUTANTS[name] for name in ("deadline-from-the-reply", "no-fence")}
 
 _mutant = partial(register, among=REDLOCK_MUTANTS)
@@ -24,7 +24,7 @@ _Session = RedlockSession[SimChannel]
 
 @_mutant
 def no_phase_2(world: BaseWorld) -> Iterator[None]:
-    """The largest token is taken without raising it on the other servers."""
+    """The largest token is used without raising the others to it."""
 
     async def agree(self: _Session, *args: Any) -> bool:
         return True
@@ -35,14 +35,14 @@ def no_phase_2(world: BaseWorld) -> Iterator[None]:
 
 @_mutant
 def plain_incr(world: BaseWorld) -> Iterator[None]:
-    """Each server counts by itself: a server that has forgotten its counter begins again below the others."""
+    """Each server counts alone: a server that has lost its counter begins again below the others."""
     rewrite(world, "acquire", r"proposal == '0' and now or tonumber\(proposal\)", "1")
     yield
 
 
 @_mutant
 def no_take_back(world: BaseWorld) -> Iterator[None]:
-    """What did not become a majority stays where it is."""
+    """Grants without a majority are not withdrawn."""
 
     async def take_back(self: _Session, attempt: RedlockAttempt, *args: Any) -> None:
         attempt.reissue(lingers=False)
@@ -53,7 +53,7 @@ def no_take_back(world: BaseWorld) -> Iterator[None]:
 
 @_mutant
 def join_without_tombstone_check(world: BaseWorld) -> Iterator[None]:
-    """A late request to join brings back what was released."""
+    """A late request to join recreates a released lock."""
     rewrite(world, "join", "':gone:'", "':nowhere:'")
     yield
 

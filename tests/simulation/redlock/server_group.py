@@ -1,4 +1,4 @@
-"""Several simulated servers asked at once."""
+"""Requests to several simulated servers in parallel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SimServerGroup:
         async def run(channel: SimChannel) -> None:
             answers[channel] = await _run(channel, call, timeout)
 
-        # Written at once where there is a connection; only the others need a task each.
+        # Sent immediately where there is a connection; only the others need a task each.
         tasks = [self._process.spawn(run(channel), call.script.name) for channel in channels if channel not in flights]
         try:
             for channel, flight in flights.items():

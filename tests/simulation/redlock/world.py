@@ -1,9 +1,9 @@
-"""A world with several independent servers: each has faults and a clock of its own, and a majority of them decides.
+"""A world with several independent servers. Each has its own faults and clock, and a majority decides.
 
-There are two kinds of run. *Intact*: servers may be down for a while; clocks may be moved and locks deleted, which the
-engine's model excludes (a holder that loses its lock by that may share it, but tokens stay in order); no fencing
-counter is ever lost. *Forgetful*: servers lose everything when they restart, but stay away for longer than any ttl and
-the difference of their clocks (rule 7): then nothing at all may break.
+There are two kinds of run. *Intact*: servers may be down for a while; clocks may jump and locks may be deleted, which
+the engine's model excludes (such a lock may have two holders, but tokens stay in order); no fencing counter is ever
+lost. *Forgetful*: servers lose all data when they restart, but stay down for longer than any ttl plus the difference
+of their clocks (rule 7): then every invariant must hold.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.simulation.world.faults import FaultPlan, draw_plan
 from tests.simulation.world.node import Node
 from tests.simulation.world.single import World
 
-#: The most that each fault happens: to processes, and to each server and the way to it.
+#: The highest rate of each fault: of processes, and of each server and the network to it.
 _PROCESSES: Final = FaultPlan(pause_step=0.001, pause=0.1, crash=0.02, cut=0.1, partition=0.2, clock_rate=0.009)
 _EACH_SERVER: Final = FaultPlan(
     lose_request=0.03,
@@ -32,20 +32,20 @@ _EACH_SERVER: Final = FaultPlan(
 )
 _INTACT: Final = replace(_EACH_SERVER, delete=0.03, clock_step=0.03)
 _FORGETFUL: Final = replace(_EACH_SERVER, restart=0.1)
-#: The share of servers with any faults: what goes wrong at one must not be felt at another.
+#: The share of servers with any faults: faults of one server must not affect another.
 _TROUBLED: Final = 0.7
-#: One request of several to all servers has its part of the client's time-out.
+#: The share of the client's timeout for each of the requests to all servers.
 _REQUEST_SHARE: Final = 0.25
-#: What the clients' estimates of the servers' time may be wrong by, beside the servers' own difference.
+#: The error of the clients' estimates of the servers' time, in addition to the difference between the servers.
 _ESTIMATE: Final = 0.5
 
 
 class RedlockWorld(World):
-    """Everything of one run."""
+    """A world with three or five servers."""
 
     restart_is_harmless = True
     grace = 2.0
-    #: A server that has failed is skipped for a while, and what it has of a lock may stay there for the ttl.
+    #: A server that has failed is skipped for a while, and a lock may stay on it for the ttl.
     skipped_for = 10.0
 
     def draw_plan(self) -> FaultPlan:

@@ -1,8 +1,8 @@
-"""A world and what happens in it.
+"""A simulated world.
 
-- ``base``: what every world has; ``single``: the world with one server
+- ``base``: the base of every world; ``single``: the world with one server
 - ``runtime``: the virtual clock, the scheduler, processes and tasks
 - ``network``: connections between processes and servers; ``node``: one server with its network and checks
-- ``faults``: what may go wrong, and how often; ``nemesis``: makes it happen to processes and servers
-- ``workload``: what the users do
+- ``faults``: which faults happen, and how often; ``nemesis``: injects them into processes and servers
+- ``workload``: the calls of the users
 """

@@ -1,4 +1,4 @@
-"""What every simulated world has: a simulator, servers, faults and a history; and how it is run."""
+"""The base of every simulated world: a simulator, servers, faults and a history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.simulation.world.runtime import Simulator
 
 @dataclass
 class Report:
-    """What one run was about, for the statistics."""
+    """Numbers of one run, for the statistics."""
 
     seconds: float
     grants: int
@@ -22,7 +22,7 @@ class Report:
 
 
 class BaseWorld(abc.ABC):
-    """One world, made from a seed, to be run once."""
+    """One world, made from a seed. It can be run once."""
 
     nodes: list[Node]
 
@@ -34,21 +34,21 @@ class BaseWorld(abc.ABC):
 
     @abc.abstractmethod
     def draw_plan(self) -> FaultPlan:
-        """What may go wrong with the processes; each server may have a plan of its own."""
+        """Draws the faults of the processes. Each server may have a plan of its own."""
 
     @abc.abstractmethod
     def run(self) -> Report:
-        """From the start to the last check; raises Violation (or what broke)."""
+        """Runs the world and all checks. Raises Violation, or the exception of a task."""
 
     def clock_rate(self) -> float:
-        """As fast or slow as the plan allows, or anywhere in between."""
+        """Draws a rate: the fastest or slowest that the plan allows, or one in between."""
         return 1.0 + self.dice.choice((-0.5, 0.5, self.dice.uniform(-0.5, 0.5))) * self.faults.plan.clock_rate
 
     def plans(self) -> str:
-        """What may go wrong, as text."""
+        """The fault plans as text."""
         plans = {"processes": self.faults.plan} | {node.name: node.faults.plan for node in self.nodes}
         return "; ".join(f"{where}: {plan}" for where, plan in plans.items())
 
     def close(self) -> None:
-        """End all tasks without running them."""
+        """Ends all tasks without running them."""
         self.simulator.close()

@@ -1,4 +1,4 @@
-"""What may go wrong in one run, how often, and what did."""
+"""The faults of one run: which ones, how often, and which have happened."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests.simulation.world.runtime import Process
 class FaultPlan:
     """Rates of faults. Per message: a probability. Per process or server: a number per simulated second."""
 
-    lose_request: float = 0.0  #: the request never arrives, and the connection is dead without saying so
-    lose_reply: float = 0.0  #: it ran, but the answer never comes (and the connection is dead)
-    repeat: float = 0.0  #: a middle box sends it twice in a row; the first answer counts
-    repeat_late: float = 0.0  #: the answer is lost, and a copy arrives again up to several ttl later
-    stall: float = 0.0  #: the network keeps one message, and all behind it, for up to several ttl
+    lose_request: float = 0.0  #: the request never arrives; neither side is notified that the connection is dead
+    lose_reply: float = 0.0  #: the request runs, but its answer never arrives (and the connection is dead)
+    repeat: float = 0.0  #: a middlebox sends a request twice in a row; the first answer counts
+    repeat_late: float = 0.0  #: the answer is lost, and a copy of the request arrives up to several ttls later
+    stall: float = 0.0  #: the network delays one message, and all behind it, for up to several ttls
     slow: float = 0.0  #: a message takes up to a third of a second
-    lose_push: float = 0.0  #: one push is lost and nothing else
+    lose_push: float = 0.0  #: only one push is lost
     pause_step: float = 0.0  #: probability that a process is frozen before one of its steps
     pause: float = 0.0  #: frozen at a random time
     crash: float = 0.0
     cut: float = 0.0  #: all connections of a process are reset
-    partition: float = 0.0  #: nothing passes between a process and the server for a while; then it all arrives
+    partition: float = 0.0  #: no message passes between a process and the server for a while; then all arrive
     flush: float = 0.0  #: FLUSHALL: outside the engine's declared model
     delete: float = 0.0  #: DEL of a lock by an operator: likewise
-    restart: float = 0.0  #: the server comes back empty: likewise, unless it stays away for long enough
-    outage: float = 0.0  #: the server is down for a while, and comes back with all it knew
-    clock_step: float = 0.0  #: the server's clock is moved: forward, what it keeps runs out early
+    restart: float = 0.0  #: the server restarts empty: likewise, unless it stays down for long enough
+    outage: float = 0.0  #: the server is down for a while and restarts with its data
+    clock_step: float = 0.0  #: the server's clock jumps: if forward, keys expire early
     script_flush: float = 0.0
     clock_rate: float = 0.0  #: clocks differ by up to this share (the margin of deadlines is a hundredth)
 
@@ -39,7 +39,7 @@ class FaultPlan:
         return ", ".join(f"{f.name}={getattr(self, f.name):.4g}" for f in fields(self) if getattr(self, f.name))
 
 
-#: The most that each fault happens when a plan has it, in a world with one server.
+#: The highest rate of each fault in a world with one server.
 ONE_SERVER: Final = FaultPlan(
     lose_request=0.03,
     lose_reply=0.03,
@@ -62,7 +62,7 @@ ONE_SERVER: Final = FaultPlan(
 
 
 def draw_plan(dice: random.Random, most: FaultPlan) -> FaultPlan:
-    """A random mix. Each fault is left out of half of the plans: rare combinations need the others to keep quiet."""
+    """A random mix. Each fault is missing in half of the plans, because others would prevent rare combinations."""
     rates = {f.name: getattr(most, f.name) for f in fields(FaultPlan)}
     return FaultPlan(
         **{kind: rate * dice.random() if dice.random() < 0.5 else 0.0 for kind, rate in rates.items() if rate}
@@ -70,9 +70,9 @@ def draw_plan(dice: random.Random, most: FaultPlan) -> FaultPlan:
 
 
 class Faults:
-    """The plan at work. ``healed`` ends all of it; what is under way still arrives, until ``last_effect``.
+    """Applies the plan. ``healed`` ends all faults; their effects may still arrive until ``last_effect``.
 
-    A world has its faults, and each server's part of the world has some of its own (see ``part``).
+    A world has faults, and so has each of its servers (see ``part``).
     """
 
     def __init__(self, plan: FaultPlan, dice: random.Random, whole: Faults | None = None) -> None:
@@ -86,18 +86,18 @@ class Faults:
         self._disturbed: dict[Process | None, float] = {}
 
     def part(self, plan: FaultPlan) -> Faults:
-        """The faults of one server and the way to it; what they do is also done to the whole."""
+        """The faults of one server and of the network to it. They are also counted as faults of the world."""
         part = Faults(plan, self.dice, self)
         self._parts.append(part)
         return part
 
     def heal(self) -> None:
-        """No fault from now on, here and in all parts."""
+        """Ends all faults, here and in all parts."""
         for each in (self, *self._parts):
             each.healed = True
 
     def happens(self, kind: str, seconds: float = 1.0) -> bool:
-        """Throw the dice for one message or step, or for so many seconds of a process's life; count a hit."""
+        """Draws whether a fault happens to one message or step, or in so many seconds of a process. Counts it."""
         rate: float = getattr(self.plan, kind) * seconds
         if not rate or self.healed or self.dice.random() >= rate:
             return False
@@ -105,13 +105,13 @@ class Faults:
         return True
 
     def lasts_until(self, time: float, process: Process | None = None) -> None:
-        """Something injected takes effect as late as this, for one process or for all."""
+        """Records that a fault has effects until ``time``, for one process or for all."""
         self._disturbed[process] = max(time, self._disturbed.get(process, 0.0))
         if not self.healed:
             whole = self._whole or self
             whole.last_effect = max(whole.last_effect, time)
 
     def disturbed(self, process: Process) -> float:
-        """Until when ``process`` met, or will meet, a fault of its own or of this part; of the whole: any fault."""
+        """The end of the last fault of ``process`` or of this part; for the whole world: the end of any fault."""
         related = (self, *self._parts) if self._whole is None else (self, self._whole)
-        return max(each._disturbed.get(who, -math.inf) for each in related for who in (process, None))
+        return max(each._disturbed.get(affected, -math.inf) for each in related for affected in (process, None))

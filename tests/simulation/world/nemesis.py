@@ -1,4 +1,4 @@
-"""What happens to processes and to servers in the course of a run; messages have their own dice in the network."""
+"""Injects faults into processes and servers during a run. Faults of messages are drawn in the network."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _TICK: Final = 0.2
 _MOMENT: Final = 1e-6
 _EXPIRY_CYCLE: Final = (0.05, 3.0)
 _OUTAGE: Final = (0.0, 3.0)
-#: A step back only keeps things for longer, so a small one is within what the engine promises.
+#: After a step back keys only last longer, so a small step is within the engine's model.
 _STEP_BACK: Final = 0.5
 
 
 class Nemesis:
-    """Pauses, crashes, cuts, partitions, outages, and operators who delete what they should not."""
+    """Pauses, crashes, cuts, partitions, outages, and deletions by operators."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -49,7 +49,7 @@ class Nemesis:
             self._expire(node)
 
     def heal(self) -> None:
-        """No fault from now on; those under way end as planned."""
+        """Injects no further fault; those under way end as planned."""
         self._faults.heal()
         self._simulator.before_step = None
         self._note("heal")
@@ -82,7 +82,7 @@ class Nemesis:
             self._pause(task.process)
 
     def _some_time(self) -> float:
-        """Mostly short, sometimes several ttl."""
+        """Mostly short, sometimes several ttls."""
         dice = self._faults.dice
         return dice.uniform(0.001, 0.2) if dice.random() < 0.4 else dice.uniform(0.2, 2.5) * self._world.ttl
 
@@ -92,7 +92,7 @@ class Nemesis:
         if not process.paused:
             process.pause()
             end = self._simulator.time + self._some_time()
-            self._faults.lasts_until(end - _MOMENT, process)  # what it does then is no longer the fault's
+            self._faults.lasts_until(end - _MOMENT, process)  # from the resume on, the fault has no effect
             self._simulator.call_at(end, process.resume)
 
     def _crash(self, process: Process) -> None:
@@ -112,7 +112,7 @@ class Nemesis:
             node.network.partition(process, seconds)
 
     def _some_servers(self) -> Sequence[Node]:
-        """One or several, or all: what happens to a process's network may happen to any part of it."""
+        """One, several or all servers: a fault of a process's network may affect any part of it."""
         nodes = self._world.nodes
         return nodes if len(nodes) == 1 else self._faults.dice.sample(nodes, self._faults.dice.randint(1, len(nodes)))
 
@@ -125,7 +125,7 @@ class Nemesis:
         self._simulator.call_later(self._faults.dice.uniform(*_EXPIRY_CYCLE), lambda: self._expire(node))
 
     def _displace(self, node: Node, names: Sequence[str], act: Callable[[], None], *, all_keys: bool) -> None:
-        """Do what takes locks away outside the engine's model."""
+        """Removes locks in a way that the engine's model excludes."""
         displaced = node.view.left_model(names, all_keys=all_keys)
         act()
         self._world.displaced(node, displaced)
@@ -150,11 +150,11 @@ class Nemesis:
         node.network.restart_server(self._faults.dice.uniform(*_OUTAGE), empty=False)
 
     def _clock_step(self, node: Node) -> None:
-        """Back a little, or forward: then a holder has less of its lease here than was promised."""
+        """Back a little, or forward: then the lease ends earlier on this server than was promised."""
         dice = self._faults.dice
         if dice.random() < 0.5:
             node.view.before()
-            node.model.keys.expire_all()  # else what has run out would come back to life for a moment
+            node.model.keys.expire_all()  # otherwise expired keys would be valid again for a moment
             node.ahead -= _STEP_BACK * dice.random()
             return
         displaced = [owner for name in self._world.names if (owner := node.view.owner(name)) is not None]

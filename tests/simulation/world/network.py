@@ -1,8 +1,8 @@
-"""The simulated network between processes and one server: ordered connections, and what goes wrong on them.
+"""The simulated network between processes and one server: ordered connections, and their faults.
 
-A connection keeps order in each direction, as TCP does. A message that is lost takes its connection with it: nothing
-passes any more, and neither side is notified. What is under way when a connection is closed or cut may still arrive.
-Only ``repeat_late`` breaks the order, as a middle box may: the copy comes on a connection of its own.
+A connection keeps order in each direction, as TCP does. After a lost message its connection is dead: no message passes,
+and neither side is notified. Messages under way when a connection is closed or cut may still arrive. Only
+``repeat_late`` breaks the order, as a middlebox may: the copy arrives on another connection.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tests.simulation.redis_model.server import Push, RedisModel
 from tests.simulation.world.faults import Faults
 from tests.simulation.world.runtime import Process, Signal, Simulator
 
-#: What a copy without its connection can mean: the rest is about the connection itself.
+#: Commands that have an effect on another connection too: the others change only their own connection.
 _SCRIPT_CALLS: Final = (b"EVALSHA", b"EVAL")
 _USUAL_DELAY: Final = (0.0001, 0.002)
 _SLOW_DELAY: Final = (0.01, 0.35)
 
 
 class Request:
-    """One command under way, and its answer."""
+    """One command that is under way, and its answer."""
 
     __slots__ = ("answered", "error", "reply", "words")
 
@@ -40,20 +40,20 @@ class Request:
 
 
 class Link:
-    """One connection. ``on_push`` gets every push, and None once when the connection is lost."""
+    """One connection. ``on_push`` is called with every push, and once with None when the connection is lost."""
 
     def __init__(self, network: Network, process: Process, on_push: Callable[[Push | None], None]) -> None:
         self.network = network
         self.process = process
         self.open = True
         self._on_push = on_push
-        self._mute = False  # a message was lost: nothing passes any more
+        self._mute = False  # a message was lost: no further message passes
         self._pending: list[Request] = []
         self._arrives = [0.0, 0.0]  # last arrival at the server, at the client: order is kept
         self._server = network.model.connect(self._push)
 
     def send(self, words: Sequence[bytes]) -> Request:
-        """Put a command on the wire."""
+        """Sends a command."""
         faults = self.network.faults
         request = Request(self.process, words)
         self._pending.append(request)
@@ -70,7 +70,7 @@ class Link:
         return request
 
     def _disturb(self) -> None:
-        """Something was lost: a caller waits for it until the request times out."""
+        """A message was lost: its caller waits until the request times out."""
         self.network.faults.lasts_until(self.network.simulator.time + self.network.client_timeout, self.process)
 
     def _deliver(self, direction: int, arrive: Callable[[], None]) -> None:
@@ -83,7 +83,7 @@ class Link:
         network = self.network
         if self._server not in network.model.connections:
             self._disturb()
-            return  # the server knows nothing of this connection any more (cut, or restarted)
+            return  # the server has closed this connection (cut, or restarted)
         reply, error = network.execute(self._server, request.words)
         if network.faults.happens("repeat"):
             network.execute(self._server, request.words)
@@ -106,7 +106,7 @@ class Link:
             self._deliver(1, lambda: self._on_push(push) if self.open else None)
 
     def close(self) -> None:
-        """Close from the client's side. Requests under way may still be executed; their answers are dropped."""
+        """Closes from the client's side. Requests under way may still be executed; their answers are dropped."""
         if self.open:
             self.open = False
             self._fail("the connection was closed")
@@ -114,7 +114,7 @@ class Link:
             self._deliver(0, lambda: self.network.model.disconnect(self._server))
 
     def cut(self) -> None:
-        """A reset, seen by both sides. Half of the time what was under way still arrives first."""
+        """A reset, seen by both sides. In half of the cases messages under way still arrive first."""
         if not self.open:
             return
         self._disturb()
@@ -134,7 +134,7 @@ class Link:
 
 
 class Network:
-    """All connections to one server. ``client_timeout``: the longest that clients wait for an answer."""
+    """All connections to one server. ``client_timeout``: the longest wait of a client for an answer."""
 
     def __init__(
         self, simulator: Simulator, model: RedisModel, faults: Faults, ttl: float, *, client_timeout: float = 1.0
@@ -144,18 +144,18 @@ class Network:
         self.faults = faults
         self.client_timeout = client_timeout
         self.links: dict[Link, None] = {}
-        self.watches: dict[object, Process] = {}  #: watches that are not closed yet: there must be none in the end
+        self.watches: dict[object, Process] = {}  #: watches that are not closed yet: none may be left at the end
         self.before_execution: Callable[[], None] = lambda: None
         self.after_execution: Callable[[Sequence[bytes], Any], None] = lambda words, reply: None
         self.script_names: dict[bytes, str] = {}  #: by digest and by source
-        self.rewrites: dict[str, Callable[[Script], Script]] = {}  #: by name: other texts for the shipped scripts
+        self.rewrites: dict[str, Callable[[Script], Script]] = {}  #: by name: replaced texts of shipped scripts
         self._scripts: dict[Script, Script] = {}
         self._several_ttl = 3 * ttl
         self._partitions: dict[Process, float] = {}
         self._down_until = 0.0
 
     def script(self, script: Script) -> Script:
-        """What is run for ``script``: itself, but for mutants."""
+        """The script that runs for ``script``: the same one, except in mutants."""
         known = self._scripts.get(script)
         if known is None:
             rewrite = self.rewrites.get(script.name)
@@ -178,7 +178,7 @@ class Network:
         return delay
 
     def execute(self, connection: Any, words: Sequence[bytes]) -> tuple[Any, ReplyError | None]:
-        """Have the server run one command."""
+        """Runs one command at the server."""
         self.before_execution()
         try:
             reply = self.model.execute(connection, words)
@@ -188,7 +188,7 @@ class Network:
         return reply, None
 
     def repeat_late(self, process: Process, words: Sequence[bytes]) -> None:
-        """A copy of a request comes again, much later and on a connection of its own."""
+        """A copy of a request arrives much later, on another connection."""
         delay = self._several_ttl * self.faults.dice.random()
         self.faults.lasts_until(self.simulator.time + delay, process)
 
@@ -225,18 +225,18 @@ class Network:
             link.cut()
 
     def hang_up(self, process: Process) -> None:
-        """``process`` died: its kernel closes its connections; what it had sent may still arrive."""
+        """``process`` died: its kernel closes its connections. Messages that it has sent may still arrive."""
         for link in [link for link in self.links if link.process is process]:
             link.close()
         self.watches = {watch: owner for watch, owner in self.watches.items() if owner is not process}
 
     def partition(self, process: Process, seconds: float) -> None:
-        """Nothing passes between ``process`` and the server for so long; what was sent arrives afterwards."""
+        """No message passes between ``process`` and the server for so long; messages arrive afterwards."""
         end = self._partitions[process] = self.simulator.time + seconds
         self.faults.lasts_until(end, process)
 
     def restart_server(self, seconds: float, *, empty: bool = True) -> None:
-        """The server is down for so long; it comes back with nothing, or with all its data but no scripts."""
+        """The server is down for so long. It restarts empty, or with its data but without scripts."""
         for link in list(self.links):
             link.cut()
         self.model.restart(empty=empty)

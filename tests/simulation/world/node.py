@@ -1,4 +1,4 @@
-"""One server of a world: its clock and data, the network to it, and the checks of what it does."""
+"""One server of a world: its clock and data, the network to it, and the checks of its behaviour."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WALL_CLOCK: Final = 1_800_000_000_000_000  # µs: the server's clock looks like
 
 
 class Node:
-    """A server. Its clock has a rate of its own, and may be ``ahead`` of the others' by so many seconds."""
+    """A server. Its clock has its own rate and may be ``ahead`` of the others by so many seconds."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""The simulated runtime: a virtual clock and a seeded scheduler, so that one number replays one run exactly.
+"""The simulated runtime: a virtual clock and a seeded scheduler, so that a seed replays a run exactly.
 
-A :class:`Simulator` steps coroutines; whenever several could go on, its random generator chooses. Time stands still
-while anything can run and then jumps to the next timer. Tasks belong to a :class:`Process`, which can be paused (as by
-SIGSTOP: nothing of it runs, time goes on, its timers are overdue when it comes back) or crashed (as by SIGKILL: no
-``finally`` of it can do anything any more).
+A :class:`Simulator` steps coroutines. Whenever several are ready, its random generator chooses one. Time does not
+advance while any task is ready; then it jumps to the next timer. Tasks belong to a :class:`Process`. It can be paused
+(as by SIGSTOP: none of its tasks runs, time goes on, its timers are overdue when it resumes) or crashed (as by SIGKILL:
+its ``finally`` blocks have no effect).
 
-Every process has a clock of its own, with another zero and a slightly different rate: who compares two of them, or one
-with the server's, is found out.
+Every process has its own clock, with another zero and a slightly different rate. Code that compares the clocks of two
+processes, or of a process and a server, fails.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Any, Final
 
 _log: Final = logging.getLogger("holdfast.callbacks")
 
-# So many steps without any time passing is a busy loop: a real machine would burn a core.
+# So many steps without any time passing is a busy loop, which would use a whole core of a real machine.
 _SPIN: Final = 20_000
 _TASK_TIMER_OFF: Final = -1
 
 
 class Cancelled(BaseException):
-    """Thrown into a simulated task by :meth:`Task.cancel`; neither asyncio's nor the keyboard's, but like both."""
+    """Raised in a simulated task by :meth:`Task.cancel`. It stands for asyncio's cancellation and for Ctrl-C."""
 
 
 class ProcessDied(BaseException):
-    """Raised by every await of a task whose process has crashed, should its cleanup still be run by the interpreter."""
+    """Raised by every await of a task whose process has crashed, if the interpreter still runs its cleanup."""
 
 
 class Stuck(AssertionError):
-    """Raised when tasks wait without a time-out and nothing is left that could wake them, or when they only spin."""
+    """Raised when tasks wait without a timeout and no event can wake them, or when a task is in a busy loop."""
 
 
 @types.coroutine
@@ -65,21 +65,21 @@ class Task:
         self.name = name
         self.daemon = daemon
         self.done = Signal(process)
-        self.until: float | None = None  #: simulated time at which the present wait ends by itself
+        self.until: float | None = None  #: simulated time at which the present wait times out
         self.signal_in: int | None = None  #: a signal handler raises at this call of the runtime, from now on
         self._parked = False
-        self._generation = 0  # tells a timer whether the wait that it was set for is over
+        self._generation = 0  # lets a timer detect that its wait is over
         self._failure: BaseException | None = None
 
     def cancel(self) -> None:
-        """Throw :class:`Cancelled` in at the present await."""
+        """Raises :class:`Cancelled` at the present await."""
         if not self.done.is_set() and self is not self.process.simulator.current:
             self._failure = Cancelled()
             self.signal_in = None  # one at a time: its clean-up is not interrupted
             self.wake()
 
     def calls_runtime(self) -> None:
-        """Raise :class:`Cancelled` if its signal is due: not at an await, but between two steps of what it does."""
+        """Raises :class:`Cancelled` if a signal is due: not at an await, but between two steps of the task."""
         if self.signal_in is not None:
             self.signal_in -= 1
             if self.signal_in < 0:
@@ -87,7 +87,7 @@ class Task:
                 raise Cancelled
 
     def wake(self) -> None:
-        """Let the task go on; without effect if it can already."""
+        """Makes the task ready; without effect if it already is."""
         if self._parked:
             self._parked = False
             self._generation += 1
@@ -104,7 +104,7 @@ class Task:
 
 
 class Signal:
-    """An event and a wake-up bell in one: who waits is stepped again once it is set."""
+    """Both an event and a wake-up of the runtime: its waiters become ready once it is set."""
 
     __slots__ = ("_flag", "_process", "_waiters")
 
@@ -136,7 +136,7 @@ class Signal:
 
 
 class _Event(Signal):
-    """An event of the runtime: setting it is a place where a signal may come."""
+    """An event of the runtime. A signal may arrive when it is set."""
 
     __slots__ = ()
 
@@ -146,7 +146,7 @@ class _Event(Signal):
 
 
 class Process:
-    """Tasks that live, freeze and die together, with a clock of their own."""
+    """Tasks that are paused and crash together, and their clock."""
 
     def __init__(self, simulator: Simulator, name: str, *, offset: float = 0.0, rate: float = 1.0) -> None:
         self.simulator = simulator
@@ -166,12 +166,12 @@ class Process:
     def simulated(self, when: float) -> float:
         """The first simulated time at which this process's clock shows at least ``when``."""
         time = (when - self.offset) / self.rate
-        while self.offset + time * self.rate < when:  # rounding: a sleeper must not wake a hair too early
+        while self.offset + time * self.rate < when:  # rounding: a sleeper must not wake too early
             time = math.nextafter(time, math.inf)
         return time
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str, *, daemon: bool = False) -> Task:
-        """Start a task. A daemon may wait for ever without that being a deadlock."""
+        """Starts a task. A daemon that waits forever is not a deadlock."""
         task = Task(self, coroutine, name, daemon)
         self.tasks[task] = None
         if self.dead:
@@ -187,7 +187,7 @@ class Process:
             self.simulator.ready.append(task)
 
     def pause(self) -> None:
-        """As SIGSTOP."""
+        """Like SIGSTOP."""
         if not self.paused and not self.dead:
             self.paused = True
             ready = self.simulator.ready
@@ -195,7 +195,7 @@ class Process:
             ready[:] = [task for task in ready if task.process is not self]
 
     def resume(self) -> None:
-        """As SIGCONT."""
+        """Like SIGCONT."""
         if self.paused:
             self.paused = False
             self.resumed = self.simulator.time
@@ -204,7 +204,7 @@ class Process:
                 self.enqueue(task)
 
     def crash(self) -> None:
-        """As SIGKILL. The coroutines are kept, unclosed, so that not even the interpreter runs their cleanup."""
+        """Like SIGKILL. The coroutines are kept, unclosed, so that not even the interpreter runs their cleanup."""
         self.dead = True
         self._stalled.clear()
         ready = self.simulator.ready
@@ -220,7 +220,7 @@ class Process:
             for signal in signals:
                 signal._waiters.append(task)
             try:
-                await _suspend(end)  # also when ``end`` has passed: every wait is a chance for the others
+                await _suspend(end)  # also when ``end`` has passed: at every wait other tasks may run
             finally:
                 for signal in signals:
                     if task in signal._waiters:
@@ -231,7 +231,7 @@ class Process:
 
 
 class Simulator:
-    """Virtual time, the tasks that can run, and one random generator that decides everything."""
+    """Virtual time, the tasks that are ready, and one random generator for all decisions."""
 
     def __init__(self, seed: int | str) -> None:
         self.random = random.Random(seed)
@@ -255,7 +255,7 @@ class Simulator:
         return process
 
     def call_at(self, time: float, callback: Callable[[], None]) -> None:
-        """Run ``callback`` at a simulated time: something that happens to the world, not in a process."""
+        """Runs ``callback`` at a simulated time, outside any process."""
         self._sequence += 1
         heapq.heappush(self._timers, (time, self._sequence, callback, _TASK_TIMER_OFF))
 
@@ -263,19 +263,18 @@ class Simulator:
         self.call_at(self.time + delay, callback)
 
     def calls_runtime(self) -> None:
-        """The running task may have a signal due here."""
+        """Delivers a signal to the running task if one is due."""
         if self.current is not None:
             self.current.calls_runtime()
 
     def stop(self) -> None:
-        """Make :meth:`run` return after the present step."""
+        """Makes :meth:`run` return after the present step."""
         self._stopped = True
 
     def run(self, until: float = math.inf) -> None:
-        """Step everything until the horizon, :meth:`stop`, or there is nothing left to do.
+        """Steps tasks until ``until``, until :meth:`stop`, or until none is left.
 
-        Raises whatever a task raised, and :class:`Stuck` if a task that is no daemon waits and nothing is left that
-        could ever wake it.
+        Raises the exception of a task, and :class:`Stuck` if a task that is no daemon waits and no event can wake it.
         """
         self._stopped = False
         while not self._stopped:
@@ -293,7 +292,7 @@ class Simulator:
     def _advance(self) -> None:
         time, _, target, generation = heapq.heappop(self._timers)
         if isinstance(target, Task) and target._generation != generation:
-            return  # it was woken before its time
+            return  # it was woken earlier
         if time > self.time:
             self.time = time
             self._still = 0
@@ -340,7 +339,7 @@ class Simulator:
                 heapq.heappush(self._timers, (until, self._sequence, task, task._generation))
         finally:
             self.current = None
-            # Its traceback holds this frame, and others with users' objects in them: they must not live on in a circle.
+            # Its traceback refers to this frame and to others with users' objects: the cycle would keep them alive.
             failure = None
 
     def _finish(self, task: Task) -> None:
@@ -359,7 +358,7 @@ class Simulator:
             raise Stuck("deadlock: nothing is left that could wake\n  " + "\n  ".join(waiting))
 
     def close(self) -> None:
-        """End every task. Their cleanup is run by the interpreter now, but each of its awaits raises ProcessDied."""
+        """Ends every task. The interpreter runs their cleanup now, but each await in it raises ProcessDied."""
         self._stopped = True
         for process in self.processes:
             process.crash()
@@ -368,7 +367,7 @@ class Simulator:
                 try:
                     task.coroutine.close()
                 except (ProcessDied, RuntimeError):
-                    pass  # it tried to act, or to wait, after its death
+                    pass  # the cleanup tried to act or to wait
             process.tasks.clear()
 
 

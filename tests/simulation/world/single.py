@@ -1,4 +1,4 @@
-"""One simulated world, made from a seed: servers, network, processes, users, faults; and the checks at its end."""
+"""One simulated world, made from a seed: servers, network, processes, users, faults, and the checks at its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.simulation.world.runtime import Process, SimulatedRuntime
 from tests.simulation.world.workload import Shared, User
 
 _FAULT_PHASE: Final = (4.0, 12.0)
-#: The longest sleep of a waiter whose wake-up was lost, and what timers, retries and messages may add.
+#: The longest sleep of a waiter whose wake-up was lost, and the time that timers, retries and messages may add.
 _POLL_CAP: Final = 5.0
 _SLACK: Final = 2.0
 _HORIZON: Final = 1000.0
@@ -56,7 +56,7 @@ class World(BaseWorld):
         self._users: list[Any] = []
         self._populate()
 
-    # -- what other worlds do differently ------------------------------------------------------------------------------
+    # -- overridden in other worlds ------------------------------------------------------------------------------------
 
     def draw_plan(self) -> FaultPlan:
         return draw_plan(self.dice, ONE_SERVER)
@@ -81,7 +81,7 @@ class World(BaseWorld):
         )
 
     def _policies(self, options: ClientOptions, engine: Engine) -> list[Policy]:
-        """One for each name; processes need not agree about them."""
+        """One for each name. The policies of two processes may differ."""
         dice = self.dice
         ttl = self.ttl * dice.choice((1.0, 1.0, 0.5))
         return [
@@ -112,7 +112,7 @@ class World(BaseWorld):
                 user = User(self.shared, core, process, f"u{place}", policies)
                 self._users.append(process.spawn(user.run(), f"u{place}"))
 
-    # -- what the servers did ------------------------------------------------------------------------------------------
+    # -- reported by the servers ---------------------------------------------------------------------------------------
 
     def _executed(self, node: Node, words: Sequence[bytes], reply: Any) -> None:
         if words[0] not in (b"EVALSHA", b"EVAL"):
@@ -125,7 +125,7 @@ class World(BaseWorld):
         self.displaced(node, change.displaced)
 
     def displaced(self, node: Node, owners: Sequence[str]) -> None:
-        """``node`` has lost the locks of ``owners`` by force, or by what the engine's model excludes."""
+        """``node`` has lost the locks of ``owners`` by a break, or by a fault outside the engine's model."""
         for owner in owners:
             self.holders.taken(owner, node.name, lost=not self.majority.holds(owner), time=self.simulator.time)
 
@@ -140,7 +140,7 @@ class World(BaseWorld):
         simulator.run(self.dice.uniform(*_FAULT_PHASE))
         nemesis.heal()
         self._let_users_finish()
-        # What was never confirmed ends by itself within a ttl.
+        # Locks that were never confirmed expire within a ttl.
         simulator.run(max(simulator.time, self.faults.last_effect) + self.ttl + _SLACK)
         self._check_end()
         self._close_clients()

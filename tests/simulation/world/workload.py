@@ -1,4 +1,4 @@
-"""What the simulated users do: every kind of acquire, short and long sections, and additions to a fenced register."""
+"""The simulated users: every kind of acquire, short and long sections, and additions to a fenced register."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.simulation.world.runtime import Process, Task
 
 
 class SimLease(AsyncLease):
-    """The shipped lease, with what the checks know about it."""
+    """The shipped lease, with data of the checks."""
 
     tracked: TrackedHold
     reports = 0  #: calls of on_lost
 
     def disown(self) -> None:
-        """The world ends: no warning about a lease that was not released."""
+        """Called at the end of the world: no warning about an unreleased lease."""
         self._hold.handles.pop(self._key, None)
 
 
 @dataclass
 class Shared:
-    """What all users of one run have in common."""
+    """Objects that all users of one run share."""
 
     holders: HolderView
     faults: Faults
@@ -55,7 +55,7 @@ class User:
         self._name = name
         self._policies = policies
         self._dice = process.simulator.random
-        self._earlier: dict[str, int] = {}  # the last token that it had of each name
+        self._earlier: dict[str, int] = {}  # the last token of each name
 
     def _note(self, what: str, *details: object) -> None:
         self._shared.history.add(self._process.simulator.time, f"{self._process.name}/{self._name}", what, *details)
@@ -64,7 +64,7 @@ class User:
         await self._core.front.sleep_until(self._process.now() + seconds)
 
     async def run(self) -> None:
-        """Work while there are faults; then once more on every name, without a time-out."""
+        """Works while there are faults; then once more on every name, without a timeout."""
         while not self._shared.faults.healed:
             await self._work(self._dice.choice(self._policies), self._draw_timeout())
             await self._sleep(self._dice.expovariate(2.0))
@@ -92,24 +92,24 @@ class User:
         dropped = None if lease.released else weakref.ref(lease)
         del lease
         if dropped is not None and dropped() is not None:
-            gc.collect()  # an exception on the way may have left a cycle of our own frames around it
+            gc.collect()  # an exception may have left a cycle of frames that refers to it
 
     def _may_interrupt(self, task: Task) -> None:
-        """Perhaps with a signal, somewhere between two steps of the call."""
+        """Sometimes arranges a signal between two steps of the call."""
         if self._dice.random() < 0.5 and not self._shared.faults.healed:
             task.signal_in = self._dice.randint(0, 15)
 
     # -- acquiring -----------------------------------------------------------------------------------------------------
 
     async def _acquire(self, policy: Policy, timeout: float | None) -> SimLease | None:
-        """In this task, or in one of its own (as under asyncio.wait_for) that may be cancelled on the way."""
+        """Acquires in this task, or in a new one (as under asyncio.wait_for) that may be cancelled meanwhile."""
         results: list[SimLease] = []
         if self._dice.random() < 0.7:
             await self._attempt(policy, timeout, results)
         else:
             task = self._process.spawn(self._attempt(policy, timeout, results), f"{self._name}-acquire")
             self._may_interrupt(task)
-            # Some while the first request is under way, some while waiting.
+            # Some are cancelled while the first request is under way, some while waiting.
             limit = self._process.now() + self._dice.choice((0.002, policy.ttl)) * self._dice.expovariate(1.0)
             healed = self._shared.faults.healed
             if not await task.done.wait(None if healed or self._dice.random() < 0.3 else limit):
@@ -153,13 +153,13 @@ class User:
     def _timed_out(self, attempt: Attempt) -> None:
         self._note("timeout", attempt.name)
         waited = self._process.simulator.time - attempt.began
-        # A clock that runs a little fast is allowed to be a little early.
+        # With a fast clock the timeout may end slightly early.
         if attempt.timeout is None or waited < attempt.timeout * 0.99:
             raise Violation("I10", f"acquire(timeout={attempt.timeout}) timed out after {waited:.3f} s")
         self._check_duration(attempt)
 
     def _check_duration(self, attempt: Attempt) -> None:
-        """The call's own time-out is kept: but for a moment if nothing was wrong, else but for a few requests' time."""
+        """The call's timeout is exceeded at most by a moment, or after a fault by the time of a few requests."""
         now, process = self._process.simulator.time, self._process
         if attempt.timeout is None or process.resumed >= attempt.began:
             return
@@ -171,7 +171,7 @@ class User:
     # -- holding -------------------------------------------------------------------------------------------------------
 
     async def _add(self, lease: SimLease) -> None:
-        """Add a new number to the register by read-modify-write: acknowledged means it must be there in the end."""
+        """Adds a new number to the register by read-modify-write. An acknowledged number must be there at the end."""
         register, name = self._shared.register, lease.name
         guard = (lease.token, lease.owner)
         number = next(self._shared.numbers)
@@ -205,8 +205,8 @@ class User:
             self._note("not renewed", lease.name, type(error).__name__)
 
     async def _break(self, policy: Policy, token: int) -> None:
-        """An operator's force, on whatever is there (usually this very process's own lock), on what has this token, or
-        on what had an earlier one, which must not be broken any more."""
+        """An operator breaks the present holder (usually this process), the holder with this token, or a holder with an
+        earlier token, which must not break a later holder."""
         only = self._dice.choice((None, token, self._earlier.get(policy.name, token - 1)))
         self._note("break", policy.name, only)
         try:
@@ -245,7 +245,7 @@ class User:
             self._note("released", lease.name, lease.token)
 
     def _check_reports(self, lease: SimLease) -> None:
-        """Exactly once if lost; the call may still be on its way."""
+        """A loss is reported exactly once; the report may still be under way."""
         hold = lease._hold
         if lease.reports > 1 or (lease.reports and hold.state is not State.LOST):
             raise Violation("I7", f"{lease.tracked}: its loss was reported {lease.reports} times")

@@ -8,7 +8,7 @@ from holdfast.engines.redis.dialect.requests import Call, Publish
 
 
 class RedisAttempt(Attempt):
-    """An attempt at one server, or at a cluster. It may go on under another owner than its claim's."""
+    """An attempt at one server, or at a cluster. It may continue under another owner than its claim's."""
 
     __slots__ = ("leftovers", "owner", "waiter")
     owner: str
@@ -29,7 +29,7 @@ class RedisAttempt(Attempt):
         return bool(self.leftovers)
 
     def reissue(self, *, lingers: bool) -> None:
-        """Go on under a new owner, after the present one was withdrawn.
+        """Continue under a new owner, after the present one was withdrawn.
 
         The old one has left tombstones, and a late duplicate of its withdrawal must not hit what is granted later.
         ``lingers``: not everything of it could be withdrawn.

@@ -47,7 +47,7 @@ class RedisKeeper:
         return [answers[attempt] for attempt in attempts]
 
     def _batches(self, attempts: Sequence[RedisAttempt]) -> Sequence[Sequence[RedisAttempt]]:
-        """What one script may renew at a time."""
+        """Splits leases into parts that one script may renew."""
         most = leases.MOST_RENEWED
         return [attempts[start : start + most] for start in range(0, len(attempts), most)]
 
@@ -71,7 +71,7 @@ class RedisKeeper:
         looks = [leases.encode_look(attempt.claim.name, attempt.owner) for attempt in attempts]
         answers = [leases.decode_look(reply) for reply in await self._channel.run_together(looks, timeout)]
         gone = [at for at, answer in enumerate(answers) if answer is Found.GONE]
-        if gone:  # or stolen: a renewal to almost nothing tells them apart, and changes nothing
+        if gone:  # or stolen: a renewal with a tiny ttl distinguishes them, and changes nothing
             checked = await self.renew([attempts[at] for at in gone], _ONLY_ASK, timeout)
             for at, answer in zip(gone, checked, strict=True):
                 answers[at] = answer

@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.errors import EngineRefused
 
-# f_type of statfs(2). Several kernels may mount these at once, and then neither flock nor SQLite's shared memory
+# f_type of statfs(2). Several kernels may mount these together, and then neither flock nor SQLite's shared memory
 # reaches all of them; with fuse, the behaviour depends on an unknown daemon. virtiofs and most of gluster show as fuse.
 REFUSED: Final = {
     0x6969: "nfs",

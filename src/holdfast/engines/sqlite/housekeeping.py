@@ -58,7 +58,7 @@ class Sweep:
 
 
 def sweep_directory(directory: int, ours: str, forget_places: Callable[[str], object]) -> None:
-    """Remove the files of dead processes: sockets at once, the proof of death when no row can need it any more."""
+    """Remove the files of dead processes: sockets immediately, the proof of death when no row can need it any more."""
     left: dict[str, list[str]] = {}
     for name in os.listdir(directory):
         left.setdefault(name.partition(".")[0], []).append(name)

@@ -312,7 +312,7 @@ def _tokens(about: Mapping[str, Any]) -> int:
 
 
 def _adopt_seen(store: Store, now: int, name: str, row: Row) -> Row:
-    """Start the clock of a foreign row that is only inspected, so that it does not stay held for ever. Best effort."""
+    """Start the clock of a foreign row that is only inspected, so that it does not stay held forever. Best effort."""
     try:
         _adopt(store, now, name, row)
     except (Contended, RequestFailed, EngineRefused):

@@ -1,4 +1,4 @@
-"""Noticing the end of a process at once, without its pid: a connection that the kernel resets.
+"""Noticing the end of a process immediately, without its pid: a connection that the kernel resets.
 
 Each process listens on a stream socket and never accepts. A waiter connects to the holder's socket and includes the
 connection in its sleep. When the listener disappears, for whatever reason, the kernel resets the connection and the

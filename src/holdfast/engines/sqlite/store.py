@@ -298,7 +298,7 @@ class Store:
         self.directory.close()
 
     def close(self) -> None:
-        """End this process's identity. Locks that are still held become free at once, as if the process had died."""
+        """End this process's identity. Locks that are still held become free now, as if the process had died."""
         with self._lock:
             if self.directory.fileno < 0:
                 return

@@ -178,7 +178,7 @@ class Connection:
                         self._client.start_async()
                     except BaseException:
                         # Ctrl-C, possibly after the thread was started; or no thread could be created. Started again,
-                        # kazoo would wait for the end of that thread for ever: callers get a new connection instead.
+                        # kazoo would wait for the end of that thread forever: callers get a new connection instead.
                         self.ended = True
                         self._close_session()
                         raise

@@ -31,7 +31,7 @@ class ZooKeeperContender:
             await place.predecessor_gone.wait(self._requester.runtime, until)
 
     async def _arrange(self, place: Place) -> None:
-        """Set a watch on the predecessor. If the predecessor is gone already, the event is set at once."""
+        """Set a watch on the predecessor. If the predecessor is gone already, the event is set immediately."""
         self.abandon()
         predecessor, place.predecessor, place.predecessor_gone = place.predecessor, None, None
         if predecessor is None:

@@ -61,15 +61,15 @@ class ZooKeeperEngine:
         return ZooKeeperKeeper(self._open_hub(), runtime, self._target.base, self._open_hub)
 
     def _open_hub(self) -> Hub:
-        """The one that all sessions of this engine share. Not one for each pair of them: an opening interrupted between
-        the two would leave the watchdog of the next opening with another hub than its callers."""
+        """The hub that all sessions and keepers of this engine share. Not one for each pair of them: an opening
+        interrupted between the two would leave the watchdog of the next opening with another hub than its callers."""
         with self._opening:
             if self._hub is None or self._hub.closed:
                 self._hub = self.hub()
             return self._hub
 
     def hub(self) -> Hub:
-        """Sessions at the servers, for those who share it. Closed after a fork."""
+        """Sessions at the servers, shared by the members of a client. Closed after a fork."""
         hub = Hub(self._connect, self._ttl, self._tick)
         self._hubs.add(hub)
         return hub

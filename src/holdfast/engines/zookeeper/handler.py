@@ -36,7 +36,7 @@ class TlsSetupFailed(Exception):
 
 class _Flag:
     """Replaces ``threading.Event``, whose lock stays locked if a signal interrupts ``set`` or ``clear``: the next
-    ``set`` would then wait for ever. kazoo polls its events, and only waits for one that is set."""
+    ``set`` would then wait forever. kazoo polls its events, and only waits for one that is set."""
 
     __slots__ = ("_flag",)
 

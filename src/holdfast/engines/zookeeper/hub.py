@@ -200,7 +200,7 @@ class Hub:
     def held(self, place: Place) -> None:
         """The place is at the head of its queue. A moment later it is watched, if it is still held.
 
-        Not at once: a watch is a request and an event, which is half the cost of a lock. Not with the first renewal
+        Not immediately: a watch is a request and an event, which is half the cost of a lock. Not with the first renewal
         either: the removal of the node would go unnoticed for seconds.
         """
         self._fresh[place] = now()
@@ -232,7 +232,7 @@ class Hub:
             place.connection.watches.fire(place.path)
 
     def unwatchable(self, place: Place) -> None:
-        """An ACL forbids reading our own node. Does not wake the watchdog, which would retry at once, endlessly."""
+        """An ACL forbids reading our own node. Does not wake the watchdog, which would retry without a pause."""
         place.watched = False
         place.connection.watches.fire(place.path)
 

@@ -48,6 +48,6 @@ class HubMember:
         return self._hub.leave(id(self))
 
     def __del__(self) -> None:
-        # For a client that was not closed and held nothing: kazoo's threads would run for ever.
+        # For a client that was not closed and held nothing: kazoo's threads would run forever.
         if hasattr(self, "_hub") and self._leave() == ():
             self._hub.close()

@@ -13,7 +13,7 @@ _LONGEST_TTL: Final = 7 * 86400
 
 
 def describe(claim: Claim, ttl: float) -> bytes:
-    """The data of a claim's node, whose session has the time-out ``ttl``."""
+    """The data of a claim's node, whose session has the timeout ``ttl``."""
     about = {"owner": claim.owner, "ttl": ttl, **descriptions.parsed(claim.description)}
     return json.dumps(about, separators=(",", ":")).encode()
 

@@ -44,7 +44,7 @@ REFUSED_OPTIONS: Final[Mapping[str, str]] = {
 #: ZooKeeper's own default.
 DEFAULT_TICK: Final = 2.0
 
-#: Who has rights on the nodes that the engine creates: every client, or only clients authenticated as this one.
+#: The clients with rights on the nodes that the engine creates: all, or only those authenticated as this one.
 ACLS: Final = ("open", "creator")
 
 #: The mechanisms of ZooKeeper's servers; kazoo's SASL library has more.
@@ -220,7 +220,7 @@ def _sasl(every: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _acl(every: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Who has rights on the nodes: clients authenticated as this one, or every client if this one is not."""
+    """The ACL of the nodes: for clients authenticated as this one, or for every client if this one is not."""
     if "default_acl" in every:
         if "acl" in every:
             raise UsageError("give either acl or default_acl, not both")

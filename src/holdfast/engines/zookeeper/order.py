@@ -18,7 +18,7 @@ from typing import Final
 Markers = tuple[str, ...]
 MUTEX: Final[Markers] = ("lock-",)
 
-#: From here on a parent is refused (rule 8): far enough from the wrap that none of those who are queued passes it.
+#: From here on a parent is refused (rule 8): far enough from the wrap that no queued contender passes it.
 LAST_SEQUENCE: Final = 2**31 - 10**6
 
 #: As the servers write it: at least ten characters, including a minus sign.

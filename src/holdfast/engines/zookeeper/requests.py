@@ -15,7 +15,7 @@ from holdfast.engines.zookeeper.hub import Hub
 from holdfast.engines.zookeeper.reply import Reply
 from holdfast.errors import EngineRefused, UsageError
 
-#: Time-outs are whole milliseconds on the wire.
+#: Timeouts are whole milliseconds on the wire.
 ROUNDING: Final = 0.002
 #: A server that does not answer for this long (in seconds) is replaced by another one.
 _LONGEST_SILENCE: Final = 2.0
@@ -43,7 +43,7 @@ class Requester:
         try:
             return await reply.answer(self.runtime.now() + timeout)
         except RequestFailed as failure:
-            if failure.__cause__ is None:  # a time-out, and not a broken connection
+            if failure.__cause__ is None:  # a timeout, and not a broken connection
                 self._reconnect_if_silent(connection)
             raise
 

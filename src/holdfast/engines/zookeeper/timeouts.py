@@ -15,7 +15,7 @@ _STEPS: Final = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
 
 
 def session_timeout(ttl: float, longest: float) -> float:
-    """The time-out of the session for locks with this ttl, where ``longest`` is the client's. Never above ``ttl``."""
+    """The timeout of the session for locks with this ttl, where ``longest`` is the client's. Never above ``ttl``."""
     if ttl >= longest:
         return longest
     milliseconds = int(round(ttl * 1000, 3))

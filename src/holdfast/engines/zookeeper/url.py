@@ -40,7 +40,7 @@ def detect_client(client: object, keywords: Mapping[str, Any]) -> None:
     """UsageError with the remedy for a client of kazoo, recognised by the name of its class; None for other objects."""
     kind = type(client)
     if any(base.__name__ == "KazooClient" and base.__module__.partition(".")[0] == "kazoo" for base in kind.__mro__):
-        # Its session may end, or go on, for reasons that holdfast does not know, and its time-out is not the ttl.
+        # Its session may end, or go on, for reasons that holdfast does not know, and its timeout is not the ttl.
         raise UsageError(
             f"{kind.__module__}.{kind.__qualname__} cannot be shared: holdfast opens sessions of its own, with the "
             f"time-out ttl; give a URL such as zookeeper://h1:2181,h2:2181/base"

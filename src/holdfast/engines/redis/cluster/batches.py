@@ -1,4 +1,4 @@
-"""The watchdog's batches in a cluster (renewals, withdrawals): all servers at once, none waits for another."""
+"""The watchdog's batches in a cluster (renewals, withdrawals): all servers in parallel, none waits for another."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Batch(Generic[K]):
                 rest = waiting.pop(place)[_MOST_CALLS:]
                 if failure := _of_server(given):
                     self._nodes.note_failure(place, failure, self._replicas, late=self._is_late(began))
-                    for at in rest:  # they would fail the same way, after another time-out
+                    for at in rest:  # they would fail the same way, after another timeout
                         self._answers[at] = failure
                 elif rest:
                     waiting[place] = rest

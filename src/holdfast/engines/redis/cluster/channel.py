@@ -20,7 +20,7 @@ from holdfast.engines.redis.dialect.replies import Redirected, TryAgain
 from holdfast.engines.redis.dialect.requests import Call, Plain, Publish
 from holdfast.errors import EngineRefused
 
-#: Candidates that may be asked for the table within one time-out: one in a black hole must leave time for another.
+#: Candidates that may be asked for the table within one timeout: one in a black hole must leave time for another.
 _ATTEMPTS: Final = 3
 _NO_CLUSTER: Final = "cluster support disabled"
 _REMEDY: Final = "this server is no node of a Redis Cluster; connect with redis://"
@@ -160,7 +160,7 @@ class ClusterChannel(Generic[N]):
                 failure = failure or error
                 table.trouble_with(place)
             except EngineRefused as error:
-                failure = _with_remedy(error)  # rather than an unreachable server: this can be mended
+                failure = _with_remedy(error)  # rather than an unreachable server: this can be corrected
         if not table.known:
             raise failure or RequestFailed("no server of the cluster is known", may_have_happened=False)
 

@@ -1,4 +1,4 @@
-"""A cluster as the watchdog's channel: batches to all servers at once, and hints from all of them."""
+"""A cluster as the watchdog's channel: batches to all servers in parallel, and hints from all of them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def slot_of(key: str) -> int:
 
 
 class Table:
-    """The slots as the cluster last reported them. Shared by all sessions of one engine: what one learns, all know.
+    """The slots as the cluster last reported them. Shared by all sessions of one engine.
 
     Thread-safe: entries and lists are replaced as a whole. A wrong entry costs a redirection, never a wrong answer.
     """

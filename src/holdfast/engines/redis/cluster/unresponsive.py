@@ -1,4 +1,4 @@
-"""Servers that have not answered lately: the watchdog does not wait for them again and again. Pure.
+"""Servers that have not answered lately: the watchdog does not wait for them repeatedly. Pure.
 
 Leases of different ttls are renewed one set after the other, and withdrawals come after them. If a dead server were
 waited for in each of these, the leases on all other servers would expire meanwhile.
@@ -13,10 +13,10 @@ _Entry = tuple[int, RequestFailed]
 
 
 class Unresponsive:
-    """Servers that let a time-out pass in this round of the watchdog or in the one before: they are not asked.
+    """Servers that let a timeout pass in this round of the watchdog or in the one before: they are not asked.
 
-    Every second round is therefore free of waiting: whatever else has become due during a wait is renewed in the next
-    round, late by one time-out at most.
+    So every second round is without a wait: leases that have become due during a wait are renewed in the next round,
+    late by one timeout at most.
     """
 
     def __init__(self) -> None:

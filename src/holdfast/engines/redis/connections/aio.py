@@ -28,7 +28,7 @@ from holdfast.engines.redis.waiting.watch import Way
 
 #: Idle connections kept for callers that wait for replicas.
 _APART_CAP: Final = 16
-#: With less time than this (s), nothing is asked: no answer could come.
+#: With less time than this (s), no request is sent: no answer could arrive.
 _LEAST: Final = 0.005
 
 
@@ -61,8 +61,8 @@ class AsyncioChannel:
         return reply
 
     async def _run_unknown(self, pipe: Pipe, call: Call, timeout: float) -> Any:
-        """Have the server learn a script. The source is sent once: later calls on the same connection find it known.
-        (Ten thousand callers would send it ten thousand times, and wait until all of that is read.)"""
+        """Loads a script. The source is sent once: later calls on the same connection use its digest. (Otherwise ten
+        thousand callers would send it ten thousand times, and wait until all of that is read.)"""
         sha = call.script.sha
         if sha in pipe.teaching:
             reply = await pipe.send(call.packed, timeout)
@@ -225,9 +225,9 @@ class AsyncioChannel:
                 raise self._is_closed()
             connecting = self._connecting
             if connecting is None or connecting.task.done():
-                # All callers that need the connection wait for the same attempt. It has the time of the caller that
-                # waits longest: else hundreds of callers that came one after the other would make hundreds of attempts,
-                # each with the instant by which its caller came later.
+                # All callers that need the connection wait for the same attempt. It has the timeout of the caller
+                # that waits longest: otherwise hundreds of callers that came one after the other would make hundreds
+                # of attempts, each with the tiny difference to the previous caller's timeout.
                 longest = timeout if connecting is None else max(timeout, connecting.longest_left)
                 connecting = self._connecting = Connecting(self._connect(longest), longest)
             timeout -= await connecting.ended(timeout)
@@ -255,7 +255,7 @@ class AsyncioChannel:
         self._pipe = Pipe(*await open_transport(self._settings, timeout), self._on_push)
 
     def _enough(self, left: float) -> float:
-        """``left``, if that is time enough to ask something."""
+        """``left``, if that is enough time for a request."""
         if left < _LEAST:
             raise RequestFailed(f"{self._settings.address}: connected too late to ask", may_have_happened=False)
         return left
@@ -270,7 +270,7 @@ class AsyncioChannel:
         self._listeners.setdefault(subject, set()).add(watch)
 
     def unlisten(self, subject: bytes, watch: AsyncioWatch) -> bool:
-        """The opposite; whether it was the last."""
+        """Ends ``listen``. Returns whether it was the last watch on ``subject``."""
         listeners = self._listeners[subject]
         listeners.discard(watch)
         if listeners:

@@ -1,4 +1,4 @@
-"""Several servers asked at once from one event loop."""
+"""Several servers asked in parallel from one event loop."""
 
 from __future__ import annotations
 

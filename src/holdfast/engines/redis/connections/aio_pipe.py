@@ -27,7 +27,7 @@ _LOST_TIMER: Final = 1.0
 #: A connection is not unresponsive before this many times its usual latency, which counts up to this many seconds.
 _LATENCIES: Final = 2
 _LONGEST_LATENCY: Final = 1.0
-#: Replies that are late by this many time-outs serve no caller: then the connection is reset.
+#: Replies that are late by this many timeouts serve no caller: then the connection is reset.
 _TOO_FAR_BEHIND: Final = 2
 #: In place of a number of replies: all that comes before the answer to a HELLO. It is a map, as no other answer here.
 _UNTIL_HELLO: Final = 0
@@ -41,7 +41,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
-        self.shortest = math.inf  # of their time-outs
+        self.shortest = math.inf  # of their timeouts
         self.sent = math.inf  # on the loop's clock
 
 
@@ -54,7 +54,7 @@ class Pipe(asyncio.BufferedProtocol):
     is unresolved, so it is asked for again or withdrawn.
 
     If the connection ends, or is unresponsive, all waiting callers fail together and it is reset. Unresponsive: no
-    reply has come for as long as the longest time-out. A caller with a short time-out must not reset what all share,
+    reply has come for as long as the longest timeout. A caller with a short timeout must not reset what all share,
     and in a black hole there may always be a caller that has just begun to wait.
 
     It is also reset if a signal handler raises in the middle of it. That ends the loop, but a user may run it once more
@@ -90,7 +90,7 @@ class Pipe(asyncio.BufferedProtocol):
         self._closed: asyncio.Future[None] = self.loop.create_future()
         self.lost = False
         self.tracking = False  #: CLIENT TRACKING is on
-        self.teaching: set[str] = set()  #: digests of scripts whose source is on its way
+        self.teaching: set[str] = set()  #: digests of scripts whose source is under way
         self._transport.set_protocol(self)
 
     # -- requests --------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Pipe(asyncio.BufferedProtocol):
             self.abort("interrupted")
             raise
 
-    # -- time-outs -------------------------------------------------------------------------------------------------
+    # -- timeouts --------------------------------------------------------------------------------------------------
 
     def _look_by(self, now: float, timeout: float) -> None:
         # A timer that is overdue by so much was lost to a signal.
@@ -203,7 +203,7 @@ class Pipe(asyncio.BufferedProtocol):
                     future.set_exception(RequestFailed(f"{self.address}: no reply in time", may_have_happened=True))
                 else:
                     due, longest = min(due, deadline), max(longest, timeout)
-        # With no caller left, the time-out of the last one counts.
+        # With no caller left, the timeout of the last one counts.
         longest = longest or self._pending[-1][2]
         longest = max(longest, min(_LATENCIES * self._latency, _LONGEST_LATENCY))
         oldest = self._pending[0][3].sent

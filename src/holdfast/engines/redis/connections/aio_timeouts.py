@@ -1,4 +1,4 @@
-"""Time-outs that a busy event loop does not use up: time that the loop spends on other tasks does not count.
+"""Timeouts that a busy event loop does not use up: time that the loop spends on other tasks does not count.
 
 Ten thousand tasks that start together keep the loop busy for seconds. To connect takes a turn of the loop for each
 answer of the server; measured by the wall clock, no connection would ever be made in time.
@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-#: How many turns of the loop a time-out lasts at least. A handshake needs up to eight, and one more for a sentinel.
+#: How many turns of the loop a timeout lasts at least. A handshake needs up to eight, and one more for a sentinel.
 _TURNS: Final = 20
 #: As many ticks, if the loop is free. A tick that is a little late counts in full.
 _TICKS: Final = 30

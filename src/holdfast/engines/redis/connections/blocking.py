@@ -99,7 +99,7 @@ class BlockingChannel:
         for wire in list(self._wires):
             wire.close()
 
-    # -- several calls at once -------------------------------------------------------------------------------------
+    # -- several calls together ------------------------------------------------------------------------------------
 
     def launch(self, wire: Wire, calls: Sequence[Call], replicas: int, until: float) -> in_flight.InFlight:
         """Send ``calls`` on a connection of the pool."""
@@ -247,7 +247,7 @@ class BlockingChannel:
         return None
 
     def warm(self, timeout: float) -> None:
-        """Have a connection ready."""
+        """Opens a connection if none is idle."""
         self.give_back(self.connect(timeout))
 
     def take(self, timeout: float, wire: Wire | None = None) -> Wire:
@@ -287,7 +287,7 @@ class BlockingChannel:
             wire.close()
         else:
             self._idle.append(wire)
-            if self.closed:  # perhaps at this very moment: the thread that closed it has not seen this connection
+            if self.closed:  # perhaps at this moment: the thread that closed it has not seen this connection
                 self._drop_idle()
 
     def discard(self, wire: Wire) -> None:

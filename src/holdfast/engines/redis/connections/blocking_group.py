@@ -1,4 +1,4 @@
-"""Several servers asked at once from one thread: write to all, then read from all."""
+"""Several servers asked in parallel from one thread: write to all, then read from all."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Failure = RequestFailed | EngineRefused
 Connect = Callable[[float], None]
 #: A mistake in the settings is raised in the caller, not in the thread that met it.
 Outcome = tuple[B, Failure | UsageError | None]
-#: How much longer than its time-out a connecting thread may take to report its outcome (s).
+#: How much longer than its timeout a connecting thread may take to report its outcome (s).
 _GRACE: Final = 0.05
-#: Attempts to connect to one server that may run at the same time. A name lookup takes far longer than its time-out
+#: Attempts to connect to one server that may run at the same time. A name lookup takes far longer than its timeout
 #: while the name servers do not answer; unbounded, each request would leave one more thread behind.
 _MOST_ATTEMPTS: Final = 16
 
@@ -79,14 +79,14 @@ class BlockingGroup:
                 wires[at] = failure
 
     def _connect(self, missing: Mapping[B, Connect], timeout: float) -> dict[B, Failure]:
-        """Have a connection ready on each; those that have none then, and why.
+        """Opens a connection on each channel that has none. Returns the channels without one, and why.
 
         redis-py connects one at a time, and an unreachable server takes the whole ``timeout``: one after the other, two
-        of them would use up the lease that is being asked for. How long a name lookup takes is up to the system, and
-        one alone could keep the watchdog from all that it has to renew. So each has a thread for this moment. A
-        connection that comes too late is there for the next request.
+        of them would use up the requested lease. A name lookup has no time limit, and a single one could keep the
+        watchdog from its renewals. So each attempt has a thread of its own. A connection that comes too late is used
+        by the next request.
 
-        Bare threads: to start a threading.Thread is to wait for it in Python code, which a Ctrl-C can leave half-done.
+        Bare threads: starting a threading.Thread waits for it in Python code, which a Ctrl-C can interrupt half-way.
         """
         late = RequestFailed("not connected in time", may_have_happened=False)
         failures: dict[B, Failure] = dict.fromkeys(missing, late)

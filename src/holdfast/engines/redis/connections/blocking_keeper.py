@@ -52,7 +52,7 @@ class BlockingKeeperChannel(BlockingChannel):
             answer = await self.end_tracked(self.begin_tracked([call], replicas, timeout), deadline)
             answers += answer
             if isinstance(answer[0], RequestFailed):
-                # The next call would fail the same way, after another time-out.
+                # The next call would fail the same way, after another timeout.
                 return answers + [answer[0]] * (len(calls) - at - 1)
         return answers
 
@@ -77,10 +77,10 @@ class BlockingKeeperChannel(BlockingChannel):
         await super().close()
         self.tracking.close()
 
-    # -- in two halves, so that several servers can be asked at once -----------------------------------------------
+    # -- in two halves, so that several servers can be asked in parallel -------------------------------------------
 
     def to_be_connected(self) -> Callable[[float], None] | None:
-        """What to call, with a time-out, to have a connection ready for ``begin_tracked``; None: there is one."""
+        """What to call, with a timeout, to have a connection ready for ``begin_tracked``; None: there is one."""
         if self.tracking.listening:
             return self.tracking.warm if self.tracking.fileno() is None else None
         return None if self.has_idle else self.warm
@@ -122,7 +122,7 @@ class BlockingKeeperChannel(BlockingChannel):
             self.tracking.leave()
 
     def give_up_tracked(self, batch: TrackedBatch) -> None:
-        """In place of ``end_tracked``: the answers are not wanted any more."""
+        """In place of ``end_tracked``: the answers are no longer needed."""
         if batch.sent is None:
             return
         if batch.tracked:

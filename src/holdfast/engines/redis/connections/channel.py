@@ -1,4 +1,4 @@
-"""The channel port: how the Redis engine talks to a server. Everything above it is one code for all runtimes.
+"""The channel port: how the Redis engine reaches a server. All code above it is shared by all runtimes.
 
 A :class:`Channel` serves a client's callers, a :class:`KeeperChannel` its watchdog. Three kinds exist: blocking (a
 small pool of connections), asyncio (one multiplexed connection with automatic pipelining; for callers only, because

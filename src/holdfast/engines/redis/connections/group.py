@@ -1,4 +1,4 @@
-"""The server group port: several servers asked at once. Redlock and a cluster's batches are written on it.
+"""The server group port: several servers asked in parallel. Redlock and a cluster's batches are written on it.
 
 As with channels, three kinds exist: blocking (write to all, then read from all; no thread per server), asyncio (for
 callers only) and simulated. A server that fails is one answer among the others: nothing here raises because of it.
@@ -32,7 +32,7 @@ class KeeperGroup(ServerGroup[K], Protocol[K]):
     async def ask_each(
         self, requests: Sequence[tuple[K, Sequence[Call]]], replicas: int, timeout: float
     ) -> list[Sequence[Answer]]:
-        """As ``KeeperChannel.run_tracked``, for several servers at once."""
+        """As ``KeeperChannel.run_tracked``, for several servers in parallel."""
 
     async def wait_for_hints(self, channels: Sequence[K], until: float, wakeup: Wakeup) -> Suspects:
         """As ``KeeperChannel.wait_for_hints``, for all of them."""

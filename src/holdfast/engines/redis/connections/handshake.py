@@ -1,7 +1,7 @@
 """Opening a connection: redis-py connects and authenticates, then the bare socket or transport is taken over.
 
-A handshake sends no request of a caller, so whatever fails here did not happen. A refusal (password, ACL, certificate)
-is told apart from an unreachable server, and its text never holds a password.
+A handshake sends no request of a caller, so a request that fails here did not happen. A refusal (password, ACL,
+certificate) is distinguished from an unreachable server, and its text never contains a password.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.errors import EngineRefused
 T = TypeVar("T")
 Commands = Sequence[Sequence[str | int]]
 
-#: Sent again for its answer, which tells the role. No ACL refuses it after the authentication.
+#: Sent again for its answer, which contains the role. No ACL refuses it after the authentication.
 _HELLO: Final = ("HELLO", 3)
 _REFUSED: Final = (
     exceptions.AuthenticationError,
@@ -34,12 +34,12 @@ _REFUSED: Final = (
     exceptions.DataError,
     exceptions.NoPermissionError,
 )
-#: Close with a reset: the kernel must not go on delivering requests that were given up.
+#: Close with a reset: the kernel must not deliver requests that were given up.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 def reset_on_close(sock: Any) -> None:
-    """Make the closing of ``sock`` drop what was not delivered yet."""
+    """Makes closing ``sock`` drop data that was not delivered yet."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     except OSError:
@@ -104,7 +104,7 @@ def _connected(settings: Settings, timeout: float, act: Callable[[Any], T]) -> T
 
 
 async def _connected_async(settings: Settings, timeout: float, act: Callable[[Any], Awaitable[T]]) -> T:
-    connection = settings.asyncio_connection(None)  # redis-py's time-out would count what a busy loop does meanwhile
+    connection = settings.asyncio_connection(None)  # redis-py's timeout would count what a busy loop does meanwhile
     name, connection.client_name = connection.client_name, None
     try:
         async with within(timeout):
@@ -127,7 +127,7 @@ async def _connected_async(settings: Settings, timeout: float, act: Callable[[An
 
 
 def _hurry(connection: Any, deadline: float) -> None:
-    """Once connected, give each step only the time that is left. redis-py applies its time-out to each step."""
+    """Once connected, give each step only the time that is left. redis-py applies its timeout to each step."""
     send = connection.send_command
 
     def send_in_time(*command: Any, **options: Any) -> None:

@@ -1,7 +1,7 @@
 """How to connect: from a URL, or from an existing client of redis-py, whose own connections are not used.
 
 redis-py makes the connections (TLS, AUTH, unix sockets, credential providers). Its retries are off: a request that it
-repeats is a late duplicate. The time-outs of each connection are set by the engine.
+repeats is a late duplicate. The timeouts of each connection are set by the engine.
 
 :class:`Settings` is one server with a known address. A server whose address must be looked up is a :class:`Sought`.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
     import socket
 
-#: Settings that are passed on, beside ssl_*. The engine decides all others (pools, retries, decoding, time-outs).
+#: Settings that are passed on, beside ssl_*. The engine decides all others (pools, retries, decoding, timeouts).
 _KEPT: Final = frozenset(
     {
         "client_name", "credential_provider", "db", "host", "password", "path", "port", "redis_connect_func",

@@ -23,7 +23,7 @@ _CHUNK: Final = 4096
 _NOTHING: Final = object()
 #: How long the rest of a TLS record may take.
 _RECORD: Final = 0.1
-#: How much of a time-out must be left for it not to be set anew.
+#: How much of a timeout must be left for it not to be set anew.
 _MOST: Final = 0.8
 #: The other side is gone, whether or not it left something to read.
 _GONE: Final = select.POLLHUP | select.POLLERR | select.POLLNVAL | getattr(select, "POLLRDHUP", 0)
@@ -62,7 +62,7 @@ class Wire:
         self.address = address  #: of the server that it leads to
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._timeout = sock.gettimeout()
-        # send() and recv() on a socket with a time-out poll first. A small write hardly ever blocks, and a server on
+        # send() and recv() on a socket with a timeout poll first. A small write hardly ever blocks, and a server on
         # the same host has often answered by the time that the write returns.
         plain = not isinstance(sock, ssl.SSLSocket)
         self._write: Callable[[bytes], int] = functools.partial(os.write, sock.fileno()) if plain else sock.send
@@ -124,7 +124,7 @@ class Wire:
     def late_reply(self, deadline: float) -> Any:
         """As ``reply``, some time after the request was sent. A reply that has arrived is read even at the deadline."""
         left = deadline - time.monotonic()
-        if left < _MOST * (self._timeout or 0.0):  # else the time-out that was set for sending is good enough
+        if left < _MOST * (self._timeout or 0.0):  # else the timeout that was set for sending is good enough
             self._timeout = max(left, 0.001)
             self._sock.settimeout(self._timeout)
         return self.reply(deadline)

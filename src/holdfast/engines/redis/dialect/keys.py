@@ -115,7 +115,7 @@ def pattern(prefix: str) -> str:
 
 
 def names_of(metadata: str) -> tuple[str, ...]:
-    """The names whose metadata key this is. Two, where the prefix rule cannot tell ``x`` from ``{x}``."""
+    """The names whose metadata key this is. Two, where the prefix rule cannot distinguish ``x`` from ``{x}``."""
     name = metadata[len(OWNER) + 1 :]
     inner = name[1:-1]
     return (inner, name) if name == f"{{{inner}}}" and inner and "{" not in inner else (name,)

@@ -43,7 +43,7 @@ def encode_renew(
 def decode_renew(reply: Answer, count: int) -> Sequence[Found | RequestFailed]:
     """One answer for each of ``count`` leases."""
     if isinstance(reply, EngineRefused):
-        # Tried again until the lease runs out: an ACL can be mended, a lost lease cannot.
+        # Retried until the lease expires: an ACL can be corrected, a lost lease cannot.
         refusal, reply = reply, RequestFailed(str(reply), may_have_happened=False)
         reply.__cause__ = refusal
     if isinstance(reply, RequestFailed):
@@ -55,7 +55,7 @@ def encode_release(
     name: str, owner: str, publish: Publish, *, tombstone: float | None = None, waiter: str | None = None
 ) -> Call:
     """Remove what ``owner`` holds. ``tombstone``: seconds for which no duplicate of its requests may take effect; None:
-    none is on its way. ``waiter``: its entry in the queue, to be removed too."""
+    none is under way. ``waiter``: its entry in the queue, to be removed too."""
     keys = keys_of(name)
     if tombstone is None:
         closing = keys.release_closing(publish)
@@ -81,7 +81,7 @@ def encode_look(name: str, owner: str) -> Call:
 
 
 def decode_look(reply: Answer) -> Found | RequestFailed:
-    """GONE may also be STOLEN: the command does not tell them apart. A key of another type has replaced the lock."""
+    """GONE may also be STOLEN: the command does not distinguish them. A key of another type has replaced the lock."""
     if isinstance(reply, WrongType):
         return Found.STOLEN
     if isinstance(reply, Exception):

@@ -33,7 +33,7 @@ def pack(words: tuple[Argument, ...]) -> bytes:
     return _pack(tuple([str(word) if word.__class__ is int else word for word in words]))
 
 
-#: No ACL refuses it, and its answer tells the role.
+#: No ACL refuses it, and its answer contains the role.
 HELLO: Final = pack(("HELLO",))
 
 

@@ -12,7 +12,7 @@ from holdfast.engines.redis.dialect import replies
 from holdfast.engines.redis.dialect.packing import pack
 
 _ASKING: Final = pack(("ASKING",))
-#: A server looks at its clock ten times a second: WAIT may take this much longer than its time-out (s).
+#: A server looks at its clock ten times a second: WAIT may take this much longer than its timeout (s).
 _LATE: Final = 0.15
 
 

@@ -18,7 +18,7 @@ from holdfast.engines.redis.waiting.contender import RedisContender
 from holdfast.errors import EngineRefused
 
 #: A wait that ended sooner than this (s) was useless: the lock is free at the server with the queue, but not at others.
-#: Attempts that run at the same time can split the votes again and again, unless they come back at different times.
+#: Attempts that run at the same time can split the votes repeatedly, unless they retry at different times.
 _NO_WAIT: Final = 0.002
 _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.1

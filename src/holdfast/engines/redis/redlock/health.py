@@ -1,6 +1,6 @@
 """Which servers are worth asking. Pure.
 
-A server that does not answer costs its time-out, and the others have answered long before. So after a failure it is
+A server that does not answer costs its timeout, and the others have answered long before. So after a failure it is
 skipped for a while: longer each time, and the longer the more time the failure has cost. Never below a majority: if too
 few were left, all are asked.
 """
@@ -46,7 +46,7 @@ class Health:
             self.ailing = any(self._failures)
 
     def failed(self, server: int, now: float, cost: float) -> None:
-        """It gave no answer, which took ``cost`` seconds to find out."""
+        """The server gave no answer within ``cost`` seconds."""
         self._failures[server] += 1
         pause = min(_LONGEST, _FIRST * 2 ** min(self._failures[server] - 1, 10))
         self._again_at[server] = now + max(pause, min(_LONGEST_BY_COST, _COST * cost))

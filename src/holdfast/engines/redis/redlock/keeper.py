@@ -1,4 +1,4 @@
-"""Redlock for a client's watchdog: renewals and withdrawals in batches, each on all servers at once."""
+"""Redlock for a client's watchdog: renewals and withdrawals in batches, each on all servers in parallel."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class RedlockKeeper(Generic[K]):
         return answers
 
     async def withdraw(self, attempts: Sequence[RedlockAttempt], timeout: float) -> Sequence[Withdrawn]:
-        """All of it together, in one buffer for each server. An unresponsive server costs a part of the time, once, and
-        is then skipped for a while; everything is removed from the others nevertheless."""
+        """All withdrawals together, in one buffer for each server. An unresponsive server costs a part of the timeout
+        once, and is then skipped for a while; the withdrawals are done on the others nevertheless."""
         for attempt in attempts:
             attempt.token = None
         wanted = [(attempt, owner) for attempt in attempts for owner in (*attempt.leftovers, attempt.owner)]

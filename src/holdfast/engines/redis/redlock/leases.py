@@ -19,7 +19,7 @@ from holdfast.engines.redis.redlock.servers import Servers, failures
 
 #: An acquire asks all servers several times in a row: for their time (rarely), for the lock, for the token (rarely),
 #: and to take it back. Each question has this part of the time, which stays far below the ttl; but where that is very
-#: short, enough for a server that is merely busy. A release has the same steps, so that the time-out of a connection
+#: short, enough for a server that is merely busy. A release has the same steps, so that the timeout of a connection
 #: rarely changes.
 _STEPS: Final = 4
 _SHORTEST_STEP: Final = 0.1
@@ -71,7 +71,7 @@ class RedlockLeases:
         failure = self._servers.too_few(failures(replies), may_have_happened=True)
         if isinstance(failure, RequestFailed):
             return failure
-        # Tried again until the lease runs out: an ACL can be mended, a lost lease cannot.
+        # Retried until the lease expires: an ACL can be corrected, a lost lease cannot.
         again = RequestFailed(str(failure), may_have_happened=False)
         again.__cause__ = failure
         return again

@@ -78,7 +78,7 @@ def found(answers: Sequence[Found | Exception], quorum: int) -> Found | None:
 
 
 def owner_of(token: int, views: Sequence[Mapping[str, Block | None]], servers: int) -> str | None:
-    """The owner that holds the lock with ``token``, or may hold it, by the views of those of ``servers`` that answered.
+    """The owner that holds or may hold the lock with ``token``, by the views of those ``servers`` that answered.
 
     An owner's token is the largest that any server knows of it: the second phase of an acquire may not have reached all
     of them. An owner that too few servers know, even if all that did not answer know it too, made an attempt and holds

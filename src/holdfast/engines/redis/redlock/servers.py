@@ -48,7 +48,7 @@ class Servers(Generic[C]):
         """As ``ask``, for releases: in reverse order. Waiters queue at one of the first servers and are woken by its
         release: by then the others must be free, or the waiter finds no majority and loses its place.
 
-        ``everywhere``: a request may be on its way to a server that did not answer, and only now can a tombstone be
+        ``everywhere``: a request may be under way to a server that did not answer, and only now can a tombstone be
         left there. ``done``: servers that are not asked again, and would find nothing.
         """
         chosen = list(range(len(self.channels))) if everywhere else self.worth_asking()

@@ -131,17 +131,17 @@ class RedlockSession(Generic[C]):
             await self._servers.ask_some(sorted(votes.busy), call, timeout)
 
     async def _take_back(self, attempt: RedlockAttempt, votes: Tally, timeout: float) -> None:
-        """No majority: leave nothing behind, also where the answer was lost; then go on under a new owner."""
+        """No majority: withdraw from all servers, also where the answer was lost; then continue under a new owner."""
         servers = sorted(votes.granted.keys() | votes.unresolved, reverse=True)
         if servers:
-            # A tombstone where the request may still be on its way; where all have answered, it is not needed.
+            # A tombstone where the request may still be under way; where all have answered, it is not needed.
             answers = await self._servers.ask_some(
                 servers, release_call(attempt, tombstone=bool(votes.unresolved)), timeout
             )
             attempt.reissue(lingers=any(isinstance(answer, RequestFailed) for answer in answers))
 
     async def _clear_leftovers(self, attempt: RedlockAttempt, timeout: float, *, everywhere: bool = False) -> None:
-        """Try once more to withdraw what could not be taken back: it would make this attempt's own acquire busy."""
+        """Retry withdrawals that have failed: their leftovers would make this attempt's own acquire busy."""
         for owner in attempt.leftovers:
             try:
                 await self._leases.withdraw_owner(attempt, owner, timeout, everywhere=everywhere)

@@ -7,7 +7,7 @@
 -- Returns  text: granted, the last token of the block. Number: busy, the lock's PTTL (-1: it has none; -2: the lock is
 --          free, but not for this claim).
 --
--- Idempotent per claim: a repeat that finds its own field extends the lease, never shortens it, and is given the token
+-- Idempotent per claim: a repeat that finds its own field extends the lease, never shortens it, and returns the token
 -- that was stored for this grant. A late duplicate of a claim that was released or withdrawn finds its tombstone.
 -- Keys made here (tombstone, waiters) begin with one of KEYS and have its hash tag, so they are in its slot.
 local call, lock, owner, ttl = redis.call, KEYS[1], ARGV[1], ARGV[2]
@@ -20,7 +20,7 @@ local function leave_queue()
     end
 end
 
--- One command for both: nearly always neither is there.
+-- One command for both keys: nearly always neither exists.
 if call('EXISTS', lock, tombstone) ~= 0 then
     local left = call('PTTL', lock)
     if call('EXISTS', tombstone) == 1 then return left end

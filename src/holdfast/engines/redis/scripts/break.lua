@@ -3,7 +3,7 @@
 -- KEYS     1 lock  2 fencing counter  3 holder's metadata  [4 what tombstones begin with]
 -- ARGV     1 channel  2 how to publish  3 ttl of the counter, ms (0: none)  4 token ('': any)  5 owner ('': any)
 --          [6 shortest ttl of a tombstone, ms]
--- Returns  1 if it was held and is broken, else 0.
+-- Returns  1 if the lock was held and is broken, else 0.
 --
 -- Idempotent with a token or an owner: with a token, only a lock whose one holder has it in its block is broken; with an
 -- owner, only a lock that it holds alone. Without either a repeat breaks whatever lock it finds. A hash that is not a

@@ -10,7 +10,7 @@
 local holders, problem = owners(KEYS[1])
 if not holders then return problem end
 local waiting, described, most = 0, {}, tonumber(ARGV[1])
--- Bounded: output for people must not block the server.
+-- Bounded: inspecting must not block the server.
 for _, waiter in ipairs(redis.call('LRANGE', KEYS[4], 0, 9999)) do
     if waiting >= most then
         waiting = waiting + redis.call('EXISTS', KEYS[4] .. ':' .. waiter)

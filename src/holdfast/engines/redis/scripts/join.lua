@@ -1,4 +1,4 @@
--- Have this server join in leases that a majority of the others has just confirmed: it was unreachable when they were
+-- Add leases to this server that a majority of the others has just confirmed: it was unreachable when they were
 -- granted, or has lost its data. Without this, restarting one server after the other would end every long lease.
 --
 -- KEYS     for each claim: lock, fencing counter, holder's metadata, what tombstones begin with

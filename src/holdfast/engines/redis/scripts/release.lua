@@ -1,4 +1,4 @@
--- Give up what a claim holds. With a tombstone and the waiter's keys: withdraw the claim altogether.
+-- Release the lock of a claim. With a tombstone and the waiter's keys: withdraw the claim.
 --
 -- KEYS     1 lock  2 holder's metadata  3 what tombstones begin with  [4 queue  5 key of this claim's waiter]
 -- ARGV     1 owner  2 channel  3 how to publish  4 ttl of the tombstone, ms ('0': none)  [5 waiter]

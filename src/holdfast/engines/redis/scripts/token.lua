@@ -16,7 +16,7 @@ local function raise_counter(key, tokens, keep, proposal)
     local now = time[1] * 1000000 + time[2]
     local token = proposal == '0' and now or tonumber(proposal)
     if last then
-        local following = (tonumber(last) or 0/0) + 1  -- 0/0: what is not a number must not pass for a small one
+        local following = (tonumber(last) or 0/0) + 1  -- 0/0: a text that is not a number must not be taken for a small number
         if not (token >= following) then token = following end
     end
     token = token + (tokens - 1)  -- in this order: 2^53 + 1 - 1 would be less than 2^53

@@ -6,7 +6,7 @@ only, its answer is verified at the server it names, and if that is not the mast
 
 redis-py does the connecting, to sentinels too. Its ``Sentinel.discover_master`` is not used: it reads the sentinels'
 tables, in which the sentinel that leads a failover shows the old master until the last replica has moved over, seconds
-after its answer to GET-MASTER-ADDR-BY-NAME is the new one; and it has no time-out for the whole.
+after its answer to GET-MASTER-ADDR-BY-NAME is the new one; and it has no timeout for the whole search.
 """
 
 from __future__ import annotations
@@ -128,14 +128,14 @@ class MasterBySentinels:
 
     def _reorder(self, sentinel: Sentinel, way: Settings, *, last: bool) -> None:
         """Ask ``sentinel`` first from now on, or last; and by ``way`` first."""
-        # Told apart by their address: another thread may have reordered the ways of this one meanwhile.
+        # Compared by their address: another thread may have reordered the ways of this one meanwhile.
         others = tuple(other for other in self._sentinels if other[0].address != sentinel[0].address)
         this = (way, *(other for other in sentinel if other is not way))
         self._sentinels = (*others, this) if last else (this, *others)
 
     def _outcome(self, errors: Sequence[Exception]) -> RequestFailed | EngineRefused:
-        """What it means that no master was found. Another sentinel might not refuse what one does, so a refusal counts
-        only if all refuse; but a refusal by the master itself is final."""
+        """The error if no master was found. One sentinel may refuse what another accepts, so a refusal counts only if
+        all refuse. A refusal by the master itself is final."""
         for error in errors:
             if isinstance(error, _RefusedByMaster):
                 return EngineRefused(str(error))

@@ -23,7 +23,7 @@ class RedisContender:
     """One attempt in the queue. The first two waiters watch the lock itself; every other one its predecessor.
 
     The second watches the lock too because the first may have died without notice. Not so where only the first may
-    acquire: there the second would be woken uselessly, and would ask again and again until the first has acquired.
+    acquire: there the second would be woken uselessly, and would retry repeatedly until the first has acquired.
     """
 
     def __init__(self, channel: Channel, runtime: Runtime, attempt: RedisAttempt, timeout: float) -> None:

@@ -42,7 +42,7 @@ class TrackingConnection:
         self._keys: set[str] = set()
         self._all = False
         self._lost_track = False  # a connection was lost with all that it tracked, and this was not reported yet
-        #: The watchdog waits for hints here. Else pushes would never be read, and would pile up.
+        #: The watchdog waits for hints here. Otherwise pushes would never be read, and would accumulate.
         self.listening = False
 
     def enter(self) -> bool:
@@ -54,7 +54,7 @@ class TrackingConnection:
             self.close()  # the thread that closed the channel found this one in use
 
     def warm(self, timeout: float) -> None:
-        """Have the connection ready, unless another thread uses it."""
+        """Opens the connection, unless another thread uses it."""
         if self.enter():
             try:
                 if self._wire is None:

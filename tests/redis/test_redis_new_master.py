@@ -45,7 +45,7 @@ class Found:
 
 @APIS
 def test_new_master_found_during_a_connect_to_the_old_one_is_used(api: str, start_redis: StartRedis) -> None:
-    """The connection to the old master must not be taken for one to the new: it would never be dropped."""
+    """A connection to the old master that is recorded as one to the new master would never be dropped."""
     old, new = start_redis(), start_redis()
     sought = Found(old)
 
@@ -64,8 +64,8 @@ def test_new_master_found_during_a_connect_to_the_old_one_is_used(api: str, star
 
 @APIS
 def test_waiter_waits_at_the_server_where_it_acquires(api: str, start_redis: StartRedis) -> None:
-    """On the old master, cut off but alive, the lock expires and stays free; on the new one it is held. Waiting at one
-    server and acquiring at the other would loop as fast as both can answer."""
+    """The old master is cut off but alive: there the lock expires and stays free; on the new master it is held. A
+    waiter that waits at one server and acquires at the other would loop without a pause."""
     old, new = start_redis(), start_redis()
     sought = Found(old)
     with Other(old.url) as before, Other(new.url) as after:

@@ -86,13 +86,13 @@ async def _raise(session: RedisSession, attempt: RedlockAttempt) -> object:
 
 
 def _raised(answer: object) -> object:
-    """A refused renewal is retried: it is a failure whose cause is the refusal."""
+    """Raises the refusal of a renewal, which is returned as the cause of a failure because renewals are retried."""
     if isinstance(answer, Exception):
         raise answer.__cause__ or answer
     return answer
 
 
-#: The operation, its script, and whether the claim holds the lock before.
+#: The operation, its script, and whether the claim already holds the lock.
 _ACTS: Final[list[tuple[Act, Script, bool]]] = [
     (_acquire, scripts.ACQUIRE, False),
     (_acquire_again, scripts.ACQUIRE, True),

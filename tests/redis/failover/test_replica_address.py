@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast.testing.conformance.opening import Api
 from tests.servers.replication import Replication
-from tests.support.clients import APIS, PATIENT, open_clients
+from tests.support.clients import APIS, LONG_TIMEOUT, open_clients
 from tests.support.waiting import until
 
 StartReplication = Callable[..., Replication]
@@ -28,13 +28,13 @@ FIRST: dict[str, Callable[[Any], Any]] = {
 async def test_first_request_to_a_replica_is_refused_with_the_remedy(
     api: Api, request_: str, start_replication: StartReplication
 ) -> None:
-    """Without a check of its role it would report held locks as busy forever and itself as ready."""
+    """Without the check of the role, held locks would be busy forever, and a ping would succeed."""
     pair = start_replication(1)
     async with open_clients(api) as ours:
         await ours.acquire(ours.connect(pair.url), "held")
         await until(lambda: pair.replicas[0].ask("EXISTS", "held"))
-        locks = ours.connect(pair.replicas[0].url, unavailable_after=0.3, request_timeout=PATIENT)
-        with pytest.raises(holdfast.EngineUnavailable, match=r"a replica, not the master.*redis\+sentinel://") as said:
+        locks = ours.connect(pair.replicas[0].url, unavailable_after=0.3, request_timeout=LONG_TIMEOUT)
+        with pytest.raises(holdfast.EngineUnavailable, match=r"a replica, not the master.*redis\+sentinel://") as error:
             await ours.do(lambda: FIRST[request_](locks))
-        assert f"127.0.0.1:{pair.replicas[0].port}" in str(said.value)
-        assert not isinstance(said.value, holdfast.OutcomeUnknown)
+        assert f"127.0.0.1:{pair.replicas[0].port}" in str(error.value)
+        assert not isinstance(error.value, holdfast.OutcomeUnknown)

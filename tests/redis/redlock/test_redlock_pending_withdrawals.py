@@ -1,4 +1,4 @@
-"""Pending withdrawals of the watchdog: parts missed by a release, also while one server of five is dead."""
+"""Pending withdrawals of the watchdog: servers missed by a release are freed, also while one server of five is dead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.engines.redis import scripts
 from holdfast.testing.conformance.opening import Api
 from holdfast.testing.faults import Rule
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.redlock.support import MENDED, PATIENT, Proxies, introduce, on, owners
+from tests.redis.redlock.support import LONG_TIMEOUT, REPAIR_TIME, Proxies, connect_to_all, on, owners
 from tests.servers.masters import Masters
 from tests.support.waiting import eventually
 
@@ -44,19 +44,19 @@ def request_lost_in_a_black_hole(proxy: FaultProxy) -> Rule:
 async def test_server_missed_by_a_release_is_freed_before_the_ttl(
     five_masters: Masters, proxies: Proxies, api: Api, lose: Callable[[FaultProxy], Rule]
 ) -> None:
-    """At the server with the queue: while it has the lock, no release wakes the waiters there."""
+    """The release misses the server with the queue. While that server has the lock, no release wakes its waiters."""
     async with on(proxies.url, api) as world:
         client = world.connect(ttl=60, request_timeout=4.0)
-        await introduce(world, client)
+        await connect_to_all(world, client)
         lease = await world.do(client.lock("it").acquire)
         missed = lose(proxies[0])
         await world.do(lease.release)
         assert missed.fired
-        await world.until(lambda: owners(five_masters, "it") == [None] * 5, within=MENDED)
+        await world.until(lambda: owners(five_masters, "it") == [None] * 5, within=REPAIR_TIME)
 
 
 def test_withdrawal_is_retried_for_the_longest_renewed_ttl(five_masters: Masters, proxies: Proxies) -> None:
-    """Not only for the ttl of its acquire: the server would keep the lock for the remaining time."""
+    """Not only for the ttl of the acquire: the server would keep the lock for the remaining time."""
     ttl = 1.2
     with holdfast.connect(proxies.url, ttl=ttl) as locks:
         lease = locks.lock("it").acquire()
@@ -66,18 +66,18 @@ def test_withdrawal_is_retried_for_the_longest_renewed_ttl(five_masters: Masters
         released = time.monotonic()
         eventually(lambda: time.monotonic() > released + 1.2 * ttl)
         away.cancel()
-        eventually(lambda: owners(five_masters, "it") == [None] * 5, within=MENDED)
+        eventually(lambda: owners(five_masters, "it") == [None] * 5, within=REPAIR_TIME)
 
 
 def test_server_that_has_answered_is_not_asked_again(five_masters: Masters, proxies: Proxies) -> None:
-    with holdfast.connect(proxies.url, ttl=60, request_timeout=PATIENT) as locks:
+    with holdfast.connect(proxies.url, ttl=60, request_timeout=LONG_TIMEOUT) as locks:
         lease = locks.lock("it").acquire()
         away = proxies[4].on(script=scripts.RELEASE, times=None).drop_request_and_reset()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             del lease
             gc.collect()
-        eventually(lambda: len(away.hits) >= 3, within=MENDED)
+        eventually(lambda: len(away.hits) >= 3, within=REPAIR_TIME)
         for proxy in proxies[:4]:
             assert sum(scripts.RELEASE.sha.encode() in words for words in proxy.seen) == 1
         away.cancel()

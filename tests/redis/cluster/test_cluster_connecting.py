@@ -14,8 +14,8 @@ from tests.redis.support import TIMEOUT
 from tests.servers.redis import RedisServer
 
 CALLERS: Final = 100
-#: Seconds.
-PATIENCE: Final = 1.0
+#: The shortest timeout of a caller, in seconds.
+SHORTEST_TIMEOUT: Final = 1.0
 
 
 async def test_callers_near_their_timeout_do_not_each_start_a_futile_connect(
@@ -39,14 +39,14 @@ async def test_callers_near_their_timeout_do_not_each_start_a_futile_connect(
 
     async def call(number: int) -> None:
         # Each caller has slightly more time than its predecessor, as if it had started slightly later.
-        await channel.open(PATIENCE * (1 + 3 * number / CALLERS))
+        await channel.open(SHORTEST_TIMEOUT * (1 + 3 * number / CALLERS))
 
     results = await asyncio.gather(*map(call, range(CALLERS)), return_exceptions=True)
     # Time in which the loop was busy does not count: on a slow machine the first caller may have some left.
     assert results[0] is None or isinstance(results[0], RequestFailed)
     assert results[-1] is None
     assert len(attempts) == 2
-    assert attempts[1] > PATIENCE, "the timeout of the caller that waits longest"
+    assert attempts[1] > SHORTEST_TIMEOUT, "the timeout of the caller that waits longest"
     await channel.close()
 
 

@@ -1,4 +1,4 @@
-"""Many leases at once, what operators see and do, and nothing left behind (invariant I9)."""
+"""Many leases of one client, operations for operators, and no leaks (invariant I9)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import holdfast
 from holdfast.testing.conformance.opening import Api
 from holdfast.testing.conformance.world import ends
-from tests.redis.redlock.support import MENDED, PATIENT, on, owners
+from tests.redis.redlock.support import LONG_TIMEOUT, REPAIR_TIME, on, owners
 from tests.redis.support import make_attempt
 from tests.servers.masters import Masters
 from tests.servers.redis import RedisServer
@@ -48,9 +48,9 @@ async def test_operators_see_and_break_locks_with_a_minority_dead(
 ) -> None:
     masters = start_masters(5)
     async with on(masters.url, api) as world:
-        client, other = world.connect(ttl=6), world.connect(request_timeout=PATIENT)
+        client, other = world.connect(ttl=6), world.connect(request_timeout=LONG_TIMEOUT)
         lease = await world.do(client.lock("seen").acquire)
-        await world.until(lambda: owners(masters, "seen") == [lease.owner] * 5, within=MENDED)
+        await world.until(lambda: owners(masters, "seen") == [lease.owner] * 5, within=REPAIR_TIME)
         for server in (masters.servers[0], masters.servers[3]):
             server.kill()
         state = await world.inspect(other, "seen")
@@ -58,10 +58,10 @@ async def test_operators_see_and_break_locks_with_a_minority_dead(
         assert state.remaining == pytest.approx(4.5, abs=1.5)
         assert [found.name for found in await world.list_locks(other, "se")] == ["seen"]
         # An attempt on two servers is no lock.
-        somebody = make_attempt("attempt").owner
+        owner = make_attempt("attempt").owner
         for server in masters.servers[1:3]:
-            server.ask("HSET", "attempt", somebody, 1)
-            server.ask("SET", "holdfast_owner:{attempt}", f"7 1 1.000000 {somebody} {{}}")
+            server.ask("HSET", "attempt", owner, 1)
+            server.ask("SET", "holdfast_owner:{attempt}", f"7 1 1.000000 {owner} {{}}")
         assert (await world.inspect(other, "attempt")).holders == ()
         assert await world.list_locks(other, "att") == []
 
@@ -78,13 +78,13 @@ async def test_operators_see_and_break_locks_with_a_minority_dead(
 
 async def test_close_releases_on_every_server(five_masters: Masters, api: Api) -> None:
     async with on(five_masters.url, api) as world:
-        client = world.connect(ttl=60, request_timeout=PATIENT)
+        client = world.connect(ttl=60, request_timeout=LONG_TIMEOUT)
         leases = [world.keep(await world.do(client.lock(f"n{number}").acquire)) for number in range(5)]
         await world.do(client.close)
         assert {lease.lost_reason for lease in leases} == {"closed"}
         # Usually immediate; answers missing after a second are completed in the background.
         await world.until(
-            lambda: all(owners(five_masters, lease.name) == [None] * 5 for lease in leases), within=MENDED
+            lambda: all(owners(five_masters, lease.name) == [None] * 5 for lease in leases), within=REPAIR_TIME
         )
 
 
@@ -99,7 +99,7 @@ async def test_close_releases_all_leases_with_a_silent_server(start_masters: Cal
         silent.pause()
         await world.do(client.close)
         names, others = [lease.name for lease in leases], [each for each in masters.servers if each is not silent]
-        await world.until(lambda: not any(server.ask("EXISTS", *names) for server in others), within=MENDED)
+        await world.until(lambda: not any(server.ask("EXISTS", *names) for server in others), within=REPAIR_TIME)
         silent.resume()
 
 
@@ -108,8 +108,8 @@ async def test_close_releases_all_leases_with_a_silent_server(start_masters: Cal
 #: Threads, descriptors, tasks, and the connections of each server: none of these may grow.
 Counts = list[int]
 Use = Callable[[], Awaitable[Counts]]
-#: A server that stalls for a moment is waited for instead of raising an error.
-LENIENT: Any = {"ttl": 300, "request_timeout": PATIENT, "unavailable_after": MENDED}
+#: With these options a client waits for a server that stalls instead of raising an error.
+LENIENT: Any = {"ttl": 300, "request_timeout": LONG_TIMEOUT, "unavailable_after": REPAIR_TIME}
 
 
 def in_process() -> Counts:
@@ -128,7 +128,7 @@ def no_more(counts: Counts, before: Counts) -> bool:
 async def settled(use: Use) -> Counts:
     """Returns the leftovers of ``use()`` once two runs leave the same: a server that answered late costs a connection,
     and a dead one is connected to now and then, by a thread."""
-    deadline, last, counts = time.monotonic() + MENDED, Counts(), await use()
+    deadline, last, counts = time.monotonic() + REPAIR_TIME, Counts(), await use()
     while counts != last:
         assert time.monotonic() < deadline, f"does not settle: {last}, {counts}"
         last, counts = counts, await use()
@@ -136,8 +136,8 @@ async def settled(use: Use) -> Counts:
 
 
 async def until_no_more(use: Use, before: Counts) -> None:
-    """Repeats the use: leaks grow."""
-    deadline = time.monotonic() + MENDED
+    """Repeats the use until it leaves no more than before: with a leak it never does."""
+    deadline = time.monotonic() + REPAIR_TIME
     while not no_more(counts := await use(), before):
         assert time.monotonic() < deadline, f"{before} before, and now {counts}"
 
@@ -167,7 +167,7 @@ async def test_sync_cycles_leave_nothing_behind(start_masters: Callable[..., Mas
         cycles(locks, 200)
         await until_no_more(use, before)
         busy.release()
-    eventually(lambda: no_more(in_process(), outside), within=MENDED)
+    eventually(lambda: no_more(in_process(), outside), within=REPAIR_TIME)
     assert_every_key_ends(masters)
 
 

@@ -1,4 +1,4 @@
-"""A process that holds the ledger, is frozen over a failover, and writes when it wakes up (faults R13 and R17)."""
+"""A process that holds the ledger, is frozen during a failover, and writes when it resumes (faults R13 and R17)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.redis.failover.worker import NAME
 from tests.support.child import Child
 from tests.support.history import Hold
 
-#: Longer than any failover takes: its lease is valid all the time.
+#: Longer than any failover takes: the lease is valid all the time.
 TTL: Final = 30.0
-#: What it adds.
+#: The number that this holder adds.
 NUMBER: Final = -1
 
 
@@ -32,7 +32,7 @@ class FrozenHolder(Child):
         self.freeze()
 
     def wake_and_write(self) -> tuple[Hold, list[str]]:
-        """What it held, and the outcomes of its stores: to the fenced and to the unfenced register."""
+        """Returns the hold, and the outcomes of its stores to the fenced and to the unfenced register."""
         self.send("keep['lease'].held")
         self.wake()
         assert self.answer(), "the loss cannot be known yet"

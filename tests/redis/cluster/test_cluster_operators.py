@@ -1,4 +1,4 @@
-"""Operations for people on a cluster: list locks of all shards, break them, ping."""
+"""Operators of a cluster list locks of all shards, break them, and ping."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ async def test_locks_of_all_shards_are_listed(api: Api, cluster: RedisCluster) -
 
 @APIS
 async def test_inspect_and_break_work_on_every_shard(api: Api, cluster: RedisCluster) -> None:
-    told = LossReports()
+    losses = LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(cluster.url)
-        lease = await ours.acquire(locks, "job", ttl=3.0, on_lost=told)
+        lease = await ours.acquire(locks, "job", ttl=3.0, on_lost=losses)
         move(cluster, "job")
         state = await ours.do(lambda: locks.inspect("job"))
         assert [holder.owner for holder in state.holders] == [lease.owner]
         assert state.token == lease.token
         assert await ours.do(lambda: locks.break_("job"))
-        await until(lambda: told.reasons, within=1.0 + SLACK)  # at the latest with the next renewal
-        assert told.reasons == ["broken"]
+        await until(lambda: losses.reasons, within=1.0 + SLACK)  # at the latest with the next renewal
+        assert losses.reasons == ["broken"]
         assert (await ours.acquire(locks, "job")).token > lease.token
-        assert not await ours.do(lambda: locks.break_("nobody's"))
+        assert not await ours.do(lambda: locks.break_("free"))
 
 
 @APIS
