@@ -69,12 +69,12 @@ def test_untrusted_certificate_is_refused_immediately(
 ) -> None:
     url = f"zookeeper://{tls_server.host}:{tls_server.tls_port}{BASE}?tick=0.1&use_ssl=true"
     # The timeouts are far longer than the refusal takes: it does not wait for the connect timeout.
-    stranger = connect(f"{url}&ca={certificates(tmp_path)}/ca.crt", ttl=60, request_timeout=20, unavailable_after=60)
+    distrusting = connect(f"{url}&ca={certificates(tmp_path)}/ca.crt", ttl=60, request_timeout=20, unavailable_after=60)
     began = time.monotonic()
     with pytest.raises(holdfast.EngineRefused, match="certificate"):
-        stranger.ping()
+        distrusting.ping()
     with pytest.raises(holdfast.EngineRefused, match="certificate"):
-        stranger.lock("a").acquire()
+        distrusting.lock("a").acquire()
     assert time.monotonic() - began < 10.0
     connect(f"{url}&verify_certs=false", unavailable_after=LONG_TIMEOUT).lock("a").acquire().release()
 
@@ -118,12 +118,12 @@ def test_locks_of_an_authenticated_client_are_protected_from_other_users(
         assert owner.get_acls(path)[0][0].id.id.startswith("app:")
     with pytest.raises(NoAuthError):
         server.client().delete(f"{base}/a/{node}")
-    for stranger in (connect(f"zookeeper://{place}"), connect(f"zookeeper://app:wrong@{place}")):
+    for other_user in (connect(f"zookeeper://{place}"), connect(f"zookeeper://app:wrong@{place}")):
         with pytest.raises(holdfast.EngineRefused, match="NoAuth") as refused:
-            stranger.lock("a").acquire()
+            other_user.lock("a").acquire()
         assert "wrong" not in str(refused.value)
         with pytest.raises(holdfast.EngineRefused):
-            stranger.break_("a")
+            other_user.break_("a")
     assert connect(url).lock("a").try_acquire() is None
     assert lease.held
     lease.release()
@@ -131,16 +131,16 @@ def test_locks_of_an_authenticated_client_are_protected_from_other_users(
 
 def test_acls_may_be_open_or_custom(connect: Connect, shared: ZooKeeperServer) -> None:
     owner = shared.client(auth_data=[("digest", "app:s3cr3t")])
-    place, strangers = f"{shared.address}/open?tick=0.1", connect(f"zookeeper://{shared.address}/open?tick=0.1")
-    with connect(f"zookeeper://app:s3cr3t@{place}&acl=open").lock("a"), strangers.lock("b"):
+    place, anonymous = f"{shared.address}/open?tick=0.1", connect(f"zookeeper://{shared.address}/open?tick=0.1")
+    with connect(f"zookeeper://app:s3cr3t@{place}&acl=open").lock("a"), anonymous.lock("b"):
         pass
     own: list[ACL] = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True)]
     locks = connect(f"zookeeper://app:s3cr3t@{place}", default_acl=own)
     with locks.lock("c") as lease:
-        assert strangers.inspect("c").holders[0].owner == lease.owner
+        assert anonymous.inspect("c").holders[0].owner == lease.owner
         assert len(owner.get_acls("/open/c")[0]) == 2
         with pytest.raises(holdfast.EngineRefused):
-            strangers.break_("c")
+            anonymous.break_("c")
 
 
 def test_lock_whose_node_is_not_readable_is_held_without_a_watch(
@@ -197,9 +197,9 @@ def test_sasl_user_owns_its_nodes_and_a_wrong_password_is_refused(start_zookeepe
         assert owner.get_acls(f"{BASE}/a/{node}")[0][0].id.scheme == "sasl"
         with pytest.raises(NoAuthError):
             server.client().delete(f"{BASE}/a/{node}")
-    stranger = connect(sasl_url(server, "wrong"))
+    wrong_password = connect(sasl_url(server, "wrong"))
     with pytest.raises(holdfast.EngineRefused, match="user name and password") as refused:
-        stranger.ping()
+        wrong_password.ping()
     assert "wrong" not in str(refused.value)
 
 

@@ -212,8 +212,8 @@ async def test_black_hole_for_longer_than_the_session_is_reported_as_loss(
         for each in both:
             await each.begin()
         proxy.black_hole_all()
-        dark = clock.now()
-        await asyncio.gather(*(each.check_loss(dark) for each in both))
+        began = clock.now()
+        await asyncio.gather(*(each.check_loss(began) for each in both))
         for each in both:
             await until(lambda: not each.queue.nodes())  # noqa: B023
         proxy.heal()
@@ -230,8 +230,8 @@ async def test_lock_lost_in_a_black_hole_is_released_after_reconnecting(
         for each in both:
             await each.begin()
         proxy.black_hole_all()
-        dark = clock.now()
-        await asyncio.gather(*(each.check_loss(dark) for each in both))
+        began = clock.now()
+        await asyncio.gather(*(each.check_loss(began) for each in both))
         proxy.heal()
         for each in both:
             await until(lambda: not each.queue.nodes(), CONNECTED_AGAIN_WITHIN)  # noqa: B023
@@ -251,8 +251,8 @@ class BlackholedHolder:
     async def begin(self) -> None:
         self._lease = await self._ours.acquire(self._locks, self._ours.api, on_lost=self._reports)
 
-    async def check_loss(self, dark: float) -> None:
-        assert await end_of_validity(self._lease) < dark + LASTING
+    async def check_loss(self, began: float) -> None:
+        assert await end_of_validity(self._lease) < began + LASTING
         await until(lambda: self._reports.at)
         assert self._reports.reasons == ["unreachable"]
         assert self.queue.tokens() == [self._lease.token], "the lease ends before the session"
