@@ -249,10 +249,10 @@ def test_refuse_affects_new_connections_until_accept(proxy: ZooKeeperProxy, sess
 
 def test_client_with_another_protocol_is_disconnected_and_reported(zookeeper_server: ZooKeeperServer) -> None:
     proxy = ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port).start()
-    with socket.create_connection((proxy.host, proxy.port), SOON) as stranger:
-        stranger.sendall(b"ruok")
+    with socket.create_connection((proxy.host, proxy.port), SOON) as client:
+        client.sendall(b"ruok")
         with pytest.raises(ConnectionResetError):
-            stranger.recv(4)
+            client.recv(4)
     with pytest.raises(ProtocolError):
         proxy.close()
 
