@@ -7,10 +7,10 @@ For an engine that ``holdfast.connect`` knows::
 
     class TestMyServer(ConformanceSuite):
         @pytest.fixture
-        def url(self, my_server):          # any fixture of yours
+        def url(self, my_server):          # your own fixture
             return my_server.url
 
-For an engine of your own, name a function that makes it; helper processes import it too::
+For an engine of your own, name a function that creates it; helper processes import it too::
 
     class TestMyEngine(ConformanceSuite):
         engine = "mypackage.engine:make_engine"     # make_engine(url) -> holdfast.engines.base.Engine
