@@ -1,4 +1,4 @@
-"""An engine as a third party might write it: it promises less, and holdfast does not know its URL."""
+"""An engine as a third party might write it: fewer guarantees, and a URL that holdfast does not know."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.engines.memory import MemoryEngine
 
 
 class PlainEngine(MemoryEngine):
-    """The memory engine without blocks of tokens: every grant is the engine's own, none is handed on in the process."""
+    """The memory engine without reserved tokens: the engine makes every grant, none is handed over in the process."""
 
     scheme = "plain"
     guarantees = dataclasses.replace(MemoryEngine.guarantees, fair=False)

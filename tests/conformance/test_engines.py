@@ -38,12 +38,12 @@ class TestRedlock(ConformanceSuite):
     @pytest.fixture
     def url(self, request: pytest.FixtureRequest, five_masters: Masters) -> str:
         if "callspec" in vars(request.node) and request.node.callspec.params.get("fair"):
-            pytest.skip("redlock does not give fair")  # a case that is for others too, but not with this parameter
+            pytest.skip("redlock does not give fair")  # a case that runs here without this parameter
         return five_masters.url
 
 
 class TestCluster(ConformanceSuite):
-    refused_names = frozenset({"{}"})  # a hash tag of nothing: the lock and its side keys would be in different slots
+    refused_names = frozenset({"{}"})  # an empty hash tag: the lock and its side keys would be in different slots
 
     @pytest.fixture
     def url(self, redis_cluster: RedisCluster) -> str:
@@ -52,7 +52,7 @@ class TestCluster(ConformanceSuite):
 
 @pytest.fixture(scope="module")
 def quick_zookeeper() -> Iterator[ZooKeeperServer]:
-    """One whose sessions may be as short as the shortest ttl of a case."""
+    """A server whose sessions may be as short as the shortest ttl of a case."""
     with ZooKeeperServer(tick=0.02) as server:
         yield server
 

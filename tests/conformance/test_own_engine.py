@@ -1,4 +1,4 @@
-"""The suite is for other people's engines too: one that ``connect`` does not know, and that cannot reserve tokens."""
+"""The suite on a third-party engine, which ``connect`` does not know and which cannot reserve tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TestPlainEngine(Fixtures, ExclusionCases, ReentryCases, HandOverCases, Fai
         return f"plain:{uuid.uuid4().hex}"
 
 
-def test_the_engine_is_the_one_that_was_named() -> None:
+def test_source_opens_the_named_engine() -> None:
     source = Source("plain:x", TestPlainEngine.engine)
     with source.open("sync", ttl=5) as client:
         assert client.guarantees.fair is False

@@ -1,4 +1,4 @@
-"""The pace of a suite reaches every world, and no case has a short time of its own beside it."""
+"""The pace of a suite applies to every world, and no case uses a short time without it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from holdfast.testing.conformance import Fixtures, Source, World, case
 _HOME: Final = Path(holdfast.testing.conformance.__path__[0])
 _WRITTEN: Final = [_HOME / "scenarios.py", *sorted((_HOME / "cases").glob("*.py"))]
 
-#: Where a number is a time. What is shorter than this depends on how quick engine and machine are.
+#: Keywords whose values are times. Times shorter than this depend on the speed of engine and machine.
 _TIMES: Final = frozenset({"ttl", "timeout", "max_hold"})
 _SHORT: Final = 5.0
 
 
-class TestAtItsPace(Fixtures):
+class TestPace(Fixtures):
     pace = 2.5
 
     @pytest.fixture
@@ -30,7 +30,7 @@ class TestAtItsPace(Fixtures):
         return f"memory:{uuid.uuid4().hex}"
 
     @case
-    async def test_times_are_multiplied_by_it(self, world: World) -> None:
+    async def test_times_are_multiplied_by_the_pace(self, world: World) -> None:
         assert world.paced(0.15) == 0.375
         assert world.soon == 2.5 * World(Source("memory:"), world.api).soon
         lock = world.connect().lock(world.name(), ttl=world.paced(0.15), renew=False)
@@ -39,13 +39,13 @@ class TestAtItsPace(Fixtures):
 
 
 @pytest.mark.parametrize("pace", [0.99, 0, -1, math.nan])
-def test_no_suite_is_quicker_than_its_cases(pace: float) -> None:
+def test_pace_below_one_is_refused(pace: float) -> None:
     with pytest.raises(ValueError, match="pace"):
         Source("memory:", pace=pace)
 
 
 def _times(tree: ast.AST) -> Iterator[ast.expr]:
-    """What is given as a time: by a keyword, in a dict of keywords, or to ``wait``."""
+    """The expressions given as times: by a keyword, in a dict of keywords, or to ``wait``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from (keyword.value for keyword in node.keywords if keyword.arg in _TIMES)
@@ -61,7 +61,7 @@ def _is_short(time: ast.expr) -> bool:
 
 
 @pytest.mark.parametrize("file", _WRITTEN, ids=lambda file: file.name)
-def test_no_case_has_a_short_time_of_its_own(file: Path) -> None:
+def test_cases_have_no_short_time_without_pace(file: Path) -> None:
     found = [f"line {time.lineno}: {ast.unparse(time)}" for time in _times(ast.parse(file.read_text("utf-8")))
              if _is_short(time)]  # fmt: skip
     assert found == [], "short times go through paced()"

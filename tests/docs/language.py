@@ -47,7 +47,8 @@ WORDS: Final = (
     Retired("crew crews nursery nurseries", "workers, worker processes"),
     Retired("company companies", "process group"),
     Retired("fleet fleets", "server group"),
-    Retired("whoever somebody nobody", "the component's name, another client, no caller"),
+    Retired("whoever somebody", "the component's name, another client, no caller"),
+    Retired("nobody", "no caller, no client", allowed=("tests/servers/postgres.py",)),  # an account of the system
     Retired("pulse", "heartbeat", allowed=_SQLITE_FILES),
     Retired("pulses", "heartbeat"),
     Retired("play plays scene scenes", "scenario, step"),

@@ -15,13 +15,6 @@ from tests.docs.markdown import ROOT, shown, tables
 FOLDERS: Final = ("src", "tests", "bench", "docs", "examples")
 DOCUMENTS: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 SUFFIXES: Final = frozenset({".py", ".lua", ".c", ".md", ".toml", ".bash", ".fish", ".zsh"})
-#: Not converted yet: to be emptied.
-PENDING: Final[tuple[str, ...]] = (
-    "src/",
-    "tests/conformance/",
-    "tests/harness/",
-    "tests/zookeeper/",
-)
 
 
 def _files() -> Iterator[Path]:
@@ -33,8 +26,7 @@ def _files() -> Iterator[Path]:
 
 
 def test_no_retired_word_is_used() -> None:
-    files = [path for path in _files() if not shown(path).startswith(PENDING)]
-    found = [place for path in files for place in retired(shown(path), path.read_text("utf-8"))]
+    found = [place for path in _files() for place in retired(shown(path), path.read_text("utf-8"))]
     assert found == [], "see docs/reference/glossary.md:\n" + "\n".join(found)
 
 

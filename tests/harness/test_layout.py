@@ -1,4 +1,4 @@
-"""Where tests and their helpers are: the rules of tests/README.md, and that breaking one is noticed."""
+"""The rules of tests/README.md for the places of tests and helpers, and that a broken rule is reported."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def paths_named(text: str) -> set[str]:
 
 
 def missing(text: str, tests: Path) -> list[str]:
-    """What a text names and there is not: in tests/, or elsewhere in the repository."""
+    """The files and tests that a text names but that do not exist in tests/ or elsewhere in the repository."""
     found = []
     for name in sorted(paths_named(text)):
         path, _, test = name.partition("::")
@@ -84,6 +84,6 @@ def test_every_file_and_test_that_the_readme_names_exists() -> None:
     assert missing(README.read_text("utf-8"), TESTS) == []
 
 
-def test_a_name_of_a_file_or_test_that_is_not_there_is_reported() -> None:
+def test_name_of_a_missing_file_or_test_is_reported() -> None:
     text = "`core/test_nothing.py` `core/test_closing.py::test_nothing` `core/test_closing.py` `core/`"
     assert missing(text, TESTS) == ["core/test_closing.py::test_nothing", "core/test_nothing.py"]

@@ -1,4 +1,4 @@
-"""The tests' own PostgreSQL: it is empty for each test, and ends with the run, also with one that is killed."""
+"""The tests' own PostgreSQL: it is empty for each test, and ends with the run, even if the run is killed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-def test_it_is_empty_at_the_start_of_each_test(postgres_server: PostgresServer, turn: int) -> None:
+def test_database_is_empty_at_the_start_of_each_test(postgres_server: PostgresServer, turn: int) -> None:
     with postgres_server.connect() as db:
         assert db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall() == []
         db.execute("CREATE TABLE left_behind (id integer)")
 
 
-def test_it_does_not_run_as_root(postgres_server: PostgresServer) -> None:
+def test_server_does_not_run_as_root(postgres_server: PostgresServer) -> None:
     assert os.stat(f"/proc/{postgres_server.pid}").st_uid != 0
 
 
@@ -43,7 +43,7 @@ def _is_running(pid: int) -> bool:
 
 
 @pytest.mark.needs_postgres
-def test_it_ends_with_a_run_that_is_killed() -> None:
+def test_server_ends_with_a_killed_run() -> None:
     command = [sys.executable, "-c", _START]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
@@ -51,4 +51,4 @@ def test_it_ends_with_a_run_that_is_killed() -> None:
         assert _is_running(int(pid))
         run.send_signal(signal.SIGKILL)
     eventually(lambda: not _is_running(int(pid)))
-    subprocess.run(["rm", "-r", directory], check=True)  # what a killed run cannot remove
+    subprocess.run(["rm", "-r", directory], check=True)  # a killed run cannot remove it

@@ -1,4 +1,4 @@
-"""The fault proxy, against a real Redis: each fault does what its name promises, to the request it is meant for."""
+"""The fault proxy in front of a real Redis: each fault has the effect of its name, on the chosen request only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def proxy(redis_server: RedisServer) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def direct(redis_server: RedisServer) -> redis.Redis:
-    """Past the proxy, to see what really happened."""
+    """A client that bypasses the proxy, to read the server's state."""
     return redis_server.client()
 
 
@@ -86,7 +86,7 @@ def wire(connect: Callable[[], Wire]) -> Wire:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_passes_everything(proxy: FaultProxy, protocol: int) -> None:
+def test_proxy_without_rules_passes_all_requests(proxy: FaultProxy, protocol: int) -> None:
     with redis.Redis.from_url(proxy.url, protocol=protocol, client_name="x") as client:
         client.set("key", b"\r\n" * 100_000)
         assert client.get("key") == b"\r\n" * 100_000
@@ -97,7 +97,9 @@ def test_passes_everything(proxy: FaultProxy, protocol: int) -> None:
     assert (b"INCRBY", b"n", b"1") in proxy.seen
 
 
-def test_pipelined_requests_of_one_packet_are_matched_alone(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_pipelined_requests_of_one_packet_are_matched_one_by_one(
+    proxy: FaultProxy, wire: Wire, direct: redis.Redis
+) -> None:
     lost = proxy.on("INCR", nth=2).drop_reply_and_reset()
     packet = b"".join(pack(*words) for words in [("INCR", "n"), ("PING",), ("INCR", "n"), ("PING",)])
     wire.socket.sendall(packet)
@@ -111,7 +113,7 @@ def test_pipelined_requests_of_one_packet_are_matched_alone(proxy: FaultProxy, w
 # ---- lost replies and requests
 
 
-def test_drop_reply_and_reset(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_drop_reply_and_reset_runs_the_request(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
     rule = proxy.on("SET").drop_reply_and_reset()
     wire.send("SET", "key", "value")
     with pytest.raises(ConnectionResetError):
@@ -136,19 +138,21 @@ def test_a_fault_happens_once_unless_the_rule_repeats(proxy: FaultProxy, connect
     assert len(every.hits) == 3
 
 
-def test_black_hole(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_black_hole_runs_the_request_and_passes_nothing_more(
+    proxy: FaultProxy, wire: Wire, direct: redis.Redis
+) -> None:
     rule = proxy.on("INCR").black_hole()
     wire.send("INCR", "n")
     assert rule.wait(SOON)
     assert direct.get("n") == b"1"
-    wire.send("INCR", "n")  # the connection is open, and no server is behind it
+    wire.send("INCR", "n")  # the connection is open, but nothing passes
     with pytest.raises(TimeoutError):
         wire.receive(NEVER)
     assert direct.get("n") == b"1"
     assert proxy.connections == 1
 
 
-def test_a_black_hole_does_not_tell_that_the_server_died(start_redis: Callable[..., RedisServer]) -> None:
+def test_black_hole_hides_the_death_of_the_server(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with FaultProxy(server.host, server.port) as proxy:
         silent, other = Wire(proxy), Wire(proxy)
@@ -164,7 +168,7 @@ def test_a_black_hole_does_not_tell_that_the_server_died(start_redis: Callable[.
                 silent.receive(NEVER)
 
 
-def test_drop_request_and_reset(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_drop_request_and_reset_does_not_run_the_request(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
     rule = proxy.on("SET").drop_request_and_reset()
     wire.send("SET", "key", "value")
     with pytest.raises(ConnectionResetError):
@@ -173,7 +177,7 @@ def test_drop_request_and_reset(proxy: FaultProxy, wire: Wire, direct: redis.Red
     assert direct.get("key") is None
 
 
-def test_drop_request_black_hole(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_drop_request_black_hole_does_not_run_the_request(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
     rule = proxy.on("SET").drop_request_black_hole()
     wire.send("SET", "key", "value")
     assert rule.wait(SOON)
@@ -182,10 +186,10 @@ def test_drop_request_black_hole(proxy: FaultProxy, wire: Wire, direct: redis.Re
     assert direct.get("key") is None
 
 
-# ---- late ones
+# ---- delays and duplicates
 
 
-def test_delayed_reply_until_released(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_reply_is_delayed_until_released(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
     rule = proxy.on("SET").delay()
     wire.send("SET", "key", "value")
     assert rule.wait(SOON)
@@ -196,14 +200,14 @@ def test_delayed_reply_until_released(proxy: FaultProxy, wire: Wire, direct: red
     assert wire.receive() == b"OK"
 
 
-def test_delayed_reply_by_time(proxy: FaultProxy, wire: Wire) -> None:
+def test_reply_is_delayed_for_the_given_time(proxy: FaultProxy, wire: Wire) -> None:
     proxy.on("PING").delay(0.05)
     started = time.monotonic()
     assert wire.call("PING") == b"PONG"
     assert time.monotonic() - started >= 0.05
 
 
-def test_a_delayed_request_arrives_after_its_sender_has_gone(
+def test_delayed_request_arrives_after_its_client_disconnected(
     proxy: FaultProxy, wire: Wire, direct: redis.Redis
 ) -> None:
     rule = proxy.on("RPUSH").delay(side="request")
@@ -215,7 +219,7 @@ def test_a_delayed_request_arrives_after_its_sender_has_gone(
     assert direct.blpop(["list"], timeout=SOON) == (b"list", b"late")
 
 
-def test_late_duplicate(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_duplicate_is_sent_when_released(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
     rule = proxy.on("INCR").duplicate()
     assert wire.call("INCR", "n") == 1
     assert rule.fired
@@ -226,7 +230,7 @@ def test_late_duplicate(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> N
     assert proxy.release_duplicates() == []
 
 
-def test_a_duplicate_speaks_as_the_same_user_to_the_same_database(start_redis: Callable[..., RedisServer]) -> None:
+def test_duplicate_uses_the_same_user_and_database(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis(password="pw")
     with FaultProxy(server.host, server.port) as proxy:
         proxy.on("INCRBY").duplicate()
@@ -241,25 +245,25 @@ def test_a_duplicate_speaks_as_the_same_user_to_the_same_database(start_redis: C
 
 
 def data_segments_received(connection: socket.socket) -> int:
-    """From the kernel's count (Linux, struct tcp_info): what recv() returns depends on the scheduler."""
+    """The kernel's count (Linux, struct tcp_info), since the result of recv() depends on the scheduler."""
     information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     return int(struct.unpack_from("=I", information, 152)[0])
 
 
-def test_slices(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_slice_sends_single_bytes(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
     direct.set("key", "value" * 100)
     assert wire.call("GET", "key") == b"value" * 100
     assert data_segments_received(wire.socket) == 1
     rule = proxy.on("GET").slice()
     assert wire.call("GET", "key") == b"value" * 100
     assert rule.fired
-    assert data_segments_received(wire.socket) > 10  # at the least: then the congestion window may glue some together
+    assert data_segments_received(wire.socket) > 10  # not all: the congestion window may join some of them
 
 
 # ---- connections
 
 
-def test_refuse_and_accept(proxy: FaultProxy, connect: Callable[[], Wire]) -> None:
+def test_refuse_affects_new_connections_until_accept(proxy: FaultProxy, connect: Callable[[], Wire]) -> None:
     before = connect()
     assert before.call("PING") == b"PONG"
     proxy.refuse()
@@ -270,7 +274,7 @@ def test_refuse_and_accept(proxy: FaultProxy, connect: Callable[[], Wire]) -> No
     assert connect().call("PING") == b"PONG"
 
 
-def test_cut_all(proxy: FaultProxy, connect: Callable[[], Wire]) -> None:
+def test_cut_all_resets_every_connection(proxy: FaultProxy, connect: Callable[[], Wire]) -> None:
     wires = [connect(), connect()]
     for wire in wires:
         wire.call("PING")
@@ -281,7 +285,9 @@ def test_cut_all(proxy: FaultProxy, connect: Callable[[], Wire]) -> None:
     assert connect().call("PING") == b"PONG"
 
 
-def test_partition_and_heal(proxy: FaultProxy, connect: Callable[[], Wire], direct: redis.Redis) -> None:
+def test_black_hole_all_holds_old_and_new_connections_until_heal(
+    proxy: FaultProxy, connect: Callable[[], Wire], direct: redis.Redis
+) -> None:
     old = connect()
     assert old.call("PING") == b"PONG"
     proxy.black_hole_all()
@@ -297,11 +303,11 @@ def test_partition_and_heal(proxy: FaultProxy, connect: Callable[[], Wire], dire
         old.receive(NEVER)
 
 
-def test_a_server_that_is_down_is_no_black_hole(start_redis: Callable[..., RedisServer]) -> None:
+def test_dead_server_resets_the_connection(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     with FaultProxy(server.host, server.port) as proxy:
         server.kill()
-        # Sooner or later: the proxy may hang up before the PING, or before the caller knows that it is connected.
+        # The proxy may disconnect before the PING, or before the client knows that it is connected.
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             call_once(proxy, "PING")
 
@@ -312,10 +318,10 @@ def call_once(proxy: FaultProxy, *words: str | int) -> object:
         return wire.call(*words)
 
 
-# ---- which request
+# ---- matching requests
 
 
-def test_handshake_is_left_alone(proxy: FaultProxy) -> None:
+def test_rule_without_a_command_skips_the_handshake(proxy: FaultProxy) -> None:
     rule = proxy.on().drop_reply_and_reset()
     client = redis.Redis.from_url(proxy.url, protocol=3, client_name="x", db=2, retry=None)
     with client, pytest.raises(redis.ConnectionError):
@@ -324,13 +330,13 @@ def test_handshake_is_left_alone(proxy: FaultProxy) -> None:
     assert {request[0] for request in proxy.seen} > {b"HELLO", b"GET"}
 
 
-def test_handshake_named_outright(proxy: FaultProxy, wire: Wire) -> None:
+def test_rule_that_names_a_handshake_command_matches_it(proxy: FaultProxy, wire: Wire) -> None:
     proxy.on("CLIENT").drop_request_and_reset()
     with pytest.raises(ConnectionResetError):
         wire.call("CLIENT", "ID")
 
 
-def test_by_part_of_an_argument(proxy: FaultProxy, wire: Wire) -> None:
+def test_rule_matches_a_part_of_an_argument(proxy: FaultProxy, wire: Wire) -> None:
     rule = proxy.on(containing="order:42").notice()
     wire.call("GET", "order:41")
     assert not rule.fired
@@ -343,7 +349,7 @@ SHA = hashlib.sha1(SOURCE.encode()).hexdigest()
 
 
 @pytest.mark.parametrize("script", [SHA, SHA.upper(), Script("increment", SOURCE)])
-def test_by_script(proxy: FaultProxy, connect: Callable[[], Wire], script: str | Script) -> None:
+def test_rule_matches_a_script(proxy: FaultProxy, connect: Callable[[], Wire], script: str | Script) -> None:
     rule = proxy.on(script=script, nth=2).drop_reply_and_reset()
     wire = connect()
     wire.call("EVAL", "return 1", 0)
@@ -353,7 +359,7 @@ def test_by_script(proxy: FaultProxy, connect: Callable[[], Wire], script: str |
     assert rule.hits == [(b"EVALSHA", SHA.encode(), b"1", b"n")]
 
 
-def test_a_script_unknown_to_the_server_does_not_count(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
+def test_call_of_an_unknown_script_does_not_count(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
     rule = proxy.on("EVALSHA").drop_reply_and_reset()
     assert isinstance(wire.call("EVALSHA", SHA, 1, "n"), hiredis.ReplyError)
     assert not rule.fired
@@ -363,7 +369,7 @@ def test_a_script_unknown_to_the_server_does_not_count(proxy: FaultProxy, wire: 
     assert direct.get("n") == b"1"
 
 
-def test_a_notice_comes_before_the_reply(proxy: FaultProxy, wire: Wire) -> None:
+def test_notice_fires_before_the_reply(proxy: FaultProxy, wire: Wire) -> None:
     rule = proxy.on("BLPOP").notice()
     wire.send("BLPOP", "empty", 0)
     assert rule.wait(SOON)
@@ -376,7 +382,7 @@ def test_nth_and_times_count_from_one(proxy: FaultProxy) -> None:
         proxy.on(times=0)
 
 
-# ---- what comes unasked
+# ---- pushed messages
 
 
 def test_pushes_are_not_replies(proxy: FaultProxy, wire: Wire, direct: redis.Redis) -> None:
@@ -395,7 +401,7 @@ def test_pushes_are_not_replies(proxy: FaultProxy, wire: Wire, direct: redis.Red
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_pub_sub(proxy: FaultProxy, wire: Wire, direct: redis.Redis, protocol: int) -> None:
+def test_published_messages_are_not_replies(proxy: FaultProxy, wire: Wire, direct: redis.Redis, protocol: int) -> None:
     wire.call("HELLO", protocol)
     wire.send("SUBSCRIBE", "one", "two")
     assert [wire.receive(), wire.receive()] == [[b"subscribe", b"one", 1], [b"subscribe", b"two", 2]]
@@ -411,7 +417,7 @@ def test_pub_sub(proxy: FaultProxy, wire: Wire, direct: redis.Redis, protocol: i
 # ---- the proxy itself
 
 
-def test_a_peer_that_speaks_something_else_is_not_guessed_at() -> None:
+def test_peer_with_another_protocol_is_disconnected_and_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as web:
         proxy = FaultProxy(*web.getsockname()).start()
         wire = Wire(proxy)
@@ -426,7 +432,7 @@ def test_a_peer_that_speaks_something_else_is_not_guessed_at() -> None:
         proxy.close()
 
 
-def test_closed_client_leaves_no_sockets_threads_or_tasks(redis_server: RedisServer) -> None:
+def test_closed_proxy_leaves_no_sockets_threads_or_tasks(redis_server: RedisServer) -> None:
     before = set(threading.enumerate())
     with FaultProxy(redis_server.host, redis_server.port) as proxy:
         wire = Wire(proxy)

@@ -1,4 +1,4 @@
-"""The tests' own Redis: it starts, freezes, dies and comes back as the tests about faults assume."""
+"""The tests' own Redis: it starts, pauses, dies and restarts as the fault tests assume."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.support.waiting import eventually
 Start = Callable[..., RedisServer]
 
 
-def test_it_is_ours(redis_server: RedisServer) -> None:
+def test_server_is_the_process_that_was_started(redis_server: RedisServer) -> None:
     assert redis_server.client().info("server")["process_id"] == redis_server.pid
     assert f":{redis_server.port}/" in redis_server.url
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-def test_it_is_empty_at_the_start_of_each_test(redis_server: RedisServer, turn: int) -> None:
+def test_server_is_empty_at_the_start_of_each_test(redis_server: RedisServer, turn: int) -> None:
     client = redis_server.client()
     assert client.dbsize() == 0
     client.set("left behind", turn)
 
 
-def test_pause_and_resume(start_redis: Start) -> None:
+def test_paused_server_does_not_answer_until_resumed(start_redis: Start) -> None:
     server = start_redis()
     server.client().set("key", "value")
     server.pause()
@@ -38,7 +38,7 @@ def test_pause_and_resume(start_redis: Start) -> None:
     assert server.client().get("key") == b"value"
 
 
-def test_kill_and_restart_on_the_same_port(start_redis: Start) -> None:
+def test_killed_server_restarts_empty_on_the_same_port(start_redis: Start) -> None:
     server = start_redis()
     port, pid = server.port, server.pid
     server.client().set("key", "value")
@@ -52,17 +52,17 @@ def test_kill_and_restart_on_the_same_port(start_redis: Start) -> None:
     assert server.client().get("key") is None
 
 
-def test_its_port_is_kept_while_it_is_down(start_redis: Start) -> None:
-    """Given to another server meanwhile, perhaps of another run, it could not come back."""
+def test_port_is_reserved_while_the_server_is_down(start_redis: Start) -> None:
+    """If another server took the port meanwhile, this one could not restart."""
     server = start_redis()
     server.kill()
     assert not is_free(server.port)
     server.restart()
     server.close()
-    eventually(lambda: is_free(server.port))  # when the kernel has done with its connections
+    eventually(lambda: is_free(server.port))  # when the kernel has closed its connections
 
 
-def test_password_and_users(start_redis: Start) -> None:
+def test_password_and_user_permissions_are_enforced(start_redis: Start) -> None:
     server = start_redis("user app on >pw ~app:* +get +set", password="s3cr3t")
     assert server.client().ping()
     client = server.client(server.url_as("app", "pw"))
@@ -71,13 +71,13 @@ def test_password_and_users(start_redis: Start) -> None:
         client.set("other", 1)
 
 
-def test_unix_socket(redis_server: RedisServer) -> None:
+def test_server_listens_on_a_unix_socket(redis_server: RedisServer) -> None:
     with redis.Redis.from_url(redis_server.unix_url) as client:
         assert client.ping()
 
 
 @pytest.mark.needs_redis
-def test_the_directory_goes_with_the_server() -> None:
+def test_directory_is_removed_with_the_server() -> None:
     with RedisServer() as server:
         directory: Path = server.directory
         assert (directory / "log").exists()

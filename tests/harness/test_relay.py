@@ -1,4 +1,4 @@
-"""The tests' own relay: bytes pass while the link is open; a connection given up while it is dark never arrives."""
+"""The tests' own relay: bytes pass while the link is open; a connection closed during a black hole never arrives."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def relay(loop: LoopThread, target: socket.socket) -> Iterator[Relay]:
         yield relay
 
 
-def say_and_hang_up(relay: Relay) -> None:
+def send_and_disconnect(relay: Relay) -> None:
     with socket.create_connection((relay.host, relay.port), WITHIN) as client:
         client.sendall(b"hello")
 
 
-def test_who_speaks_and_hangs_up_before_the_relay_looks_is_accepted(
+def test_client_that_disconnects_before_the_relay_accepts_it_is_relayed(
     relay: Relay, loop: LoopThread, target: socket.socket
 ) -> None:
-    """A member with a small number introduces itself and hangs up, to be called back. On a busy machine none of these
-    introductions arrived, and it never found the others."""
+    """A ZooKeeper member with a small number connects, introduces itself and disconnects, and the other member connects
+    back. On a busy machine none of these introductions arrived, and the member never found the others."""
     busy, done = threading.Event(), threading.Event()
 
     def keep_busy() -> None:
@@ -53,11 +53,11 @@ def test_who_speaks_and_hangs_up_before_the_relay_looks_is_accepted(
         done.wait(WITHIN)
 
     async def soon() -> None:
-        asyncio.get_running_loop().call_later(0.01, keep_busy)  # when this is over
+        asyncio.get_running_loop().call_later(0.01, keep_busy)  # runs after this coroutine
 
     loop.do(soon)
     assert busy.wait(WITHIN)
-    say_and_hang_up(relay)
+    send_and_disconnect(relay)
     done.set()
     accepted, _ = target.accept()
     with accepted:
@@ -66,9 +66,9 @@ def test_who_speaks_and_hangs_up_before_the_relay_looks_is_accepted(
         assert accepted.recv(100) == b""
 
 
-def test_who_hangs_up_in_the_dark_never_arrives(relay: Relay, target: socket.socket) -> None:
+def test_client_that_disconnects_during_a_black_hole_is_not_relayed(relay: Relay, target: socket.socket) -> None:
     relay.black_hole_all()
-    say_and_hang_up(relay)
+    send_and_disconnect(relay)
     eventually(lambda: relay.connections == 1)
     relay.heal()
     with socket.create_connection((relay.host, relay.port), WITHIN) as client:

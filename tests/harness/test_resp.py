@@ -1,4 +1,4 @@
-"""Frames of RESP: found whole, wherever the network cut them."""
+"""RESP frames are reassembled from data that is split anywhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ frames = st.recursive(leaves, _aggregates, max_leaves=8)
 
 
 @given(st.lists(frames, max_size=6), st.lists(st.integers(min_value=1, max_value=9), max_size=40))
-def test_frames_survive_any_cut(wanted: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_found_in_data_split_anywhere(wanted: list[bytes], cuts: list[int]) -> None:
     stream, parser, found = b"".join(wanted), resp.Frames(), []
     for cut in cuts:
         found += parser.feed(stream[:cut])
@@ -53,24 +53,24 @@ def test_no_part_of_a_frame_is_a_frame(frame: bytes, data: st.DataObject) -> Non
 
 
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=5))
-def test_words_of_a_request(words: list[bytes]) -> None:
+def test_words_of_a_request_are_unpacked(words: list[bytes]) -> None:
     packed = hiredis.pack_command(tuple(words))  # type: ignore[arg-type]  # its stub knows tuples of one
     assert resp.Frames(inline=True).feed(packed) == [packed]
     assert resp.words(packed) == tuple(words)
 
 
-def test_inline_requests() -> None:
+def test_inline_requests_are_frames() -> None:
     assert resp.Frames(inline=True).feed(b"PING hello\r\nGET k\r\n") == [b"PING hello\r\n", b"GET k\r\n"]
     assert resp.words(b"PING hello\r\n") == (b"PING", b"hello")
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400\r\n", b"$x\r\n", b"*1.5\r\n", b"\x00\r\n"])
-def test_what_is_not_resp_is_not_guessed(garbage: bytes) -> None:
+def test_data_that_is_not_resp_is_refused(garbage: bytes) -> None:
     with pytest.raises(resp.ProtocolError):
         resp.Frames().feed(garbage)
 
 
-def test_pushes_and_confirmations() -> None:
+def test_pushes_and_confirmations_are_recognised() -> None:
     assert resp.is_push(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
     assert resp.is_push(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
     assert not resp.is_push(b"*1\r\n$1\r\nk\r\n")

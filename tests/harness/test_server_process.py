@@ -1,4 +1,4 @@
-"""What all servers of the tests have in common: free ports, failed starts, frozen servers, runs that are killed."""
+"""Behaviour common to all test servers: free ports, failed starts, frozen servers, killed runs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ KINDS: Final = [
 def test_a_server_whose_port_is_taken_starts_on_another(
     kind: type[ServerProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as squatter:
-        squatter.bind(("127.0.0.1", 0))
-        squatter.listen()
-        taken, free = squatter.getsockname()[1], free_port()
+    with socket.socket() as occupant:
+        occupant.bind(("127.0.0.1", 0))
+        occupant.listen()
+        taken, free = occupant.getsockname()[1], free_port()
         ports = iter([taken, free])
         monkeypatch.setattr(process, "free_port", lambda: next(ports))
         with kind() as server:
@@ -40,7 +40,7 @@ def test_a_server_whose_port_is_taken_starts_on_another(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_frozen_server_can_be_stopped_and_leaves_nothing(kind: type[ServerProcess]) -> None:
+def test_frozen_server_can_be_stopped_and_leaves_no_files_or_processes(kind: type[ServerProcess]) -> None:
     with kind() as server:
         directory, pid = server.directory, server.pid
         server.pause()
@@ -58,7 +58,7 @@ def test_a_frozen_server_can_be_stopped_and_leaves_nothing(kind: type[ServerProc
         pytest.param(ZooKeeperServer, "initLimit=soon", 'For input string: "soon"', marks=pytest.mark.needs_zookeeper),
     ],
 )
-def test_a_server_that_cannot_start_reports_why_and_leaves_nothing(kind: Any, line: str, reason: str) -> None:
+def test_server_that_cannot_start_reports_the_reason_and_leaves_no_files(kind: Any, line: str, reason: str) -> None:
     server = kind(line)
     with pytest.raises(ServerFailed, match=reason):
         server.start()
@@ -66,8 +66,8 @@ def test_a_server_that_cannot_start_reports_why_and_leaves_nothing(kind: Any, li
     assert not server.directory.exists()
 
 
-# PostgreSQL, which runs under another account and cannot enter this directory, has a test of its own.
+# PostgreSQL runs under another account, which cannot enter this directory; it has its own test.
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.id != "postgres"])
-def test_a_server_ends_with_a_run_that_is_killed(kind: type[ServerProcess], tmp_path: Path) -> None:
+def test_server_ends_with_a_killed_run(kind: type[ServerProcess], tmp_path: Path) -> None:
     start = f"from {kind.__module__} import {kind.__name__}\nprint({kind.__name__}().start().port, flush=True)"
     assert assert_servers_end_with_a_killed_run(tmp_path, start) == 1

@@ -1,4 +1,4 @@
-"""No test is skipped in silence: the rule of tests/conftest.py, tried out on a run of its own."""
+"""No test is skipped silently: the rule of tests/conftest.py, checked in a separate run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.runs import ROOT, run_pytest
 
-NEEDS_REDIS = "tests/harness/test_redis_server.py::test_unix_socket"
+NEEDS_REDIS = "tests/harness/test_redis_server.py::test_server_listens_on_a_unix_socket"
 
 
 def test_without_redis_a_test_is_skipped_by_name() -> None:
@@ -18,7 +18,7 @@ def test_without_redis_a_test_is_skipped_by_name() -> None:
     assert f"{NEEDS_REDIS}: redis-server is not on PATH" in done.stdout
 
 
-def test_without_redis_ci_fails() -> None:
+def test_without_redis_a_test_fails_in_ci() -> None:
     done = run_pytest(NEEDS_REDIS, CI="true")
     assert done.returncode == 1
     assert "1 failed" in done.stdout or "1 error" in done.stdout

@@ -1,4 +1,4 @@
-"""The tests' own topologies of Redis: they come up, break and heal as the tests about faults assume."""
+"""The tests' own topologies of Redis: they start, fail and heal as the fault tests assume."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.support.waiting import eventually
 StartRedis = Callable[..., RedisServer]
 StartReplication = Callable[..., Replication]
 
-#: For replicas that can acknowledge, in milliseconds.
+#: The timeout of WAIT for replicas that can acknowledge, in milliseconds.
 WAIT = 4_000
 
 
 # ---- groups
 
 
-def test_five_masters_know_nothing_of_each_other(five_masters: Masters) -> None:
+def test_five_masters_are_independent(five_masters: Masters) -> None:
     for place, server in enumerate(five_masters.servers):
         server.ask("SET", "place", place)
     assert [server.ask("GET", "place") for server in five_masters.servers] == ["0", "1", "2", "3", "4"]
@@ -46,7 +46,7 @@ def test_five_masters_are_empty_at_the_start_of_each_test(five_masters: Masters)
 
 @pytest.mark.needs_redis
 @pytest.mark.parametrize("make", [lambda: Masters(2), lambda: Replication(1), SentinelSet, RedisCluster])
-def test_a_group_leaves_nothing_behind(make: Callable[[], Group[RedisServer]]) -> None:
+def test_closed_group_leaves_no_files_or_processes(make: Callable[[], Group[RedisServer]]) -> None:
     with make() as group:
         servers = list(group.servers)
         pids = [server.pid for server in servers]
@@ -66,7 +66,7 @@ def test_a_group_that_cannot_start_leaves_no_process_behind() -> None:
 
 
 @pytest.mark.needs_redis
-def test_no_server_of_a_group_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
+def test_servers_of_a_group_end_with_a_killed_run(tmp_path: Path) -> None:
     start = (
         "from tests.servers.replication import Replication\n"
         "print(*(server.port for server in Replication(2).start().servers), flush=True)"
@@ -77,7 +77,7 @@ def test_no_server_of_a_group_outlives_a_run_that_is_killed(tmp_path: Path) -> N
 # ---- replication
 
 
-def test_replicas_follow_from_the_first_moment(start_replication: StartReplication) -> None:
+def test_replicas_replicate_right_after_the_start(start_replication: StartReplication) -> None:
     replication = start_replication(2, password="s3cr3t")
     client = replication.master.client()
     client.set("key", "value")
@@ -85,7 +85,7 @@ def test_replicas_follow_from_the_first_moment(start_replication: StartReplicati
     assert [replica.ask("GET", "key") for replica in replication.replicas] == ["value"] * 2
 
 
-def test_R17_a_replica_in_the_dark_is_stale_when_promoted(start_replication: StartReplication) -> None:
+def test_R17_replica_behind_a_black_hole_is_stale_when_promoted(start_replication: StartReplication) -> None:
     replication = start_replication(1)
     (replica,), (link,) = replication.replicas, replication.links
     client = replication.master.client()
@@ -96,15 +96,15 @@ def test_R17_a_replica_in_the_dark_is_stale_when_promoted(start_replication: Sta
     assert client.wait(1, 50) == 0
     replication.promote(replica)
     assert (replica.ask("GET", "before"), replica.ask("GET", "after")) == ("1", None)
-    link.heal()  # too late: it takes nothing from the old master any more
+    link.heal()  # too late: the replica no longer replicates from the old master
     assert replica.ask("SET", "mine", 1)
     assert replica.ask("GET", "after") is None
-    assert client.get("after") == b"1"  # the old master goes on as if nothing had happened
+    assert client.get("after") == b"1"  # the old master keeps serving
     replication.demote(replication.master, replica)
     assert replication.master.ask("GET", "after") is None
 
 
-def test_what_was_held_back_arrives_when_the_link_heals(start_replication: StartReplication) -> None:
+def test_writes_held_back_arrive_when_the_link_heals(start_replication: StartReplication) -> None:
     replication = start_replication(1)
     (replica,), (link,) = replication.replicas, replication.links
     client = replication.master.client()
@@ -118,13 +118,15 @@ def test_what_was_held_back_arrives_when_the_link_heals(start_replication: Start
     assert replica.ask("INFO", "stats")["sync_full"] == 0
 
 
-def test_the_end_of_a_master_is_not_heard_in_the_dark(start_replication: StartReplication) -> None:
+def test_replica_behind_a_black_hole_does_not_detect_the_death_of_its_master(
+    start_replication: StartReplication,
+) -> None:
     replication = start_replication(1)
     (replica,), (link,) = replication.replicas, replication.links
     link.black_hole_all()
     replication.master.kill()
-    quiet_until = time.monotonic() + 0.2
-    while time.monotonic() < quiet_until:
+    end = time.monotonic() + 0.2
+    while time.monotonic() < end:
         assert is_linked(replica)
     link.heal()
     eventually(lambda: not is_linked(replica))
@@ -133,7 +135,7 @@ def test_the_end_of_a_master_is_not_heard_in_the_dark(start_replication: StartRe
 # ---- Sentinel
 
 
-def test_sentinels_choose_a_new_master(start_sentinels: Callable[..., SentinelSet]) -> None:
+def test_sentinels_elect_a_new_master(start_sentinels: Callable[..., SentinelSet]) -> None:
     sentinels = start_sentinels(password="s3cr3t", sentinel_password="0th3r")
     ports = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in sentinels.sentinels)
     assert sentinels.url == f"redis+sentinel://:s3cr3t@{ports}/mymaster"
@@ -152,7 +154,7 @@ def test_sentinels_choose_a_new_master(start_sentinels: Callable[..., SentinelSe
 # ---- Cluster
 
 
-def test_a_cluster_of_three_masters_with_a_replica_each(redis_cluster: RedisCluster) -> None:
+def test_cluster_has_three_masters_with_a_replica_each(redis_cluster: RedisCluster) -> None:
     masters = redis_cluster.masters()
     replicas = [redis_cluster.replica_of(master) for master in masters]
     assert len({node.port for node in [*masters, *replicas]}) == 6
@@ -168,7 +170,7 @@ def test_a_cluster_of_three_masters_with_a_replica_each(redis_cluster: RedisClus
         other.ask("GET", key)
 
 
-def test_a_slot_moves_with_its_keys(redis_cluster: RedisCluster) -> None:
+def test_migrated_slot_moves_with_its_keys(redis_cluster: RedisCluster) -> None:
     slot, keys = key_slot(b"{moving}"), [f"{{moving}}{number}" for number in range(50)]
     source = redis_cluster.master_of(slot)
     target = next(node for node in redis_cluster.masters() if node is not source)
@@ -185,7 +187,7 @@ def test_a_slot_moves_with_its_keys(redis_cluster: RedisCluster) -> None:
     assert source.ask("GET", keys[0]) == keys[0]
 
 
-def test_a_cluster_half_way_through_a_migration_and_without_a_master(
+def test_cluster_redirects_during_a_migration_and_promotes_a_replica(
     start_cluster: Callable[..., RedisCluster],
 ) -> None:
     cluster = start_cluster(password="s3cr3t")
@@ -205,14 +207,14 @@ def test_a_cluster_half_way_through_a_migration_and_without_a_master(
     assert target.ask("MGET", *keys) == list(keys)
 
     assert target.ask("WAIT", 1, WAIT) == 1
-    heir = cluster.replica_of(target)
+    replica = cluster.replica_of(target)
     cluster.kill_master(target)
     cluster.wait_until_ok()
-    assert cluster.master_of(slot) is heir
-    assert heir.ask("MGET", *keys) == list(keys)
+    assert cluster.master_of(slot) is replica
+    assert replica.ask("MGET", *keys) == list(keys)
     target.restart()
     cluster.wait_until_ok()
-    assert cluster.replica_of(heir) is target
+    assert cluster.replica_of(replica) is target
     assert target.ask("CONFIG GET", "cluster-node-timeout") == {"cluster-node-timeout": "1000"}
 
 
@@ -230,7 +232,7 @@ def test_R19_R20_keys_expire_by_the_wall_clock(start_redis: StartRedis, server_c
     assert server.ask("PTTL", "key") > 3_500_000
 
 
-def test_a_moved_clock_is_that_of_one_server(start_masters: Callable[..., Masters], server_clock: Clock) -> None:
+def test_moved_clock_affects_one_server_only(start_masters: Callable[..., Masters], server_clock: Clock) -> None:
     masters = start_masters(3, clocks={1: server_clock})
     for server in masters.servers:
         server.ask("SET", "key", "value", "EX", 30)

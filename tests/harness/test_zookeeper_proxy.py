@@ -1,4 +1,4 @@
-"""The fault proxy for ZooKeeper: each fault strikes what it should, and only that, on a real server."""
+"""The fault proxy in front of a real ZooKeeper: each fault affects the chosen messages only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def session(proxy: ZooKeeperProxy) -> Iterator[SilentSession]:
 # ---- without a fault
 
 
-def test_everything_passes_and_is_recorded(
+def test_proxy_without_rules_passes_and_records_all_requests(
     proxy: ZooKeeperProxy, zookeeper_server: ZooKeeperServer, direct: KazooClient
 ) -> None:
     client = zookeeper_server.client(proxy.address)
@@ -66,7 +66,9 @@ def test_everything_passes_and_is_recorded(
 
 
 @pytest.mark.parametrize("op", CREATES)
-def test_a_lost_reply(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient, op: Op) -> None:
+def test_drop_reply_and_reset_runs_the_request(
+    proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient, op: Op
+) -> None:
     lost = proxy.on(op, containing="/mine").drop_reply_and_reset()
     session.create("/other", op)
     with pytest.raises(ConnectionResetError):
@@ -78,7 +80,7 @@ def test_a_lost_reply(proxy: ZooKeeperProxy, session: SilentSession, direct: Kaz
         assert again.get_data("/mine").error == 0
 
 
-def test_a_lost_reply_as_a_client_library_sees_it(
+def test_drop_reply_and_reset_raises_connection_loss_in_kazoo(
     proxy: ZooKeeperProxy, zookeeper_server: ZooKeeperServer, direct: KazooClient
 ) -> None:
     client = zookeeper_server.client(proxy.address)
@@ -91,7 +93,9 @@ def test_a_lost_reply_as_a_client_library_sees_it(
     client.delete("/mine")
 
 
-def test_a_lost_request(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient) -> None:
+def test_drop_request_and_reset_does_not_run_the_request(
+    proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient
+) -> None:
     rule = proxy.on(Op.CREATE).drop_request_and_reset()
     with pytest.raises(ConnectionResetError):
         session.create("/mine")
@@ -99,7 +103,9 @@ def test_a_lost_request(proxy: ZooKeeperProxy, session: SilentSession, direct: K
     assert direct.exists("/mine") is None
 
 
-def test_the_nth_of_its_kind(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient) -> None:
+def test_rule_matches_the_nth_request_of_its_kind(
+    proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient
+) -> None:
     rule = proxy.on(Op.CREATE, nth=3).drop_reply_and_reset()
     for path in ("/1", "/2"):
         assert session.create(path).error == 0
@@ -110,7 +116,7 @@ def test_the_nth_of_its_kind(proxy: ZooKeeperProxy, session: SilentSession, dire
     assert sorted(direct.get_children("/")) == ["1", "2", "3", "zookeeper"]
 
 
-def test_upkeep_is_spared_unless_named(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+def test_rule_skips_pings_unless_it_names_them(proxy: ZooKeeperProxy, session: SilentSession) -> None:
     rule = proxy.on().drop_reply_and_reset()
     session.ping()
     assert not rule.fired
@@ -121,14 +127,14 @@ def test_upkeep_is_spared_unless_named(proxy: ZooKeeperProxy, session: SilentSes
     assert pings.hits == [(b"PING", b"")]
 
 
-def test_a_delayed_request_arrives_after_its_client_has_gone(
+def test_delayed_request_arrives_after_its_client_disconnected(
     proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient
 ) -> None:
     late = proxy.on(Op.CREATE).delay(side="request")
     with ThreadPoolExecutor(1) as others:
         creating = others.submit(session.create, "/late")
         assert late.wait(SOON)
-        session.hang_up()
+        session.disconnect()
         with pytest.raises(OSError):
             creating.result(SOON)
     assert direct.exists("/late") is None
@@ -136,7 +142,7 @@ def test_a_delayed_request_arrives_after_its_client_has_gone(
     eventually(lambda: direct.exists("/late"))
 
 
-def test_a_delayed_reply(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient) -> None:
+def test_reply_is_delayed_until_released(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient) -> None:
     held = proxy.on(Op.CREATE).delay()
     with ThreadPoolExecutor(1) as others:
         creating = others.submit(session.create, "/x")
@@ -147,7 +153,9 @@ def test_a_delayed_reply(proxy: ZooKeeperProxy, session: SilentSession, direct: 
         assert creating.result(SOON).error == 0
 
 
-def test_a_request_into_a_black_hole(proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient) -> None:
+def test_drop_request_black_hole_affects_one_connection_until_it_ends(
+    proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient
+) -> None:
     rule = proxy.on(Op.CREATE).drop_request_black_hole()
     with ThreadPoolExecutor(1) as others:
         creating = others.submit(session.create, "/x")
@@ -157,12 +165,12 @@ def test_a_request_into_a_black_hole(proxy: ZooKeeperProxy, session: SilentSessi
             assert another.sync("/").error == 0
         assert not creating.done()
         assert direct.exists("/x") is None
-        session.hang_up()
+        session.disconnect()
         with pytest.raises(OSError):
             creating.result(SOON)
 
 
-def test_an_event_that_never_comes(
+def test_dropped_event_reaches_no_watch(
     proxy: ZooKeeperProxy, zookeeper_server: ZooKeeperServer, direct: KazooClient
 ) -> None:
     client, seen = zookeeper_server.client(proxy.address), SimpleQueue[WatchedEvent]()
@@ -171,13 +179,13 @@ def test_an_event_that_never_comes(
     lost = proxy.on(Op.EVENT, containing="/watched").drop_reply_and_reset()
     direct.delete("/watched")
     assert lost.wait(SOON)
-    # kazoo does not put its watches up again: it tells each that the connection was lost, and that is all.
+    # kazoo does not set its watches again: it only notifies each of the lost connection.
     assert seen.get(timeout=SOON).type == EventType.NONE
     assert client.retry(client.exists, "/watched") is None
     assert seen.empty()
 
 
-def test_one_byte_at_a_time(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+def test_sliced_requests_and_replies_are_understood(proxy: ZooKeeperProxy, session: SilentSession) -> None:
     rule = proxy.on(times=None).slice()
     assert session.create("/x").error == 0
     assert session.get_data("/x").error == 0
@@ -187,7 +195,7 @@ def test_one_byte_at_a_time(proxy: ZooKeeperProxy, session: SilentSession) -> No
 # ---- all connections
 
 
-def test_what_a_partition_held_back_arrives_when_it_heals(
+def test_requests_held_back_by_a_partition_arrive_when_it_heals(
     proxy: ZooKeeperProxy, session: SilentSession, direct: KazooClient
 ) -> None:
     proxy.black_hole_all()
@@ -204,7 +212,9 @@ def test_what_a_partition_held_back_arrives_when_it_heals(
             assert second.sync("/").error == 0
 
 
-def test_who_gave_up_in_a_partition_never_arrives(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+def test_client_that_disconnects_during_a_partition_never_arrives(
+    proxy: ZooKeeperProxy, session: SilentSession
+) -> None:
     proxy.black_hole_all()
     with socket.create_connection((proxy.host, proxy.port), SOON) as caller:
         eventually(lambda: proxy.connections == 2)
@@ -215,7 +225,7 @@ def test_who_gave_up_in_a_partition_never_arrives(proxy: ZooKeeperProxy, session
     assert [name for name, _ in proxy.seen] == [b"CONNECT", b"SYNC"]
 
 
-def test_cut_all(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+def test_cut_all_resets_every_connection(proxy: ZooKeeperProxy, session: SilentSession) -> None:
     with SilentSession(proxy.host, proxy.port, 30.0) as other:
         assert proxy.cut_all() == 2
         for one in (session, other):
@@ -224,7 +234,7 @@ def test_cut_all(proxy: ZooKeeperProxy, session: SilentSession) -> None:
     eventually(lambda: proxy.connections == 0)
 
 
-def test_refuse_and_accept(proxy: ZooKeeperProxy, session: SilentSession) -> None:
+def test_refuse_affects_new_connections_until_accept(proxy: ZooKeeperProxy, session: SilentSession) -> None:
     proxy.refuse()
     with pytest.raises(ConnectionRefusedError):
         SilentSession(proxy.host, proxy.port, 30.0)
@@ -237,28 +247,28 @@ def test_refuse_and_accept(proxy: ZooKeeperProxy, session: SilentSession) -> Non
 # ---- the proxy itself
 
 
-def test_a_client_that_speaks_something_else_is_not_guessed_at(zookeeper_server: ZooKeeperServer) -> None:
+def test_client_with_another_protocol_is_disconnected_and_reported(zookeeper_server: ZooKeeperServer) -> None:
     proxy = ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port).start()
-    with socket.create_connection((proxy.host, proxy.port), SOON) as stranger:
-        stranger.sendall(b"ruok")
+    with socket.create_connection((proxy.host, proxy.port), SOON) as client:
+        client.sendall(b"ruok")
         with pytest.raises(ConnectionResetError):
-            stranger.recv(4)
+            client.recv(4)
     with pytest.raises(ProtocolError):
         proxy.close()
 
 
-def test_what_makes_no_sense_is_refused(proxy: ZooKeeperProxy) -> None:
+def test_invalid_rule_is_refused(proxy: ZooKeeperProxy) -> None:
     with pytest.raises(ValueError):
         proxy.on(nth=0)
     with pytest.raises(ValueError, match="session"):
         proxy.on(Op.CREATE).duplicate()
 
 
-def test_closed_client_leaves_no_sockets_threads_or_tasks(zookeeper_server: ZooKeeperServer) -> None:
+def test_closed_proxy_leaves_no_sockets_threads_or_tasks(zookeeper_server: ZooKeeperServer) -> None:
     before = set(threading.enumerate())
     with ZooKeeperProxy(zookeeper_server.host, zookeeper_server.port) as proxy:
         session = SilentSession(proxy.host, proxy.port, 30.0)
-        proxy.black_hole_all()  # closing must not wait for the light
+        proxy.black_hole_all()  # closing must not wait for heal()
     session.close()
     eventually(lambda: not new_threads(before))
     with pytest.raises(RuntimeError, match="not running"):

@@ -1,4 +1,4 @@
-"""The tests' own ZooKeeper: it starts, freezes, dies and comes back as the tests about faults believe it does."""
+"""The tests' own ZooKeeper: it starts, pauses, dies and restarts as the fault tests assume."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.support.waiting import eventually
 Start = Callable[..., ZooKeeperServer]
 
 
-def test_it_is_ours(zookeeper_server: ZooKeeperServer) -> None:
+def test_server_is_the_process_that_was_started(zookeeper_server: ZooKeeperServer) -> None:
     assert f"dataDir={zookeeper_server.directory}/" in zookeeper_server.ask("conf")
     assert zookeeper_server.mode() == "standalone"
     assert zookeeper_server.url == f"zookeeper://127.0.0.1:{zookeeper_server.port}/holdfast?tick=0.1"
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-def test_it_is_empty_at_the_start_of_each_test(zookeeper_server: ZooKeeperServer, turn: int) -> None:
+def test_server_is_empty_at_the_start_of_each_test(zookeeper_server: ZooKeeperServer, turn: int) -> None:
     client = zookeeper_server.client()
     assert client.get_children("/") == ["zookeeper"]
     client.create(f"/left/behind/{turn}", makepath=True)
@@ -51,7 +51,7 @@ def test_operations_are_counted_without_pings(zookeeper_server: ZooKeeperServer)
     assert zookeeper_server.operations().since(before) == Operations(reads=2, writes=1)
 
 
-def test_pause_and_resume(start_zookeeper: Start) -> None:
+def test_paused_server_does_not_answer_until_resumed(start_zookeeper: Start) -> None:
     server = start_zookeeper()
     server.pause()
     assert not server.answering
@@ -64,7 +64,7 @@ def test_pause_and_resume(start_zookeeper: Start) -> None:
         assert connection.recv(4) == b"imok"
 
 
-def test_kill_and_restart_on_the_same_port(start_zookeeper: Start) -> None:
+def test_killed_server_restarts_with_its_data_on_the_same_port(start_zookeeper: Start) -> None:
     server = start_zookeeper()
     port, pid = server.port, server.pid
     with SilentSession(server.host, port, 30.0) as session:
@@ -76,14 +76,14 @@ def test_kill_and_restart_on_the_same_port(start_zookeeper: Start) -> None:
             server.ask("ruok")
         server.restart()
         assert (server.port, server.pid != pid) == (port, True)
-        # What was acknowledged has been written, and sessions live on.
+        # Acknowledged writes are on disk, and sessions survive.
         assert server.client().exists("/mine").ephemeralOwner == session.session_id
         with SilentSession(server.host, port, 30.0, resume=session) as again:
             assert again.session_id == session.session_id
             assert again.get_data("/mine").error == 0
 
 
-def test_a_silent_session_ends_with_its_time_and_not_before(zookeeper_server: ZooKeeperServer) -> None:
+def test_silent_session_does_not_end_before_its_timeout(zookeeper_server: ZooKeeperServer) -> None:
     client = zookeeper_server.client()
     with SilentSession(zookeeper_server.host, zookeeper_server.port, 1.5) as session:
         assert session.timeout == 1.5
@@ -91,13 +91,13 @@ def test_a_silent_session_ends_with_its_time_and_not_before(zookeeper_server: Zo
         began = time.monotonic()
         session.ping()
         eventually(lambda: client.exists("/mine") is None)
-        # On a full tick, and after a look at the clock that may come late. No upper bound: the machine is shared.
+        # The server ends sessions on a full tick, possibly late. No upper bound: the machine is shared.
         assert time.monotonic() - began >= 1.5
         with pytest.raises(ConnectionResetError):
             session.ping()
 
 
-def test_a_session_has_a_shortest_and_a_longest_time(zookeeper_server: ZooKeeperServer) -> None:
+def test_session_timeout_is_limited_to_the_allowed_range(zookeeper_server: ZooKeeperServer) -> None:
     for asked, given in ((0.01, 0.2), (600.0, 60.0)):
         with SilentSession(zookeeper_server.host, zookeeper_server.port, asked) as session:
             assert session.timeout == given
@@ -114,13 +114,13 @@ def test_empty_containers_are_removed_soon(start_zookeeper: Start) -> None:
 
 
 @pytest.mark.needs_zookeeper
-def test_closed_client_leaves_no_sockets_threads_or_tasks() -> None:
+def test_closed_server_leaves_no_files_processes_or_threads() -> None:
     before = set(threading.enumerate())
     with ZooKeeperServer() as server:
         directory, pid = server.directory, server.pid
         server.client()
         server.client().create("/x")
-        server.pause()  # nobody waits for the answer to a farewell
+        server.pause()  # closing must not wait for the answer to a close request
     assert not directory.exists()
     assert not Path(f"/proc/{pid}").exists()
     eventually(lambda: not new_threads(before))
@@ -128,17 +128,17 @@ def test_closed_client_leaves_no_sockets_threads_or_tasks() -> None:
 
 @pytest.mark.parametrize("ci", ["", "true"])
 def test_without_java_a_test_is_skipped_by_name_or_fails(ci: str) -> None:
-    test = "tests/harness/test_zookeeper_server.py::test_it_is_ours"
+    test = "tests/harness/test_zookeeper_server.py::test_server_is_the_process_that_was_started"
     done = run_pytest(test, CI=ci)
     expected = "java is not on PATH; with CI=true that is a failure" if ci else f"{test}: java is not on PATH"
     assert expected in done.stdout
     assert "1 passed" not in done.stdout
 
 
-# ---- who is let in
+# ---- authentication
 
 
-def test_tls(start_zookeeper: Start, tmp_path: Path) -> None:
+def test_tls_server_presents_its_certificate(start_zookeeper: Start, tmp_path: Path) -> None:
     server = start_zookeeper(tls=certificates(tmp_path))
     address = (server.host, server.tls_port)
     assert f":{server.tls_port}/" in server.url
@@ -149,7 +149,7 @@ def test_tls(start_zookeeper: Start, tmp_path: Path) -> None:
         strangers.wrap_socket(plain, server_hostname=server.host)
 
 
-def test_digest(zookeeper_server: ZooKeeperServer) -> None:
+def test_digest_user_owns_its_nodes(zookeeper_server: ZooKeeperServer) -> None:
     owner = zookeeper_server.client(auth_data=[("digest", "app:s3cr3t")])
     owner.create("/mine", b"data", acl=CREATOR_ALL_ACL)
     assert owner.get("/mine")[0] == b"data"
@@ -158,7 +158,7 @@ def test_digest(zookeeper_server: ZooKeeperServer) -> None:
     owner.delete("/mine")
 
 
-def test_sasl_begins_with_a_challenge(start_zookeeper: Start) -> None:
+def test_sasl_starts_with_a_challenge(start_zookeeper: Start) -> None:
     server = start_zookeeper(sasl={"app": "s3cr3t"})
     with SilentSession(server.host, server.port, 5.0) as session:
         challenge = session.begin_sasl()

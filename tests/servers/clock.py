@@ -1,4 +1,4 @@
-"""A wall clock for one server, moved while it runs: keys of Redis expire by it (faults R19, R20, R21)."""
+"""A wall clock for one server that is moved while it runs: Redis expires keys by it (faults R19, R20, R21)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def compile_shim(directory: Path) -> Path:
 
 
 class Clock:
-    """``RedisServer(clock=clock)``, then ``clock.move(60)``. It begins with the true time.
+    """``RedisServer(clock=clock)``, then ``clock.move(60)``. It starts with the true time.
 
-    Only the wall clock is moved; intervals which the server measures by its monotonic clock stay as they are.
+    Only the wall clock is moved; intervals that the server measures with its monotonic clock are unaffected.
     """
 
     def __init__(self, shim: Path, directory: Path) -> None:
@@ -38,11 +38,11 @@ class Clock:
         path.write_bytes(_OFFSET.pack(0))
         with path.open("r+b") as file:
             self._offset = mmap.mmap(file.fileno(), _OFFSET.size)
-        #: What the process that lives by this clock needs in its environment.
+        #: Environment variables for the process that uses this clock.
         self.environment = {"LD_PRELOAD": str(shim), "CLOCK_FILE": str(path)}
 
     def move(self, seconds: float) -> None:
-        """Put the clock forward by so much, from where it is; negative: back."""
+        """Move the clock forward by ``seconds`` from its present time; back if negative."""
         (offset,) = _OFFSET.unpack_from(self._offset)
         _OFFSET.pack_into(self._offset, 0, offset + round(seconds * 1e9))
 

@@ -1,10 +1,10 @@
 /* The wall clock of one process, moved while it runs. Loaded by LD_PRELOAD; see clock.py.
 
-   The file named by CLOCK_FILE holds one 64-bit number: nanoseconds to add. It is mapped, so that whoever maps it
-   too can move the clock at any moment. Only the wall clock: the monotonic clock is nobody's to set.
+   The file named by CLOCK_FILE holds one 64-bit number: nanoseconds to add. It is mapped, so that a
+   process that maps it too can move the clock at any time. Only the wall clock is moved, not the monotonic clock.
 
    The kernel is asked directly. Finding the C library's own functions (dlsym) allocates memory, and the allocator of
-   redis-server asks for the time: libfaketime ends in that circle (fault R21). */
+   redis-server reads the time: libfaketime fails by that recursion (fault R21). */
 
 #define _GNU_SOURCE
 #include <fcntl.h>

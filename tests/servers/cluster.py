@@ -1,4 +1,4 @@
-"""A Redis Cluster of three masters with a replica each, whose slots can be moved, also half-way."""
+"""A Redis Cluster of three masters with a replica each, whose slots can be migrated, completely or partly."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.servers.replication import QUICK, is_linked
 
 FAILOVER_WITHIN: Final = 20.0
 _MASTERS: Final = 3
-# The node timeout until all have met, in seconds. A meeting that takes longer is given up and not repeated, and
-# machines stall.
+# The node timeout until all nodes have met, in seconds. A handshake that takes longer is given up and not repeated,
+# and the scheduler may stall.
 _MEETING_TIMEOUT: Final = 15.0
-# And until all know that they are ready: nodes talk to each other twice in that time.
-_BRISK: Final = 1.0
+# The node timeout until all nodes know that they are ready: nodes exchange messages twice in that time.
+_READY_TIMEOUT: Final = 1.0
 _MIGRATE_DEADLINE_MS: Final = 5_000
 _MANY: Final = 1_000
 _GOSSIP_WITHIN: Final = 10.0
 
-# Nodes talk to each other on their port + 10000.
+# Nodes connect to each other on their port + 10000.
 _BUS: Final = 10_000
 _CLUSTER_PORTS: Final = range(PORTS.start, PORTS.stop - _BUS)
 
@@ -34,7 +34,7 @@ SlotMap: TypeAlias = dict[range, tuple[int, ...]]
 
 
 class ClusterNode(RedisServer):
-    """One node, alone until ``RedisCluster`` brings it together with others. Restarted, it knows its cluster again."""
+    """One node, separate until ``RedisCluster`` connects it with others. After a restart it rejoins its cluster."""
 
     @property
     def node_id(self) -> str:
@@ -63,8 +63,8 @@ class ClusterNode(RedisServer):
 class RedisCluster(Group[ClusterNode]):
     """``with RedisCluster() as cluster:``; each argument is a line of redis.conf for all nodes.
 
-    ``node_timeout`` (seconds): for how long a node must be silent before the others take it for dead. Short for tests
-    that kill; long for those that do not, on a machine where a node may have to wait for its turn.
+    ``node_timeout`` (seconds): for how long a node must be silent before the others consider it dead. Short for tests
+    that kill nodes; long for other tests, since a node may not be scheduled for a while on a busy machine.
     """
 
     def __init__(self, *config: str, password: str | None = None, node_timeout: float = 1.0) -> None:
@@ -86,7 +86,7 @@ class RedisCluster(Group[ClusterNode]):
         user_info = f":{self._password}@" if self._password else ""
         return f"redis+cluster://{user_info}{','.join(node.address for node in self.nodes[:_MASTERS])}"
 
-    # ---- which node serves what
+    # ---- nodes and slots
 
     def master_of(self, key_or_slot: str | int) -> ClusterNode:
         """The master of a key or a slot, as the first node that answers sees it."""
@@ -106,7 +106,7 @@ class RedisCluster(Group[ClusterNode]):
         for master in self.masters():
             master.flush()
 
-    # ---- death
+    # ---- failover
 
     def kill_master(self, node: ClusterNode) -> None:
         """SIGKILL for a node that serves slots."""
@@ -114,15 +114,15 @@ class RedisCluster(Group[ClusterNode]):
         node.kill()
 
     def wait_until_ok(self, within: float = FAILOVER_WITHIN) -> None:
-        """Wait until all slots are served and every replica follows its master, by nodes that answer; all of
-        them must see it so and report the cluster as ok."""
+        """Wait until nodes that answer serve all slots and every replica follows its master; all of these nodes must
+        agree and report the cluster as ok."""
         try:
-            wait_until(self._is_ok, within, "the cluster is well")
+            wait_until(self._is_ok, within, "the cluster is ok")
         except ServerFailed as error:
             views = "\n".join(str(node.cluster("NODES")) for node in self.answering)
             raise ServerFailed(f"{error}\n{views}") from error
 
-    # ---- slots on the move
+    # ---- migration of slots
 
     def migrate_slot(self, slot: int, to: ClusterNode) -> None:
         """Move a slot with all its keys, while it is in use."""
@@ -132,7 +132,7 @@ class RedisCluster(Group[ClusterNode]):
         self.end_migration(slot, to)
 
     def begin_migration(self, slot: int, to: ClusterNode) -> None:
-        """From now on keys that are not at the source are looked for at ``to`` (ASK)."""
+        """From now on the source redirects requests for missing keys to ``to`` (ASK)."""
         source = self.master_of(slot)
         to.cluster("SETSLOT", slot, "IMPORTING", source.node_id)
         source.cluster("SETSLOT", slot, "MIGRATING", to.node_id)
@@ -149,8 +149,8 @@ class RedisCluster(Group[ClusterNode]):
     def end_migration(self, slot: int, to: ClusterNode) -> None:
         """``to`` serves the slot. It is notified first: otherwise no node would serve the slot for a moment.
 
-        Returns when all masters know of the epoch in which it was taken. Moved on before that, an
-        earlier owner would win it: two masters would take each other for its owner and never settle.
+        Returns when all masters know the epoch of the change. If the slot moved again before that, an earlier owner
+        would win: two masters would each consider the other the owner and never agree.
         """
         masters = self.masters()
         source, new_owner = self.master_of(slot), to.node_id
@@ -177,26 +177,25 @@ class RedisCluster(Group[ClusterNode]):
         self._set_node_timeout(_MEETING_TIMEOUT)
         masters, replicas = self.nodes[:_MASTERS], self.nodes[_MASTERS:]
         for place, node in enumerate(self.nodes):
-            node.cluster(
-                "SET-CONFIG-EPOCH", place + 1
-            )  # nodes with the same epoch first have to settle which of them keeps it
+            # Nodes with the same epoch would first have to agree which of them keeps it.
+            node.cluster("SET-CONFIG-EPOCH", place + 1)
         for place, master in enumerate(masters):
             first, end = (REDIS_CLUSTER_HASH_SLOTS * edge // _MASTERS for edge in (place, place + 1))
             master.cluster("ADDSLOTS", *range(first, end))
-        for node in self.nodes:  # each meets each: quicker than gossip
+        for node in self.nodes:  # all pairs: faster than gossip
             for other in self.nodes:
                 node.cluster("MEET", other.host, other.port)
         wait_until(self._have_met, READY_WITHIN, "all nodes have met")
         for master, replica in zip(masters, replicas, strict=True):
             replica.cluster("REPLICATE", master.node_id)
-        self._set_node_timeout(_BRISK)
+        self._set_node_timeout(_READY_TIMEOUT)
         self.wait_until_ok(READY_WITHIN)
         self._set_node_timeout(self._node_timeout)
 
     def _set_node_timeout(self, seconds: float) -> None:
         for node in self.nodes:
             node.ask("CONFIG SET", "cluster-node-timeout", round(seconds * 1000))
-            node.ask("CONFIG REWRITE")  # also when it is restarted
+            node.ask("CONFIG REWRITE")  # applies after a restart too
 
     def _have_met(self) -> bool:
         known = [str(node.cluster("NODES")) for node in self.nodes]

@@ -1,4 +1,4 @@
-"""A server that is far away: everything arrives after a while, in both directions."""
+"""A server with latency: data arrives after a delay in both directions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.servers.relay import Address, Passage, Relay
 
 
 class Distance(Relay):
-    """A relay that takes ``seconds`` for each direction."""
+    """A relay that adds ``seconds`` in each direction."""
 
     def __init__(self, loop: LoopThread, target: Callable[[], Address], seconds: float) -> None:
         super().__init__(loop, target)

@@ -1,4 +1,4 @@
-"""Three ZooKeepers that elect a leader, with a link between each two of them that can go dark."""
+"""Three ZooKeeper servers that elect a leader, with a relay between each two of them that can become a black hole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.servers.relay import Passage, Relay
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 
 _MEMBERS: Final = 3
-# A follower knows the leader a moment before the leader listens. It would connect again, so the relay must, too.
+# A follower knows the leader a moment before the leader listens. It retries to connect, so the relay must, too.
 _RETRY_FOR: Final = 2.0
 
 _LONG: Final = struct.Struct(">q")
@@ -26,9 +26,9 @@ _INT: Final = struct.Struct(">i")
 
 
 class Introduction(Passage):
-    """To an election port. A member introduces itself with its own address, and is called back there, past all relays.
-    So the introduction is cut down to its older form, the number alone: the receiver has the address in its
-    configuration.
+    """A connection to an election port. A member introduces itself with its own address, to which the receiver would
+    connect past all relays. So the introduction is reduced to its older form, the number alone: the receiver then takes
+    the address from its configuration.
     """
 
     async def upstream(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -47,7 +47,7 @@ class ElectionRelay(Relay):
 
 
 class Member(ZooKeeperServer):
-    """One of an ensemble. The others reach it, and it reaches them, through relays only."""
+    """One server of an ensemble. It is connected to the others through relays only."""
 
     def __init__(self, number: int, *config: str, peers: Callable[[Member], list[str]], **settings: Any) -> None:
         super().__init__(*config, **settings)
@@ -75,30 +75,30 @@ class Ensemble(Group[Member]):
     """``with Ensemble() as ensemble:``; each argument is a line of zoo.cfg for all members.
 
     With ticks of 0.1 s and ``sync_limit`` 10: a follower that receives nothing from its leader, or a leader that
-    receives nothing from its majority, gives up and hangs up on its clients after 1 s. On an idle machine all are
-    there after 2 s, a killed leader is replaced after 0.4 s, a killed member is back after 1.5 s, one that was cut off
-    0.1 s after ``heal``.
+    receives nothing from its majority, gives up and disconnects its clients after 1 s. On an idle machine all are
+    ready after 2 s, a killed leader is replaced after 0.4 s, a restarted member is ready after 1.5 s, and one that was
+    cut off 0.1 s after ``heal``.
     """
 
     def __init__(self, *config: str, tick: float = 0.1, sync_limit: int = 10, jvm: Sequence[str] = ()) -> None:
         limits = ("initLimit=50", f"syncLimit={sync_limit}")
-        # Otherwise a member without a majority asks less and less often, down to once a minute.
-        asking = "-Dzookeeper.fastleader.maxNotificationInterval=400"
+        # Otherwise a member without a majority sends notifications less and less often, down to once a minute.
+        notifications = "-Dzookeeper.fastleader.maxNotificationInterval=400"
         self.tick = tick
         super().__init__(
             [
-                Member(number, *limits, *config, peers=self._peers_of, tick=tick, jvm=(asking, *jvm))
+                Member(number, *limits, *config, peers=self._peers_of, tick=tick, jvm=(notifications, *jvm))
                 for number in range(1, _MEMBERS + 1)
             ]
         )
         self._loop = LoopThread("ensemble-relays")
-        # For each pair (caller, called): the relays to the quorum and election port of the latter.
+        # For each pair (connecting, target): the relays to the quorum and election port of the target.
         self._relays = {pair: self._make_relays(pair[1]) for pair in permutations(self.members, 2)}
 
-    # ---- life
+    # ---- life cycle
 
     def close(self) -> None:
-        """End all and remove every trace."""
+        """End all members and remove their directories."""
         super().close()
         for relay in self._all_relays():
             relay.close()
@@ -119,7 +119,7 @@ class Ensemble(Group[Member]):
         return f"zookeeper://{self.hosts}{BASE}?tick={self.tick}"
 
     def client(self, **settings: Any) -> KazooClient:
-        """A plain client of all three, for arranging and asserting. Closed by us."""
+        """A plain client of all three, for arranging and asserting. The ensemble closes it."""
         return self.members[0].client(self.hosts, **settings)
 
     def close_clients(self) -> None:
@@ -127,24 +127,24 @@ class Ensemble(Group[Member]):
             member.close_clients()
 
     def leader(self) -> Member:
-        """The one that leads; there has to be one."""
+        """The leader; there has to be one."""
         return next(member for member in self.members if member.mode() == "leader")
 
     def followers(self) -> list[Member]:
         return [member for member in self.members if member.mode() == "follower"]
 
     def wait_until_complete(self, within: float = READY_WITHIN) -> None:
-        """Until one leads and all others follow."""
+        """Wait until one member leads and all others follow."""
         expected = ["follower"] * (_MEMBERS - 1) + ["leader"]
         self._wait(lambda modes: sorted(map(str, modes)) == expected, within, "one leads and all others follow")
 
     def wait_for_leader(self, within: float = READY_WITHIN) -> Member:
-        """Until a majority serves; the one that leads."""
+        """Wait until a majority serves; return its leader."""
         self._wait(lambda modes: "leader" in modes and "follower" in modes, within, "a majority serves")
         return self.leader()
 
     def wait_until_silent(self, *members: Member, within: float = READY_WITHIN) -> None:
-        """Until these serve no client any more: they know that they have no majority."""
+        """Wait until these members serve no client: they have detected that they have no majority."""
         self._wait(lambda _: not any(member.mode() for member in members), within, "none of them serves")
 
     # ---- faults
@@ -155,13 +155,13 @@ class Ensemble(Group[Member]):
             member.kill()
 
     def restart(self, *members: Member) -> None:
-        """Side by side, with what they have on their disks; wait until all three serve."""
+        """Restart these members in parallel with their data; wait until all three serve."""
         for member in members:
             member.respawn()
         self.wait_until_complete()
 
     def cut(self, one: Member, other: Member) -> None:
-        """From now on nothing passes between these two, in either direction, without notice. Clients still reach both.
+        """From now on nothing passes between these two, in either direction. They are not notified; clients reach both.
 
         It lasts until ``heal``.
         """
@@ -170,13 +170,13 @@ class Ensemble(Group[Member]):
                 relay.black_hole_all()
 
     def cut_off(self, member: Member) -> None:
-        """Cut it off from all others. Its clients are not: it answers their pings until it notices, after syncLimit."""
+        """Cut it off from all others. It answers the pings of its clients until it detects the cut, after syncLimit."""
         for other in self.members:
             if other is not member:
                 self.cut(member, other)
 
     def heal(self) -> None:
-        """All links pass again, what was held back included; does not wait."""
+        """All links pass data again, including the data held back; does not wait."""
         for relay in self._all_relays():
             relay.heal()
 
@@ -193,15 +193,15 @@ class Ensemble(Group[Member]):
         self.restart(*(member for member in self.members if not member.running))
 
     def flush(self) -> None:
-        """Forget all nodes. Sessions stay, without their nodes."""
+        """Delete all nodes. Sessions remain, without their nodes."""
         self.leader().flush()
 
-    # ---- inside
+    # ---- internals
 
-    def _make_relays(self, called: Member) -> tuple[Relay, Relay]:
+    def _make_relays(self, target: Member) -> tuple[Relay, Relay]:
         return (
-            Relay(self._loop, lambda: (called.host, called.quorum_port), retry_for=_RETRY_FOR),
-            ElectionRelay(self._loop, lambda: (called.host, called.election_port)),
+            Relay(self._loop, lambda: (target.host, target.quorum_port), retry_for=_RETRY_FOR),
+            ElectionRelay(self._loop, lambda: (target.host, target.election_port)),
         )
 
     def _all_relays(self) -> Iterable[Relay]:

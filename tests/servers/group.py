@@ -1,4 +1,4 @@
-"""Several servers that come up side by side and end together: what every topology is made of."""
+"""A group of servers that start in parallel and end together: the base of every topology."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def wait_until(what: Callable[[], bool], within: float, event: str) -> None:
 
 
 class Group(Closing, Generic[Server]):
-    """``with SomeGroup(…) as group:``. A subclass makes its ``servers`` and waits for readiness in ``_start``."""
+    """``with SomeGroup(…) as group:``. A subclass creates its ``servers`` and waits for readiness in ``_start``."""
 
-    #: All servers made so far.
+    #: All servers created so far.
     servers: list[Server]
 
     def __init__(self, servers: Sequence[Server] = ()) -> None:
         self.servers = list(servers)
 
     def start(self) -> Self:
-        """Start, and wait until the group is what it should be; if it does not get there, the logs are kept."""
+        """Start, and wait until the group is ready; on failure, the logs are kept."""
         try:
             self._start()
         except BaseException:
@@ -40,7 +40,7 @@ class Group(Closing, Generic[Server]):
         return self
 
     def close(self) -> None:
-        """End all servers and remove every trace."""
+        """End all servers and remove their directories."""
         self._kill_all()
         for server in self.servers:
             server.close()
@@ -55,7 +55,7 @@ class Group(Closing, Generic[Server]):
         return next(server for server in self.servers if server.port == port)
 
     def _kill_all(self) -> None:
-        # By SIGKILL: asked to stop in good order, a master first waits for replicas that a test may have cut off.
+        # By SIGKILL: on SIGTERM, a master first waits for replicas that a test may have cut off.
         for server in self.servers:
             server.kill()
 

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for what tests put between a client and a server."""
+"""An event loop on a thread of its own, for relays and proxies between a client and a server."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class LoopThread:
         self._thread.start()
 
     def do(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run ``main()`` over there and wait for it: when this returns, it has happened."""
+        """Run ``main()`` on the loop and wait for its result."""
         if self._loop.is_closed():
             raise RuntimeError("not running; use it in a with block")
         return asyncio.run_coroutine_threadsafe(main(), self._loop).result(_TIMEOUT)
 
     def close(self) -> None:
-        """Twice is fine."""
+        """Stop the loop and its thread; idempotent."""
         if self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._loop.stop)

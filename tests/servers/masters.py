@@ -1,4 +1,4 @@
-"""Independent masters, as Redlock wants them: no replication, nothing shared."""
+"""Independent masters, as Redlock requires: no replication and no shared state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.servers.redis import RedisServer
 
 
 class Masters(Group[RedisServer]):
-    """``Masters(5)``; each further argument is a line of redis.conf. ``clocks`` has the places that get a clock."""
+    """``Masters(5)``; each further argument is a line of redis.conf. ``clocks``: clocks by position of the server."""
 
     def __init__(
         self, count: int, *config: str, password: str | None = None, clocks: Mapping[int, Clock] | None = None
@@ -26,7 +26,7 @@ class Masters(Group[RedisServer]):
         return f"redlock://{user_info}{','.join(server.address for server in self.servers)}"
 
     def flush(self) -> None:
-        """Forget all data and all scripts, everywhere."""
+        """Delete all data and all scripts on every server."""
         for server in self.servers:
             server.flush()
 

@@ -12,12 +12,12 @@ from obstore.store import S3Store
 
 from tests.servers.process import ServerProcess
 
-# moto only looks at the region in it.
+# moto reads only the region from it.
 _SIGNED: Final = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 
 
 class MotoServer(ServerProcess):
-    """``bucket()`` makes a new, empty bucket and returns a store for it."""
+    """``bucket()`` creates a new, empty bucket and returns a store for it."""
 
     program: ClassVar[str] = "moto"
 
@@ -46,7 +46,7 @@ class MotoServer(ServerProcess):
 
 
 def store_of(url: str, bucket: str) -> S3Store:
-    """obstore's store for a bucket of the server at ``url``. It does not repeat requests: a test sees what happened."""
+    """obstore's store for a bucket of the server at ``url``. It does not retry requests, so a test sees each error."""
     return S3Store(
         bucket,
         endpoint=url,

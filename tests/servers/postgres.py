@@ -21,7 +21,7 @@ _SETPRIV: Final = shutil.which("setpriv")
 #: PostgreSQL refuses to run as root; the first of these accounts that exists runs it then.
 _ACCOUNTS: Final = ("postgres", "nobody")
 
-#: Nothing has to survive a power failure, and the tests are small.
+#: Data need not survive a power failure, and the tests are small.
 _SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -72,7 +72,7 @@ class PostgresServer(ServerProcess):
         super().__init__()
         self._password = secrets.token_hex(16)
 
-    # ---- life
+    # ---- life cycle
 
     def start(self) -> Self:
         """Create the data directory and start on a free port."""
@@ -85,7 +85,7 @@ class PostgresServer(ServerProcess):
         super().close()
 
     def clear(self) -> None:
-        """End what other sessions do, and drop every table."""
+        """End all other sessions and drop every table."""
         with self.connect(autocommit=True) as admin:
             admin.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -118,7 +118,7 @@ class PostgresServer(ServerProcess):
 
             eventually(blocked, _BLOCKED_WITHIN, f"session {pid} waits for a lock")
 
-    # ---- details
+    # ---- internals
 
     def _initialise(self) -> None:
         secret = self.directory / "password"
@@ -148,7 +148,7 @@ class PostgresServer(ServerProcess):
 
     def _answers(self) -> bool:
         try:
-            self.connect().close()  # with its own password: no other server would accept it
+            self.connect().close()  # with the generated password, which no other server accepts
         except psycopg.OperationalError:
             return False
         return True
@@ -160,6 +160,6 @@ def _other_account() -> Sequence[str]:
     if os.geteuid() != 0 or account is None:
         return []
     assert _SETPRIV is not None
-    # Once more the signal for the end of our process: a change of the account clears it.
+    # The death signal is set again, since a change of the account clears it.
     identity = ["--reuid", str(account.pw_uid), "--regid", str(account.pw_gid), "--clear-groups"]
     return [_SETPRIV, *identity, "--pdeathsig", "INT"]

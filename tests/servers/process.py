@@ -1,6 +1,6 @@
-"""One way to run a server program for tests: start, wait until it answers, freeze, restart, end, remove every trace.
+"""Base class of server processes for tests: start, wait until ready, pause, restart, end, and remove the directory.
 
-A subclass has the ports, the configuration, the command and a question whose answer shows that the server is ready.
+A subclass defines the ports, the configuration, the command and the check that the server is ready.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final, Self, TypeVar
 
-from tests.servers.ports import Kept, free_port
+from tests.servers.ports import ReservedPorts, free_port
 from tests.support.waiting import eventually
 
-# A test run that is killed cannot clean up: the kernel then ends the server. This is tied to the thread that starts it.
+# A killed test run cannot clean up: the kernel ends the server when the thread that started it ends.
 _SETPRIV: Final = shutil.which("setpriv")
-_WITH_US: Final = [_SETPRIV, "--pdeathsig", "TERM"] if _SETPRIV else []
+_ENDS_WITH_PARENT: Final = [_SETPRIV, "--pdeathsig", "TERM"] if _SETPRIV else []
 
-# Long: the machine may be busy with other servers that start.
+# Long: the machine may be busy starting other servers.
 _START_DEADLINE: Final = 40.0
 _STOP_DEADLINE: Final = 10.0
 _ATTEMPTS: Final = 5
@@ -33,7 +33,7 @@ class ServerFailed(RuntimeError):
 
 
 class Closing:
-    """``with thing as …:`` starts it, and closes it at the end: what servers, groups and relays have in common."""
+    """A context manager that calls ``start`` and ``close``: the base of servers, groups and relays."""
 
     def start(self) -> Self:
         raise NotImplementedError
@@ -65,9 +65,9 @@ class ServerProcess(Closing):
         self.directory = Path(tempfile.mkdtemp(prefix=f"holdfast-{self.program.split()[0]}-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._paused = False
-        self._kept = Kept()
+        self._reserved = ReservedPorts()
 
-    # ---- life
+    # ---- life cycle
 
     def start(self) -> Self:
         """Start on a free port and wait until it answers."""
@@ -75,23 +75,23 @@ class ServerProcess(Closing):
         return self.wait_until_ready()
 
     def spawn(self) -> None:
-        """Start on a free port and do not wait: several servers can then come up side by side.
+        """Start on a free port and do not wait, so that several servers can start in parallel.
 
-        All from one thread that lives on: a server ends with the thread that started it.
+        Call it from a thread that outlives the server: a server ends with the thread that started it.
         """
         self._choose_ports()
-        self._kept.keep(*self._ports())
+        self._reserved.reserve(*self._ports())
         self._configure()
         self._launch()
 
     def wait_until_ready(self) -> Self:
         """After ``spawn``. If another program took the port before the server did, this tries other ports."""
         for _ in range(_ATTEMPTS - 1):
-            if self._comes_up():
+            if self._becomes_ready():
                 return self
             self.kill()
             self.spawn()
-        if self._comes_up():
+        if self._becomes_ready():
             return self
         raise ServerFailed(f"no free port found in {_ATTEMPTS} attempts; log kept in {self.directory}\n{self.log()}")
 
@@ -103,22 +103,22 @@ class ServerProcess(Closing):
     def restart(self) -> Self:
         """As ``respawn``, and wait until it answers."""
         self.respawn()
-        if not self._comes_up():
+        if not self._becomes_ready():
             raise ServerFailed(f"port {self.port} was taken meanwhile\n{self.log()}")
         return self
 
     def stop(self) -> None:
-        """End it in good order (SIGTERM)."""
+        """End it with an orderly shutdown (SIGTERM)."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it as a power cut would end the process (SIGKILL); what the kernel has, the kernel keeps."""
+        """End it without a shutdown (SIGKILL). Written data remains in the kernel's cache."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
         """Freeze it (SIGSTOP): connections stay open, the kernel still accepts new ones, no request is answered."""
         os.kill(self.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED)  # on a busy machine a thread may run on for a while
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)  # on a busy machine a thread may continue to run for a while
         self._paused = True
 
     def resume(self) -> None:
@@ -126,9 +126,9 @@ class ServerProcess(Closing):
         self._paused = False
 
     def close(self) -> None:
-        """End it and remove every trace, also what an orderly end would save."""
+        """End it and remove its directory, including data that an orderly shutdown would save."""
         self.kill()
-        self._kept.let_go()
+        self._reserved.release()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # ---- facts
@@ -149,7 +149,7 @@ class ServerProcess(Closing):
 
     @property
     def exit_code(self) -> int | None:
-        """With which it ended by itself; None while it runs, and after ``stop`` or ``kill``."""
+        """The exit code if it ended by itself; None while it runs, and after ``stop`` or ``kill``."""
         return None if self._process is None else self._process.poll()
 
     @property
@@ -164,13 +164,13 @@ class ServerProcess(Closing):
             return "(no log)"
         return "\n".join(text.splitlines()[-lines:])
 
-    # ---- what a subclass defines
+    # ---- for subclasses
 
     def _choose_ports(self) -> None:
         self.port = free_port()
 
     def _ports(self) -> Iterable[int]:
-        """All that it listens on."""
+        """All ports that it listens on."""
         return (self.port,)
 
     def _configure(self) -> None:
@@ -180,25 +180,25 @@ class ServerProcess(Closing):
         raise NotImplementedError
 
     def _environment(self) -> Mapping[str, str]:
-        """Variables for the server alone."""
+        """Additional environment variables of the server."""
         return {}
 
     def _answers(self) -> bool:
-        """Whether it is ready, asked so that no other server on this port would give the same answer."""
+        """Whether it is ready; the check must fail for another server on the same port."""
         raise NotImplementedError
 
-    # ---- inside
+    # ---- internals
 
     def _launch(self) -> None:
         assert not self.running
         with (self.directory / "log").open("wb") as output:
-            # A session of its own: Ctrl-C in the terminal is for the tests, which then end the server.
+            # In its own session: Ctrl-C in the terminal interrupts the tests only, which then end the server.
             self._process = subprocess.Popen(
-                [*_WITH_US, *self._command()], cwd=self.directory, env=os.environ | self._environment(),
+                [*_ENDS_WITH_PARENT, *self._command()], cwd=self.directory, env=os.environ | self._environment(),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
 
-    def _comes_up(self) -> bool:
+    def _becomes_ready(self) -> bool:
         """Wait until it answers; False if the port was taken."""
 
         def ended_or_answers() -> bool:
@@ -222,7 +222,7 @@ class ServerProcess(Closing):
         if process.poll() is None:
             process.send_signal(number)
             if self._paused and number is not signal.SIGKILL:
-                process.send_signal(signal.SIGCONT)  # a frozen process does not see SIGTERM
+                process.send_signal(signal.SIGCONT)  # a paused process does not handle SIGTERM
             try:
                 process.wait(_STOP_DEADLINE)
             except subprocess.TimeoutExpired:
@@ -236,7 +236,7 @@ AnyServer = TypeVar("AnyServer", bound=ServerProcess)
 
 
 def start_all(servers: Iterable[AnyServer]) -> None:
-    """Start them side by side. From this thread, as a server ends with the thread that started it."""
+    """Start them in parallel, all from this thread, since a server ends with the thread that started it."""
     servers = list(servers)
     for server in servers:
         server.spawn()

@@ -23,7 +23,7 @@ _SINCE_7: Final = ("enable-debug-command ", "shutdown-timeout ")
 
 @functools.cache
 def version() -> tuple[int, ...]:
-    """Of the redis-server (or valkey-server under that name) on PATH."""
+    """The version of the redis-server (or valkey-server under that name) on PATH."""
     assert BINARY is not None, "redis-server is not on PATH"
     answer = subprocess.run([BINARY, "--version"], check=True, capture_output=True, text=True).stdout
     found = re.search(r"v=(\d+(?:\.\d+)*)", answer)
@@ -34,13 +34,13 @@ def version() -> tuple[int, ...]:
 class RedisServer(ServerProcess):
     """``with RedisServer("requirepass pw", …) as server:``; each argument is a line of redis.conf.
 
-    ``tls`` (a directory with ca.crt, server.crt and server.key) makes it speak TLS only. Nothing is persisted unless
-    a line says so; ``restart`` uses the configuration on the disk, with what Sentinel or CONFIG REWRITE wrote there.
+    ``tls`` (a directory with ca.crt, server.crt and server.key) makes it accept TLS only. Nothing is persisted unless
+    a line enables it; ``restart`` uses the configuration on disk, as rewritten by Sentinel or CONFIG REWRITE.
     With ``clock`` the server uses that wall clock, which the test can move.
     """
 
     program: ClassVar[str] = "redis-server"
-    #: What its log says when it listens.
+    #: The log line that shows that it listens.
     _listening: ClassVar[str] = "Ready to accept connections"
 
     def __init__(
@@ -55,7 +55,7 @@ class RedisServer(ServerProcess):
         self._clients: list[redis.Redis] = []
 
     def close(self) -> None:
-        """End it and all clients that ``client`` gave away, and remove every trace."""
+        """End it, close all clients that ``client`` returned, and remove its directory."""
         for client in self._clients:
             client.close()
         self._clients.clear()
@@ -78,7 +78,7 @@ class RedisServer(ServerProcess):
         return f"unix://{f':{self.password}@' if self.password else ''}{self.socket_path}"
 
     def client(self, url: str | None = None, **keywords: Any) -> redis.Redis:
-        """A plain client for arranging and asserting. No retries: what a test sees is what happened. Closed by us."""
+        """A plain client for arranging and asserting, without retries. The server object closes it."""
         settings: dict[str, Any] = {"socket_timeout": 5.0, "retry": Retry(NoBackoff(), 0)}
         client = redis.Redis.from_url(url or self.url, **settings | keywords)
         self._clients.append(client)
@@ -89,14 +89,14 @@ class RedisServer(ServerProcess):
         return self._control.execute_command(*command)
 
     def flush(self) -> None:
-        """Forget all data and all scripts."""
+        """Delete all data and all scripts."""
         client = self.client()
         client.flushall()
         client.script_flush()
         client.close()
         self._clients.remove(client)
 
-    # ---- inside
+    # ---- internals
 
     @functools.cached_property
     def _control(self) -> Any:
@@ -121,18 +121,18 @@ class RedisServer(ServerProcess):
             lines += [f"tls-cert-file {self.tls}/server.crt", f"tls-key-file {self.tls}/server.key"]
         if self.password:
             lines.append(f"requirepass {self.password}")
-        # An older one does without these, and would not start with them.
+        # An older server does not need these and would not start with them.
         return [line for line in (*lines, *self._config) if version() >= (7,) or not line.startswith(_SINCE_7)]
 
     def _answers(self) -> bool:
-        # The log line first: another server that took the port would answer a PING, too.
+        # Check the log line first: another server that took the port would answer a PING, too.
         if self._listening not in self.log():
             return False
         client = redis.Redis.from_url(self.url, socket_timeout=1.0, retry=Retry(NoBackoff(), 0))
         try:
             return bool(client.ping())
         except (redis.AuthenticationError, redis.exceptions.NoPermissionError):
-            return True  # a test about access rights: it answers, and that is all we ask
+            return True  # a test of access rights: the server answers, so it is ready
         except (redis.ConnectionError, redis.TimeoutError):
             return False
         finally:

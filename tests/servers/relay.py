@@ -1,4 +1,4 @@
-"""A TCP relay that can go dark: between a client and its server, or between two members of an ensemble."""
+"""A TCP relay that can become a black hole: between a client and its server, or between members of an ensemble."""
 
 from __future__ import annotations
 
@@ -17,38 +17,39 @@ Address: TypeAlias = tuple[str, int]
 
 _CHUNK: Final = 1 << 16
 _RETRY: Final = 0.01
-# The kernel's state of a connection whose other end has not hung up.
+# The kernel's state of a connection that the peer has not closed.
 _ESTABLISHED: Final = 1
 
 
 class Relay(Closing):
-    """Listens on a port of 127.0.0.1 and passes everything on to ``target()``, asked anew for each connection.
+    """Listens on a port of 127.0.0.1 and passes all data on to ``target()``, which is called for each connection.
 
-    For ``retry_for`` seconds it tries again to reach a target that refuses, before it hangs up on the client.
+    For ``retry_for`` seconds it retries to connect to a target that refuses, before it disconnects the client.
     """
 
     def __init__(self, loop: LoopThread, target: Callable[[], Address], *, retry_for: float = 0.0) -> None:
         self.host = "127.0.0.1"
-        # Never listens: keeps the port ours while new connections are refused.
+        # Never listens: reserves the port while new connections are refused.
         self._placeholder = _bind(0)
         self.port: int = self._placeholder.getsockname()[1]
         self.target = target
         self.retry_for = retry_for
-        self.light = asyncio.Event()
-        self.light.set()
+        #: Cleared while the relay is a black hole.
+        self.passing = asyncio.Event()
+        self.passing.set()
         self._loop = loop
         self._passages: dict[Passage, asyncio.Task[None]] = {}
         self._faults: list[BaseException] = []
         self._listener: asyncio.Server | None = None
 
-    # ---- life
+    # ---- life cycle
 
     def start(self) -> Self:
         self.accept()
         return self
 
     def close(self) -> None:
-        """Cut everything. Raises what went wrong inside, if anything did. Twice is fine."""
+        """Cut all connections. Raises an error that occurred inside the relay. Idempotent."""
         if self._placeholder.fileno() < 0:
             return
         self._loop.do(self._shut_down)
@@ -62,7 +63,7 @@ class Relay(Closing):
         try:
             self.close()
         except BaseException:
-            if error is None:  # else the test's own failure is the one to see
+            if error is None:  # otherwise report the test's own failure
                 raise
 
     @property
@@ -77,7 +78,7 @@ class Relay(Closing):
     # ---- faults
 
     def refuse(self) -> None:
-        """Refuse new connections, as if no server listened. Those that exist go on."""
+        """Refuse new connections, as if no server listened. Existing connections continue."""
 
         async def refuse() -> None:
             if self._listener is not None:
@@ -87,7 +88,7 @@ class Relay(Closing):
         self._loop.do(refuse)
 
     def accept(self) -> None:
-        """Accept new connections, again."""
+        """Accept new connections again."""
 
         async def accept() -> None:
             if self._listener is None:
@@ -96,7 +97,7 @@ class Relay(Closing):
         self._loop.do(accept)
 
     def cut_all(self) -> int:
-        """Reset every connection now; how many there were."""
+        """Reset every connection; returns how many there were."""
 
         async def cut() -> int:
             passages = list(self._passages)
@@ -109,21 +110,21 @@ class Relay(Closing):
     def black_hole_all(self) -> None:
         """From now on nothing passes, in either direction: no byte, no FIN, no new connection. All stay open."""
 
-        async def darken() -> None:
-            self.light.clear()
+        async def stop() -> None:
+            self.passing.clear()
 
-        self._loop.do(darken)
+        self._loop.do(stop)
 
     def heal(self) -> None:
-        """What was held back arrives, in order, as TCP would have sent it again. Also from a side that has hung up
-        meanwhile: requests may come late, from a client that has long given them up."""
+        """Data held back arrives in order, as TCP would have retransmitted it, even from a side that has disconnected
+        meanwhile: requests may arrive late, from a client that no longer waits for them."""
 
-        async def lighten() -> None:
-            self.light.set()
+        async def resume() -> None:
+            self.passing.set()
 
-        self._loop.do(lighten)
+        self._loop.do(resume)
 
-    # ---- inside
+    # ---- internals
 
     def _passage(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> Passage:
         return Passage(self, client_in, client_out)
@@ -150,13 +151,13 @@ class Relay(Closing):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # transports finish closing in the turn after
+        await asyncio.sleep(0)  # transports finish closing in the next iteration of the loop
 
 
 class Passage:
-    """One connection through a relay. A subclass may look at what passes, or change it.
+    """One connection through a relay. A subclass may inspect or change the data.
 
-    ``silent``: nothing passes any more, but nothing is closed either, as after a lost NAT entry.
+    ``silent``: no data passes, but the connections stay open, as after a lost NAT entry.
     """
 
     def __init__(self, relay: Relay, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
@@ -166,15 +167,15 @@ class Passage:
         self._server_out: asyncio.StreamWriter | None = None
 
     async def run(self) -> None:
-        """Until both sides are closed."""
+        """Pass data until both sides are closed."""
         try:
-            if not self._relay.light.is_set():
-                await self._relay.light.wait()
-                if not self._client_is_there():
-                    return  # it hung up in the dark: as if its SYN had never arrived
+            if not self._relay.passing.is_set():
+                await self._relay.passing.wait()
+                if not self._client_is_connected():
+                    return  # it disconnected during the black hole: as if its SYN had never arrived
             server_in = await self._reach_server()
             if server_in is None or self._server_out is None:
-                self.reset()  # the server is down: the client should not take silence for an answer
+                self.reset()  # the server is down, which must not look like a black hole
                 return
             await self._both_ways(server_in, self._server_out)
         except Exception:
@@ -196,14 +197,14 @@ class Passage:
             await self.pass_on(data, sink)
 
     async def pass_on(self, data: bytes, sink: asyncio.StreamWriter) -> None:
-        """As soon as there is light."""
-        await self._relay.light.wait()
+        """Write ``data`` to ``sink``; during a black hole, wait for its end first."""
+        await self._relay.passing.wait()
         if not self.silent:
             sink.write(data)
             await sink.drain()
 
     def reset(self) -> None:
-        """RST to the client, whatever is still under way to it; the server sees an ordinary end."""
+        """RST to the client, discarding pending data; the server sees an ordinary close."""
         if not self._client_out.is_closing():
             sock = self._client_out.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -211,9 +212,9 @@ class Passage:
         if self._server_out is not None:
             self._server_out.close()
 
-    # ---- inside
+    # ---- internals
 
-    def _client_is_there(self) -> bool:
+    def _client_is_connected(self) -> bool:
         sock = self._client_out.get_extra_info("socket")
         state: bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
         return state[0] == _ESTABLISHED
@@ -243,22 +244,22 @@ class Passage:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _to_the_end(self, passing: Coroutine[Any, Any, None], sink: asyncio.StreamWriter) -> None:
-        """Pass on what one side sends until its end, and the end."""
+        """Pass on the data of one side until it closes, and then the close."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             await passing
-        await self._relay.light.wait()
+        await self._relay.passing.wait()
         if not self.silent:
-            sink.close()  # after what was written; and a reader of that side sees the end, too
+            sink.close()  # after the written data; ends the reader of that side, too
 
 
 async def _closed(writer: asyncio.StreamWriter) -> None:
     writer.close()
-    with suppress(OSError):  # reset by us or by the peer: closed is all that matters
+    with suppress(OSError):  # reset by either side: it is closed
         await writer.wait_closed()
 
 
 def _bind(port: int) -> socket.socket:
-    # With its protocol spelled out, which accepted sockets inherit: asyncio sets TCP_NODELAY only where it sees it.
+    # With an explicit protocol, which accepted sockets inherit: asyncio sets TCP_NODELAY only if it is IPPROTO_TCP.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

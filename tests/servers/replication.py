@@ -1,7 +1,7 @@
-"""A master with replicas, each behind a link that can go dark: how a replica is made stale (faults R16, R17).
+"""A master with replicas, each behind a link that can become a black hole, to make a replica stale (faults R16, R17).
 
-A frozen replica is not a stale one: what was sent waits in its socket and is applied when it wakes. Behind a dark link
-nothing reaches it. Bytes are held back, as TCP would hold them: after ``heal`` they arrive, in order.
+A paused replica is not stale: the data waits in its socket and is applied when it resumes. Behind a black hole no data
+reaches it. Bytes are held back, as TCP would hold them: after ``heal`` they arrive, in order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.servers.process import start_all
 from tests.servers.redis import RedisServer
 from tests.servers.relay import Relay
 
-#: Replication without its usual pauses, and an end that does not wait for replicas.
+#: Replication without its usual delays, and a shutdown that does not wait for replicas.
 QUICK: Final = (
     "repl-diskless-sync-delay 0",
     "repl-ping-replica-period 1",
@@ -26,7 +26,7 @@ class Replication(Group[RedisServer]):
     """``Replication(2)``: ``master``, ``replicas`` and, in the same order, the ``links`` they replicate through.
 
     Further arguments are lines of redis.conf for all of them. ``links=False``: the replicas know the master's own
-    address, as Sentinel needs it. A link always leads to the first master; ``demote`` goes around it.
+    address, as Sentinel requires. A link always leads to the first master; ``demote`` bypasses it.
     """
 
     def __init__(self, replicas: int, *config: str, password: str | None = None, links: bool = True) -> None:
@@ -42,11 +42,11 @@ class Replication(Group[RedisServer]):
 
     @property
     def url(self) -> str:
-        """The master's."""
+        """The URL of the master."""
         return self.master.url
 
     def promote(self, replica: RedisServer) -> None:
-        """Make a master of it, as Sentinel or an operator would. The old master is not asked and goes on."""
+        """Make it a master, as Sentinel or an operator would. The old master is not notified and continues."""
         replica.ask("REPLICAOF", "NO", "ONE")
 
     def demote(self, server: RedisServer, master: RedisServer) -> None:

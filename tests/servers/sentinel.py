@@ -1,4 +1,4 @@
-"""Redis Sentinel as in production, only quicker: one master, two replicas, three sentinels."""
+"""Redis Sentinel as in production, but faster: one master, two replicas, three sentinels."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _REPLICAS: Final = 2
 _SENTINELS: Final = 3
 _QUORUM: Final = 2
 
-# Sentinels look for each other and for replicas every 2 and 10 s. The periods are shorter until all know
-# all, and then put back: a failover takes its usual time.
+# Sentinels look for each other and for replicas every 2 and 10 s. The periods are shorter until all know each
+# other, and then restored: a failover takes its usual time.
 _SHORT_PERIODS: Final = ("info-period", 100, "publish-period", 100)
 _USUAL_PERIODS: Final = ("info-period", 10_000, "publish-period", 2_000)
-# For how long a server has to be silent before a sentinel calls it down, in milliseconds. Until a server is killed,
-# one that does not run for a second is only slow: an unwanted failover would take away the master.
+# For how long a server has to be silent before a sentinel considers it down, in milliseconds. Until a test kills a
+# server, a silent server is only slow: an unwanted failover would replace the master.
 _SLOW_DETECTION: Final = 60_000
 _QUICK_DETECTION: Final = 1_000
-# On a busy machine a sentinel may not run for two seconds. It then does nothing for 30 s (TILT), and the test gives up.
+# On a busy machine a sentinel may not run for two seconds. It then waits 30 s (TILT), longer than the tests wait.
 _SHORT_TILT: Final = ("tilt-period", 1_000)
 
 
 class Sentinel(RedisServer):
-    """One sentinel. It rewrites its configuration as it learns; ``restart`` lets it go on from there."""
+    """One sentinel. It rewrites its configuration at run time; ``restart`` continues with that."""
 
     program: ClassVar[str] = "redis-server --sentinel"
     _listening: ClassVar[str] = "Sentinel ID is"
@@ -43,7 +43,7 @@ class Sentinel(RedisServer):
         return int(port)
 
     def knows_all(self) -> bool:
-        """It is in touch with the master, all replicas and all other sentinels, and none seems to be down."""
+        """Whether it is connected to the master, all replicas and all other sentinels, and considers none down."""
         master: dict[str, str] = self.ask("SENTINEL MASTER", MASTER_NAME)
         replicas: list[dict[str, str]] = self.ask("SENTINEL SLAVES", MASTER_NAME)
         others: list[dict[str, str]] = self.ask("SENTINEL SENTINELS", MASTER_NAME)
@@ -57,7 +57,7 @@ class Sentinel(RedisServer):
         self.ask("SENTINEL", "DEBUG", *periods)
 
     def detect_quickly(self) -> None:
-        """From now on a server that is silent for a second is down."""
+        """From now on a server that is silent for a second is considered down."""
         self.ask("SENTINEL", "SET", MASTER_NAME, "down-after-milliseconds", _QUICK_DETECTION)
 
     def _command(self) -> list[str]:
@@ -72,7 +72,7 @@ class Sentinel(RedisServer):
         if self._master.password:
             lines.append(f"sentinel auth-pass {MASTER_NAME} {self._master.password}")
         if self.password:
-            lines.append(f"requirepass {self.password}")  # and by which the sentinels ask each other
+            lines.append(f"requirepass {self.password}")  # also used among the sentinels
         return [*lines, *self._config]
 
 
@@ -100,7 +100,7 @@ class SentinelSet(Group[RedisServer]):
         return [self._data.master, *self._data.replicas]
 
     def master(self) -> RedisServer:
-        """The data node which the sentinels call the master; the first of them that answers is asked."""
+        """The master according to the first sentinel that answers."""
         sentinel = next(one for one in self.sentinels if one.answering)
         return self.at(sentinel.master_port())
 
@@ -128,7 +128,7 @@ class SentinelSet(Group[RedisServer]):
 
     def _start(self) -> None:
         self._data.start()
-        # Only now: a sentinel that asks the master too early learns of its replicas ten seconds later.
+        # Not earlier: a sentinel that asks the master too early detects its replicas ten seconds later.
         self.sentinels += [Sentinel(self._data.master, password=self._sentinel_password) for _ in range(_SENTINELS)]
         self.servers += self.sentinels
         start_all(self.sentinels)

@@ -1,4 +1,4 @@
-"""A session that only sends what a test asks for: no pings, no second attempts."""
+"""A ZooKeeper session that sends only the requests of a test: no pings, no retries."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _EPHEMERAL: Final = 1
 _CONTAINER: Final = 4
 _ALL_RIGHTS: Final = 31
 _PING_XID: Final = -2
-# Version, last transaction seen, time-out in ms, session (0: a new one), and a password.
+# Version, last transaction seen, timeout in ms, session (0: a new one), and a password.
 _CONNECT: Final = struct.Struct(">iqiqi16s")
 _CONNECTED: Final = struct.Struct(">iiqi16s")
 _INT: Final = struct.Struct(">i")
 
 
 class SilentSession:
-    """``with SilentSession("127.0.0.1", 2181, 2.0) as session:``; leaving it hangs up, and the session runs out.
+    """``with SilentSession("127.0.0.1", 2181, 2.0) as session:``; leaving it disconnects, and the session expires.
 
-    For what a client library hides: when exactly a session ends whose last message was sent at a known moment.
-    ``resume``: no new session, but that one, on another connection.
+    A client library would hide when exactly a session ends whose last message was sent at a known time.
+    ``resume``: continue that session on another connection instead of creating a new one.
     """
 
     def __init__(self, host: str, port: int, timeout: float, *, resume: SilentSession | None = None) -> None:
@@ -37,7 +37,7 @@ class SilentSession:
         self._password: bytes = resume._password if resume else b""
         self._socket.sendall(framed(_CONNECT.pack(0, 0, round(timeout * 1000), self.session_id, 16, self._password)))
         _, milliseconds, self.session_id, _, self._password = _CONNECTED.unpack_from(self._receive())
-        #: What the server agreed to, in seconds; 0 if it refused.
+        #: The timeout that the server granted, in seconds; 0 if it refused.
         self.timeout = milliseconds / 1000
 
     def __enter__(self) -> Self:
@@ -51,12 +51,12 @@ class SilentSession:
     def close(self) -> None:
         self._socket.close()
 
-    def hang_up(self) -> None:
-        """From any thread; a caller that waits for an answer gets an OSError."""
+    def disconnect(self) -> None:
+        """Callable from any thread; a caller that waits for an answer gets an OSError."""
         self._socket.shutdown(socket.SHUT_RDWR)
 
     def create(self, path: str, op: Op = Op.CREATE) -> Reply:
-        """An ephemeral node, or with CREATE_CONTAINER a container."""
+        """Create an ephemeral node, or with CREATE_CONTAINER a container."""
         anyone = _INT.pack(1) + _INT.pack(_ALL_RIGHTS) + _text("world") + _text("anyone")
         flags = _CONTAINER if op is Op.CREATE_CONTAINER else _EPHEMERAL
         return self._ask(op, _text(path) + _text("") + anyone + _INT.pack(flags))[0]
@@ -71,13 +71,13 @@ class SilentSession:
         return self._ask(Op.SYNC, _text(path))[0]
 
     def begin_sasl(self) -> bytes:
-        """Ask for the challenge, and do not answer it."""
+        """Request the challenge, and do not answer it."""
         return self._ask(Op.SASL, _text(""))[1]
 
     def ping(self) -> Reply:
         return self._ask(Op.PING, b"", _PING_XID)[0]
 
-    # ---- inside
+    # ---- internals
 
     def _ask(self, op: Op, body: bytes, xid: int | None = None) -> tuple[Reply, bytes]:
         """Send, and wait for the answer: header and body."""
@@ -94,7 +94,7 @@ class SilentSession:
         while not self._payloads:
             data = self._socket.recv(1 << 16)
             if not data:
-                raise ConnectionResetError("the server has hung up")
+                raise ConnectionResetError("the server has disconnected")
             self._payloads += self._frames.feed(data)
         return self._payloads.pop(0)
 

@@ -15,24 +15,24 @@ from tests.servers.ports import free_port
 from tests.servers.process import ServerProcess
 
 JAVA: Final = shutil.which("java")
-# From Debian's package zookeeper and what it depends on. The first names in its manifest what it needs, but forgets a
-# part of Netty; without the last there is no log.
+# From Debian's package zookeeper and its dependencies. The manifest of the first lists its dependencies, except a part
+# of Netty; the last is needed for a log.
 _JARS: Final = tuple(Path("/usr/share/java", jar) for jar in ("zookeeper.jar", "netty-codec.jar", "slf4j-simple.jar"))
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
-#: A small machine that is soon there: half a second from start to answer.
+#: A small JVM that starts quickly: half a second from start to answer.
 _JVM: Final = (
     "-Xmx128m",
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Xshare:auto",
-    "-XX:-UsePerfData",  # a file elsewhere, which stays behind when java is killed
+    "-XX:-UsePerfData",  # a file elsewhere, which remains when java is killed
 )
 
-#: Where locks are kept unless a test chooses another path; ``operations`` counts what happens below.
+#: The parent of all locks unless a test chooses another path; ``operations`` counts the requests below it.
 BASE: Final = "/holdfast"
 
-# Long: the machine may be busy with other servers that start.
+# Long: the machine may be busy starting other servers.
 _CONNECT_DEADLINE: Final = 40.0
 _ANSWER_DEADLINE: Final = 5.0
 
@@ -58,11 +58,11 @@ class ZooKeeperServer(ServerProcess):
     """``with ZooKeeperServer("maxCnxns=5", …) as server:``; each argument is a line of zoo.cfg.
 
     ``tick`` (seconds): ZooKeeper's unit of time. Sessions last from 2 ticks to 60 s and end on a full tick; the shorter
-    the tick, the sooner a dead session is seen. ``containers`` (seconds): how often it looks for empty containers,
-    and removes those that have had children. ``jvm``: more arguments for java. ``tls`` (a directory with ca.crt,
-    server.crt and server.key): a second port that speaks TLS, and ``url`` is that one. ``sasl``: users and their
-    passwords for DIGEST-MD5; a client without credentials is still let in, as anonymous.
-    After a ``restart`` sessions live on: their time-outs begin anew.
+    the tick, the sooner a dead session is detected. ``containers`` (seconds): how often it removes empty containers
+    that have had children. ``jvm``: more arguments for java. ``tls`` (a directory with ca.crt,
+    server.crt and server.key): a second port with TLS, which ``url`` uses. ``sasl``: users and their
+    passwords for DIGEST-MD5; a client without credentials is still accepted as anonymous.
+    Sessions survive a ``restart``: their timeouts start again.
     """
 
     program: ClassVar[str] = "zookeeper"
@@ -87,8 +87,8 @@ class ZooKeeperServer(ServerProcess):
         self._clients: list[KazooClient] = []
 
     def close(self) -> None:
-        """End it and all clients we gave away, and remove every trace."""
-        # First the server: a client waits for its answer to a farewell, and one that is frozen does not answer.
+        """End it, close all clients that ``client`` returned, and remove its directory."""
+        # First the server: a client waits for the answer to its close request, which a paused server does not send.
         self.kill()
         self.close_clients()
         super().close()
@@ -102,22 +102,22 @@ class ZooKeeperServer(ServerProcess):
         return f"zookeeper://{self.address}{BASE}?tick={self.tick}"
 
     def client(self, hosts: str | None = None, **settings: Any) -> KazooClient:
-        """A plain client, connected, for arranging and asserting. Closed by us."""
+        """A plain client, connected, for arranging and asserting. The server object closes it."""
         client = KazooClient(hosts or self.address, **settings)
         self._clients.append(client)
         client.start(_CONNECT_DEADLINE)
         return client
 
     def close_clients(self) -> None:
-        """All that ``client`` gave away. Each has threads of its own and calls until it is closed."""
+        """Close all clients that ``client`` returned. Each has its own threads and reconnects until it is closed."""
         while self._clients:
             close_client(self._clients.pop())
 
-    def ask(self, word: str) -> str:
-        """The answer to one of the four-letter words: ``ruok``, ``srvr``, ``cons``, ``dump``, ``wchp``, …"""
+    def ask(self, command: str) -> str:
+        """The answer to a four-letter command: ``ruok``, ``srvr``, ``cons``, ``dump``, ``wchp``, …"""
         answer = b""
         with socket.create_connection((self.host, self.port), _ANSWER_DEADLINE) as connection:
-            connection.sendall(word.encode())
+            connection.sendall(command.encode())
             while data := connection.recv(1 << 16):
                 answer += data
         return answer.decode()
@@ -133,14 +133,14 @@ class ZooKeeperServer(ServerProcess):
         return next((line.removeprefix("Mode: ") for line in answer.splitlines() if line.startswith("Mode: ")), None)
 
     def operations(self, base: str = BASE) -> Operations:
-        """How many there were so far in the tree that ``base`` (one path element) is the root of."""
+        """The number of operations so far in the tree below ``base`` (one path element)."""
         name = base.strip("/")
         counted = dict(line.split("\t", 1) for line in self.ask("mntr").splitlines() if "\t" in line)
         reads, writes = (f"zk_cnt_{name}_{kind}_per_namespace" for kind in ("read", "write"))
         return Operations(int(counted.get(reads, 0)), int(counted.get(writes, 0)))
 
     def flush(self) -> None:
-        """Forget all nodes. Sessions stay, without their nodes."""
+        """Delete all nodes. Sessions remain, without their nodes."""
         client = self.client()
         for child in client.get_children("/"):
             if child != "zookeeper":
@@ -151,14 +151,14 @@ class ZooKeeperServer(ServerProcess):
         self._clients.remove(client)
         close_client(client)
 
-    # ---- inside
+    # ---- internals
 
     def _choose_ports(self) -> None:
         super()._choose_ports()
         self.tls_port = free_port() if self.tls else 0
 
     def _ports(self) -> list[int]:
-        """All that it listens on."""
+        """All ports that it listens on."""
         return [self.port, self.tls_port] if self.tls else [self.port]
 
     def _configure(self) -> None:
@@ -167,18 +167,18 @@ class ZooKeeperServer(ServerProcess):
     def _command(self) -> list[str]:
         assert (lacking := missing()) is None, lacking
         properties = {
-            # No fsync: the tests are about processes that die, not about machines; what was written, the kernel has.
+            # No fsync: the tests kill processes, not machines; written data is in the kernel's cache.
             "zookeeper.forceSync": "no",
             "zookeeper.preAllocSize": "1024",
             "znode.container.checkIntervalMs": str(round(self._containers * 1000)),
             "org.slf4j.simpleLogger.showDateTime": "true",
             "org.slf4j.simpleLogger.dateTimeFormat": "HH:mm:ss.SSS",
             "org.slf4j.simpleLogger.showShortLogName": "true",
-            # Not a page of log for each client that hangs up.
+            # Avoids a long log entry for each client that disconnects.
             "org.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn": "error",
         }
         if self.tls:
-            # Only Netty speaks TLS.
+            # Only Netty supports TLS.
             properties["zookeeper.serverCnxnFactory"] = "org.apache.zookeeper.server.NettyServerCnxnFactory"
         if self._sasl:
             properties["java.security.auth.login.config"] = str(self.directory / "jaas.conf")
@@ -210,7 +210,7 @@ class ZooKeeperServer(ServerProcess):
 
     def _answers(self) -> bool:
         try:
-            # With its directory: another server that took the port would give another answer.
+            # The directory distinguishes it from another server that took the port.
             if f"dataDir={self.directory}/" not in self.ask("conf"):
                 return False
             if self.tls:  # opened a moment later

@@ -1,14 +1,14 @@
-"""A proxy in front of a real ZooKeeper that understands its protocol: faults hit one request or its reply.
+"""A proxy in front of a real ZooKeeper that understands its protocol: faults affect one request or its reply.
 
 ::
 
     with ZooKeeperProxy(server.host, server.port) as proxy:
         lost = proxy.on(Op.CREATE2).drop_reply_and_reset()
         ...  # connect to proxy.url and acquire
-        assert lost.wait(5)  # the node is there, and the client does not know
+        assert lost.wait(5)  # the node exists, but the client does not know
 
-It knows by its number (xid) which request a reply answers. Not understood: TLS, four-letter words. What it cannot parse
-it does not guess: the connection is reset, and leaving the ``with`` block raises.
+It matches a reply to its request by the number (xid). Not understood: TLS, four-letter commands. If it cannot parse a
+message, it resets the connection, and leaving the ``with`` block raises.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.servers.relay import Passage, Relay
 from tests.servers.zookeeper import BASE
 from tests.servers.zookeeper_wire import EVENT_XID, Frames, Op, ProtocolError, framed, read_reply, read_request
 
-#: How a session is set up, kept and ended. Faults meant for the work itself must not hit these, unless named outright.
+#: Messages that set up, keep and end a session. A rule matches them only if it names them.
 UPKEEP: Final = frozenset({Op.CONNECT, Op.PING, Op.AUTH, Op.SASL, Op.SET_WATCHES, Op.SET_WATCHES2, Op.EVENT, Op.CLOSE})
 
 _CHUNK: Final = 1 << 16
@@ -40,7 +40,7 @@ class ZooKeeperProxy(Relay):
         self._rules: list[Rule] = []
 
     def close(self) -> None:
-        """Cut everything and stop. Raises what went wrong inside the proxy, if anything did."""
+        """Cut all connections and stop. Raises an error that occurred inside the proxy."""
         try:
             super().close()
         finally:
@@ -51,14 +51,14 @@ class ZooKeeperProxy(Relay):
         return f"zookeeper://{self.address}{BASE}"
 
     def operations(self) -> list[Op]:
-        """What clients have asked for so far, in order, without the upkeep of their sessions."""
+        """The operations that clients have requested so far, in order, without the upkeep of their sessions."""
         return [op for name, _ in self.seen if (op := Op[name.decode()]) not in UPKEEP]
 
     def on(self, *ops: Op, containing: bytes | str | None = None, nth: int = 1, times: int | None = 1) -> Occasion:
         """The ``nth`` request from now that matches, and the ``times - 1`` after it (None: all).
 
-        ``ops``: any of these; without, anything but upkeep. ``containing``: part of the body, such as a path. An event
-        of the server (``Op.EVENT``) is taken for its own reply: ``drop_reply_and_reset`` and ``delay`` are for it.
+        ``ops``: any of these; without, any operation except upkeep. ``containing``: part of the body, such as a path.
+        An event of the server (``Op.EVENT``) counts as a reply: ``drop_reply_and_reset`` and ``delay`` apply to it.
         Several rules may match a request; the one armed first acts.
         """
         if nth < 1 or (times is not None and times < 1):
@@ -72,10 +72,10 @@ class ZooKeeperProxy(Relay):
         return Occasion(self._arm, matches, nth, times)
 
     def match(self, op: Op, body: bytes) -> tuple[Words, Rule | None]:
-        """For the sessions, on the loop."""
+        """Called by the sessions, on the loop."""
         request = (op.name.encode(), body)
         self.seen.append(request)
-        # All rules count the request, also those that come too late to act.
+        # All rules count the request, even those that do not act because an earlier one does.
         claimed = [rule for rule in self._rules if rule.claims(request)]
         return request, claimed[0] if claimed else None
 
@@ -93,19 +93,19 @@ class ZooKeeperProxy(Relay):
 
 
 class _Session(Passage):
-    """One client's connection, and the bookkeeping of which reply answers what."""
+    """One client's connection; matches replies to requests."""
 
     def __init__(
         self, proxy: ZooKeeperProxy, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter
     ) -> None:
         super().__init__(proxy, client_in, client_out)
         self._proxy = proxy
-        self._over = False
+        self._was_reset = False
         # By xid: pings and other upkeep share one each, and are answered in order.
         self._due: defaultdict[int, deque[tuple[Words, Rule | None]]] = defaultdict(deque)
 
     def reset(self) -> None:
-        self._over = True
+        self._was_reset = True
         super().reset()
 
     # ---- client to server
@@ -114,8 +114,8 @@ class _Session(Passage):
         frames, connected = Frames(), False
         while data := await source.read(_CHUNK):
             for payload in frames.feed(data):
-                await self._proxy.light.wait()
-                if not (self.silent or self._over):
+                await self._proxy.passing.wait()
+                if not (self.silent or self._was_reset):
                     await self._request(payload, sink, *(read_request(payload) if connected else _connect(payload)))
                     connected = True
 
@@ -141,8 +141,8 @@ class _Session(Passage):
         frames, connected = Frames(), False
         while data := await source.read(_CHUNK):
             for payload in frames.feed(data):
-                await self._proxy.light.wait()
-                if not (self.silent or self._over):
+                await self._proxy.passing.wait()
+                if not (self.silent or self._was_reset):
                     xid = read_reply(payload)[0].xid if connected else _CONNECT_XID
                     await self._reply(payload, sink, xid)
                     connected = True
@@ -168,10 +168,10 @@ class _Session(Passage):
     async def _send(self, payload: bytes, sink: asyncio.StreamWriter, *, sliced: bool) -> None:
         frame = framed(payload)
         for piece in [frame[at : at + 1] for at in range(len(frame))] if sliced else [frame]:
-            if not self._over:
+            if not self._was_reset:
                 await self.pass_on(piece, sink)
             if sliced:
-                await asyncio.sleep(0)  # else they are glued together again
+                await asyncio.sleep(0)  # otherwise they are sent together
 
 
 def _connect(payload: bytes) -> tuple[int, Op, bytes]:

@@ -1,4 +1,4 @@
-"""ZooKeeper's wire format, as far as tests look at it: frames, and what is in their headers."""
+"""ZooKeeper's wire format, as far as tests need it: frames and their headers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _LENGTH: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">ii")
 _REPLY: Final = struct.Struct(">iqi")
 
-# Far more than a server sends or accepts: not a frame, but another protocol.
+# Far more than a server sends or accepts: a longer frame means another protocol.
 _LONGEST: Final = 1 << 24
 
-#: The number of messages that the server sends unasked.
+#: The xid of messages that are not replies.
 EVENT_XID: Final = -1
 
 
 class ProtocolError(Exception):
-    """What came is not ZooKeeper's protocol."""
+    """Raised when the data is not ZooKeeper's protocol."""
 
 
 class Op(IntEnum):
-    """What a request asks for. EVENT and CONNECT are no requests on the wire, but tests want to name them: what the
-    server sends unasked, and the first message of a connection."""
+    """The operation of a request. EVENT and CONNECT are not operations on the wire; they name the server's events and
+    the first message of a connection."""
 
     EVENT = 0
     CREATE = 1
@@ -58,7 +58,7 @@ class Op(IntEnum):
 
 
 class Reply(NamedTuple):
-    """The header of a reply. ``zxid``: the last transaction that the server has seen; ``error``: 0 if it went well."""
+    """The header of a reply. ``zxid``: the last transaction that the server has seen; ``error``: 0 on success."""
 
     xid: int
     zxid: int
@@ -66,7 +66,7 @@ class Reply(NamedTuple):
 
 
 class Frames:
-    """Whole frames out of whatever pieces arrive; each without its length."""
+    """Reassembles frames from data split anywhere; yields each without its length."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,4 +1,4 @@
-"""Clients, a plain look at the server, and a proxy that understands ZooKeeper."""
+"""Fixtures: clients, a plain kazoo client, and a proxy that understands ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def plain(zookeeper_server: ZooKeeperServer) -> KazooClient:
 
 @pytest.fixture
 def connect(zookeeper_server: ZooKeeperServer, proxy: ZooKeeperProxy) -> Iterator[Connect]:
-    """``connect()`` to the server, ``connect(proxied)`` or any other; closed at the end, before the proxy is."""
+    """``connect()`` opens a client of the server, ``connect(proxied)`` of another URL; closed before the proxy."""
     with ExitStack() as ending:
 
         def open_client(url: str = zookeeper_server.url, **keywords: Any) -> holdfast.Client:

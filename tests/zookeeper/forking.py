@@ -1,4 +1,7 @@
-"""Forks while a lock is held; the child looks, tries, acquires another lock and exits. Prints what both saw."""
+"""Forks while a lock is held; the child inspects the lease, tries the lock, acquires another one and exits.
+
+Both processes print their observations.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import holdfast
 from holdfast._runtime import clock
 from tests.zookeeper.support import LASTING, until_renewed
 
-warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # it is the point
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # intended: the test forks
 
 
 def main(url: str) -> None:
@@ -18,7 +21,7 @@ def main(url: str) -> None:
     lease = locks.lock("a").acquire()
     child = os.fork()
     if child == 0:
-        # A farewell on the parent's connection would end its session.
+        # Closing the session on the inherited connection would end the parent's session.
         seen = [lease.lost_reason, locks.lock("a").try_acquire() is not None]
         with locks.lock("b") as own:
             seen.append(own.held)

@@ -25,12 +25,12 @@ class QueueNodes:
         return sorted(found, key=lambda node: node.rpartition("lock-")[2])
 
     def tokens(self) -> list[int]:
-        """The fencing tokens of the nodes; a node that is removed meanwhile is left out."""
+        """The fencing tokens of the nodes; a node that is removed meanwhile is omitted."""
         stats = [self.client.exists(f"{self.path}/{node}") for node in self.nodes()]
         return [stat.czxid for stat in stats if stat is not None]
 
     def ever(self) -> int:
-        """How many there have been since the lock's own node was made."""
+        """How many nodes have been created since the lock's parent node was created."""
         stat = self.client.exists(self.path)
         assert stat is not None
         return int(stat.cversion + stat.numChildren) // 2

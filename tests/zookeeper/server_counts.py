@@ -1,4 +1,4 @@
-"""What a server counts of all that its clients can leave there."""
+"""A server's own counts of the resources that clients can leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the ZooKeeper engine share."""
+"""Helpers shared by the tests of the ZooKeeper engine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.support.waiting import eventually
 from tests.zookeeper.queue_nodes import QueueNodes
 
 SOON: Final = 5.0
-#: Of a session that must not end, also on a machine that stalls for a second; renewed about once a second.
+#: The ttl of a session that must survive a scheduler stall of a second; renewed about once a second.
 LASTING: Final = 4.0
-#: A request_timeout, and what a client may take to connect: no request is repeated because the machine stalled.
-PATIENT: Final = 10.0
+#: A request_timeout and connect timeout long enough that a scheduler stall causes no repeated request.
+LONG_TIMEOUT: Final = 10.0
 
 
 def nodes(plain: KazooClient, name: str, base: str = BASE) -> list[str]:
@@ -31,8 +31,8 @@ def hub_of(client: Any) -> Hub:
 
 
 def is_waiting(client: Any) -> bool:
-    """Whether a caller of ``client`` has read the queue and waits. Its node exists a moment earlier: a predecessor that
-    leaves in between is never seen."""
+    """Whether a caller of ``client`` has read the queue and waits. Its node exists a moment earlier; a
+    predecessor that leaves in between is never seen."""
     return any(place.predecessor_gone is not None for place in list(hub_of(client)._places.values()))
 
 
@@ -43,18 +43,18 @@ def connection_of(client: Any, ttl: float = 30.0) -> Connection:
 
 
 def confirmed(lease: Any) -> float:
-    """When the last request was sent by which the leader has confirmed ``lease``."""
+    """The send time of the last request with which the leader confirmed ``lease``."""
     grant = lease._hold.grant
     return float(grant.deadline - lease_time.deadline(0.0, grant.ttl, grant.slack))
 
 
 def until_renewed(lease: Any, since: float) -> None:
-    """Wait until the leader has confirmed ``lease`` by a request sent after ``since``, and it never was lost."""
+    """Wait until the leader has confirmed ``lease`` by a request sent after ``since``; fail if it was lost."""
     eventually(lambda: not lease.held or confirmed(lease) > since, within=2 * SOON)
     assert lease.held, f"lost: {lease.lost_reason}"
 
 
 def end_session(server: ZooKeeperServer, client: Any, ttl: float = 30.0) -> None:
-    """Have the servers end the session of a client, as they do when it was silent for too long."""
+    """Make the servers end the session of a client, as they do when it was silent for too long."""
     inner = connection_of(client, ttl)._client
     close_client(server.client(client_id=(inner._session_id, inner._session_passwd)))

@@ -1,4 +1,4 @@
-"""What stands in ZooKeeper is Curator's: asserted by a plain client, as a Java program would see it."""
+"""The nodes in ZooKeeper have Curator's format: checked with a plain client, as a Java program would see them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONTENDER = re.compile(r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lock-[0-9]
 
 
 def java(plain: KazooClient, name: str) -> str:
-    """A node as Curator's InterProcessMutex makes it; its name."""
+    """Create a node as Curator's InterProcessMutex does; return its name."""
     path = f"{BASE}/{name}/_c_{uuid.uuid4()}-lock-"
     made: str = plain.create(path, b"127.0.0.1", ephemeral=True, sequence=True, makepath=True)
     return made.rpartition("/")[2]
@@ -44,9 +44,7 @@ def test_a_held_lock_is_one_protected_ephemeral_sequential_node(connect: Connect
     assert nodes(plain, "orders") == []
 
 
-def test_each_waiter_has_its_own_node_and_the_order_is_that_of_the_numbers(
-    connect: Connect, plain: KazooClient
-) -> None:
+def test_waiters_have_their_own_nodes_and_enter_in_sequence_order(connect: Connect, plain: KazooClient) -> None:
     locks = connect()
     held = locks.lock("a").acquire()
     entered: list[int] = []
@@ -69,7 +67,9 @@ def _enter(locks: holdfast.Client, name: str, body: Callable[[], None]) -> None:
         body()
 
 
-def test_the_queue_is_shown_in_curators_order_with_what_each_node_says(connect: Connect, plain: KazooClient) -> None:
+def test_inspect_lists_the_queue_in_curators_order_with_the_data_of_each_node(
+    connect: Connect, plain: KazooClient
+) -> None:
     locks, others = connect(label="ours"), connect()
     first = java(plain, "a")
     call = Call(lambda: locks.lock("a").acquire(timeout=SOON))
@@ -83,7 +83,7 @@ def test_the_queue_is_shown_in_curators_order_with_what_each_node_says(connect: 
     assert theirs.since is not None
     token = plain.get(f"{BASE}/a/{first}")[1].czxid
     assert state.holders[0].token == token
-    assert others.break_("a", token=plain.get(f"{BASE}/a/{last}")[1].czxid) is False  # it waits, and holds nothing
+    assert others.break_("a", token=plain.get(f"{BASE}/a/{last}")[1].czxid) is False  # a waiter: it holds nothing
     assert others.break_("a", token=token) is True
     lease = call.result()
     assert (lease.owner, nodes(plain, "a")[-1]) == (ours.owner, last)
@@ -111,7 +111,7 @@ def test_a_java_holder_excludes_us_and_we_queue_behind_it(connect: Connect, plai
     assert locks.lock("a").try_acquire() is None
 
 
-def test_only_the_node_in_front_is_watched(
+def test_each_waiter_watches_only_its_predecessor(
     connect: Connect, plain: KazooClient, zookeeper_server: ZooKeeperServer
 ) -> None:
     clients = [connect() for _ in range(3)]
@@ -120,21 +120,19 @@ def test_only_the_node_in_front_is_watched(
     for number, locks in enumerate(clients):
         waiting.append(Call(locks.lock("a").acquire))
         eventually(partial(_is_long, plain, number + 2))
-    line = nodes(plain, "a")
+    queue = nodes(plain, "a")
 
     def watched() -> dict[str, int]:
         paths = re.findall(rf"^{BASE}/a/(\S+)\n((?:\t\S+\n)*)", zookeeper_server.ask("wchp"), re.MULTILINE)
         return {path: sessions.count("\t") for path, sessions in paths}
 
-    eventually(lambda: watched() == dict.fromkeys(line[:3], 1))
+    eventually(lambda: watched() == dict.fromkeys(queue[:3], 1))
     plain.delete(f"{BASE}/a/{first}")
     for call in waiting:
         call.result().release()
 
 
-def test_what_sorts_before_the_numbers_blocks_as_in_java_and_what_sorts_after_does_not(
-    connect: Connect, plain: KazooClient
-) -> None:
+def test_foreign_node_blocks_only_if_it_sorts_before_the_contenders(connect: Connect, plain: KazooClient) -> None:
     locks = connect()
     plain.create(f"{BASE}/a/zeta", makepath=True)
     locks.lock("a").acquire(timeout=SOON).release()
@@ -146,7 +144,7 @@ def test_what_sorts_before_the_numbers_blocks_as_in_java_and_what_sorts_after_do
     waiting.result().release()
 
 
-def test_parents_are_containers_and_made_anew_when_the_servers_have_removed_them(
+def test_parents_are_containers_and_are_recreated_after_the_servers_removed_them(
     start_zookeeper: Callable[..., ZooKeeperServer], connect: Connect
 ) -> None:
     server = start_zookeeper(containers=0.05)
@@ -155,12 +153,12 @@ def test_parents_are_containers_and_made_anew_when_the_servers_have_removed_them
     for _ in range(3):
         with locks.lock("a") as lease:
             tokens.append(lease.token)
-            assert nodes(plain, "a")[0].endswith("0000000000"), "the numbers begin anew, and are no tokens"
+            assert nodes(plain, "a")[0].endswith("0000000000"), "sequence numbers restart, so they cannot be tokens"
         eventually(lambda: plain.exists(BASE) is None)
     assert tokens == sorted(set(tokens))
 
 
-def test_a_lock_that_is_removed_under_its_waiters_is_made_anew(connect: Connect, plain: KazooClient) -> None:
+def test_lock_removed_with_its_waiters_is_recreated(connect: Connect, plain: KazooClient) -> None:
     locks, others = connect(), connect()
     held = locks.lock("a").acquire()
     waiting = Call(others.lock("a").acquire)
@@ -177,7 +175,7 @@ def test_a_lock_that_is_removed_under_its_waiters_is_made_anew(connect: Connect,
     lease.release()
 
 
-def test_a_name_is_one_node_whatever_is_in_it(connect: Connect, plain: KazooClient) -> None:
+def test_every_name_is_encoded_as_one_node(connect: Connect, plain: KazooClient) -> None:
     locks = connect()
     names = {"a/b": "a%2Fb", "..": "%2E%2E", ".": "%2E", "50%": "50%25", "line\n": "line%0A", "zookeeper": "zookeeper"}
     leases = [locks.lock(name).acquire() for name in names]
@@ -187,7 +185,7 @@ def test_a_name_is_one_node_whatever_is_in_it(connect: Connect, plain: KazooClie
         lease.release()
 
 
-def test_without_a_base_locks_live_at_the_root(connect: Connect, zookeeper_server: ZooKeeperServer) -> None:
+def test_without_a_base_locks_are_at_the_root(connect: Connect, zookeeper_server: ZooKeeperServer) -> None:
     plain = zookeeper_server.client()
     locks = connect(f"zookeeper://{zookeeper_server.address}?tick=0.1")
     with locks.lock("a"):
@@ -197,7 +195,7 @@ def test_without_a_base_locks_live_at_the_root(connect: Connect, zookeeper_serve
         locks.lock("zookeeper")
 
 
-def test_near_the_wrap_of_the_numbers_a_lock_is_refused_and_nothing_stays(
+def test_lock_near_the_sequence_wrap_is_refused_and_leaves_no_node(
     connect: Connect, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = connect()
@@ -209,7 +207,7 @@ def test_near_the_wrap_of_the_numbers_a_lock_is_refused_and_nothing_stays(
     assert nodes(plain, "a") == []
 
 
-def test_breaking_takes_the_first_of_the_line_also_from_java(connect: Connect, plain: KazooClient) -> None:
+def test_break_removes_the_head_of_the_queue_even_if_java_created_it(connect: Connect, plain: KazooClient) -> None:
     locks = connect()
     first, second = java(plain, "a"), java(plain, "a")
     assert locks.break_("a") is True

@@ -1,4 +1,4 @@
-"""A signal in the middle of a client's first use: the next use finds it as if nothing had happened."""
+"""A signal during a client's first use: the next use works as if it had not happened."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from holdfast._core.local_queue import LocalQueue
 from tests.servers.zookeeper import ZooKeeperServer
 from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually
-from tests.zookeeper.support import LASTING, PATIENT, nodes
+from tests.zookeeper.support import LASTING, LONG_TIMEOUT, nodes
 
 ENGINE = f"{SOURCE}/engines"
 KAZOO = kazoo.__path__[0]
 
-# Interrupted inside somebody's __init__: its finaliser finds less than it expects.
+# An interrupt inside an __init__ leaves attributes unset, which the object's finaliser reports.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.usefixtures("no_warnings_of_dropped_objects"),
@@ -28,17 +28,17 @@ pytestmark = [
 
 
 def is_usable(locks: holdfast.Client, plain: KazooClient) -> None:
-    lease = locks.lock("a").acquire(timeout=PATIENT)
+    lease = locks.lock("a").acquire(timeout=LONG_TIMEOUT)
     assert nodes(plain, "a")
     core = locks._opened
     assert core is not None
-    assert core.session._hub is core.watchdog._keeper._hub, "renewed elsewhere"  # type: ignore[attr-defined]
+    assert core.session._hub is core.watchdog._keeper._hub, "the watchdog renews in another hub"  # type: ignore[attr-defined]
     assert lease.held
     lease.release()
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["exception dropped", "exception kept"])
-def test_interrupted_between_the_sessions_of_callers_and_watchdog(
+def test_interrupt_between_opening_session_and_watchdog_leaves_the_client_usable(
     zookeeper_server: ZooKeeperServer, plain: KazooClient, monkeypatch: pytest.MonkeyPatch, kept: bool
 ) -> None:
     def interrupted() -> LocalQueue:
@@ -52,24 +52,24 @@ def test_interrupted_between_the_sessions_of_callers_and_watchdog(
             locks.lock("a").acquire()
         except InjectedInterrupt as error:
             if kept:
-                errors.append(error)  # and with its traceback the session that was opened
+                errors.append(error)  # keeps the opened session alive through its traceback
         is_usable(locks, plain)
         errors.clear()
         is_usable(locks, plain)
 
 
 def first_use(url: str, number: int, places: tuple[str, ...], plain: KazooClient) -> bool:
-    """Whether a signal came at place ``number`` of it."""
+    """Use a client for the first time; whether it had a place ``number``, where a signal was injected."""
     injector = SignalInjector(number, None, places)
-    # A hold that was interrupted before its caller had a lease is given up after a part of its ttl.
-    with holdfast.connect(url, ttl=LASTING, request_timeout=PATIENT, unavailable_after=PATIENT) as locks:
+    # A hold whose caller was interrupted before it got a lease is given up after a part of its ttl.
+    with holdfast.connect(url, ttl=LASTING, request_timeout=LONG_TIMEOUT, unavailable_after=LONG_TIMEOUT) as locks:
         try:
             with injector:
-                lease = locks.lock("a").acquire(timeout=PATIENT)
+                lease = locks.lock("a").acquire(timeout=LONG_TIMEOUT)
             lease.release()
         except InjectedInterrupt:
             gc.collect(0)
-        except RuntimeError as error:  # of Python's own, from Thread.start, in place of the interruption
+        except RuntimeError as error:  # raised by Python's Thread.start in place of the interrupt
             assert str(error) == "release unlocked lock"  # noqa: PT017
         eventually(lambda: not nodes(plain, "a"), 2 * LASTING)
         is_usable(locks, plain)
@@ -77,7 +77,7 @@ def first_use(url: str, number: int, places: tuple[str, ...], plain: KazooClient
 
 
 @pytest.mark.parametrize("place", [ENGINE, KAZOO, threading.__file__], ids=["engine", "kazoo", "threading"])
-def test_one_signal_at_each_instruction_of_the_first_use_leaves_the_client_usable(
+def test_signal_at_any_instruction_of_the_first_use_leaves_the_client_usable(
     zookeeper_server: ZooKeeperServer, plain: KazooClient, place: str
 ) -> None:
     number = 0

@@ -1,4 +1,4 @@
-"""What kazoo's thread waits on: its bell, its socket, and what TLS has read ahead."""
+"""The events that kazoo's thread waits for: the wake-up socket, its connection, and data buffered by TLS."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.zookeeper.support import SOON
 Pair = tuple[socket.socket, socket.socket]
 
 
-class Queue:
-    """Stands for kazoo: requests that wait to be sent, and a ping that waits for its answer."""
+class FakeKazoo:
+    """Requests that wait to be sent, and a ping that waits for its answer."""
 
     waits = False
     pinged = False
@@ -30,16 +30,16 @@ class Queue:
 
 
 @pytest.fixture
-def queue() -> Queue:
-    return Queue()
+def kazoo() -> FakeKazoo:
+    return FakeKazoo()
 
 
 @pytest.fixture
-def handler(queue: Queue) -> Iterator[Handler]:
-    made = Handler(lambda: queue.waits, lambda: queue.pinged, queue.attend, lambda: None)
-    bell, writer = made.create_socket_pair()
+def handler(kazoo: FakeKazoo) -> Iterator[Handler]:
+    made = Handler(lambda: kazoo.waits, lambda: kazoo.pinged, kazoo.attend, lambda: None)
+    reader, writer = made.create_socket_pair()
     yield made
-    bell.close()
+    reader.close()
     writer.close()
 
 
@@ -68,59 +68,59 @@ def tls_pair(tmp_path: Path) -> Iterator[Pair]:
     accepted[0].close()
 
 
-def test_it_waits_for_the_socket_the_bell_or_the_time(handler: Handler, pair: Pair) -> None:
+def test_select_returns_on_socket_wakeup_or_timeout(handler: Handler, pair: Pair) -> None:
     ours, theirs = pair
-    bell = handler._wakeup_reader
-    assert handler.select([ours, bell], [], [], 0.01) == ([], [], [])
+    wakeup = handler._wakeup_reader
+    assert handler.select([ours, wakeup], [], [], 0.01) == ([], [], [])
     assert handler.select([], [ours], [], 1.0) == ([], [ours], [])
     theirs.send(b"x")
-    assert handler.select([ours, bell], [], [], SOON) == ([ours], [], [])
+    assert handler.select([ours, wakeup], [], [], SOON) == ([ours], [], [])
     handler.wake()
-    assert handler.select([ours, bell], [], [], SOON) == ([ours, bell], [], [])
+    assert handler.select([ours, wakeup], [], [], SOON) == ([ours, wakeup], [], [])
     theirs.close()
     assert handler.select([ours], [], [], SOON) == ([ours], [], [])
 
 
-def test_ringing_never_blocks(handler: Handler) -> None:
-    """kazoo's own bell does, after a few hundred rings that nobody has heard; also on an event loop."""
+def test_wake_never_blocks(handler: Handler) -> None:
+    """kazoo's own wake-up blocks after a few hundred unread wake-ups, and would block an event loop."""
     for _ in range(100_000):
         handler.wake()
     assert handler.select([handler._wakeup_reader], [], [], SOON)[0]
 
 
-def test_requests_without_a_ring_ring_by_themselves(handler: Handler, pair: Pair, queue: Queue) -> None:
-    queue.waits = True
+def test_waiting_request_without_a_wakeup_ends_the_wait(handler: Handler, pair: Pair, kazoo: FakeKazoo) -> None:
+    kazoo.waits = True
     assert handler.select([pair[0], handler._wakeup_reader], [], [], SOON) == ([handler._wakeup_reader], [], [])
 
 
-def test_it_does_not_wait_longer_than_a_session_allows(handler: Handler, pair: Pair) -> None:
+def test_wait_is_limited_by_the_longest_pause_of_the_session(handler: Handler, pair: Pair) -> None:
     handler.longest_pause = 0.01
     assert handler.select([pair[0], handler._wakeup_reader], [], [], 3600.0) == ([], [], [])
 
 
-def test_the_answer_to_a_ping_has_twice_the_time(handler: Handler, pair: Pair, queue: Queue) -> None:
-    handler.longest_pause, queue.pinged = 0.15, True
+def test_wait_for_the_answer_to_a_ping_takes_up_to_twice_the_longest_pause(
+    handler: Handler, pair: Pair, kazoo: FakeKazoo
+) -> None:
+    handler.longest_pause, kazoo.pinged = 0.15, True
     began = time.monotonic()
     assert handler.select([pair[0], handler._wakeup_reader], [], [], 0.001) == ([], [], [])
     assert time.monotonic() - began >= 0.299
 
 
-def test_what_is_to_be_done_soon_is_seen_to_before_a_wait_and_a_moment_later(
-    handler: Handler, pair: Pair, queue: Queue
-) -> None:
+def test_attend_runs_before_a_wait_and_a_moment_later(handler: Handler, pair: Pair, kazoo: FakeKazoo) -> None:
     assert handler.select([pair[0], handler._wakeup_reader], [], [], MOMENT / 2) == ([], [], [])
-    assert queue.attended == 1
+    assert kazoo.attended == 1
     began = time.monotonic()
     assert handler.select([pair[0], handler._wakeup_reader], [], [], 2 * MOMENT) == ([], [], [])
     assert time.monotonic() - began >= 2 * MOMENT - 0.002
-    assert queue.attended == 3
+    assert kazoo.attended == 3
     handler.wake()
     assert handler.select([pair[0], handler._wakeup_reader], [], [], SOON) == ([handler._wakeup_reader], [], [])
-    assert queue.attended == 4
+    assert kazoo.attended == 4
 
 
-def test_what_tls_has_read_ahead_counts(handler: Handler, tls_pair: Pair) -> None:
-    """Two answers in one record: when the first is read, no socket tells of the second."""
+def test_data_buffered_by_tls_counts_as_readable(handler: Handler, tls_pair: Pair) -> None:
+    """With two answers in one record the socket does not signal the second after the first was read."""
     ours, theirs = tls_pair
     theirs.send(b"two answers")
     assert ours.recv(4) == b"two "

@@ -1,4 +1,4 @@
-"""Names of locks as names of nodes: readable where they can be, never shared, and all spoken by a real server."""
+"""Names of locks as names of nodes: readable where possible, unique, and accepted by a real server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.servers.zookeeper import ZooKeeperServer
 
 any_text = partial(st.text, st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
-#: Where an encoding would go wrong, if it did.
+#: Characters that the encoding treats specially.
 awkward = st.text("%./2EFf5\0\x7fé\ue000\ufffd🔒", min_size=1, max_size=8)
 
 
@@ -28,7 +28,7 @@ awkward = st.text("%./2EFf5\0\x7fé\ue000\ufffd🔒", min_size=1, max_size=8)
         "lock-0000000001", "_c_x-lock-", "locks", "\ud7ff", "\uf900", "\uffef", "zookeepers",
     ],
 )  # fmt: skip
-def test_ordinary_names_are_as_java_writes_them(name: str) -> None:
+def test_ordinary_names_are_not_encoded(name: str) -> None:
     assert names.encode(name) == name
     assert names.decode(name) == name
 
@@ -52,13 +52,13 @@ def test_ordinary_names_are_as_java_writes_them(name: str) -> None:
         ("\U00010000\U0010ffff", "%F0%90%80%80%F4%8F%BF%BF"),
     ],
 )
-def test_what_zookeeper_refuses_is_encoded(name: str, node: str) -> None:
+def test_characters_that_zookeeper_refuses_are_encoded(name: str, node: str) -> None:
     assert names.encode(name) == node
     assert names.decode(node) == name
 
 
 @given(any_text() | awkward)
-def test_every_name_has_a_node_that_leads_back_to_it(name: str) -> None:
+def test_encoded_name_is_valid_and_decodes_to_itself(name: str) -> None:
     node = names.encode(name)
     assert names.decode(node) == name
     assert not REFUSED.search(node)
@@ -66,7 +66,7 @@ def test_every_name_has_a_node_that_leads_back_to_it(name: str) -> None:
 
 
 @given(any_text() | awkward)
-def test_a_node_belongs_to_one_name_or_to_none(node: str) -> None:
+def test_node_decodes_to_one_name_or_none(node: str) -> None:
     name = names.decode(node)
     assert name is None or names.encode(name) == node
 
@@ -74,12 +74,12 @@ def test_a_node_belongs_to_one_name_or_to_none(node: str) -> None:
 @pytest.mark.parametrize(
     "node", ["50%", "%", "%2", "%2f", "%41", "a%2e", "%ZZ", "%C3", "%FF", "%ED%A0%80", "%2E%2E%2E", ".", "a/b", "🔒"]
 )
-def test_nodes_that_others_made_are_nobodys(node: str) -> None:
-    """Read generously, ``%41`` would be listed as the lock ``A``, which lives elsewhere."""
+def test_node_that_no_name_encodes_to_has_no_name(node: str) -> None:
+    """A lenient decoder would list ``%41`` as the lock ``A``, which has another node."""
     assert names.decode(node) is None
 
 
-def test_paths() -> None:
+def test_path_is_base_and_encoded_name_and_refuses_zookeeper_at_the_root() -> None:
     assert names.path("", "a/b") == "/a%2Fb"
     assert names.path("/x/y", "zookeeper") == "/x/y/zookeeper"
     with pytest.raises(InvalidName, match="namespace=") as caught:
@@ -87,21 +87,21 @@ def test_paths() -> None:
     assert caught.value.name == "zookeeper"
 
 
-#: Both sides of every border between what is allowed and what is not, and some above U+FFFF.
-BORDERS = [
+#: Both sides of every boundary between allowed and refused characters, and some above U+FFFF.
+BOUNDARIES = [
     *map(chr, [*range(0x21), 0x7E, 0x7F, 0x80, 0x9F, 0xA0, 0xD7FF, 0xE000, 0xF8FF, 0xF900, 0xFFEF, 0xFFF0, 0xFFFF]),
     *"%\U00010000\U0001f512\U0010ffff",
 ]
 
 
-def test_we_refuse_what_a_real_server_refuses_and_nothing_else(zookeeper_server: ZooKeeperServer) -> None:
+def test_refused_characters_are_exactly_those_that_a_real_server_refuses(zookeeper_server: ZooKeeperServer) -> None:
     from kazoo.exceptions import BadArgumentsError
 
     client = zookeeper_server.client()
     client.ensure_path("/raw")
     client.ensure_path("/encoded")
-    raw = {one: client.create_async(f"/raw/a{one}b") for one in BORDERS}
-    encoded = {one: client.create_async(names.path("/encoded", f"a{one}b")) for one in BORDERS}
+    raw = {one: client.create_async(f"/raw/a{one}b") for one in BOUNDARIES}
+    encoded = {one: client.create_async(names.path("/encoded", f"a{one}b")) for one in BOUNDARIES}
     for one, result in raw.items():
         result.wait(10)
         refused = isinstance(result.exception, BadArgumentsError)
@@ -109,4 +109,4 @@ def test_we_refuse_what_a_real_server_refuses_and_nothing_else(zookeeper_server:
         assert refused == bool(REFUSED.search(one)), hex(ord(one))
     for one, result in encoded.items():
         assert result.get(timeout=10) == names.path("/encoded", f"a{one}b")
-    assert {names.decode(node) for node in client.get_children("/encoded")} == {f"a{one}b" for one in BORDERS}
+    assert {names.decode(node) for node in client.get_children("/encoded")} == {f"a{one}b" for one in BOUNDARIES}

@@ -1,4 +1,4 @@
-"""What renewals cost, and what they tell: one question for each session, answered by the leader."""
+"""The cost and effect of renewals: one request for each session, answered by the leader."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.support.calls import Call
 from tests.support.child import Child
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import LASTING, PATIENT, SOON, connection_of, hub_of, is_waiting, nodes, until_renewed
+from tests.zookeeper.support import LASTING, LONG_TIMEOUT, SOON, connection_of, hub_of, is_waiting, nodes, until_renewed
 
 
-def test_a_round_costs_one_question_however_many_locks_there_are(
+def test_renewal_round_costs_one_request_for_any_number_of_locks(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str
 ) -> None:
     locks = connect(proxied, ttl=LASTING)
@@ -41,10 +41,10 @@ def test_a_round_costs_one_question_however_many_locks_there_are(
         lease.release()
 
 
-def test_after_a_reconnection_each_node_is_looked_at_once(
+def test_each_node_is_read_once_after_a_reconnection(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
-    locks = connect(proxied, request_timeout=PATIENT)  # what is answered late would be asked again
+    locks = connect(proxied, request_timeout=LONG_TIMEOUT)  # a request answered late would be repeated
     leases = [locks.lock(str(number)).acquire() for number in range(50)]
     eventually(lambda: proxy.operations().count(Op.GET_DATA) == 50)
     start = len(proxy.operations())
@@ -64,10 +64,10 @@ def test_after_a_reconnection_each_node_is_looked_at_once(
         leases[7].release()
 
 
-def test_a_server_that_falls_silent_is_left_for_another_one(
+def test_holder_switches_from_a_silent_server_to_another_one(
     connect: Connect, proxy: ZooKeeperProxy, zookeeper_server: ZooKeeperServer
 ) -> None:
-    """While holding: long before belief runs out."""
+    """It switches long before its lease expires."""
     url = f"zookeeper://{proxy.address},{zookeeper_server.address}/holdfast?tick=0.1&randomize_hosts=false"
     locks = connect(url, ttl=LASTING, request_timeout=0.3)
     lease = locks.lock("a").acquire()
@@ -81,9 +81,9 @@ def test_a_server_that_falls_silent_is_left_for_another_one(
     proxy.heal()
 
 
-def test_who_was_frozen_for_less_than_its_session_keeps_its_lock(zookeeper_server: ZooKeeperServer) -> None:
-    """The first renewal after that may not count yet, since the last word before it is old; the next one does."""
-    with Child(zookeeper_server.url, ttl=5.0) as child:  # believed in for 3.6 s
+def test_holder_frozen_for_less_than_its_session_keeps_its_lock(zookeeper_server: ZooKeeperServer) -> None:
+    """The first renewal after the freeze may not count, since the last request before it is old; the next one does."""
+    with Child(zookeeper_server.url, ttl=5.0) as child:  # valid for 3.6 s
         child.do("keep.update(a=locks.lock('a').acquire()) or 0")
         eventually(lambda: child.do("keep['a'].remaining") > 3.3)
         child.freeze()
@@ -97,12 +97,12 @@ def test_who_was_frozen_for_less_than_its_session_keeps_its_lock(zookeeper_serve
         assert child.do("keep['a'].release()") is None
 
 
-def test_a_renewal_that_the_leader_may_not_have_heard_of_extends_nothing(
+def test_renewal_that_may_not_have_reached_the_leader_does_not_extend_the_lease(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = connect(ttl=2.0)
     lease = locks.lock("a").acquire()
-    # As if every word before this one had been sent long ago.
+    # As if every earlier request had been sent long ago.
     monkeypatch.setattr(Heartbeat, "known", lambda self, asked: asked - 1.0)
     assert lease.lost.wait(SOON)
     assert lease.lost_reason == "unreachable"
@@ -111,25 +111,25 @@ def test_a_renewal_that_the_leader_may_not_have_heard_of_extends_nothing(
         lease.release()
 
 
-def test_words_that_are_answered_after_the_question_was_asked_prove_nothing_for_it(
+def test_requests_answered_after_the_renewal_was_sent_do_not_confirm_it(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The caller gets to see the answer late, and other threads have talked to the servers meanwhile. What was known
-    when it asked counts: if the follower was cut off right after its answer, those words never reached the leader."""
+    """The caller sees the answer late, after other threads have exchanged requests with the servers. Only the time
+    known when it asked counts: those requests never reach the leader if the follower is cut off after its answer."""
     locks = connect(ttl=8.0)
     lease = locks.lock("a", renew=False).acquire()
-    pulse, confirm = connection_of(locks, 8.0).heartbeat, Requester.confirm
+    heartbeat, confirm = connection_of(locks, 8.0).heartbeat, Requester.confirm
 
     async def seen_late(*arguments: Any) -> None:
         await confirm(*arguments)
-        pulse.begin(clock.now())
+        heartbeat.begin(clock.now())
 
     monkeypatch.setattr(Requester, "confirm", seen_late)
-    pulse.begin(clock.now() - 3.0)
+    heartbeat.begin(clock.now() - 3.0)
     attempt, session = lease._hold.grant.attempt, locks._opened.session  # type: ignore[union-attr]
     with pytest.raises(RequestFailed):
-        blocking.run(session.renew(attempt, 8.0, PATIENT))
-    assert blocking.run(session.renew(attempt, 8.0, PATIENT)) is Found.OURS
+        blocking.run(session.renew(attempt, 8.0, LONG_TIMEOUT))
+    assert blocking.run(session.renew(attempt, 8.0, LONG_TIMEOUT)) is Found.OURS
     lease.release()
 
 
@@ -137,21 +137,21 @@ def test_words_that_are_answered_after_the_question_was_asked_prove_nothing_for_
 def test_a_renewal_needs_a_margin_for_clocks_that_differ(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, spare: float, renewed: bool
 ) -> None:
-    """The leader may end the session right when belief ends, were its clock not a little faster than ours: 1 % here, as
-    on the other engines."""
+    """The leader's clock may run faster than the client's: without a margin it could end the session while the lease is
+    still valid. The margin is 1 %, as on the other engines."""
     locks = connect(ttl=4.0)
     lease = locks.lock("a", renew=False).acquire()
     slack = hub_of(locks).slack(4.0)
     monkeypatch.setattr(Heartbeat, "known", lambda self, asked: asked - slack + spare)
     session = locks._opened.session  # type: ignore[union-attr]
     with nullcontext() if renewed else pytest.raises(RequestFailed):
-        assert blocking.run(session.renew(lease._hold.grant.attempt, 4.0, PATIENT)) is Found.OURS
+        assert blocking.run(session.renew(lease._hold.grant.attempt, 4.0, LONG_TIMEOUT)) is Found.OURS
     monkeypatch.undo()
     lease.release()
 
 
 @pytest.mark.parametrize("lasts", [True, False])
-def test_after_a_wait_belief_counts_from_the_leaders_last_word_or_from_a_new_one_if_that_is_old(
+def test_lease_after_a_wait_counts_from_the_last_confirmation_or_a_new_one_if_that_is_old(
     connect: Connect,
     proxy: ZooKeeperProxy,
     proxied: str,
@@ -159,7 +159,7 @@ def test_after_a_wait_belief_counts_from_the_leaders_last_word_or_from_a_new_one
     monkeypatch: pytest.MonkeyPatch,
     lasts: bool,
 ) -> None:
-    """The creation of the node was one."""
+    """The creation of the node is a confirmation by the leader."""
     monkeypatch.setattr(place, "_CONFIRMATION_LASTS", 1.0 if lasts else 0.0)
     locks = connect(proxied)
     locks.ping()
@@ -182,10 +182,8 @@ def test_after_a_wait_belief_counts_from_the_leaders_last_word_or_from_a_new_one
     lease.release()
 
 
-def test_a_session_that_was_shortened_during_the_wait_is_believed_in_for_less(
-    connect: Connect, plain: KazooClient
-) -> None:
-    """Another server, with other limits, has taken it over."""
+def test_session_shortened_during_the_wait_gives_a_shorter_lease(connect: Connect, plain: KazooClient) -> None:
+    """The session moved to another server with other limits."""
     locks = connect(ttl=8.0)
     held = connect().lock("a").acquire()
     waiting = Call(lambda: locks.lock("a", renew=False).acquire())
@@ -198,7 +196,7 @@ def test_a_session_that_was_shortened_during_the_wait_is_believed_in_for_less(
     lease.release()
 
 
-def test_a_grant_is_believed_in_for_less_if_the_last_word_is_old(
+def test_grant_is_valid_for_less_if_the_last_confirmation_is_old(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = connect(ttl=30.0)

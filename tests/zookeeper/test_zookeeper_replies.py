@@ -1,4 +1,4 @@
-"""Requests and replies that get lost, one by one: nothing is done twice, and nothing stays behind."""
+"""Single requests and replies are lost: no operation is executed twice, and no node is left behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.servers.zookeeper_wire import Op
 from tests.support.calls import Call
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import LASTING, PATIENT, SOON, connection_of, hub_of, nodes, until_renewed
+from tests.zookeeper.support import LASTING, LONG_TIMEOUT, SOON, connection_of, hub_of, nodes, until_renewed
 
 
 def nothing_is_kept(locks: holdfast.Client | holdfast.aio.AsyncClient) -> bool:
@@ -26,29 +26,29 @@ def nothing_is_kept(locks: holdfast.Client | holdfast.aio.AsyncClient) -> bool:
 
 
 @pytest.mark.parametrize("op", [Op.CREATE2, Op.GET_CHILDREN])
-def test_an_acquire_whose_reply_is_lost_is_found_again(
+def test_acquire_whose_reply_is_lost_finds_its_node(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, op: Op
 ) -> None:
-    locks = connect(proxied, request_timeout=PATIENT)
+    locks = connect(proxied, request_timeout=LONG_TIMEOUT)
     locks.ping()
     with locks.lock("a"):
-        pass  # the path is there
+        pass  # creates the parent nodes
     lost = proxy.on(op).drop_reply_and_reset()
     lease = locks.lock("a").acquire(timeout=SOON)
     assert lost.fired
     (node,) = nodes(plain, "a")
     assert plain.exists(f"/holdfast/a/{node}").czxid == lease.token
-    assert proxy.operations().count(Op.CREATE2) == 3, "one before the path was there, one then, and no third"
+    assert proxy.operations().count(Op.CREATE2) == 3, "one without the parents, one with them, one for this lease"
     lease.release()
     assert nodes(plain, "a") == []
     assert nothing_is_kept(locks)
 
 
 @pytest.mark.parametrize("op", [Op.CREATE2, Op.GET_CHILDREN])
-def test_a_try_whose_reply_is_lost_leaves_no_node_on_a_busy_lock(
+def test_try_acquire_whose_reply_is_lost_leaves_no_node_on_a_busy_lock(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient, op: Op
 ) -> None:
-    locks = connect(proxied, request_timeout=PATIENT)
+    locks = connect(proxied, request_timeout=LONG_TIMEOUT)
     locks.ping()
     held = connect().lock("a").acquire()
     lost = proxy.on(op).drop_reply_and_reset()
@@ -59,10 +59,10 @@ def test_a_try_whose_reply_is_lost_leaves_no_node_on_a_busy_lock(
     eventually(lambda: nothing_is_kept(locks))
 
 
-def test_a_try_whose_removal_is_lost_is_busy_and_its_node_goes_later(
+def test_try_acquire_whose_removal_is_lost_reports_busy_and_removes_its_node_later(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
-    locks = connect(proxied, request_timeout=PATIENT)
+    locks = connect(proxied, request_timeout=LONG_TIMEOUT)
     locks.ping()
     held = connect().lock("a").acquire()
     lost = proxy.on(Op.DELETE).drop_request_and_reset()
@@ -73,7 +73,7 @@ def test_a_try_whose_removal_is_lost_is_busy_and_its_node_goes_later(
     eventually(lambda: nothing_is_kept(locks))
 
 
-def test_a_release_whose_reply_is_lost_has_happened_once(
+def test_release_whose_reply_is_lost_is_executed_once(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
     locks, others = connect(proxied), connect()
@@ -90,7 +90,7 @@ def test_a_release_whose_reply_is_lost_has_happened_once(
     assert nothing_is_kept(locks)
 
 
-def test_a_release_that_is_lost_on_its_way_is_sent_again(
+def test_release_whose_request_is_lost_is_sent_again(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
     locks = connect(proxied)
@@ -102,7 +102,7 @@ def test_a_release_that_is_lost_on_its_way_is_sent_again(
 
 
 @pytest.mark.parametrize("op", [Op.GET_DATA, Op.SYNC, Op.EVENT])
-def test_a_waiter_that_misses_a_reply_or_the_wake_up_gets_its_turn(
+def test_waiter_that_misses_a_reply_or_an_event_is_granted_the_lock(
     connect: Connect,
     proxy: ZooKeeperProxy,
     proxied: str,
@@ -110,9 +110,8 @@ def test_a_waiter_that_misses_a_reply_or_the_wake_up_gets_its_turn(
     monkeypatch: pytest.MonkeyPatch,
     op: Op,
 ) -> None:
-    monkeypatch.setattr(
-        place, "_CONFIRMATION_LASTS", 0.0
-    )  # as after a long wait: the leader is asked before each grant
+    # As after a long wait: the leader is asked before each grant.
+    monkeypatch.setattr(place, "_CONFIRMATION_LASTS", 0.0)
     locks = connect(proxied)
     locks.ping()
     held = connect().lock("a").acquire()
@@ -123,12 +122,14 @@ def test_a_waiter_that_misses_a_reply_or_the_wake_up_gets_its_turn(
     held.release()
     lease = waiting.result()
     assert lost.fired
-    assert time.monotonic() - began < 3.0, "by its reconnection, not by looking again after a while"
+    assert time.monotonic() - began < 3.0, "by its reconnection, not by a later poll"
     assert len(nodes(plain, "a")) == 1
     lease.release()
 
 
-def test_a_renewal_whose_reply_is_lost_costs_nothing(connect: Connect, proxy: ZooKeeperProxy, proxied: str) -> None:
+def test_renewal_whose_reply_is_lost_is_repeated_in_the_same_session(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str
+) -> None:
     locks = connect(proxied, ttl=LASTING)
     lease = locks.lock("a").acquire()
     session = connection_of(locks, LASTING).session
@@ -146,7 +147,7 @@ def test_a_wait_that_times_out_while_the_connection_is_lost_leaves_no_node(
     locks.ping()
     held = connect().lock("a").acquire()
     proxy.refuse()
-    lost = proxy.on(Op.GET_DATA).drop_reply_and_reset()  # when it has a place, and arranges to be told
+    lost = proxy.on(Op.GET_DATA).drop_reply_and_reset()  # when it is in the queue and sets its watch
     with pytest.raises((holdfast.AcquireTimeout, holdfast.EngineUnavailable)):
         locks.lock("a").acquire(timeout=1.0)
     assert lost.fired
@@ -157,10 +158,10 @@ def test_a_wait_that_times_out_while_the_connection_is_lost_leaves_no_node(
     eventually(lambda: nothing_is_kept(locks))
 
 
-def test_what_could_not_be_withdrawn_in_a_ttl_is_withdrawn_later(
+def test_attempt_that_could_not_be_withdrawn_within_its_ttl_is_withdrawn_later(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
-    """The core gives up after a ttl, when others forget by themselves. A session that comes back still has its node."""
+    """The core gives up after a ttl, when other engines have expired the claim; a resumed session has its node."""
     locks = connect(proxied, request_timeout=0.5, unavailable_after=1.5)
     locks.ping()
     lock = locks.lock("a", ttl=8.0)
@@ -175,7 +176,7 @@ def test_what_could_not_be_withdrawn_in_a_ttl_is_withdrawn_later(
     locks._opened.watchdog._withdrawals.clear()  # type: ignore[union-attr]
     proxy.accept()
     proxy.cut_all()
-    eventually(lambda: nodes(plain, "a") == [], within=3.0)  # and not when the session is over
+    eventually(lambda: nodes(plain, "a") == [], within=3.0)  # before the session ends
     eventually(lambda: nothing_is_kept(locks))
 
 
@@ -198,7 +199,7 @@ async def test_a_task_that_is_cancelled_while_it_gives_up_its_place_leaves_no_no
     proxy: ZooKeeperProxy, proxied: str, connect: Connect, plain: KazooClient
 ) -> None:
     held = connect().lock("a").acquire()
-    async with holdfast.aio.connect(proxied, request_timeout=PATIENT) as locks:
+    async with holdfast.aio.connect(proxied, request_timeout=LONG_TIMEOUT) as locks:
         await locks.ping()
         lost = proxy.on(Op.DELETE).drop_request_black_hole()
         task = asyncio.create_task(locks.lock("a").acquire(timeout=0.5))
@@ -212,7 +213,9 @@ async def test_a_task_that_is_cancelled_while_it_gives_up_its_place_leaves_no_no
     held.release()
 
 
-def test_unreachable_servers_are_told_from_a_busy_lock(connect: Connect, proxy: ZooKeeperProxy, proxied: str) -> None:
+def test_unreachable_servers_are_distinguished_from_a_busy_lock(
+    connect: Connect, proxy: ZooKeeperProxy, proxied: str
+) -> None:
     proxy.refuse()
     locks = connect(proxied, unavailable_after=0.3)
     with pytest.raises(holdfast.EngineUnavailable, match="refused"):
@@ -224,35 +227,35 @@ def test_unreachable_servers_are_told_from_a_busy_lock(connect: Connect, proxy: 
     locks.lock("a").acquire(timeout=SOON).release()
 
 
-def test_an_error_that_the_driver_does_not_know_costs_one_request_and_not_the_session(
+def test_error_code_unknown_to_the_driver_fails_one_request_and_keeps_the_session(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """kazoo's thread would end: a newer server may have newer errors."""
-    locks = connect(request_timeout=PATIENT, unavailable_after=0.1)
+    """A newer server may send newer errors, which would end kazoo's thread."""
+    locks = connect(request_timeout=LONG_TIMEOUT, unavailable_after=0.1)
     lease = locks.lock("a").acquire()
     session = connection_of(locks).session
     monkeypatch.delitem(EXCEPTIONS, NoNodeError.code)
     with pytest.raises(holdfast.EngineUnavailable, match="SystemZookeeperError"):
-        locks.inspect("nobody's")
+        locks.inspect("missing")
     assert f"error {NoNodeError.code}" in caplog.text
     assert lease.held
     assert connection_of(locks).session == session
     lease.release()
 
 
-def test_who_is_struck_before_its_watch_is_set_leaves_nobody_to_rely_on_it(
+def test_interrupt_before_a_watch_is_set_makes_the_next_waiter_set_it(
     connect: Connect, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C when the watch is noted but not asked for: the next who waits has to ask for it."""
+    """Ctrl-C arrives when the watch is recorded but not requested: the next waiter has to request it."""
     locks = connect()
     locks.ping()
     held = connect().lock("a").acquire()
 
-    def struck(*_: object) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(connection_of(locks), "watch", struck)
+        patched.setattr(connection_of(locks), "watch", interrupted)
         with pytest.raises(KeyboardInterrupt):
             locks.lock("a").acquire()
     waiting = Call(locks.lock("a").acquire)
@@ -261,13 +264,13 @@ def test_who_is_struck_before_its_watch_is_set_leaves_nobody_to_rely_on_it(
     began = time.monotonic()
     held.release()
     waiting.result().release()
-    assert time.monotonic() - began < 3.0, "told by the watch"
+    assert time.monotonic() - began < 3.0, "notified by the watch"
 
 
-def test_names_that_nobody_knows_are_told_as_such(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresolvable_host_names_are_reported_as_such(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object) -> None:
         raise socket.gaierror("Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(holdfast.EngineUnavailable, match="no host could be resolved"):
-        connect("zookeeper://nobody/locks", unavailable_after=0.1).ping()
+        connect("zookeeper://unknown/locks", unavailable_after=0.1).ping()

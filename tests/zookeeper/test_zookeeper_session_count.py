@@ -1,4 +1,4 @@
-"""A session is a connection and a thread: few of them, and none for longer than it is used."""
+"""A session is a connection and a thread: a client has few of them, and ends those that it does not use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_many_ttls_share_few_sessions(connect: Connect) -> None:
     assert len(hub_of(locks)._connections) <= 7
 
 
-def test_a_session_that_nothing_uses_is_ended_and_made_again(
+def test_unused_session_is_ended_and_recreated_when_needed(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, plain: KazooClient
 ) -> None:
     monkeypatch.setattr(hub, "_IDLE", 0.3)
@@ -47,9 +47,7 @@ def test_a_session_that_nothing_uses_is_ended_and_made_again(
     assert list(hub_of(locks)._connections) == [9]
 
 
-def test_a_session_that_carries_a_lease_or_a_waiter_is_not_ended(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session_with_a_lease_or_a_waiter_is_not_ended(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "_IDLE", 0.2)
     locks, others = connect(ttl=9), connect()
     held = locks.lock("held", ttl=2).acquire()
@@ -64,9 +62,7 @@ def test_a_session_that_carries_a_lease_or_a_waiter_is_not_ended(
     held.release()
 
 
-def test_more_sessions_than_a_client_may_have_is_refused_with_the_remedy(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_sessions_are_refused_with_a_remedy(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "_MOST_SESSIONS", 2)
     locks = connect(ttl=20)
     first, second = (locks.lock(f"lock {ttl}", ttl=ttl).acquire() for ttl in (4, 5))
@@ -74,13 +70,13 @@ def test_more_sessions_than_a_client_may_have_is_refused_with_the_remedy(
         locks.lock("third", ttl=6).acquire()
     locks.lock("as the client", ttl=30).acquire().release()
     first.release()
-    third = locks.lock("third", ttl=6).acquire()  # the one that is not used any more makes room
+    third = locks.lock("third", ttl=6).acquire()  # replaces the session that is no longer used
     assert (second.held, third.ttl) == (True, 6.0)
     third.release()
     second.release()
 
 
-def test_where_the_rounded_ttl_is_too_short_for_the_servers_the_shortest_session_is_taken(
+def test_shortest_allowed_session_is_used_if_the_rounded_ttl_is_too_short(
     start_zookeeper: Start, connect: Connect
 ) -> None:
     server = start_zookeeper("minSessionTimeout=4200")
@@ -91,8 +87,8 @@ def test_where_the_rounded_ttl_is_too_short_for_the_servers_the_shortest_session
         locks.lock("a", ttl=4.1).acquire()
 
 
-def test_callers_that_are_gone_are_forgotten_with_the_next_change(connect: Connect) -> None:
-    """One that was interrupted may not have come to it."""
+def test_receivers_of_interrupted_callers_are_dropped_with_the_next_change(connect: Connect) -> None:
+    """An interrupted caller may not have removed its receiver."""
     locks = connect()
     locks.ping()
     sharing = hub_of(locks)

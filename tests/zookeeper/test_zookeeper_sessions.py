@@ -1,4 +1,4 @@
-"""A lock lives by a session: what its time-out means, and what becomes of a lock when it is over."""
+"""A lock depends on a session: the meaning of its timeout, and the state of the lock after it ended."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.zookeeper.support import LASTING, SOON, confirmed, connection_of, end
 
 Start = Callable[..., ZooKeeperServer]
 
-# ---- its time-out
+# ---- the timeout
 
 
-def test_the_clients_ttl_is_the_sessions_and_longer_ones_share_it(
+def test_session_timeout_is_the_clients_ttl_and_longer_ttls_share_it(
     connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient
 ) -> None:
     locks = connect(ttl=20)
@@ -37,7 +37,7 @@ def test_the_clients_ttl_is_the_sessions_and_longer_ones_share_it(
         assert 10 < lease.remaining < 20
 
 
-def test_each_shorter_ttl_has_one_session_more(connect: Connect, plain: KazooClient) -> None:
+def test_each_shorter_ttl_has_its_own_session(connect: Connect, plain: KazooClient) -> None:
     locks = connect(ttl=8)
     leases = [locks.lock(name, ttl=ttl).acquire() for name, ttl in (("a", 8), ("b", 4), ("c", 4), ("d", 5))]
     assert [lease.ttl for lease in leases] == [8.0, 4.0, 4.0, 5.0]
@@ -49,8 +49,8 @@ def test_each_shorter_ttl_has_one_session_more(connect: Connect, plain: KazooCli
 
 
 @pytest.mark.parametrize("ttl", [0.1, 120.0])
-def test_what_the_servers_do_not_allow_is_a_usage_error(connect: Connect, ttl: float) -> None:
-    """They would give another time-out without a word: from 0.2 s to 60 s here."""
+def test_ttl_that_the_servers_do_not_allow_is_a_usage_error(connect: Connect, ttl: float) -> None:
+    """The servers would silently use another timeout: they allow 0.2 s to 60 s here."""
     locks = connect(ttl=ttl)
     for attempt in (locks.lock("a").acquire, locks.ping, lambda: locks.inspect("a")):
         with pytest.raises(holdfast.UsageError, match="do not allow sessions of"):
@@ -62,7 +62,7 @@ def test_what_the_servers_do_not_allow_is_a_usage_error(connect: Connect, ttl: f
         wide.lock("a").acquire().release()
 
 
-def test_renewing_by_hand_renews_the_session_and_no_more(connect: Connect) -> None:
+def test_manual_renewal_renews_the_session_and_refuses_a_longer_ttl(connect: Connect) -> None:
     locks = connect(ttl=8)
     lease = locks.lock("a", renew=False).acquire()
     with pytest.raises(holdfast.UsageError, match="8 s"):
@@ -76,10 +76,10 @@ def test_renewing_by_hand_renews_the_session_and_no_more(connect: Connect) -> No
     lease.release()
 
 
-# ---- while it holds
+# ---- while holding
 
 
-def test_the_end_of_a_session_is_told_at_once(
+def test_end_of_the_session_is_reported_immediately(
     connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient
 ) -> None:
     locks = connect()
@@ -99,7 +99,7 @@ def test_the_end_of_a_session_is_told_at_once(
     assert len(hub_of(locks)) == 0
 
 
-def test_a_release_finds_that_the_session_has_ended(
+def test_release_after_the_session_ended_raises_lock_lost(
     connect: Connect, zookeeper_server: ZooKeeperServer, proxy: ZooKeeperProxy, proxied: str
 ) -> None:
     locks = connect(proxied)
@@ -113,7 +113,7 @@ def test_a_release_finds_that_the_session_has_ended(
         releasing.result()
 
 
-def test_belief_runs_out_by_itself_while_the_connection_is_lost(
+def test_lease_expires_before_its_session_while_the_connection_is_lost(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
     locks, others = connect(proxied, ttl=LASTING), connect()
@@ -123,9 +123,9 @@ def test_belief_runs_out_by_itself_while_the_connection_is_lost(
     proxy.cut_all()
     assert lease.lost.wait(LASTING)
     assert lease.lost_reason == "unreachable"
-    assert len(nodes(plain, "a")) == 1, "belief ends before the session does"
+    assert len(nodes(plain, "a")) == 1, "the lease ends before the session does"
     proxy.accept()
-    # The session may go on, and its node with it, if the connection comes back in time: it must not block others.
+    # The session and its node may survive if the connection is restored in time: the node must not block others.
     next_lease = others.lock("a").acquire(timeout=SOON)
     assert next_lease.token > lease.token
     with pytest.raises(holdfast.LockLost, match="unreachable"):
@@ -134,7 +134,9 @@ def test_belief_runs_out_by_itself_while_the_connection_is_lost(
     assert session is not None
 
 
-def test_what_nobody_believes_in_is_removed_although_its_session_lives_on(connect: Connect, plain: KazooClient) -> None:
+def test_node_of_an_expired_lease_is_removed_although_its_session_lives_on(
+    connect: Connect, plain: KazooClient
+) -> None:
     locks = connect()
     kept = locks.lock("kept").acquire()
     lost = locks.lock("a", ttl=2.0, renew=False).acquire()
@@ -150,7 +152,7 @@ def test_what_nobody_believes_in_is_removed_although_its_session_lives_on(connec
     assert len(hub_of(locks)) == 0
 
 
-def test_a_release_while_the_connection_is_lost_may_end_in_doubt(
+def test_release_while_the_connection_is_lost_raises_outcome_unknown(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
     locks = connect(proxied, ttl=3.0)
@@ -163,7 +165,7 @@ def test_a_release_while_the_connection_is_lost_may_end_in_doubt(
     eventually(lambda: nodes(plain, "a") == [])
 
 
-def test_a_release_waits_for_the_connection_to_come_back(
+def test_release_waits_until_the_connection_is_restored(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
     locks = connect(proxied)
@@ -176,7 +178,7 @@ def test_a_release_waits_for_the_connection_to_come_back(
     assert nodes(plain, "a") == []
 
 
-def test_a_node_that_somebody_deleted_is_a_broken_lock(connect: Connect, plain: KazooClient) -> None:
+def test_lock_whose_node_was_deleted_is_reported_as_broken(connect: Connect, plain: KazooClient) -> None:
     locks = connect()
     watched, unwatched = locks.lock("a").acquire(), locks.lock("b", renew=False).acquire()
     eventually(lambda: all(place.watched for place in hub_of(locks)._places.values() if place.name == "a"))
@@ -189,10 +191,10 @@ def test_a_node_that_somebody_deleted_is_a_broken_lock(connect: Connect, plain: 
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_node_that_somebody_deletes_soon_after_the_grant_is_told_before_the_first_renewal(
+def test_node_deleted_soon_after_the_grant_is_reported_before_the_first_renewal(
     connect: Connect, plain: KazooClient, busy: bool
 ) -> None:
-    """Which comes 7 s later at this ttl; also when the session's thread has other things to do all the time."""
+    """The first renewal comes 7 s later at this ttl. Also when the session's thread is busy all the time."""
     locks = connect()
     lease = locks.lock("a").acquire()
     plain.delete(f"{BASE}/a/{nodes(plain, 'a')[0]}")
@@ -207,11 +209,9 @@ def test_a_node_that_somebody_deletes_soon_after_the_grant_is_told_before_the_fi
         lease.release()
 
 
-def test_what_is_held_for_less_than_a_moment_costs_no_watch(
-    connect: Connect, proxy: ZooKeeperProxy, proxied: str
-) -> None:
+def test_lock_held_for_less_than_a_moment_sets_no_watch(connect: Connect, proxy: ZooKeeperProxy, proxied: str) -> None:
     locks = connect(proxied)
-    slow = 0  # on a machine that stands still; its watch may come when the next one holds already
+    slow = 0  # during a scheduler stall; its watch may arrive while the next lease is held
     for _ in range(20):
         began = time.monotonic()
         locks.lock("a").acquire().release()
@@ -223,8 +223,8 @@ def test_what_is_held_for_less_than_a_moment_costs_no_watch(
     assert not hub_of(locks)._fresh
 
 
-def test_a_message_to_the_holder_is_no_loss(connect: Connect, plain: KazooClient) -> None:
-    """Curator's Revoker writes into the node; that fires the watch on it, too."""
+def test_data_written_into_the_holders_node_does_not_lose_the_lock(connect: Connect, plain: KazooClient) -> None:
+    """Curator's Revoker writes into the node, which triggers the watch too."""
     locks = connect()
     lease = locks.lock("a").acquire()
     path = f"{BASE}/a/{nodes(plain, 'a')[0]}"
@@ -237,7 +237,7 @@ def test_a_message_to_the_holder_is_no_loss(connect: Connect, plain: KazooClient
     assert lease.lost.wait(3.0), "by a watch, not by the next renewal"
 
 
-def test_a_holder_that_was_frozen_longer_than_its_session_knows_with_its_first_look(
+def test_holder_frozen_longer_than_its_session_reports_the_loss_immediately(
     zookeeper_server: ZooKeeperServer, connect: Connect
 ) -> None:
     with Child(zookeeper_server.url, ttl=0.6) as child:
@@ -250,7 +250,9 @@ def test_a_holder_that_was_frozen_longer_than_its_session_knows_with_its_first_l
         lease.release()
 
 
-def test_a_killed_holder_costs_a_session_time_out(zookeeper_server: ZooKeeperServer, connect: Connect) -> None:
+def test_waiter_of_a_killed_holder_is_granted_within_the_session_timeout(
+    zookeeper_server: ZooKeeperServer, connect: Connect
+) -> None:
     with Child(zookeeper_server.url, ttl=2.0) as child:
         child.do("keep.update(a=locks.lock('a').acquire())")
         waiting = Call(connect().lock("a").acquire)
@@ -261,10 +263,10 @@ def test_a_killed_holder_costs_a_session_time_out(zookeeper_server: ZooKeeperSer
         assert time.monotonic() - began < 2.0 + 1.0
 
 
-# ---- while it waits
+# ---- while waiting
 
 
-def test_a_waiter_whose_session_ends_goes_to_the_back_of_the_line(
+def test_waiter_whose_session_ends_goes_to_the_end_of_the_queue(
     connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient
 ) -> None:
     locks, others, holders = connect(), connect(), connect()
@@ -285,16 +287,16 @@ def test_a_waiter_whose_session_ends_goes_to_the_back_of_the_line(
     lease.release()
 
 
-def test_a_new_session_holds_nothing_by_a_node_of_the_old_one_that_a_server_still_shows(
+def test_new_session_is_not_granted_by_a_node_of_the_old_one_that_a_server_still_lists(
     connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = connect()
     held = connect().lock("a").acquire()
     look, old = LockQueue.look, list[Place]()
 
-    async def lagging(line: LockQueue, place: Place, timeout: float) -> Sequence[str]:
-        """As a server that has not heard yet that the session is over, asked by the next one."""
-        await look(line, place, timeout)
+    async def lagging(queue: LockQueue, place: Place, timeout: float) -> Sequence[str]:
+        """Answer like a server that does not know yet that the session has ended."""
+        await look(queue, place, timeout)
         if not old:
             old.append(place)
             end_session(zookeeper_server, locks)
@@ -314,8 +316,8 @@ def test_a_new_session_holds_nothing_by_a_node_of_the_old_one_that_a_server_stil
 def test_a_new_session_does_not_take_the_old_ones_node_for_its_own(
     connect: Connect, zookeeper_server: ZooKeeperServer, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
-    """The reply to the create is lost, and the session ends before the node is looked for; but somebody has made a node
-    of that name meanwhile, which stays."""
+    """The reply to the create is lost, and the session ends before the client searches for its node. Another client has
+    created a node of that name meanwhile, which remains."""
     locks = connect(proxied, unavailable_after=2 * SOON)
     locks.lock("a").acquire().release()
     lost = proxy.on(Op.CREATE2).black_hole()

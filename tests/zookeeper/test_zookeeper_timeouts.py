@@ -1,4 +1,4 @@
-"""Which session carries a lock with a given ttl."""
+"""The session timeout that is used for a lock with a given ttl."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from holdfast.engines.zookeeper import options
 from holdfast.engines.zookeeper.target import ZooKeeperTarget
 from holdfast.errors import UsageError
 
-#: What the engine gets when nothing is said.
+#: The engine's options when none are given.
 PLAIN = {"acl": "open", "tick": 2.0}
 
 
@@ -88,7 +88,7 @@ def test_user_info_is_a_digest(user: str, password: str) -> None:
     assert options_of(before=f"{encoded}@", username=user) == expected
 
 
-def test_texts_become_what_kazoo_takes() -> None:
+def test_texts_are_converted_to_the_types_of_kazoo() -> None:
     query = "use_ssl=Yes&ca=/ca.pem&certfile=c&keyfile=k&keyfile_password=s3cr3t&verify_certs=1&randomize_hosts=off"
     expected: dict[str, Any] = {
         **PLAIN,
@@ -155,7 +155,7 @@ def test_digest_and_other_credentials_are_combined() -> None:
 
 
 def test_parameter_lists_match_the_installed_driver() -> None:
-    """Drift shows here: a new parameter of kazoo is put in a list."""
+    """Detects drift: each new parameter of kazoo must be added to one of the lists."""
     parameters_of_kazoo = set(inspect.signature(KazooClient).parameters) - {"kwargs"}
     ours = {"acl", "tick", "username", "password", "sasl_mechanism", "sasl_username", "sasl_password", "sasl_service"}
     assert ours <= options.URL_OPTIONS
@@ -164,7 +164,7 @@ def test_parameter_lists_match_the_installed_driver() -> None:
     assert not passed_on & options.REFUSED_OPTIONS.keys()
 
 
-def test_kazoo_takes_what_the_engine_is_given() -> None:
+def test_kazoo_accepts_the_options_of_the_engine() -> None:
     query = "use_ssl=yes&ca=c&certfile=c&keyfile=k&keyfile_password=p&randomize_hosts=no&sasl_mechanism=GSSAPI"
     found = parse_target(f"zookeeper://joe:s3cr3t@h1,[::1]/b?{query}", {"default_acl": CREATOR_ALL_ACL})
     options = {name: value for name, value in found.engine_options.items() if name != "tick"}
@@ -337,13 +337,13 @@ def test_unencoded_password_is_never_shown(before: str, after: str, rest: str) -
         ("", {"auth_data": [("digest", "joe:s3cr3t")]}),
     ],
 )
-def test_what_the_engine_is_given_shows_no_secret(query: str, keywords: dict[str, Any]) -> None:
+def test_parsed_options_show_no_secret(query: str, keywords: dict[str, Any]) -> None:
     found = parse_target(f"zookeeper://h?{query}", keywords)
     assert "s3cr3t" not in repr(found) + str(found) + repr(found.engine_options) + str(found.engine_options)
 
 
 def test_kazoos_log_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
-    """It logs every request at DEBUG, and this is the one that carries the password."""
+    """kazoo logs every request at DEBUG; this is the one that carries the password."""
     scheme, credential = options_of(before="joe:s3cr3t@")["auth_data"][0]
     request = Auth(0, scheme, credential)
     with caplog.at_level(logging.DEBUG):

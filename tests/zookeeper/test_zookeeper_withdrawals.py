@@ -1,4 +1,4 @@
-"""Withdrawing thousands of attempts together: in few flights, or with their session."""
+"""Withdrawing thousands of attempts together: in few pipelined batches, or by ending their session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.servers.zookeeper_proxy import ZooKeeperProxy
 from tests.servers.zookeeper_wire import Op
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import PATIENT, connection_of, hub_of, nodes
+from tests.zookeeper.support import LONG_TIMEOUT, connection_of, hub_of, nodes
 
 Start = Callable[..., ZooKeeperServer]
 
@@ -38,7 +38,7 @@ def attempts(count: int, ttl: float = 30.0) -> list[SimpleAttempt]:
 
 def take(core: Core, some: Sequence[SimpleAttempt]) -> None:
     for attempt in some:
-        assert isinstance(run(core.session.acquire(attempt, PATIENT)), Granted)
+        assert isinstance(run(core.session.acquire(attempt, LONG_TIMEOUT)), Granted)
 
 
 def withdraw(core: Core, some: Sequence[SimpleAttempt], timeout: float) -> Sequence[Withdrawn]:
@@ -46,11 +46,11 @@ def withdraw(core: Core, some: Sequence[SimpleAttempt], timeout: float) -> Seque
 
 
 def unused_for_a_while(locks: holdfast.Client) -> None:
-    """So that its session may be ended."""
+    """Pretend that the session was idle, so that it may be ended."""
     connection_of(locks).used -= 60.0
 
 
-def test_a_batch_is_one_flight_and_not_one_round_trip_each(
+def test_batch_is_pipelined_and_does_not_take_a_round_trip_for_each_attempt(
     connect: Connect, proxy: ZooKeeperProxy, proxied: str, plain: KazooClient
 ) -> None:
     locks = connect(proxied)
@@ -58,7 +58,7 @@ def test_a_batch_is_one_flight_and_not_one_round_trip_each(
     take(core, some)
     never_sent, lost = attempts(2)
     lost.claim = lost.claim._replace(name="lost")
-    run(core.session.acquire(lost, PATIENT))
+    run(core.session.acquire(lost, LONG_TIMEOUT))
     hub_of(locks)._places.pop(lost.owner)  # as if the answer to its creation had been lost
     held_back = proxy.on(Op.DELETE).delay()
     before = proxy.operations().count(Op.DELETE)
@@ -71,21 +71,21 @@ def test_a_batch_is_one_flight_and_not_one_round_trip_each(
     eventually(lambda: not any(nodes(plain, attempt.claim.name) for attempt in (*some, lost)))
 
 
-def test_each_claim_has_its_own_answer(connect: Connect, plain: KazooClient) -> None:
+def test_each_withdrawn_claim_has_its_own_answer(connect: Connect, plain: KazooClient) -> None:
     locks = connect()
     core, some = core_of(locks), attempts(4)
     take(core, some[:3])
     hub_of(locks)._places.pop(some[1].owner)
     plain.delete(f"{BASE}/n2/{nodes(plain, 'n2')[0]}")
-    assert withdraw(core, some, PATIENT) == [Found.OURS, Found.OURS, Found.GONE, Found.GONE]
+    assert withdraw(core, some, LONG_TIMEOUT) == [Found.OURS, Found.OURS, Found.GONE, Found.GONE]
     assert not any(nodes(plain, attempt.claim.name) for attempt in some)
     assert len(hub_of(locks)) == 0
 
 
-def test_a_batch_ends_within_its_time_though_the_server_is_frozen(
+def test_batch_ends_within_its_timeout_if_the_server_is_frozen(
     start_zookeeper: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(withdrawal, "_AT_ONCE", 20)  # so that it takes several flights
+    monkeypatch.setattr(withdrawal, "_AT_ONCE", 20)  # so that it is sent in several parts
     server = start_zookeeper()
     locks = connect(server.url)
     core, some = core_of(locks), attempts(50)
@@ -96,23 +96,25 @@ def test_a_batch_ends_within_its_time_though_the_server_is_frozen(
     assert now() - began < 2.5
     assert all(isinstance(answer, RequestFailed) for answer in answers)
     server.resume()
-    eventually(lambda: {*withdraw(core, some, PATIENT)} <= {Found.OURS, Found.GONE}, within=10)
+    eventually(lambda: {*withdraw(core, some, LONG_TIMEOUT)} <= {Found.OURS, Found.GONE}, within=10)
     eventually(lambda: len(hub_of(locks).leftovers) == 0)
 
 
-def test_a_session_that_carries_nothing_else_is_ended_instead(connect: Connect, plain: KazooClient) -> None:
+def test_session_without_other_leases_is_ended_instead_of_withdrawing_one_by_one(
+    connect: Connect, plain: KazooClient
+) -> None:
     locks = connect()
     core, some = core_of(locks), attempts(250)
     take(core, some)
     before = connection_of(locks)
     unused_for_a_while(locks)
     began = time.monotonic()
-    assert set(withdraw(core, some, PATIENT)) == {Found.OURS}
+    assert set(withdraw(core, some, LONG_TIMEOUT)) == {Found.OURS}
     assert time.monotonic() - began < 2.0
     assert before.ended
     assert not any(nodes(plain, attempt.claim.name) for attempt in some[::50])
     assert len(hub_of(locks)) == 0
-    locks.lock("a").acquire(timeout=PATIENT).release()  # in a session of its own
+    locks.lock("a").acquire(timeout=LONG_TIMEOUT).release()  # in a session of its own
 
 
 @pytest.mark.parametrize("in_use", ["by another lease", "by a caller a moment ago"])
@@ -124,11 +126,11 @@ def test_a_session_in_use_is_not_ended_for_a_batch(connect: Connect, plain: Kazo
     if in_use == "by another lease":
         with locks.lock("a") as lease:
             unused_for_a_while(locks)
-            assert set(withdraw(core, some, PATIENT)) == {Found.OURS}
+            assert set(withdraw(core, some, LONG_TIMEOUT)) == {Found.OURS}
             assert lease.held
             assert len(nodes(plain, "a")) == 1
     else:
-        assert set(withdraw(core, some, PATIENT)) == {Found.OURS}
+        assert set(withdraw(core, some, LONG_TIMEOUT)) == {Found.OURS}
     assert connection_of(locks).session == before
     assert not any(nodes(plain, attempt.claim.name) for attempt in some[::50])
 

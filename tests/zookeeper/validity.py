@@ -1,4 +1,4 @@
-"""How long a lease is valid: asked of the lease, since a test may look too late."""
+"""How long a lease is valid: taken from the lease itself, since a test may observe it too late."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _POLL: Final = 0.002
 
 
 async def until_renewed(lease: Any, since: float) -> None:
-    """Wait until the leader has confirmed ``lease`` by a request sent after ``since``, and it never was lost."""
+    """Wait until the leader has confirmed ``lease`` by a request sent after ``since``; fail if it was lost."""
     await until(lambda: not lease.held or confirmed(lease) > since)
     assert lease.held, f"lost: {lease.lost_reason}"
 
 
 async def end_of_validity(lease: Any) -> float:
-    """Wait for it: when it was. Renewals may still move it."""
+    """Wait for the end of the lease and return its time. Renewals may still move it."""
     end = ends(lease)
     while lease.held:
         end = max(end, ends(lease))

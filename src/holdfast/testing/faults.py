@@ -25,7 +25,7 @@ Kind = Literal[
     "slice",
 ]
 
-#: How a connection is set up. Faults meant for the work itself must not hit these, unless one is named outright.
+#: Commands that set up a connection. A rule matches one of these only if it names it.
 HANDSHAKE: Final = frozenset({b"HELLO", b"AUTH", b"CLIENT", b"SELECT", b"READONLY"})
 
 
@@ -157,7 +157,7 @@ class Occasion:
         return self._rule(Fault("drop_reply_and_reset"))
 
     def black_hole(self) -> Rule:
-        """The server runs it; from its reply on nothing passes any more, either way. The connection stays open."""
+        """The server runs it; from its reply on nothing passes in either direction. The connection stays open."""
         return self._rule(Fault("black_hole"))
 
     def drop_request_and_reset(self) -> Rule:
@@ -170,7 +170,7 @@ class Occasion:
 
     def delay(self, seconds: float | None = None, *, side: Side = "reply") -> Rule:
         """Hold the reply (or the request) back, and what follows it in that direction: for ``seconds``, or until
-        ``rule.release()``. A request held back reaches the server even if the client has gone meanwhile."""
+        ``rule.release()``. A request held back reaches the server even if the client has disconnected meanwhile."""
         return self._rule(Fault("delay", side, seconds))
 
     def duplicate(self) -> Rule:

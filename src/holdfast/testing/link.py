@@ -28,7 +28,7 @@ class Proxy(Protocol):
 
 
 class Expected:
-    """A reply that is due: the request it answers and the rule for it."""
+    """An expected reply: the request that it answers, and the rule for it."""
 
     __slots__ = ("request", "rule")
 
@@ -38,7 +38,7 @@ class Expected:
 
 
 class Link:
-    """One connection. ``silent``: nothing passes any more, but nothing is closed either."""
+    """One connection. ``silent``: no data passes, but the connections stay open."""
 
     def __init__(
         self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, silent: bool
@@ -47,14 +47,14 @@ class Link:
         self._proxy = proxy
         self._client_in, self._client_out = reader, writer
         self._server_out: asyncio.StreamWriter | None = None
-        self._over = False
+        self._was_reset = False
         self._subscribed = False
         self._handshake: list[bytes] = []
         self._due: deque[Expected] = deque()
         self._confirmations: deque[Expected] = deque()
 
     async def run(self, host: str, port: int) -> None:
-        """Until both sides are closed."""
+        """Pass data until both sides are closed."""
         try:
             if self.silent:  # a partition: the server is not contacted, and the client gets no error
                 await self._swallow()
@@ -91,8 +91,8 @@ class Link:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     def reset(self) -> None:
-        """Reset the client's connection (RST), even with data under way; the server sees a normal end."""
-        self._over = True
+        """Reset the client's connection (RST), discarding pending data; the server sees a normal close."""
+        self._was_reset = True
         sock = self._client_out.get_extra_info("socket")
         if not self._client_out.is_closing():
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -107,7 +107,7 @@ class Link:
         try:
             while data := await self._client_in.read(_CHUNK):
                 for frame in () if self.silent else frames.feed(data):
-                    if self.silent or self._over:
+                    if self.silent or self._was_reset:
                         break
                     await self._request(frame, server_out)
         except ConnectionError:
@@ -160,7 +160,7 @@ class Link:
                     await self._reply(frame)
         except ConnectionError:
             broken = True
-        if self.silent or self._over:
+        if self.silent or self._was_reset:
             return  # a black hole hides even that the server has closed
         if broken:
             self.reset()
@@ -176,7 +176,7 @@ class Link:
                 rule = None
             else:
                 await self._apply(rule, expected.request)
-        if not (self.silent or self._over):
+        if not (self.silent or self._was_reset):
             await _send(self._client_out, frame, sliced=rule is not None and rule.fault.kind == "slice")
 
     async def _apply(self, rule: Rule, request: Words) -> None:
@@ -213,4 +213,4 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
     try:
         await writer.wait_closed()
     except (ConnectionError, OSError):
-        pass  # reset by us or by the peer: closed is all that matters
+        pass  # reset by either side: it is closed

@@ -42,7 +42,7 @@ class FaultProxy:
         self._rules: list[Rule] = []
         self._links: dict[Link, asyncio.Task[None]] = {}
         self._duplicates: list[tuple[list[bytes], bytes]] = []
-        self._dark = False
+        self._partitioned = False
         self._faults: list[BaseException] = []
         self._listener: asyncio.Server | None = None
         # Never listens: reserves the port while new connections are refused.
@@ -50,7 +50,7 @@ class FaultProxy:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    # ---- life
+    # ---- life cycle
 
     def start(self) -> Self:
         self._placeholder = _bind(0)
@@ -62,7 +62,7 @@ class FaultProxy:
         return self
 
     def close(self) -> None:
-        """Cut everything and stop. Raises what went wrong inside the proxy, if anything did."""
+        """Cut all connections and stop. Raises an error that occurred inside the proxy."""
         loop, thread, placeholder = self._loop, self._thread, self._placeholder
         if loop is None or thread is None or placeholder is None:
             return
@@ -84,7 +84,7 @@ class FaultProxy:
         try:
             self.close()
         except BaseException:
-            if error is None:  # else the test's own failure is more important
+            if error is None:  # otherwise report the test's own failure
                 raise
 
     @property
@@ -109,7 +109,8 @@ class FaultProxy:
     ) -> Occasion:
         """The ``nth`` request from now that matches, and the ``times - 1`` after it (None: all).
 
-        ``command``: its name. ``script``: a name of ours, a SHA1, or an object with ``sha``; found in EVALSHA and EVAL.
+        ``command``: its name. ``script``: the name of one of holdfast's scripts, a SHA1, or an object with ``sha``;
+        matches EVALSHA and EVAL.
         ``containing``: part of one of the arguments. Without ``command``, the handshake (HELLO, AUTH, CLIENT, SELECT,
         READONLY) never matches. A script that the server did not know (NOSCRIPT) has not run and does not count for
         faults of the reply. If several rules match a request, the one that was armed first applies.
@@ -144,12 +145,12 @@ class FaultProxy:
         return self._do(cut)
 
     def black_hole_all(self) -> None:
-        """A partition: nothing passes any more, in either direction, on old or new connections; none is closed."""
-        self._set_dark(True)
+        """A partition: nothing passes in either direction, on old or new connections; none is closed."""
+        self._set_partitioned(True)
 
     def heal(self) -> None:
         """End the partition for new connections. Old ones stay silent, as after a lost NAT entry."""
-        self._set_dark(False)
+        self._set_partitioned(False)
 
     def release_duplicates(self) -> list[bytes]:
         """Send the copies that ``duplicate`` rules kept, each on a new connection; the server's raw replies."""
@@ -171,7 +172,7 @@ class FaultProxy:
     def keep_duplicate(self, handshake: list[bytes], frame: bytes) -> None:
         self._duplicates.append((list(handshake), frame))
 
-    # ---- internal
+    # ---- internals
 
     def _arm(self, rule: Rule) -> None:
         async def arm() -> None:
@@ -179,14 +180,14 @@ class FaultProxy:
 
         self._do(arm)
 
-    def _set_dark(self, dark: bool) -> None:
-        async def set_dark() -> None:
-            self._dark = dark
-            if dark:
+    def _set_partitioned(self, partitioned: bool) -> None:
+        async def set_partitioned() -> None:
+            self._partitioned = partitioned
+            if partitioned:
                 for link in self._links:
                     link.silent = True
 
-        self._do(set_dark)
+        self._do(set_partitioned)
 
     def _do(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run ``main()`` on the proxy's thread and wait for it."""
@@ -199,7 +200,7 @@ class FaultProxy:
             self._listener = await asyncio.start_server(self._serve, sock=_bind(self.port))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = Link(self, reader, writer, silent=self._dark)
+        link = Link(self, reader, writer, silent=self._partitioned)
         task = asyncio.current_task()
         assert task is not None
         self._links[link] = task
@@ -219,7 +220,7 @@ class FaultProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # transports finish closing in the turn after
+        await asyncio.sleep(0)  # transports finish closing in the next iteration of the loop
 
     async def _send_apart(self, handshake: list[bytes], frame: bytes) -> bytes:
         reader, writer = await asyncio.open_connection(*self._server)
@@ -241,8 +242,8 @@ class FaultProxy:
 
 
 def _bind(port: int) -> socket.socket:
-    # With its protocol spelled out, which accepted sockets inherit: asyncio sets TCP_NODELAY only where it sees it, and
-    # without it slices are glued together again and small replies wait for a delayed ACK.
+    # With an explicit protocol, which accepted sockets inherit: asyncio sets TCP_NODELAY only if it is IPPROTO_TCP.
+    # Without TCP_NODELAY slices would be sent together, and small replies would wait for a delayed ACK.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

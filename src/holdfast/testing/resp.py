@@ -12,7 +12,7 @@ _ATTRIBUTE: Final = ord("|")
 
 #: Unsolicited messages of a subscribed RESP2 connection. In RESP3 these are pushes.
 _MESSAGES: Final = frozenset({b"message", b"pmessage", b"smessage"})
-#: What answers SUBSCRIBE and its kin: one for each channel; a push in RESP3.
+#: Replies to SUBSCRIBE and similar commands: one for each channel; pushes in RESP3.
 _CONFIRMATIONS: Final = frozenset(
     {b"subscribe", b"psubscribe", b"ssubscribe", b"unsubscribe", b"punsubscribe", b"sunsubscribe"}
 )
@@ -35,7 +35,7 @@ def frame_end(buffer: bytes | bytearray, start: int = 0, *, inline: bool = False
         kind, missing, after = buffer[at], missing - 1, line_end + 2
         if kind in _BULKS:
             size = _number(buffer[at + 1 : line_end])
-            after += size + 2 if size >= 0 else 0  # $-1 is RESP2's null: nothing follows
+            after += size + 2 if size >= 0 else 0  # $-1 is RESP2's null, without a body
         elif kind in _ARRAYS:
             missing += max(0, _number(buffer[at + 1 : line_end]))
         elif kind == _MAP:
@@ -58,7 +58,7 @@ def _number(digits: bytes | bytearray) -> int:
 
 
 class Frames:
-    """Bytes in, whole frames out."""
+    """Reassembles frames from data split anywhere."""
 
     def __init__(self, *, inline: bool = False) -> None:
         self._buffer = bytearray()

@@ -1,4 +1,4 @@
-"""A plain client of the session's ZooKeeper."""
+"""Fixture: a plain kazoo client of the test session's ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""kill -9 of members of an ensemble under four contending processes: never two holders, nothing is lost (issue 4).
+"""kill -9 of members of an ensemble under four contending processes: never two holders, no lost update (issue 4).
 
-ZooKeeper's own model has no double hold, whatever is killed: so none may be seen here, fenced or not.
+ZooKeeper's model excludes a double hold for any killed member, so none may occur here, fenced or not.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.support.history import check_tokens, double_holds
 from tests.support.waiting import until
 from tests.zookeeper.validity import end_of_validity
 
-#: From the moment that a majority serves again to the first grant: a dead connection has to be noticed, another member
-#: found; and a session of a second may have ended meanwhile.
+#: From the moment that a majority serves again to the first grant: the client has to detect a dead connection and to
+#: find another member; a session of a second may have ended meanwhile.
 SERVICE_IS_BACK_WITHIN = 4.5
-#: An answer that was under way when the servers died is in hand by then, also if the machine stood still.
+#: An answer that was under way when the servers died has arrived by then, even after a scheduler stall.
 ANSWERED_WITHIN = 1.5
-#: Of leases that live through any election, and of one that does not live through an outage.
+#: The ttl of leases that survive any election, and of one that does not survive an outage.
 LONG, SHORT = 40.0, 2.0
 APIS: list[Api] = ["sync", "async", "sync", "async"]
 
@@ -36,7 +36,7 @@ def grants_since(workers: Workers, moment: float) -> list[float]:
 
 
 def check(workers: Workers, directory: Path) -> None:
-    """Invariants I1, I3, I5. Bodies are short here: who is not frozen loses nothing, even without a fence."""
+    """Invariants I1, I3, I5. Bodies are short: a process that is not frozen loses no update, even without a fence."""
     assert {failure.error for failure in workers.failures()} <= {"EngineUnavailable", "UnavailableOutcomeUnknown"}
     holds = workers.holds()
     assert double_holds(holds) == []
@@ -47,8 +47,8 @@ def check(workers: Workers, directory: Path) -> None:
         assert acknowledged <= register.numbers()
 
 
-async def test_one_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
-    """First the leader, and when that one is back and follows, a follower."""
+async def test_service_and_leases_survive_one_killed_member_of_three(ensemble: Ensemble, tmp_path: Path) -> None:
+    """First the leader is killed; after it has rejoined as a follower, a follower is killed."""
     with Workers(ensemble.url, tmp_path, APIS) as workers:
         async with open_clients("sync") as threads, open_clients("async") as tasks:
             kept = [await Kept.by(ours, ensemble.url) for ours in (threads, tasks)]
@@ -68,28 +68,30 @@ async def test_one_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
 
 
 class Kept:
-    """A lock that nobody contends for, whose session lives through the election."""
+    """A lock without contenders, whose session survives the election."""
 
-    def __init__(self, ours: Clients, lease: Any, told: LossReports) -> None:
-        self._ours, self._lease, self._told = ours, lease, told
+    def __init__(self, ours: Clients, lease: Any, reports: LossReports) -> None:
+        self._ours, self._lease, self._reports = ours, lease, reports
 
     @classmethod
     async def by(cls, ours: Clients, url: str) -> Kept:
-        told = LossReports()
+        reports = LossReports()
         lease = await ours.acquire(
-            ours.connect(url, ttl=LONG, unavailable_after=20.0), f"kept-{ours.api}", on_lost=told
+            ours.connect(url, ttl=LONG, unavailable_after=20.0), f"kept-{ours.api}", on_lost=reports
         )
-        return cls(ours, lease, told)
+        return cls(ours, lease, reports)
 
     async def check(self) -> None:
         await self._ours.do(self._lease.renew)
         assert self._lease.held
-        assert self._told.at == []
+        assert self._reports.at == []
         await self._ours.do(self._lease.release)
 
 
-async def test_two_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
-    """Nobody serves, and everybody is told; with the second one back, it goes on."""
+async def test_two_killed_members_of_three_stop_the_service_until_one_is_back(
+    ensemble: Ensemble, tmp_path: Path
+) -> None:
+    """The service is unavailable, which every client reports; it resumes with the second member."""
     one, other = ensemble.leader(), ensemble.followers()[0]
     with Workers(ensemble.url, tmp_path, APIS) as workers:
         async with open_clients("sync") as threads, open_clients("async") as tasks:
@@ -100,39 +102,39 @@ async def test_two_of_three_killed(ensemble: Ensemble, tmp_path: Path) -> None:
             ensemble.kill(one, other)
             killed = clock.now()
             await asyncio.gather(*(each.check(killed) for each in cut_short))
-            assert grants_since(workers, killed + ANSWERED_WITHIN) == [], "one alone grants nothing"
+            assert grants_since(workers, killed + ANSWERED_WITHIN) == [], "a single member grants nothing"
             other.respawn()
             ensemble.wait_for_leader()
             served = clock.now()
             await until(lambda: grants_since(workers, served), SERVICE_IS_BACK_WITHIN)
             for each in cut_short:
-                await each.go_on()
+                await each.acquire_again()
             workers.stop()
     check(workers, tmp_path)
 
 
 class CutShort:
-    """A lock that nobody contends for, and that cannot be renewed."""
+    """A lock without contenders, which cannot be renewed."""
 
     def __init__(self, ours: Clients, url: str) -> None:
         self._ours = ours
         self._name = f"short-{ours.api}"
-        self._patient = ours.connect(url, ttl=SHORT, unavailable_after=20.0)
-        self._impatient = ours.connect(url, ttl=SHORT, unavailable_after=0.5)
-        self._told = LossReports()
+        self._long_timeout = ours.connect(url, ttl=SHORT, unavailable_after=20.0)
+        self._short_timeout = ours.connect(url, ttl=SHORT, unavailable_after=0.5)
+        self._reports = LossReports()
         self._lease: Any = None
 
     async def begin(self) -> None:
-        self._lease = await self._ours.acquire(self._impatient, self._name, on_lost=self._told)
+        self._lease = await self._ours.acquire(self._short_timeout, self._name, on_lost=self._reports)
 
     async def check(self, killed: float) -> None:
-        """Invariant I7: belief ends by itself; and unreachable is not busy."""
+        """Invariant I7: the lease expires by itself, and unreachable is not reported as busy."""
         assert await end_of_validity(self._lease) < killed + SHORT
-        await until(lambda: self._told.at)
-        assert self._told.reasons == ["unreachable"]
+        await until(lambda: self._reports.at)
+        assert self._reports.reasons == ["unreachable"]
         with pytest.raises(holdfast.EngineUnavailable):
-            await self._ours.acquire(self._impatient, self._name, timeout=None)
+            await self._ours.acquire(self._short_timeout, self._name, timeout=None)
 
-    async def go_on(self) -> None:
-        again = await self._ours.acquire(self._patient, self._name)
+    async def acquire_again(self) -> None:
+        again = await self._ours.acquire(self._long_timeout, self._name)
         assert again.token > self._lease.token

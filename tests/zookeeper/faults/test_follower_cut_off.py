@@ -1,7 +1,7 @@
-"""A follower is cut off from its leader, and goes on answering the client that holds a lock (rule 8).
+"""A follower is cut off from its leader and continues to answer the client that holds a lock (rule 8).
 
-The leader counts the client's silence, and the client does not know of it. Belief must end before the session does:
-always, also if the follower is cut off in the very moment in which it has answered for the leader.
+The leader counts the client as silent, and the client does not know. The lease must end before the session does, even
+if the follower is cut off at the moment at which it has answered for the leader.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tests.support.waiting import eventually, until
 from tests.zookeeper.queue_nodes import QueueNodes
 from tests.zookeeper.validity import end_of_validity
 
-#: Less than a member takes to notice that it is cut off: the client is not told by a lost connection.
+#: Shorter than a member takes to detect that it is cut off: no lost connection notifies the client.
 SESSION = 2.4
 SYNC_LIMIT = 30  # ticks
 NOTICED_WITHIN = 3.5
-#: As long as a session may be silent without a ping.
+#: The longest silence of a session without a ping.
 SILENCE = 0.4
 ROUNDS = 3
-#: Of one that is frozen for nearly half of it. What it would believe if it counted from its first word after that would
-#: last for longer than the session; what it believes until then leaves it time for that word.
+#: The session of a client that is frozen for nearly half of it. A lease counted from the first request after the freeze
+#: would outlast the session; the lease that it has during the freeze leaves time for that request.
 LONG_SESSION = 4.0
 FROZEN_FOR = 1.8
 TIME_TO_RENEW = 0.8
@@ -51,7 +51,7 @@ def follower(ensemble: Ensemble) -> Member:
 
 @pytest.fixture
 def proxy(follower: Member) -> Iterator[ZooKeeperProxy]:
-    """The only way to the follower, for the one who holds."""
+    """The holder's only way to the follower."""
     with ZooKeeperProxy(follower.host, follower.port) as started:
         yield started
 
@@ -61,26 +61,26 @@ def url_of(*members: Member | ZooKeeperProxy) -> str:
 
 
 class Disappearance:
-    """When the first node of the line went, as a member on the other side sees it; None if that one hung up on us."""
+    """When the head of the queue was removed, as another member reports it; None if that connection was lost."""
 
     def __init__(self, member: Member, name: str) -> None:
         self.at: float | None = None
         client = member.client()
         client.sync(BASE)
-        line = QueueNodes(client, name)
-        (node,) = line.nodes()
-        assert client.exists(f"{line.path}/{node}", watch=self._on_event)
+        queue = QueueNodes(client, name)
+        (node,) = queue.nodes()
+        assert client.exists(f"{queue.path}/{node}", watch=self._on_event)
 
     def _on_event(self, event: WatchedEvent) -> None:
         if event.type == EventType.DELETED:
             self.at = clock.now()
 
 
-async def test_belief_ends_before_the_session_whenever_the_follower_is_cut_off(
+async def test_lease_ends_before_the_session_whenever_the_follower_is_cut_off(
     ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy
 ) -> None:
     async with open_clients("sync") as threads, open_clients("async") as tasks:
-        both = [Duel(ours, proxy, ensemble, follower) for ours in (threads, tasks)]
+        both = [HolderAndWaiter(ours, proxy, ensemble, follower) for ours in (threads, tasks)]
         for turn in range(ROUNDS):
             for each in both:
                 await each.begin()
@@ -93,8 +93,8 @@ async def test_belief_ends_before_the_session_whenever_the_follower_is_cut_off(
             ensemble.wait_until_complete()
 
 
-class Duel:
-    """One who holds by way of the follower, and one who waits elsewhere."""
+class HolderAndWaiter:
+    """A holder connected to the follower, and a waiter connected elsewhere."""
 
     def __init__(self, ours: Clients, proxy: ZooKeeperProxy, ensemble: Ensemble, follower: Member) -> None:
         self._ours = ours
@@ -105,25 +105,25 @@ class Duel:
         self._holders = ours.connect(url_of(proxy), ttl=SESSION, unavailable_after=20.0)
         self._others = ours.connect(url_of(*others), unavailable_after=20.0)
         self._waiter = ours.caller()
-        self._told = LossReports()
+        self._reports = LossReports()
         self._lease: Any = None
         self._gone: Disappearance
 
     async def begin(self) -> None:
-        self._told = LossReports()
-        self._lease = await self._ours.acquire(self._holders, self._name, timeout=20.0, on_lost=self._told)
+        self._reports = LossReports()
+        self._lease = await self._ours.acquire(self._holders, self._name, timeout=20.0, on_lost=self._reports)
         self._gone = Disappearance(self._elsewhere, self._name)
 
     async def renew_after_silence(self) -> None:
-        """Nobody has spoken for a while, and then comes a renewal. The leader answers it, and has yet to be told that
-        it was the client who asked: it counts from before the silence."""
-        spoken = self._proxy.on(Op.SYNC, containing=self._name).delay(0.0)
-        await until(lambda: spoken.fired)
+        """Renew after a silence. The leader answers, but does not know yet that the request came from this client: it
+        counts the session from before the silence."""
+        request = self._proxy.on(Op.SYNC, containing=self._name).delay(0.0)
+        await until(lambda: request.fired)
         await asyncio.sleep(SILENCE)
         await self._ours.do(self._lease.renew)
 
     async def check(self, cut: float) -> None:
-        """Invariants I1, I7: belief is over before anybody else can begin; and that is told."""
+        """Invariants I1, I7: the lease ends before another client can begin, and its loss is reported."""
         waiting = self._waiter.do(lambda: self._others.lock(self._name).acquire(timeout=20))
         ended = await end_of_validity(self._lease)
         assert self._lease.lost_reason in ("unreachable", "expired")
@@ -132,32 +132,32 @@ class Duel:
         assert ended < clock.now()
         assert self._gone.at is None or ended < self._gone.at
         assert second.token > self._lease.token
-        await until(lambda: self._told.at)
+        await until(lambda: self._reports.at)
         await self._ours.do(second.release)
 
 
-async def test_belief_ends_before_the_session_when_the_leader_is_cut_off(ensemble: Ensemble) -> None:
-    """It goes on answering for itself until it notices; by then the others elect another one, who counts anew."""
+async def test_lease_ends_before_the_session_when_the_leader_is_cut_off(ensemble: Ensemble) -> None:
+    """The old leader answers until it detects the cut; by then the others have elected a leader, which counts anew."""
     leader = ensemble.leader()
     with ZooKeeperProxy(leader.host, leader.port) as proxy:
         async with open_clients("sync") as threads, open_clients("async") as tasks:
-            both = [Duel(ours, proxy, ensemble, leader) for ours in (threads, tasks)]
+            both = [HolderAndWaiter(ours, proxy, ensemble, leader) for ours in (threads, tasks)]
             for each in both:
                 await each.begin()
             ensemble.cut_off(leader)
             await asyncio.gather(*(each.check(clock.now() + NOTICED_WITHIN) for each in both))
 
 
-async def test_a_create_that_is_passed_on_late_is_not_carried_out(
+async def test_create_that_the_follower_forwards_late_is_not_executed(
     ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy
 ) -> None:
-    """The follower still has it when the client has long gone elsewhere with its session, and asked again there."""
-    looking = follower.client()
+    """The follower still has the request after the client moved its session to another member and repeated it there."""
+    observer = follower.client()
     elsewhere = next(each for each in ensemble.followers() if each is not follower)
     url = f"{url_of(proxy, elsewhere)}&randomize_hosts=false"
     async with open_clients("sync") as threads, open_clients("async") as tasks:
-        patience = {"request_timeout": 0.2, "unavailable_after": 20.0}
-        both = {ours: ours.connect(url, ttl=3.0, **patience) for ours in (threads, tasks)}
+        timeouts = {"request_timeout": 0.2, "unavailable_after": 20.0}
+        both = {ours: ours.connect(url, ttl=3.0, **timeouts) for ours in (threads, tasks)}
         for ours, locks in both.items():
             await ours.do((await ours.acquire(locks, ours.api)).release)
         proxy.refuse()
@@ -166,16 +166,18 @@ async def test_a_create_that_is_passed_on_late_is_not_carried_out(
         leases = await asyncio.gather(*(ours.acquire(locks, ours.api, 20.0) for ours, locks in both.items()))
         assert len(stuck.hits) == 2
         ensemble.heal()
-        looking.sync(BASE)  # answered after what the follower had to pass on before
+        observer.sync(BASE)  # answered after the requests that the follower forwarded before
         for ours, lease in zip(both, leases, strict=True):
-            line = QueueNodes(looking, ours.api)
-            assert line.tokens() == [lease.token]
-            assert line.ever() == 2
+            queue = QueueNodes(observer, ours.api)
+            assert queue.tokens() == [lease.token]
+            assert queue.ever() == 2
 
 
-def test_frozen_for_a_while_and_then_cut_off(ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy) -> None:
-    """Frozen for less than belief lasts: it may go on. Its first renewal is answered, and the follower cut off right
-    then; what the leader counts from is before the freeze."""
+def test_lease_ends_before_the_session_if_the_holder_was_frozen_before_the_cut(
+    ensemble: Ensemble, follower: Member, proxy: ZooKeeperProxy
+) -> None:
+    """The holder is frozen for less than its lease lasts and may continue. Its first renewal is answered, and the
+    follower is cut off at that moment; the leader counts from before the freeze."""
     with Child(url_of(proxy), ttl=LONG_SESSION) as victim:
         victim.do("keep.update(lease=locks.lock('job').acquire())")
         gone = Disappearance(ensemble.leader(), "job")

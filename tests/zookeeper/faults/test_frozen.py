@@ -1,4 +1,4 @@
-"""A process is frozen (SIGSTOP) for longer than its session lives: while it holds, while it waits, and in between."""
+"""A process is frozen (SIGSTOP) for longer than its session lives: while holding, while waiting, and in between."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.support.register import Register
 from tests.support.waiting import eventually
 from tests.zookeeper.queue_nodes import QueueNodes
 
-#: It must not end before it is meant to, should the machine stand still for a while.
+#: Long enough that a scheduler stall does not end the session early.
 TTL = 2.0
-#: What may be late on a busy machine, beside the session itself.
+#: Additional delay on a busy machine, beside the session itself.
 GRACE = 3.0
 
 
@@ -30,7 +30,7 @@ def locks(zookeeper_server: ZooKeeperServer) -> Iterator[holdfast.Client]:
         yield client
 
 
-def test_a_frozen_holder_is_told_on_its_first_look_and_its_late_write_is_refused(
+def test_frozen_holder_reports_its_loss_immediately_and_its_late_write_is_refused(
     zookeeper_server: ZooKeeperServer, locks: holdfast.Client, tmp_path: Path
 ) -> None:
     fenced, unfenced = Register(tmp_path / "fenced", fenced=True), Register(tmp_path / "unfenced", fenced=False)
@@ -65,25 +65,25 @@ def registers_in(directory: Path) -> str:
     return f"keep.update(registers=[{made}])"
 
 
-def test_a_frozen_waiter_goes_to_the_back_of_the_line(
+def test_frozen_waiter_goes_to_the_end_of_the_queue(
     zookeeper_server: ZooKeeperServer, locks: holdfast.Client, zookeeper: KazooClient
 ) -> None:
-    line = QueueNodes(zookeeper, "job")
+    queue = QueueNodes(zookeeper, "job")
     with Child(zookeeper_server.url, ttl=TTL) as victim, Child(zookeeper_server.url, ttl=10.0) as other:
         holder = locks.lock("job").acquire()
         victim.send(TAKE)
-        eventually(lambda: len(line.nodes()) == 2)
-        _, first_place = line.tokens()
+        eventually(lambda: len(queue.nodes()) == 2)
+        _, first_token = queue.tokens()
         other.send(TAKE)
-        eventually(lambda: len(line.nodes()) == 3)
+        eventually(lambda: len(queue.nodes()) == 3)
         victim.freeze()
-        eventually(lambda: first_place not in line.tokens())
+        eventually(lambda: first_token not in queue.tokens())
         victim.wake()
-        eventually(lambda: len(line.nodes()) == 3)
-        _, next_one, last = line.tokens()
+        eventually(lambda: len(queue.nodes()) == 3)
+        _, next_token, last = queue.tokens()
         holder.release()
-        assert other.answer() == next_one
-        eventually(lambda: line.tokens() == [next_one, last])
+        assert other.answer() == next_token
+        eventually(lambda: queue.tokens() == [next_token, last])
         other.do("keep['lease'].release()")
         assert victim.answer() == last
         assert victim.do("keep['lease'].held")
@@ -93,11 +93,11 @@ def test_a_frozen_waiter_goes_to_the_back_of_the_line(
 TAKE = "keep.update(lease=locks.lock('job').acquire(timeout=20)) or keep['lease'].token"
 
 
-def test_frozen_between_the_create_and_its_answer(
+def test_client_frozen_before_the_answer_to_its_create_gets_a_new_grant(
     zookeeper_server: ZooKeeperServer, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    """The answer waits in its socket, and the node that it speaks of is gone: nobody may begin on such a grant."""
-    line = QueueNodes(zookeeper, "job")
+    """The answer waits in the socket while its node is removed: such a grant must not be used."""
+    queue = QueueNodes(zookeeper, "job")
     with Child(proxied, ttl=TTL) as victim:
         victim.do("locks.lock('job').acquire().release()")
         held_back = proxy.on(Op.CREATE2).delay()
@@ -105,12 +105,12 @@ def test_frozen_between_the_create_and_its_answer(
         assert held_back.wait(5)
         victim.freeze()
         held_back.release()
-        (dead,) = line.tokens()
-        eventually(lambda: not line.nodes())
+        (dead,) = queue.tokens()
+        eventually(lambda: not queue.nodes())
         victim.wake()
         token, remaining = victim.answer()
         assert token > dead
         assert remaining > 0
-        assert line.tokens() == [token]
+        assert queue.tokens() == [token]
         assert victim.do("keep['lease'].held")
         victim.do("keep['lease'].release()")

@@ -1,4 +1,4 @@
-"""The connection breaks or goes dark at each request, and the session lives on (faults N1, N5, Z1, Z2)."""
+"""The connection is reset or blackholed at each request, and the session survives (faults N1, N5, Z1, Z2)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.zookeeper.queue_nodes import QueueNodes
 from tests.zookeeper.support import LASTING
 from tests.zookeeper.validity import end_of_validity, until_renewed
 
-#: A session that lives through a dark connection and a machine that stands still, one after the other.
+#: A session that survives a blackholed connection followed by a scheduler stall.
 TTL = 2.4
-#: What is done at once may take this much longer on a machine that stands still for a while.
+#: Additional time for immediate operations, in case of a scheduler stall.
 SLACK = 1.5
-#: An attempt a second, at the latest.
+#: The client tries to connect at least once a second.
 CONNECTED_AGAIN_WITHIN = 1.0 + SLACK
-#: Of an acquire: never the reason for anything.
+#: The timeout of an acquire, long enough never to expire here.
 LONG = 20.0
 
 Loss = Callable[[Occasion], Rule]
@@ -39,8 +39,8 @@ every_loss = pytest.mark.parametrize("lose", RAN + DID_NOT_RUN)
 every_lost_reply = pytest.mark.parametrize("lose", RAN)
 
 
-async def taken_once(ours: Clients, url: str, name: str, **options: float) -> holdfast.Client:
-    """A client that has had this lock: what is above its node is there, and the session."""
+async def connect_and_take_once(ours: Clients, url: str, name: str, **options: float) -> holdfast.Client:
+    """A client that has held this lock before: the session and the parent nodes exist."""
     locks = ours.connect(url, **{"ttl": TTL, "request_timeout": 0.25, "unavailable_after": LONG, **options})
     lease = await ours.acquire(locks, name, LONG)
     await ours.do(lease.release)
@@ -52,39 +52,39 @@ async def taken_once(ours: Clients, url: str, name: str, **options: float) -> ho
 
 @APIS
 @every_loss
-async def test_a_create_whose_answer_was_lost_is_found_again(
+async def test_create_whose_answer_was_lost_is_not_repeated(
     api: Api, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    line = QueueNodes(zookeeper, "job")
+    queue = QueueNodes(zookeeper, "job")
     async with open_clients(api) as ours:
-        locks = await taken_once(ours, proxied, "job")
-        before = line.ever()
+        locks = await connect_and_take_once(ours, proxied, "job")
+        before = queue.ever()
         lost = lose(proxy.on(Op.CREATE2, containing="-lock-"))
         lease = await ours.acquire(locks, "job", LONG)
         assert lost.fired
-        assert line.tokens() == [lease.token], "one node, and it is the lease's"
-        assert line.ever() == before + 1, "there was never a second one"
+        assert queue.tokens() == [lease.token], "exactly the node of the lease"
+        assert queue.ever() == before + 1, "a second node was created"
         assert lease.held
         await ours.do(lease.release)
-        assert line.nodes() == []
+        assert queue.nodes() == []
 
 
 @APIS
 @every_lost_reply
-async def test_a_waiter_whose_create_was_not_answered_keeps_its_place(
+async def test_waiter_whose_create_was_not_answered_keeps_its_position(
     api: Api, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer
 ) -> None:
-    line = QueueNodes(zookeeper_server.client(), "job")
+    queue = QueueNodes(zookeeper_server.client(), "job")
     async with open_clients(api) as ours:
-        locks = await taken_once(ours, proxied, "job")
+        locks = await connect_and_take_once(ours, proxied, "job")
         others = ours.connect(zookeeper_server.url)
         holder = await ours.acquire(others, "job")
         lost = lose(proxy.on(Op.CREATE2, containing="-lock-"))
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20))
-        await until(lambda: len(line.nodes()) == 2)
+        await until(lambda: len(queue.nodes()) == 2)
         behind = ours.caller().do(lambda: others.lock("job").acquire(timeout=20))
-        await until(lambda: len(line.nodes()) == 3)
-        first, second, third = line.tokens()
+        await until(lambda: len(queue.nodes()) == 3)
+        first, second, third = queue.tokens()
         assert lost.fired
         await ours.do(holder.release)
         lease = await waiting
@@ -96,83 +96,83 @@ async def test_a_waiter_whose_create_was_not_answered_keeps_its_place(
 
 
 @APIS
-async def test_a_create_that_arrives_late_is_not_carried_out(
+async def test_create_that_arrives_late_is_not_executed(
     api: Api, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    """It is held up on its way, for longer than the client waits for it and for its connection."""
-    line = QueueNodes(zookeeper, "job")
+    """The request is delayed for longer than the client waits for the answer and for its connection."""
+    queue = QueueNodes(zookeeper, "job")
     async with open_clients(api) as ours:
-        locks = await taken_once(ours, proxied, "job")
-        before = line.ever()
-        held_up = proxy.on(Op.CREATE2).delay(side="request")
+        locks = await connect_and_take_once(ours, proxied, "job")
+        before = queue.ever()
+        delayed = proxy.on(Op.CREATE2).delay(side="request")
         lease = await ours.acquire(locks, "job", LONG)
-        assert held_up.fired
+        assert delayed.fired
         connections = proxy.connections
-        held_up.release()
+        delayed.release()
         await until(lambda: proxy.connections < connections)
-        assert line.tokens() == [lease.token]
-        assert line.ever() == before + 1
+        assert queue.tokens() == [lease.token]
+        assert queue.ever() == before + 1
 
 
 @APIS
-async def test_an_acquire_of_unknown_outcome_is_withdrawn_as_soon_as_it_can_be(
+async def test_acquire_of_unknown_outcome_is_withdrawn_after_reconnecting(
     api: Api, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    line = QueueNodes(zookeeper, "job")
+    queue = QueueNodes(zookeeper, "job")
     async with open_clients(api) as ours:
-        locks = await taken_once(ours, proxied, "job", ttl=30.0)
+        locks = await connect_and_take_once(ours, proxied, "job", ttl=30.0)
         proxy.refuse()
         proxy.on(Op.CREATE2).drop_reply_and_reset()
         with pytest.raises(holdfast.OutcomeUnknown):
             await ours.acquire(locks, "job", timeout=0.3)
-        await until(lambda: len(line.nodes()) == 1)
+        await until(lambda: len(queue.nodes()) == 1)
         proxy.accept()
-        await until(lambda: not line.nodes(), CONNECTED_AGAIN_WITHIN)
+        await until(lambda: not queue.nodes(), CONNECTED_AGAIN_WITHIN)
 
 
-# ---- the wait
+# ---- waiting
 
 
-def connection_lost(proxy: ZooKeeperProxy) -> None:
+def lose_the_connection(proxy: ZooKeeperProxy) -> None:
     assert proxy.cut_all() == 1
 
 
-def told_by_nobody(proxy: ZooKeeperProxy) -> None:
-    """The event itself is lost, with its connection."""
+def lose_the_event(proxy: ZooKeeperProxy) -> None:
+    """The event is lost together with its connection."""
     proxy.on(Op.EVENT).drop_reply_and_reset()
 
 
-def told_in_the_dark(proxy: ZooKeeperProxy) -> None:
+def black_hole_the_event(proxy: ZooKeeperProxy) -> None:
     proxy.on(Op.EVENT).black_hole()
 
 
 @APIS
-@pytest.mark.parametrize("arm", [connection_lost, told_by_nobody, told_in_the_dark])
-async def test_a_watch_that_is_lost_costs_no_place_in_line(
+@pytest.mark.parametrize("arm", [lose_the_connection, lose_the_event, black_hole_the_event])
+async def test_lost_watch_does_not_change_the_order_of_the_queue(
     api: Api,
     arm: Callable[[ZooKeeperProxy], None],
     proxy: ZooKeeperProxy,
     proxied: str,
     zookeeper_server: ZooKeeperServer,
 ) -> None:
-    line = QueueNodes(zookeeper_server.client(), "job")
+    queue = QueueNodes(zookeeper_server.client(), "job")
     async with open_clients(api) as ours:
-        locks, others = await taken_once(ours, proxied, "job"), ours.connect(zookeeper_server.url)
+        locks, others = await connect_and_take_once(ours, proxied, "job"), ours.connect(zookeeper_server.url)
         holder = await ours.acquire(others, "job")
         watching = proxy.on(Op.GET_DATA).delay(0.0)
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20))
         await until(lambda: watching.fired)
         behind = ours.caller().do(lambda: others.lock("job").acquire(timeout=20))
-        await until(lambda: len(line.nodes()) == 3)
-        _, second, third = line.tokens()
+        await until(lambda: len(queue.nodes()) == 3)
+        _, second, third = queue.tokens()
         arm(proxy)
         await ours.do(holder.release)
         released = clock.now()
         lease = await waiting
-        assert clock.now() - released < TTL + SLACK, "noticed with the connection, not by another look some day"
+        assert clock.now() - released < TTL + SLACK, "detected by the lost connection, not by a later poll"
         assert lease.token == second
         assert not behind.done()
-        assert line.tokens() == [second, third]
+        assert queue.tokens() == [second, third]
         await ours.do(lease.release)
         lease = await behind
         assert lease.token == third
@@ -182,14 +182,14 @@ async def test_a_watch_that_is_lost_costs_no_place_in_line(
 # ---- holding
 
 
-async def test_a_holder_whose_connections_are_cut_goes_on_in_the_same_session(
+async def test_holder_whose_connections_are_cut_keeps_its_lease_in_the_same_session(
     proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    told = LossReports()
+    reports = LossReports()
     async with open_clients("sync") as threads, open_clients("async") as tasks:
         leases = {}
         for ours in (threads, tasks):
-            leases[ours] = await ours.acquire(ours.connect(proxied, ttl=LASTING), ours.api, on_lost=told)
+            leases[ours] = await ours.acquire(ours.connect(proxied, ttl=LASTING), ours.api, on_lost=reports)
         lost_without_renewals = max(map(ends, leases.values()))
         while clock.now() < lost_without_renewals:
             await until(lambda: proxy.connections == 2)
@@ -197,73 +197,73 @@ async def test_a_holder_whose_connections_are_cut_goes_on_in_the_same_session(
             assert proxy.cut_all() == 2
             for lease in leases.values():
                 await until_renewed(lease, since=cut)
-        assert told.at == []
+        assert reports.at == []
         for ours, lease in leases.items():
             assert lease.held
             assert QueueNodes(zookeeper, ours.api).tokens() == [lease.token]
             await ours.do(lease.release)
 
 
-async def test_a_black_hole_for_longer_than_the_session_is_told(
+async def test_black_hole_for_longer_than_the_session_is_reported_as_loss(
     proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
     async with open_clients("sync") as threads, open_clients("async") as tasks:
-        both = [InTheDark(ours, proxied, zookeeper) for ours in (threads, tasks)]
+        both = [BlackholedHolder(ours, proxied, zookeeper) for ours in (threads, tasks)]
         for each in both:
             await each.begin()
         proxy.black_hole_all()
-        dark = clock.now()
-        await asyncio.gather(*(each.is_told(dark) for each in both))
+        began = clock.now()
+        await asyncio.gather(*(each.check_loss(began) for each in both))
         for each in both:
-            await until(lambda: not each.line.nodes())  # noqa: B023
+            await until(lambda: not each.queue.nodes())  # noqa: B023
         proxy.heal()
         for each in both:
-            await each.begins_anew()
+            await each.acquire_again()
 
 
-async def test_a_lock_lost_in_the_dark_is_given_up_when_the_light_is_back(
+async def test_lock_lost_in_a_black_hole_is_released_after_reconnecting(
     proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The session has come through. Its node would hold up everybody else for as long as the client lives."""
+    """The session has survived. Its node would block all other clients for as long as the client lives."""
     async with open_clients("sync") as threads, open_clients("async") as tasks:
-        both = [InTheDark(ours, proxied, zookeeper) for ours in (threads, tasks)]
+        both = [BlackholedHolder(ours, proxied, zookeeper) for ours in (threads, tasks)]
         for each in both:
             await each.begin()
         proxy.black_hole_all()
-        dark = clock.now()
-        await asyncio.gather(*(each.is_told(dark) for each in both))
+        began = clock.now()
+        await asyncio.gather(*(each.check_loss(began) for each in both))
         proxy.heal()
         for each in both:
-            await until(lambda: not each.line.nodes(), CONNECTED_AGAIN_WITHIN)  # noqa: B023
+            await until(lambda: not each.queue.nodes(), CONNECTED_AGAIN_WITHIN)  # noqa: B023
         assert "session has ended" not in caplog.text
 
 
-class InTheDark:
-    """One who holds, and whom no word reaches."""
+class BlackholedHolder:
+    """A holder that receives no answers."""
 
     def __init__(self, ours: Clients, url: str, zookeeper: KazooClient) -> None:
-        self.line = QueueNodes(zookeeper, ours.api)
+        self.queue = QueueNodes(zookeeper, ours.api)
         self._ours = ours
         self._locks = ours.connect(url, ttl=LASTING, unavailable_after=LONG)
-        self._told = LossReports()
+        self._reports = LossReports()
         self._lease: Any = None
 
     async def begin(self) -> None:
-        self._lease = await self._ours.acquire(self._locks, self._ours.api, on_lost=self._told)
+        self._lease = await self._ours.acquire(self._locks, self._ours.api, on_lost=self._reports)
 
-    async def is_told(self, dark: float) -> None:
-        assert await end_of_validity(self._lease) < dark + LASTING
-        await until(lambda: self._told.at)
-        assert self._told.reasons == ["unreachable"]
-        assert self.line.tokens() == [self._lease.token], "belief ends first"
+    async def check_loss(self, began: float) -> None:
+        assert await end_of_validity(self._lease) < began + LASTING
+        await until(lambda: self._reports.at)
+        assert self._reports.reasons == ["unreachable"]
+        assert self.queue.tokens() == [self._lease.token], "the lease ends before the session"
 
-    async def begins_anew(self) -> None:
+    async def acquire_again(self) -> None:
         again = await self._ours.acquire(self._locks, self._ours.api, LONG)
         assert again.token > self._lease.token
-        assert self.line.tokens() == [again.token]
+        assert self.queue.tokens() == [again.token]
         with pytest.raises(holdfast.LockLost, match="unreachable"):
             await self._ours.do(self._lease.release)
-        assert self.line.tokens() == [again.token], "a new session's node is not the old one's"
+        assert self.queue.tokens() == [again.token], "the old lease must not remove the node of the new one"
 
 
 # ---- delete
@@ -271,36 +271,37 @@ class InTheDark:
 
 @APIS
 @every_loss
-async def test_a_release_whose_answer_was_lost_succeeds(
+async def test_release_whose_request_or_answer_was_lost_succeeds(
     api: Api, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
-    line = QueueNodes(zookeeper, "job")
+    queue = QueueNodes(zookeeper, "job")
     async with open_clients(api) as ours:
-        locks = await taken_once(ours, proxied, "job", ttl=3.0)  # a release is tried for as long as it is believed in
+        # A release is retried while the lease is valid.
+        locks = await connect_and_take_once(ours, proxied, "job", ttl=3.0)
         lease = await ours.acquire(locks, "job")
         lost = lose(proxy.on(Op.DELETE))
         await ours.do(lease.release)
         assert lost.fired
         assert lease.lost_reason is None
-        assert line.nodes() == []
+        assert queue.nodes() == []
 
 
-async def test_a_release_that_nobody_hears_is_of_unknown_outcome(
+async def test_release_that_reaches_no_server_is_of_unknown_outcome(
     proxy: ZooKeeperProxy, proxied: str, zookeeper: KazooClient
 ) -> None:
     async with open_clients("sync") as threads, open_clients("async") as tasks:
-        both = [(ours, await taken_once(ours, proxied, ours.api, ttl=LASTING)) for ours in (threads, tasks)]
+        both = [(ours, await connect_and_take_once(ours, proxied, ours.api, ttl=LASTING)) for ours in (threads, tasks)]
         leases = [await ours.acquire(locks, ours.api) for ours, locks in both]
-        lines = [QueueNodes(zookeeper, ours.api) for ours, _ in both]
+        queues = [QueueNodes(zookeeper, ours.api) for ours, _ in both]
         proxy.refuse()
         proxy.on(Op.DELETE, times=2).drop_request_and_reset()
         releases = [ours.do(lease.release) for (ours, _), lease in zip(both, leases, strict=True)]
         for outcome in await asyncio.gather(*releases, return_exceptions=True):
             assert isinstance(outcome, holdfast.OutcomeUnknown)
-        assert [len(line.nodes()) for line in lines] == [1, 1]
+        assert [len(queue.nodes()) for queue in queues] == [1, 1]
         proxy.accept()
-        for line in lines:
-            await until(lambda: not line.nodes(), CONNECTED_AGAIN_WITHIN)  # noqa: B023
+        for queue in queues:
+            await until(lambda: not queue.nodes(), CONNECTED_AGAIN_WITHIN)  # noqa: B023
         for (ours, locks), lease in zip(both, leases, strict=True):
             again = await ours.acquire(locks, ours.api, LONG)
             assert again.token > lease.token
@@ -308,12 +309,12 @@ async def test_a_release_that_nobody_hears_is_of_unknown_outcome(
 
 @APIS
 @pytest.mark.parametrize("lose", [Occasion.drop_reply_and_reset, Occasion.drop_request_black_hole])
-async def test_a_waiter_that_gives_up_leaves_no_node_whatever_is_lost(
+async def test_waiter_that_times_out_leaves_no_node_if_its_removal_is_lost(
     api: Api, lose: Loss, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer
 ) -> None:
-    line = QueueNodes(zookeeper_server.client(), "job")
+    queue = QueueNodes(zookeeper_server.client(), "job")
     async with open_clients(api) as ours:
-        locks = await taken_once(ours, proxied, "job", request_timeout=0.5)
+        locks = await connect_and_take_once(ours, proxied, "job", request_timeout=0.5)
         holder = await ours.acquire(ours.connect(zookeeper_server.url), "job")
         lost = lose(proxy.on(Op.DELETE))
         began = clock.now()
@@ -321,5 +322,5 @@ async def test_a_waiter_that_gives_up_leaves_no_node_whatever_is_lost(
             await ours.acquire(locks, "job", timeout=0.5)
         assert clock.now() - began < 0.5 + 0.5 + SLACK
         assert lost.fired
-        await until(lambda: line.tokens() == [holder.token], TTL + SLACK)
+        await until(lambda: queue.tokens() == [holder.token], TTL + SLACK)
         await ours.do(holder.release)

@@ -1,4 +1,4 @@
-"""An operator removes nodes by hand, or the servers end a session: holders are told, waiters line up again."""
+"""An operator removes nodes, or the servers end a session: holders are notified, waiters join the queue again."""
 
 from __future__ import annotations
 
@@ -18,99 +18,99 @@ from tests.support.waiting import until
 from tests.zookeeper.queue_nodes import QueueNodes
 from tests.zookeeper.support import LASTING
 
-#: So long that no renewal comes by chance.
+#: So long that no renewal happens during a test.
 TTL = 30.0
-#: A session that is soon over, but not because the machine stands still for a while.
+#: A short session that still survives a scheduler stall.
 SHORT = 1.6
-TOLD_WITHIN = 3.0
+NOTIFIED_WITHIN = 3.0
 
 
 @APIS
 @pytest.mark.parametrize("what", ["its own node", "the whole lock"])
-async def test_a_holder_whose_node_is_removed_is_told_at_once(
+async def test_holder_whose_node_is_removed_is_notified_immediately(
     api: Api, what: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line, told = QueueNodes(zookeeper, "job"), LossReports()
+    queue, reports = QueueNodes(zookeeper, "job"), LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(zookeeper_server.url, ttl=TTL)
-        lease = await ours.acquire(locks, "job", on_lost=told)
-        await ours.do(lease.renew)  # which sets the watch
+        lease = await ours.acquire(locks, "job", on_lost=reports)
+        await ours.do(lease.renew)  # sets the watch
         removed = clock.now()
         if what == "its own node":
-            line.delete(*line.nodes())
+            queue.delete(*queue.nodes())
         else:
-            line.delete_all()
-        await until(lambda: told.at, TOLD_WITHIN)
-        assert told.at[0] - removed < TOLD_WITHIN
-        assert told.reasons == ["broken"]
+            queue.delete_all()
+        await until(lambda: reports.at, NOTIFIED_WITHIN)
+        assert reports.at[0] - removed < NOTIFIED_WITHIN
+        assert reports.reasons == ["broken"]
         assert not lease.held
         with pytest.raises(holdfast.LockLost, match="broken"):
             await ours.do(lease.release)
         again = await ours.acquire(locks, "job")
         assert again.token > lease.token
-        assert line.tokens() == [again.token]
+        assert queue.tokens() == [again.token]
 
 
 @APIS
-async def test_a_holder_whose_node_is_removed_before_the_first_renewal_is_told_by_that(
+async def test_holder_whose_node_is_removed_before_the_first_renewal_is_notified(
     api: Api, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line, told = QueueNodes(zookeeper, "job"), LossReports()
+    queue, reports = QueueNodes(zookeeper, "job"), LossReports()
     async with open_clients(api) as ours:
-        lease = await ours.acquire(ours.connect(zookeeper_server.url, ttl=LASTING), "job", on_lost=told)
-        line.delete(*line.nodes())
-        await until(lambda: told.at, lease.ttl / 3 + TOLD_WITHIN)
-        assert told.reasons == ["broken"]
+        lease = await ours.acquire(ours.connect(zookeeper_server.url, ttl=LASTING), "job", on_lost=reports)
+        queue.delete(*queue.nodes())
+        await until(lambda: reports.at, lease.ttl / 3 + NOTIFIED_WITHIN)
+        assert reports.reasons == ["broken"]
 
 
 @APIS
-async def test_the_lock_removed_under_holder_and_waiters(
+async def test_lock_removed_with_its_queue_is_lost_by_its_holder_and_granted_to_its_waiters(
     api: Api, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line, told = QueueNodes(zookeeper, "job"), LossReports()
+    queue, reports = QueueNodes(zookeeper, "job"), LossReports()
     async with open_clients(api) as ours:
         locks = ours.connect(zookeeper_server.url, ttl=TTL)
-        holder = await ours.acquire(locks, "job", on_lost=told)
+        holder = await ours.acquire(locks, "job", on_lost=reports)
         await ours.do(holder.renew)
         waiting = []
         for place in range(2):
             waiting.append(ours.caller().do(lambda: locks.lock("job").acquire(timeout=20)))
-            await until(lambda: len(line.nodes()) == 2 + place)  # noqa: B023
-        before = line.tokens()
-        line.delete_all()
-        await until(lambda: told.at, TOLD_WITHIN)
-        assert told.reasons == ["broken"]
+            await until(lambda: len(queue.nodes()) == 2 + place)  # noqa: B023
+        before = queue.tokens()
+        queue.delete_all()
+        await until(lambda: reports.at, NOTIFIED_WITHIN)
+        assert reports.reasons == ["broken"]
         for place in range(2):
-            await until(lambda: any(each.done() for each in waiting), TOLD_WITHIN)
+            await until(lambda: any(each.done() for each in waiting), NOTIFIED_WITHIN)
             (done,) = (each for each in waiting if each.done())
             waiting.remove(done)
             lease = await done
             assert lease.token > max(before)
-            await until(lambda: len(line.nodes()) == 2 - place)  # noqa: B023
-            assert line.tokens()[0] == lease.token
+            await until(lambda: len(queue.nodes()) == 2 - place)  # noqa: B023
+            assert queue.tokens()[0] == lease.token
             await ours.do(lease.release)
 
 
 @APIS
-async def test_a_waiter_whose_session_was_ended_goes_to_the_back_of_the_line(
+async def test_waiter_whose_session_was_ended_goes_to_the_end_of_the_queue(
     api: Api, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    line = QueueNodes(zookeeper, "job")
+    queue = QueueNodes(zookeeper, "job")
     async with open_clients(api) as ours:
         locks = ours.connect(proxied, ttl=SHORT, unavailable_after=20.0)
         others = ours.connect(zookeeper_server.url)
         holder = await ours.acquire(others, "job")
         waiting = ours.caller().do(lambda: locks.lock("job").acquire(timeout=20))
-        await until(lambda: len(line.nodes()) == 2)
-        _, expired = line.tokens()
+        await until(lambda: len(queue.nodes()) == 2)
+        _, expired = queue.tokens()
         behind = ours.caller().do(lambda: others.lock("job").acquire(timeout=20))
-        await until(lambda: len(line.nodes()) == 3)
+        await until(lambda: len(queue.nodes()) == 3)
         proxy.refuse()
         proxy.cut_all()
-        await until(lambda: expired not in line.tokens())
+        await until(lambda: expired not in queue.tokens())
         proxy.accept()
-        await until(lambda: len(line.nodes()) == 3)
-        _, second, third = line.tokens()
+        await until(lambda: len(queue.nodes()) == 3)
+        _, second, third = queue.tokens()
         await ours.do(holder.release)
         lease = await behind
         assert lease.token == second
@@ -122,30 +122,30 @@ async def test_a_waiter_whose_session_was_ended_goes_to_the_back_of_the_line(
 
 
 @APIS
-async def test_a_holder_whose_session_was_ended_is_told_that(
+async def test_holder_whose_session_was_ended_reports_the_reason(
     api: Api, proxy: ZooKeeperProxy, proxied: str, zookeeper_server: ZooKeeperServer, zookeeper: KazooClient
 ) -> None:
-    """Long before its time, as only somebody with its password can."""
-    told, line = LossReports(), QueueNodes(zookeeper, "job")
+    """The session is ended early by a client that has its password."""
+    reports, queue = LossReports(), QueueNodes(zookeeper, "job")
     async with open_clients(api) as ours:
         locks = ours.connect(proxied, ttl=TTL)
-        lease = await ours.acquire(locks, "job", on_lost=told)
+        lease = await ours.acquire(locks, "job", on_lost=reports)
         proxy.cut_all()
         await until(lambda: len(connects(proxy)) == 2)
         *_, session, _, password = _CONNECT.unpack_from(connects(proxy)[-1])
         proxy.refuse()
         zookeeper_server.client(client_id=(session, password)).stop()
-        assert line.nodes() == []
+        assert queue.nodes() == []
         proxy.accept()
-        await until(lambda: told.at, 2 * TOLD_WITHIN)  # connecting again is half of it
-        assert told.reasons == ["session"]
+        await until(lambda: reports.at, 2 * NOTIFIED_WITHIN)  # half of it for reconnecting
+        assert reports.reasons == ["session"]
         assert not lease.held
         again = await ours.acquire(locks, "job")
         assert again.token > lease.token
-        assert line.tokens() == [again.token]
+        assert queue.tokens() == [again.token]
 
 
-#: What a client says when it comes back: version, last transaction seen, time-out, session, password.
+#: The connect request of a returning client: version, last transaction seen, timeout, session, password.
 _CONNECT = struct.Struct(">iqiqi16s")
 
 

@@ -1,4 +1,4 @@
-"""A lone server is killed and comes back with what it has on its disk: the lock is there, and its holder still is."""
+"""A single server is killed and restarted with its data: the lock and its queue survive."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from tests.zookeeper.queue_nodes import QueueNodes
 TTL = 30.0
 
 
-async def test_holders_and_waiters_go_on_over_a_restart(start_zookeeper: Callable[..., ZooKeeperServer]) -> None:
+async def test_holders_and_waiters_survive_a_restart_of_the_server(
+    start_zookeeper: Callable[..., ZooKeeperServer],
+) -> None:
     server = start_zookeeper()
     async with open_clients("sync") as threads, open_clients("async") as tasks:
-        both = [Pair(ours, server) for ours in (threads, tasks)]
+        both = [HolderAndWaiter(ours, server) for ours in (threads, tasks)]
         for each in both:
             await each.begin()
         server.kill()
@@ -26,31 +28,31 @@ async def test_holders_and_waiters_go_on_over_a_restart(start_zookeeper: Callabl
             await each.check()
 
 
-class Pair:
-    """One who holds, and one who waits."""
+class HolderAndWaiter:
+    """A holder and a waiter."""
 
     def __init__(self, ours: Clients, server: ZooKeeperServer) -> None:
         self._ours = ours
         self._name = f"job-{ours.api}"
         self._server = server
         self._locks = ours.connect(server.url, ttl=TTL, unavailable_after=40.0)
-        self._told = LossReports()
+        self._reports = LossReports()
         self._lease: Any = None
         self._waiting: asyncio.Future[Any]
         self._tokens: list[int] = []
 
     async def begin(self) -> None:
-        line = QueueNodes(self._server.client(), self._name)
-        self._lease = await self._ours.acquire(self._locks, self._name, on_lost=self._told)
+        queue = QueueNodes(self._server.client(), self._name)
+        self._lease = await self._ours.acquire(self._locks, self._name, on_lost=self._reports)
         self._waiting = self._ours.caller().do(lambda: self._locks.lock(self._name).acquire(timeout=40))
-        await until(lambda: len(line.nodes()) == 2)
-        self._tokens = line.tokens()
+        await until(lambda: len(queue.nodes()) == 2)
+        self._tokens = queue.tokens()
 
     async def check(self) -> None:
         """Same session, same nodes, same order."""
         await self._ours.do(self._lease.renew)
         assert self._lease.held
-        assert self._told.at == []
+        assert self._reports.at == []
         assert QueueNodes(self._server.client(), self._name).tokens() == self._tokens
         await self._ours.do(self._lease.release)
         lease = await self._waiting

@@ -1,4 +1,4 @@
-"""Nothing is left behind: threads, descriptors, watches, nodes and sessions are back at the baseline (invariant I9)."""
+"""Threads, descriptors, watches, nodes and sessions return to the baseline (invariant I9)."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ from tests.zookeeper.server_counts import ServerCounts
 
 CYCLES = 200
 AT_ONCE = 10
-#: Time to line up and to arrange for being told, and hardly any.
-WHILE, MOMENT = 1.2, 0.03
+#: Seconds: enough to join the queue and set a watch, and hardly enough for either.
+LONG_WAIT, SHORT_WAIT = 1.2, 0.03
 BACK_WITHIN = 10.0
 POLL = 0.02
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ZooKeeperServer]:
-    """Of our own: on the shared one, sessions of other tests may be about to end."""
+    """A separate server: on the shared one, sessions of other tests may be about to end."""
     with ZooKeeperServer() as started:
         yield started
 
 
 @APIS
 @pytest.mark.needs_zookeeper
-async def test_waits_in_vain_leave_nothing_behind(api: Api, server: ZooKeeperServer) -> None:
+async def test_waits_that_time_out_leave_no_resources_behind(api: Api, server: ZooKeeperServer) -> None:
     server.flush()
     await until(lambda: not {"holdfast-zookeeper", "holdfast-watchdog"} & set(threads()))  # of tests before this one
     here, there = Baseline(), ServerCounts.of(server)
-    await wait_in_vain(api, server)
+    await wait_until_timeout(api, server)
     await here.until_nothing_is_left(BACK_WITHIN)
-    # The two locks and what is above them are containers: the server removes them in its own time.
+    # The two locks and their parent are containers, which the server removes later.
     await back_at(there._replace(nodes=there.nodes + 3), server)
 
 
-async def wait_in_vain(api: Api, server: ZooKeeperServer) -> None:
+async def wait_until_timeout(api: Api, server: ZooKeeperServer) -> None:
     async with open_clients(api) as ours:
         callers = [ours.caller() for _ in range(AT_ONCE)]
         locks = ours.connect(server.url)
-        await ours.do((await ours.acquire(locks, "other")).release)  # now it has all the threads that it ever will
+        await ours.do((await ours.acquire(locks, "other")).release)  # starts all threads of the client
         holder = await ours.acquire(ours.connect(server.url), "job")
-        await until(lambda: ServerCounts.of(server).watches == 1)  # its own, on its node
+        await until(lambda: ServerCounts.of(server).watches == 1)  # the holder's watch on its own node
 
         async def once(timeout: float) -> None:
             waits = [caller.do(lambda: locks.lock("job").try_acquire(timeout=timeout)) for caller in callers]
             for outcome in await asyncio.gather(*waits, return_exceptions=True):
-                # On a machine that is busy enough the server may not answer in such a short time.
+                # On a busy machine the server may not answer in such a short time.
                 assert outcome is None or isinstance(outcome, holdfast.EngineUnavailable)
 
-        await once(WHILE)
+        await once(LONG_WAIT)
         here, there = Baseline(), ServerCounts.of(server)
-        assert there.watches == 2, "one more on the holder's node, however many wait"
+        assert there.watches == 2, "one more on the holder's node for any number of waiters"
         for _ in range(CYCLES // AT_ONCE):
-            await once(MOMENT)
+            await once(SHORT_WAIT)
         await here.until_nothing_is_left(BACK_WITHIN)
         await back_at(there, server)
         await ours.do(holder.release)

@@ -7,10 +7,10 @@ For an engine that ``holdfast.connect`` knows::
 
     class TestMyServer(ConformanceSuite):
         @pytest.fixture
-        def url(self, my_server):          # any fixture of yours
+        def url(self, my_server):          # your own fixture
             return my_server.url
 
-For an engine of your own, name a function that makes it; helper processes import it too::
+For an engine of your own, name a function that creates it; helper processes import it too::
 
     class TestMyEngine(ConformanceSuite):
         engine = "mypackage.engine:make_engine"     # make_engine(url) -> holdfast.engines.base.Engine
@@ -55,11 +55,9 @@ __all__ = ["Api", "ConformanceSuite", "Fixtures", "Source", "World", "case", "ne
 # No module may have one of these names: once imported, the module would hide the attribute.
 _HOMES: Final = {
     "Api": "opening",
-    "Colour": "opening",  # the former name of Api
     "ConformanceSuite": "suite",
     "Fixtures": "suite",
     "Source": "opening",
-    "Stage": "suite",  # the former name of Fixtures
     "World": "world",
     "case": "writing",
     "needs": "writing",

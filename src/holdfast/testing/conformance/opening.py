@@ -12,8 +12,6 @@ from holdfast._config.targets import Target
 
 #: Which half of the public API a case uses.
 Api = Literal["sync", "async"]
-#: The former name of Api.
-Colour = Api
 
 #: Long: these cases do not test whether a request without an answer is given up in time.
 _REQUEST_TIMEOUT: Final = 4.0

@@ -25,16 +25,16 @@ _LIMIT: Final = 10.0
 
 
 def fork(source: Source, name: str) -> Facts:
-    """A child is forked while the parent holds the lock; both look, try and acquire; the child exits as usual."""
+    """A child is forked while the parent holds the lock; both inspect, try and acquire it; the child exits normally."""
     client = source.open("sync", ttl=source.lasting)
     lease = client.lock(name).acquire()
-    told: list[str] = []
-    lease.on_lost(lambda lease: told.append(lease.lost_reason))
+    reported: list[str] = []
+    lease.on_lost(lambda lease: reported.append(lease.lost_reason))
     to_parent, from_child = os.pipe()
     to_child, from_parent = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(from_parent)  # so that the child notices the parent's death
+        os.close(from_parent)  # so that the child detects the parent's death
         os.write(from_child, json.dumps(_in_the_child(client, lease, name)).encode() + b"\n")
         os.read(to_child, 1)  # until the parent has released
         own = client.lock(name).acquire(timeout=_LIMIT)
@@ -42,7 +42,7 @@ def fork(source: Source, name: str) -> Facts:
         sys.exit(0)  # with the lock held: it is the child's own, and released at its exit
     answers = os.fdopen(to_parent)
     facts: Facts = json.loads(answers.readline())
-    facts["parent lost it"] = lease.lost.wait(1.05 * lease.ttl) or lease.lost_reason or told
+    facts["parent lost it"] = lease.lost.wait(1.05 * lease.ttl) or lease.lost_reason or reported
     lease.release()
     os.write(from_parent, b"!")
     own = json.loads(answers.readline())
@@ -60,7 +60,7 @@ def _in_the_child(client: Any, lease: Any, name: str) -> Facts:
     for what in ("check", "renew", "release"):
         try:
             getattr(lease, what)()
-            facts[what] = "went well"
+            facts[what] = "succeeded"
         except holdfast.LockLost as lost:
             facts[what] = lost.reason
     facts["child got it"] = client.lock(name).try_acquire() is not None
@@ -84,7 +84,7 @@ def fork_while_threads_lock(source: Source, name: str) -> Facts:
     for number in range(10):
         child = os.fork()
         if child == 0:
-            signal.alarm(int(_LIMIT))  # ends a child that hangs, which its exit code shows
+            signal.setitimer(signal.ITIMER_REAL, _LIMIT)  # ends a child that hangs, which its exit code shows
             with client.lock(f"{name}-{number}"):
                 pass
             client.close()
@@ -157,7 +157,7 @@ def interrupt_anywhere(source: Source, name: str) -> Facts:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, handler)
-    client, stranger = source.open("sync", ttl=source.paced(1.5)), source.open("sync")
+    client, other = source.open("sync", ttl=source.paced(1.5)), source.open("sync")
     client.lock(name).acquire().release()
     times = []
     for _ in range(10):
@@ -177,7 +177,7 @@ def interrupt_anywhere(source: Source, name: str) -> Facts:
             interrupted += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
         began = clock.now()
-        stranger.lock(name).acquire(timeout=_LIMIT).release()
+        other.lock(name).acquire(timeout=_LIMIT).release()
         worst = max(worst, clock.now() - began)
     return {"interrupted": interrupted, "worst": worst}
 

@@ -16,7 +16,7 @@ from holdfast.testing.conformance.writing import Plan, skip_unless_given  # noqa
 class Fixtures:
     """The fixtures of the suite without its cases: ``class TestSome(Fixtures, ExclusionCases)`` runs a part of it."""
 
-    #: "package.module:function" of a function that makes the engine for a URL; None: holdfast knows the URL.
+    #: "package.module:function" of a function that creates the engine for a URL; None: holdfast knows the URL.
     engine: ClassVar[str | None] = None
     #: Every short ttl of the cases, and every wait and deadline, is multiplied by it: 1 or more, for a slow engine or
     #: machine. With 1, the shortest leases are lost if a request or its caller stalls for 0.15 s.
@@ -46,10 +46,6 @@ class Fixtures:
     @pytest.fixture
     def async_world(self, source: Source) -> Plan:
         return Plan(source, "async")
-
-
-#: The former name of Fixtures.
-Stage = Fixtures
 
 
 class ConformanceSuite(Fixtures, *cases.ALL):  # type: ignore[misc]  # a tuple of classes, not literal bases

@@ -25,7 +25,7 @@ _POLL: Final = 0.004
 class World:
     """One engine through one API, sync or async.
 
-    Names made by ``name`` belong to this world alone, so tests may share a server.
+    Names returned by ``name`` are unique to this world, so tests may share a server.
     """
 
     def __init__(self, source: Source, api: Api) -> None:
@@ -36,11 +36,11 @@ class World:
         self._clients: list[Any] = []
         self._actors: list[Actor] = []
         self._main: Actor | None = None
-        self._stranger: Any = None
+        self._other_client: Any = None
         self._kept: list[Any] = []
         self._threads_before = _watchdogs()
 
-    # -- making ----------------------------------------------------------------------------------------------------
+    # -- creating ----------------------------------------------------------------------------------------------------
 
     def connect(self, **keywords: Any) -> Any:
         """A new client, closed at the end."""
@@ -63,7 +63,7 @@ class World:
         return self.prefix + name
 
     def keep(self, lease: T) -> T:
-        """Keep a lease that the test does not release referenced until its client is closed: dropped, it would warn."""
+        """Keep a reference to a lease until its client is closed: an unreleased lease warns when it is dropped."""
         self._kept.append(lease)
         return lease
 
@@ -79,7 +79,7 @@ class World:
         return run if self.api == "sync" else run_async
 
     def paced(self, seconds: float) -> float:
-        """A ttl, wait or deadline that is short because the case would take too long else: at the engine's pace."""
+        """A ttl, wait or deadline that is short only to keep the case fast, multiplied by the engine's pace."""
         return self.source.paced(seconds)
 
     @property
@@ -87,7 +87,7 @@ class World:
         """A ttl for leases that must not be lost, even after a scheduler stall of a second."""
         return self.source.lasting
 
-    # -- asking ----------------------------------------------------------------------------------------------------
+    # -- querying ----------------------------------------------------------------------------------------------------
 
     async def do(self, call: Call) -> Any:
         """Run a call for which the caller does not matter."""
@@ -100,7 +100,7 @@ class World:
         return state
 
     async def list_locks(self, client: Any, prefix: str | None = None) -> list[LockState]:
-        """All that ``client.locks`` finds under ``prefix``, by default this world's."""
+        """The locks that ``client.locks`` lists for ``prefix``, by default this world's."""
         wanted = self.prefix if prefix is None else prefix
 
         async def collect() -> list[LockState]:
@@ -111,10 +111,10 @@ class World:
         return found
 
     async def is_free(self, name: str) -> bool:
-        """Whether another client gets the lock in one try."""
-        if self._stranger is None:
-            self._stranger = self.connect()
-        lease = await self.do(self._stranger.lock(name).try_acquire)
+        """Whether another client gets the lock with one attempt."""
+        if self._other_client is None:
+            self._other_client = self.connect()
+        lease = await self.do(self._other_client.lock(name).try_acquire)
         if lease is not None:
             await self.do(lease.release)
         return lease is not None
@@ -168,9 +168,9 @@ class World:
         for actor in self._actors:
             await actor.end()
         self._actors, self._main, self._kept = [], None, []
-        await self._nothing_is_left()
+        await self._check_nothing_is_left()
 
-    async def _nothing_is_left(self) -> None:
+    async def _check_nothing_is_left(self) -> None:
         probe = self.source.open(self.api)
         try:
 
@@ -186,7 +186,7 @@ class World:
 
 
 def by_session(lease: Any) -> bool:
-    """Whether the engine's sessions decide how long ``lease`` lives, and not its ttl alone."""
+    """Whether the lifetime of ``lease`` depends on a session of the engine, and not on its ttl alone."""
     return bool(lease._hold.grant.by_session)
 
 

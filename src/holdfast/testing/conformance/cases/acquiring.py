@@ -1,4 +1,4 @@
-"""Acquiring: with one try, with a timeout, without one; and values that are no timeout."""
+"""Acquiring: with one attempt, with a timeout, without one; and values that are not timeouts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.testing.conformance.writing import case
 
 class AcquiringCases:
     @case
-    async def test_a_free_lock_is_had_at_once(self, world: World) -> None:
+    async def test_free_lock_is_acquired_immediately(self, world: World) -> None:
         client, name = world.connect(), world.name()
         lease = await world.do(lambda: client.lock(name).acquire(timeout=0))
         assert lease.held
@@ -54,12 +54,12 @@ class AcquiringCases:
 
     @pytest.mark.parametrize("where", ["same client", "other client"])
     @case
-    async def test_the_timeout_is_kept_and_never_cut_short(self, world: World, where: str) -> None:
+    async def test_timeout_is_kept_and_never_shortened(self, world: World, where: str) -> None:
         client, (one, two) = world.connect(), world.actors(2)
         other = client if where == "same client" else world.connect()
         lease = await one.do(client.lock(world.name()).acquire)
         await two.do(other.ping)  # connects, which is not part of the measured time
-        long, short = world.paced(0.6), world.paced(0.5)  # long enough for an answer: else EngineUnavailable
+        long, short = world.paced(0.6), world.paced(0.5)  # long enough for an answer: otherwise EngineUnavailable
         began = clock.now()
         with pytest.raises(holdfast.AcquireTimeout) as caught:
             await two.do(lambda: other.lock(world.name()).acquire(timeout=long))
@@ -74,7 +74,7 @@ class AcquiringCases:
         await one.do(lease.release)
 
     @case
-    async def test_a_time_out_leaves_nothing_behind(self, world: World) -> None:
+    async def test_timed_out_acquire_leaves_no_waiter(self, world: World) -> None:
         one, two = world.connect(), world.connect()
         lease = await world.do(one.lock(world.name()).acquire)
         assert await world.do(lambda: two.lock(world.name()).try_acquire(timeout=world.paced(0.5))) is None
@@ -84,7 +84,7 @@ class AcquiringCases:
 
     @pytest.mark.parametrize("where", ["same client", "other client"])
     @case
-    async def test_without_a_timeout_it_waits_until_the_lock_is_free(self, world: World, where: str) -> None:
+    async def test_acquire_without_a_timeout_waits_until_the_lock_is_free(self, world: World, where: str) -> None:
         client, (one, two) = world.connect(), world.actors(2)
         other = client if where == "same client" else world.connect()
         lease = await one.do(client.lock(world.name()).acquire)
@@ -104,7 +104,7 @@ class AcquiringCases:
 
     @pytest.mark.parametrize("bad", [-1, -0.001, math.nan, True, False, math.inf])
     @case
-    async def test_what_is_not_a_timeout_is_a_value_error(self, world: World, bad: Any) -> None:
+    async def test_invalid_timeout_is_a_value_error(self, world: World, bad: Any) -> None:
         client = world.connect()
         lock = client.lock(world.name())
         for attempt in (
@@ -117,7 +117,7 @@ class AcquiringCases:
         assert await world.is_free(world.name())
 
     @case
-    async def test_with_waits_for_as_long_as_the_lock_says(self, world: World) -> None:
+    async def test_with_block_uses_the_timeout_of_the_lock(self, world: World) -> None:
         client, (one, two) = world.connect(), world.actors(2)
         lease = await one.do(client.lock(world.name()).acquire)
         entered: list[Any] = []
@@ -134,7 +134,7 @@ class AcquiringCases:
         assert await world.is_free(world.name())
 
     @case
-    async def test_a_lock_is_a_name_and_a_policy_and_may_be_shared(self, world: World) -> None:
+    async def test_lock_object_is_a_name_and_a_policy_and_may_be_shared(self, world: World) -> None:
         client, (one, two) = world.connect(), world.actors(2)
         lock = client.lock(world.name())
         assert lock.name == world.name()

@@ -1,6 +1,6 @@
 """The async body: cancelled once when the lock is lost, without hiding a cancellation by other code."""
 
-# ruff: noqa: PT012  # what is tested is what comes out of a whole ``async with``
+# ruff: noqa: PT012  # the cases test what a whole ``async with`` raises
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.testing.conformance.writing import case
 
 
 def expiring(world: World, lasting: float = 0.15) -> Any:
-    """A lock that will be lost in a moment."""
+    """A lock whose lease expires soon."""
     return world.connect().lock(world.name(), ttl=world.paced(lasting), renew=False)
 
 
@@ -29,7 +29,7 @@ def here() -> asyncio.Task[Any]:
 
 class AsyncBodyCases:
     @case
-    async def test_loss_cancels_the_body_and_comes_out_as_lock_lost(self, async_world: World) -> None:
+    async def test_loss_cancels_the_body_and_raises_lock_lost(self, async_world: World) -> None:
         began = time.monotonic()
         with pytest.raises(holdfast.LockLost) as caught:
             async with expiring(async_world):
@@ -37,7 +37,7 @@ class AsyncBodyCases:
         assert time.monotonic() - began < async_world.soon
         assert caught.value.reason == "expired"
         assert here().cancelling() == 0
-        await asyncio.sleep(0)  # the task lives on
+        await asyncio.sleep(0)  # the task continues
 
     @case
     async def test_an_acquired_lease_entered_later_behaves_the_same(self, async_world: World) -> None:
@@ -48,7 +48,7 @@ class AsyncBodyCases:
         assert here().cancelling() == 0
 
     @case
-    async def test_a_bare_acquire_cancels_nothing(self, async_world: World) -> None:
+    async def test_loss_without_a_block_cancels_nothing(self, async_world: World) -> None:
         lease = await expiring(async_world).acquire()
         assert await lease.lost.wait(async_world.soon) is True
         await asyncio.sleep(0.02)
@@ -58,7 +58,7 @@ class AsyncBodyCases:
 
     @case
     async def test_only_the_innermost_body_is_cancelled_and_only_once(self, async_world: World) -> None:
-        lock, seen = expiring(async_world, lasting=1.0), []  # it must be entered twice before that
+        lock, seen = expiring(async_world, lasting=1.0), []  # long enough to enter it twice
         with pytest.raises(holdfast.LockLost):
             async with lock:
                 with pytest.raises(holdfast.LockLost):
@@ -70,8 +70,8 @@ class AsyncBodyCases:
                             raise
                 assert here().cancelling() == 0
                 await asyncio.sleep(0.01)  # not cancelled a second time
-                seen.append("outer goes on")
-        assert seen == ["inner", "outer goes on"]
+                seen.append("outer continues")
+        assert seen == ["inner", "outer continues"]
 
     @case
     async def test_a_body_may_clean_up_before_it_ends(self, async_world: World) -> None:
@@ -87,7 +87,7 @@ class AsyncBodyCases:
         assert here().cancelling() == 0
 
     @case
-    async def test_a_body_that_swallows_the_cancellation_is_told_at_its_end(self, async_world: World) -> None:
+    async def test_body_that_swallows_the_cancellation_raises_lock_lost_at_its_end(self, async_world: World) -> None:
         with pytest.raises(holdfast.LockLost):
             async with expiring(async_world):
                 try:
@@ -98,7 +98,7 @@ class AsyncBodyCases:
         assert here().cancelling() == 0
 
     @case
-    async def test_a_body_that_turns_it_into_its_own_error_keeps_that(self, async_world: World) -> None:
+    async def test_body_that_replaces_the_cancellation_by_its_own_error_raises_that(self, async_world: World) -> None:
         with pytest.raises(Boom) as caught:
             async with expiring(async_world):
                 try:
@@ -118,7 +118,7 @@ class AsyncBodyCases:
         assert here().cancelling() == 0
 
     @case
-    async def test_an_outer_time_limit_goes_first(self, async_world: World) -> None:
+    async def test_outer_timeout_takes_precedence_over_the_loss(self, async_world: World) -> None:
         async def work() -> None:
             async with asyncio.timeout(None) as limit:
                 async with expiring(async_world) as lease:
@@ -131,7 +131,7 @@ class AsyncBodyCases:
         assert not isinstance(caught.value, holdfast.LockError)
 
     @case
-    async def test_an_inner_time_limit_is_none_of_our_business(self, async_world: World) -> None:
+    async def test_inner_timeout_does_not_affect_the_lock(self, async_world: World) -> None:
         world = async_world
         async with world.connect().lock(world.name()) as lease:
             with pytest.raises(TimeoutError):
@@ -141,7 +141,7 @@ class AsyncBodyCases:
         assert await world.is_free(world.name())
 
     @case
-    async def test_the_users_own_cancellation_goes_first(self, async_world: World) -> None:
+    async def test_cancellation_by_the_user_takes_precedence_over_the_loss(self, async_world: World) -> None:
         async def work() -> None:
             async with expiring(async_world) as lease:
                 spin_until_lost(lease)
@@ -170,7 +170,7 @@ class AsyncBodyCases:
         await world.until_free(world.name())
 
     @case
-    async def test_a_failing_task_group_goes_first(self, async_world: World) -> None:
+    async def test_failing_task_group_takes_precedence_over_the_loss(self, async_world: World) -> None:
         lost = asyncio.Event()
 
         async def hold() -> None:
@@ -183,10 +183,10 @@ class AsyncBodyCases:
             await lost.wait()
             raise Boom("a sibling")
 
-        async def fail_at_once() -> None:
+        async def fail_immediately() -> None:
             raise Boom("a sibling")
 
-        for sibling in (fail, fail_at_once):
+        for sibling in (fail, fail_immediately):
             with pytest.raises(ExceptionGroup) as caught:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(hold())
@@ -211,6 +211,6 @@ class AsyncBodyCases:
     async def test_a_blocked_event_loop_does_not_lose_the_lock(self, async_world: World) -> None:
         world = async_world
         async with world.connect(ttl=world.lasting).lock(world.name()) as lease:
-            time.sleep(1.05 * lease.ttl)  # noqa: ASYNC251  # that is the point
+            time.sleep(1.05 * lease.ttl)  # noqa: ASYNC251  # blocks the event loop on purpose
             assert lease.held
             assert not await world.is_free(world.name())

@@ -1,4 +1,4 @@
-"""Breaking a lock by force; tokens always grow."""
+"""Breaking a lock with ``break_``; tokens always grow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.testing.conformance.writing import case
 
 class BreakingCases:
     @case
-    async def test_break_frees_the_lock_and_tells_the_holder(
+    async def test_break_frees_the_lock_and_notifies_the_holder(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
         client, operator = world.connect(ttl=world.lasting), world.connect()
@@ -30,12 +30,12 @@ class BreakingCases:
         assert await world.is_free(world.name())
 
     @case
-    async def test_breaking_a_free_lock_says_so(self, world: World) -> None:
+    async def test_breaking_a_free_lock_returns_false(self, world: World) -> None:
         client = world.connect()
         assert await world.do(lambda: client.break_(world.name())) is False
 
     @case
-    async def test_a_waiter_gets_a_broken_lock_and_the_old_holder_cannot_disturb_it(self, world: World) -> None:
+    async def test_waiter_gets_a_broken_lock_and_the_old_holder_cannot_release_it(self, world: World) -> None:
         client, other, (one, two) = world.connect(ttl=world.lasting), world.connect(), world.actors(2)
         lease = await one.do(client.lock(world.name()).acquire)
         waiting = two.do(other.lock(world.name()).acquire)
@@ -44,7 +44,7 @@ class BreakingCases:
         successor = await waiting
         assert successor.token > lease.token
         assert await one.do(lambda: lease.lost.wait(world.soon)) is True
-        assert lease.lost_reason in ("broken", "stolen")  # by the time it looks, there is another owner
+        assert lease.lost_reason in ("broken", "stolen")  # it may find the next owner already
         with pytest.raises(holdfast.LockLost):
             await one.do(lease.release)
         assert successor.held
@@ -52,7 +52,7 @@ class BreakingCases:
         await two.do(successor.release)
 
     @case
-    async def test_a_holder_that_has_not_looked_learns_of_it_when_it_releases(self, world: World) -> None:
+    async def test_release_of_a_broken_lock_without_renewal_raises_lock_lost(self, world: World) -> None:
         client, operator = world.connect(), world.connect()
         lease = await world.do(client.lock(world.name(), renew=False).acquire)
         await world.do(lambda: operator.break_(world.name()))
@@ -76,7 +76,7 @@ class BreakingCases:
         assert tokens == sorted(set(tokens))
 
     @case
-    async def test_breaking_bumps_the_token(self, world: World) -> None:
+    async def test_break_skips_a_token(self, world: World) -> None:
         """A fence must be able to refuse the broken holder's token."""
         client = world.connect()
         lease = world.keep(await world.do(client.lock(world.name()).acquire))
@@ -100,13 +100,13 @@ class BreakingCases:
         following = await waiting
         assert following.token > lease.token + 1
         assert await actors[0].do(lambda: lease.lost.wait(world.soon)) is True
-        assert lease.lost_reason in ("broken", "stolen")  # by the time it looks, there is another owner
+        assert lease.lost_reason in ("broken", "stolen")  # it may find the next owner already
         with pytest.raises(holdfast.LockLost):
             await actors[0].do(lease.release)
         await actors[1].do(following.release)
 
     @case
-    async def test_the_own_clients_holder_is_reported_broken_at_once(self, world: World) -> None:
+    async def test_break_by_the_holders_client_is_reported_immediately(self, world: World) -> None:
         client = world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
         assert await world.do(lambda: client.break_(world.name(), token=lease.token)) is True
@@ -145,7 +145,7 @@ class BreakingCases:
         assert await world.is_free(world.name())
 
     @case
-    async def test_a_repeated_break_by_token_spares_the_next_holder(self, world: World) -> None:
+    async def test_repeated_break_by_token_does_not_affect_the_next_holder(self, world: World) -> None:
         client, operator = world.connect(), world.connect()
         broken = world.keep(await world.do(client.lock(world.name(), renew=False).acquire))
         assert await world.do(lambda: operator.break_(world.name(), token=broken.token)) is True
@@ -156,7 +156,7 @@ class BreakingCases:
         await world.do(following.release)
 
     @case
-    async def test_a_grant_with_a_block_of_tokens_is_broken_by_the_token_shown(self, world: World) -> None:
+    async def test_grant_with_reserved_tokens_is_broken_by_the_token_shown(self, world: World) -> None:
         """With local waiters behind it, a claim reserves tokens for them: the engine stores the last of the block."""
         client, operator, (one, two, three) = world.connect(), world.connect(), world.actors(3)
         first = await one.do(client.lock(world.name()).acquire)
@@ -178,7 +178,7 @@ class BreakingCases:
         await three.do(third.release)
 
     @case
-    async def test_a_token_handed_on_in_the_process_is_not_the_holders_any_more(self, world: World) -> None:
+    async def test_break_with_a_token_of_an_earlier_local_holder_changes_nothing(self, world: World) -> None:
         client, (one, two, three) = world.connect(), world.actors(3)
         first = await one.do(client.lock(world.name()).acquire)
         tokens: list[int] = []
@@ -198,7 +198,7 @@ class BreakingCases:
             await three.do(third.release)
 
     @case
-    async def test_what_is_no_token_is_refused(self, world: World) -> None:
+    async def test_invalid_token_is_refused(self, world: World) -> None:
         client = world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
         for wrong, error in ((True, TypeError), ("5", TypeError), (5.0, TypeError), (-1, ValueError)):

@@ -1,4 +1,4 @@
-"""Callers that share a thread: jobs of a pool, tasks of a loop, generators. Each is a caller of its own."""
+"""Callers that share a thread: jobs of a pool, tasks of a loop, generators. Each is a separate caller."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ class CallerCases:
     @pytest.mark.parametrize("pool", [to_thread, run_in_executor, worker_with_contexts], ids=lambda pool: pool.__name__)
     @case
     async def test_jobs_that_share_a_pool_thread_never_hold_together(self, sync_world: World, pool: Any) -> None:
-        """Job B acquired where job A had acquired: taken for re-entry, both were inside, with one token."""
+        """Job B acquired on the thread of job A: treated as re-entry, both held the lock, with one token."""
         client = sync_world.connect()
         lock = client.lock(sync_world.name())
-        lock.acquire().release()  # this context has been a caller: its copies must not count as the same
+        lock.acquire().release()  # this context is a caller now; copies of it must be different callers
         with pool() as submit:
             first = await submit(lock.try_acquire)
             assert first is not None
@@ -127,8 +127,8 @@ class CallerCases:
         assert await sync_world.is_free(sync_world.name())
 
     @case
-    async def test_blocks_entered_and_left_by_pool_jobs_are_each_alone(self, sync_world: World) -> None:
-        """A dependency with ``yield``, whose two halves are jobs of a pool: four requests were inside at once."""
+    async def test_blocks_entered_and_left_by_pool_jobs_exclude_each_other(self, sync_world: World) -> None:
+        """A dependency with ``yield``, whose two halves are jobs of a pool: four requests held the lock together."""
         lock = sync_world.connect().lock(sync_world.name())
         inside, most = 0, 0
 

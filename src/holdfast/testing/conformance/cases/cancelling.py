@@ -27,7 +27,7 @@ async def cancel_after(steps: int, task: asyncio.Task[Any]) -> Any:
 class CancellingCases:
     @pytest.mark.parametrize("where", ["same client", "other client"])
     @case
-    async def test_cancelled_while_waiting(self, async_world: World, where: str) -> None:
+    async def test_acquire_cancelled_while_waiting_leaves_no_waiter(self, async_world: World, where: str) -> None:
         world, client = async_world, async_world.connect()
         other = client if where == "same client" else world.connect()
         lease = await client.lock(world.name()).acquire()
@@ -51,7 +51,7 @@ class CancellingCases:
         await world.until(no_waiter)
 
     @case
-    async def test_cancelled_at_every_step_of_a_free_acquire(self, async_world: World) -> None:
+    async def test_acquire_of_a_free_lock_cancelled_at_any_step_leaves_it_free(self, async_world: World) -> None:
         world, client = async_world, async_world.connect()
         await client.ping()
         for steps in range(12):
@@ -60,12 +60,14 @@ class CancellingCases:
             if lease is not None:
                 assert lease.held
                 await lease.release()
-            stranger = world.connect()
-            taken = await stranger.lock(name).acquire(timeout=world.soon)  # at once, not after the ttl of 30 s
+            other = world.connect()
+            taken = await other.lock(name).acquire(timeout=world.soon)  # long before the end of the ttl of 30 s
             await taken.release()
 
     @case
-    async def test_cancelled_around_the_moment_of_the_grant(self, async_world: World) -> None:
+    async def test_acquire_cancelled_around_the_moment_of_the_grant_leaves_the_lock_free(
+        self, async_world: World
+    ) -> None:
         """The waiter is cancelled a number of steps before or after the lock is granted to it."""
         world, client, other = async_world, async_world.connect(), async_world.connect()
         for steps in range(-3, 9):
@@ -83,10 +85,10 @@ class CancellingCases:
         await taken.release()
 
     @case
-    async def test_a_storm_of_time_limits_leaves_nothing(self, async_world: World) -> None:
+    async def test_many_acquires_with_short_timeouts_leave_the_lock_free(self, async_world: World) -> None:
         world, clients = async_world, [async_world.connect() for _ in range(2)]
 
-        async def hurry(number: int) -> int:
+        async def enter_briefly(number: int) -> int:
             try:
                 async with asyncio.timeout(0.0004 * number), clients[number % 2].lock(world.name()):
                     await asyncio.sleep(0.0002)
@@ -94,14 +96,14 @@ class CancellingCases:
                 return 0
             return 1
 
-        entered = sum(await asyncio.gather(*(hurry(number) for number in range(40))))
+        entered = sum(await asyncio.gather(*(enter_briefly(number) for number in range(40))))
         assert entered < 40
         taken = await world.connect().lock(world.name()).acquire(timeout=world.soon)
         assert taken.held
         await taken.release()
 
     @case
-    async def test_wait_for_with_too_little_time(self, async_world: World) -> None:
+    async def test_acquire_timed_out_by_wait_for_leaves_the_lock_free(self, async_world: World) -> None:
         world, client = async_world, async_world.connect()
         lease = await world.connect().lock(world.name()).acquire()
         with pytest.raises(TimeoutError):
@@ -116,16 +118,14 @@ class CancellingCases:
         for steps in range(6):
             lease = await client.lock(world.name(str(steps))).acquire()
             await cancel_after(steps, asyncio.create_task(lease.release()))
-            if lease.held:  # cancelled before it had begun
+            if lease.held:  # cancelled before it had started
                 assert steps == 0
                 await lease.release()
             await world.until_free(world.name(str(steps)))
 
     @pytest.mark.parametrize("busy", [False, True])
     @case
-    async def test_a_loop_that_is_closed_in_the_middle_of_an_acquire_leaves_nothing(
-        self, async_world: World, busy: bool
-    ) -> None:
+    async def test_loop_closed_during_an_acquire_leaves_the_lock_free(self, async_world: World, busy: bool) -> None:
         """Withdrawing must not depend on the loop: it is closed before the acquire has ended, without cancelling it."""
         with connections_lost_with_their_loop():
             await self._close_the_loop(async_world, busy)
@@ -142,7 +142,7 @@ class CancellingCases:
 
         def in_a_loop_of_its_own() -> None:
             loop = asyncio.new_event_loop()
-            loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed but it is pending": it was
+            loop.set_exception_handler(lambda loop, context: None)  # expected: "Task was destroyed but it is pending"
             task = loop.run_until_complete(begin())
             if task.done():
                 loop.run_until_complete(task.result().release())

@@ -14,16 +14,16 @@ from holdfast.testing.conformance.writing import case
 
 class ClosingCases:
     @case
-    async def test_close_releases_everything_and_tells_every_lease(self, world: World) -> None:
+    async def test_close_releases_all_locks_and_notifies_every_lease(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
-        told: list[Any] = []
+        notified: list[Any] = []
         names = [world.name(str(n)) for n in range(3)]
-        leases = [await actor.do(client.lock(name, on_lost=told.append).acquire) for name in names]
+        leases = [await actor.do(client.lock(name, on_lost=notified.append).acquire) for name in names]
         began = clock.now()
         await world.do(client.close)
         assert clock.now() - began < world.paced(1.5)
-        await world.until(lambda: len(told) == 3)
-        assert {id(lease) for lease in told} == {id(lease) for lease in leases}
+        await world.until(lambda: len(notified) == 3)
+        assert {id(lease) for lease in notified} == {id(lease) for lease in leases}
         for lease, name in zip(leases, names, strict=True):
             assert not lease.held
             assert lease.lost_reason == "closed"
@@ -34,7 +34,7 @@ class ClosingCases:
             assert await world.is_free(name)
 
     @case
-    async def test_a_closed_client_refuses_everything(self, world: World) -> None:
+    async def test_closed_client_refuses_every_operation(self, world: World) -> None:
         client = world.connect()
         lock = client.lock(world.name())
         lease = await world.do(lock.acquire)
@@ -65,7 +65,7 @@ class ClosingCases:
 
     @pytest.mark.parametrize("fair", [False, True])
     @case
-    async def test_close_wakes_those_who_wait(self, world: World, fair: bool) -> None:
+    async def test_close_wakes_waiting_callers(self, world: World, fair: bool) -> None:
         """One caller waits at the engine, one behind it in the process; both get an error and leave nothing behind."""
         holder, client, (one, two) = world.connect(), world.connect(), world.actors(2)
         lease = await world.do(holder.lock(world.name()).acquire)
@@ -88,7 +88,7 @@ class ClosingCases:
         assert (await world.inspect(holder, world.name())).waiters == 0
 
     @case
-    async def test_close_leaves_other_clients_alone(self, world: World) -> None:
+    async def test_close_does_not_affect_other_clients(self, world: World) -> None:
         one, two = world.connect(), world.connect()
         lease = await world.do(two.lock(world.name()).acquire)
         await world.do(one.ping)

@@ -12,7 +12,7 @@ from holdfast.testing.conformance.writing import case, needs
 @needs("cross_process")
 class DyingCases:
     @case
-    async def test_another_process_holds_it(self, world: World) -> None:
+    async def test_lock_held_by_another_process_is_busy(self, world: World) -> None:
         async with helper(world) as child:
             token = await child.ask("acquire", name=world.name())
             assert not await world.is_free(world.name())
@@ -35,14 +35,14 @@ class DyingCases:
             assert await child.ask("release", name=world.name()) is None
 
     @case
-    async def test_interpreter_exit_releases(self, world: World) -> None:
+    async def test_interpreter_exit_releases_the_lock(self, world: World) -> None:
         async with helper(world) as child:
             await child.ask("acquire", name=world.name())
             await child.leave()
             assert await world.is_free(world.name())
 
     @case
-    async def test_what_a_killed_process_held_is_free_after_its_ttl(self, sync_world: World) -> None:
+    async def test_lock_of_a_killed_process_is_free_after_its_ttl(self, sync_world: World) -> None:
         world = sync_world
         async with helper(world) as child:
             token = await child.ask("acquire", name=world.name(), ttl=world.paced(0.3))
@@ -53,7 +53,7 @@ class DyingCases:
         await world.do(lease.release)
 
     @case
-    async def test_a_killed_waiter_holds_nobody_up(self, sync_world: World) -> None:
+    async def test_killed_waiter_does_not_block_other_waiters(self, sync_world: World) -> None:
         world = sync_world
         client, other = world.connect(), world.connect()
         lease = await world.do(client.lock(world.name()).acquire)
@@ -70,7 +70,7 @@ class DyingCases:
         await world.do(next_lease.release)
 
     @case
-    async def test_a_frozen_holder_learns_of_its_loss_with_its_first_look(self, world: World) -> None:
+    async def test_frozen_holder_reports_its_loss_immediately_after_it_resumes(self, world: World) -> None:
         client = world.connect()
         async with helper(world) as child:
             token = await child.ask("acquire", name=world.name(), ttl=world.paced(0.3))
@@ -107,14 +107,14 @@ class DyingCases:
         assert await sync_world.is_free(sync_world.name())
 
     @case
-    async def test_forking_in_the_middle_of_everything_works(self, sync_world: World) -> None:
+    async def test_fork_while_other_threads_acquire_and_release_works(self, sync_world: World) -> None:
         facts = await run_scenario(sync_world, "fork_while_threads_lock")
         assert facts == {"codes": [0] * 10, "held": [], "stuck": []}
 
 
 class InterruptedCases:
     @case
-    async def test_ctrl_c_while_waiting_leaves_nothing(self, sync_world: World) -> None:
+    async def test_ctrl_c_while_waiting_leaves_no_waiter_and_no_lock(self, sync_world: World) -> None:
         facts = await run_scenario(sync_world, "interrupt_a_waiter")
         assert facts["engine"] == facts["process"] == "interrupted"
         assert facts["engine: free after"] < sync_world.soon
@@ -122,7 +122,7 @@ class InterruptedCases:
         assert facts["waiters"] == 0
 
     @case
-    async def test_a_signal_at_any_moment_leaves_nothing(self, sync_world: World) -> None:
+    async def test_signal_at_any_moment_leaves_the_lock_free(self, sync_world: World) -> None:
         facts = await run_scenario(sync_world, "interrupt_anywhere")
         assert facts["interrupted"] > 20, "the signals came too late to test anything"
         assert facts["worst"] < sync_world.soon

@@ -15,7 +15,7 @@ from holdfast.testing.conformance.writing import case, needs
 class ExclusionCases:
     @case
     async def test_a_counter_under_the_lock_is_exact(self, world: World) -> None:
-        """Three clients with two actors each: rivals inside the process and at the engine."""
+        """Three clients with two actors each: contention inside the process and at the engine."""
         rounds, counter, inside = 12, 0, 0
         tokens: list[int] = []
 
@@ -28,7 +28,7 @@ class ExclusionCases:
                 seen = counter
                 tokens.append(lease.token)
                 await asyncio.sleep(0)
-                assert inside == 1, "two holders at once"
+                assert inside == 1, "two holders at the same time"
                 assert lease.held
                 counter = seen + 1
                 inside -= 1
@@ -49,7 +49,7 @@ class ExclusionCases:
 
     @needs("cross_process")
     @case
-    async def test_processes_count_exactly(self, world: World, tmp_path: Path) -> None:
+    async def test_a_counter_under_the_lock_of_several_processes_is_exact(self, world: World, tmp_path: Path) -> None:
         total = tmp_path / "total"
         total.write_text("0")
         async with helper(world) as one, helper(world) as two, helper(world) as three:

@@ -13,8 +13,8 @@ from holdfast.testing.conformance.writing import case, needs
 @needs("fair")
 class FairnessCases:
     @case
-    async def test_fair_locks_are_granted_in_the_order_of_asking(self, world: World) -> None:
-        """Over clients, and over the callers of one client."""
+    async def test_fair_locks_are_granted_in_the_order_of_the_requests(self, world: World) -> None:
+        """Across clients, and across the callers of one client."""
         clients = [world.connect() for _ in range(3)]
         order: list[int] = []
         holder = await world.do(clients[0].lock(world.name(), fair=True).acquire)
@@ -32,7 +32,7 @@ class FairnessCases:
         assert order == [0, 1, 2, 3, 4, 5]
 
     @case
-    async def test_nobody_overtakes_a_fair_queue(self, world: World) -> None:
+    async def test_no_caller_overtakes_a_fair_queue(self, world: World) -> None:
         client, other, (one, two) = world.connect(), world.connect(), world.actors(2)
         lock = client.lock(world.name(), fair=True)
         for _ in range(5):
@@ -46,7 +46,7 @@ class FairnessCases:
             await two.do(second.release)
 
     @case
-    async def test_a_fair_waiter_that_gives_up_holds_nobody_up(self, world: World) -> None:
+    async def test_fair_waiter_that_times_out_does_not_block_the_next_waiter(self, world: World) -> None:
         clients, (one, two, three) = [world.connect() for _ in range(3)], world.actors(3)
         locks = [client.lock(world.name(), fair=True) for client in clients]
         lease = await one.do(locks[0].acquire)
@@ -90,9 +90,9 @@ class HandOverCases:
         assert set(shares.values()) == {rounds}
 
     @case
-    async def test_a_crowd_in_one_process_does_not_starve_the_others(self, world: World) -> None:
+    async def test_many_callers_of_one_process_do_not_starve_another_client(self, world: World) -> None:
         shared, rival, actors = world.connect(), world.connect(), world.actors(9)
-        grants, passed_by, over = 0, [], False
+        grants, overtaken_by, over = 0, [], False
 
         async def acquire_repeatedly(actor: Actor) -> None:
             nonlocal grants
@@ -104,25 +104,27 @@ class HandOverCases:
             while not over:
                 await actor.within(shared.lock(world.name()), body)
 
-        async def be_alone() -> None:
+        async def compete() -> None:
             nonlocal over
             try:
                 for _ in range(10):
                     before = grants
                     await actors[8].within(rival.lock(world.name(), timeout=world.soon), lambda lease: None)
-                    passed_by.append(grants - before)
+                    overtaken_by.append(grants - before)
             finally:
                 over = True
 
         # Connected before: otherwise the eight callers would have the lock to themselves until then.
         await actors[8].within(rival.lock(world.name()), lambda lease: None)
-        await asyncio.gather(be_alone(), *map(acquire_repeatedly, actors[:8]))
+        await asyncio.gather(compete(), *map(acquire_repeatedly, actors[:8]))
         # Only the share is promised. A single wait may be long on a busy machine: it includes the time until the
-        # scheduler lets the single caller join the queue.
-        assert sum(passed_by) <= 31 * len(passed_by), f"less than one grant in 32 for the lone one: {passed_by}"
+        # scheduler lets the other client join the queue.
+        assert sum(overtaken_by) <= 31 * len(overtaken_by), (
+            f"less than one grant in 32 for the other client: {overtaken_by}"
+        )
 
     @case
-    async def test_a_client_that_had_its_turn_does_not_overtake_those_in_line(self, world: World) -> None:
+    async def test_client_that_released_does_not_overtake_waiters_of_other_clients(self, world: World) -> None:
         client, other, (one, two, three) = world.connect(), world.connect(), world.actors(3)
         order: list[str] = []
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""What operators see: holders, waiters and names of locks."""
+"""The information for operators: holders, waiters and names of locks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class InspectingCases:
         assert (await world.inspect(client, world.name())).holders == ()
 
     @case
-    async def test_a_held_lock_says_who_where_and_until_when(self, world: World) -> None:
-        client, actor, stranger = world.connect(ttl=20), world.actor(), world.connect()
+    async def test_held_lock_shows_owner_host_and_expiry(self, world: World) -> None:
+        client, actor, other = world.connect(ttl=20), world.actor(), world.connect()
         lease = await actor.do(client.lock(world.name()).acquire)
         now = time.time()
-        state = await world.inspect(stranger, world.name())
+        state = await world.inspect(other, world.name())
         assert (state.name, state.token, state.waiters) == (world.name(), lease.token, 0)
         assert state.remaining is not None
         assert 15 < state.remaining <= 20.1
@@ -61,18 +61,18 @@ class InspectingCases:
 
     @case
     async def test_a_holder_shows_its_thread_or_task_and_its_label(self, world: World) -> None:
-        actors, stranger = world.actors(2), world.connect()
+        actors, other = world.actors(2), world.connect()
         clients = [world.connect(label="billing \N{EURO SIGN} 1"), world.connect()]
         for number, (actor, client, label) in enumerate(
             zip(actors, clients, ("billing \N{EURO SIGN} 1", None), strict=True)
         ):
             lease = await actor.do(client.lock(world.name()).acquire)
-            (holder,) = (await world.inspect(stranger, world.name())).holders
+            (holder,) = (await world.inspect(other, world.name())).holders
             assert (holder.thread, holder.label) == (f"actor-{number}", label)
             await actor.do(lease.release)
 
     @case
-    async def test_waiters_are_listed_in_order_with_what_is_known_of_them(self, world: World) -> None:
+    async def test_waiters_are_listed_in_order_with_their_details(self, world: World) -> None:
         actors, labels = world.actors(4), [None, "first", "second", "third"]
         clients = [world.connect(label=label) for label in labels]
         fair = clients[0].guarantees.fair
@@ -117,7 +117,7 @@ class InspectingCases:
         await actors[2].do((await staying).release)
 
     @case
-    async def test_a_lock_tells_whether_it_is_locked_and_by_which_owner(self, world: World) -> None:
+    async def test_lock_shows_whether_it_is_locked_and_its_owner(self, world: World) -> None:
         lock, other = world.connect().lock(world.name()), world.connect().lock(world.name())
         assert await world.do(other.locked) is False
         lease = await world.do(lock.acquire)
@@ -138,21 +138,21 @@ class InspectingCases:
             await actor.do(lease.release)
 
     @case
-    async def test_locks_lists_what_is_held_by_prefix(self, world: World) -> None:
-        client, stranger = world.connect(), world.connect()
+    async def test_locks_lists_held_locks_by_prefix(self, world: World) -> None:
+        client, other = world.connect(), world.connect()
         names = {world.name(name) for name in ("a/1", "a/2", "b/1")}
         leases = {name: await world.do(client.lock(name).acquire) for name in names}
-        found = await world.list_locks(stranger)
+        found = await world.list_locks(other)
         assert {state.name for state in found} == names
         assert all(state.token == leases[state.name].token for state in found)
         assert all(state.holders[0].owner == leases[state.name].owner for state in found)
-        of_a = await world.list_locks(stranger, world.name("a/"))
+        of_a = await world.list_locks(other, world.name("a/"))
         assert {state.name for state in of_a} == names - {world.name("b/1")}
         await world.do(leases[world.name("a/1")].release)
-        assert {state.name for state in await world.list_locks(stranger)} == names - {world.name("a/1")}
+        assert {state.name for state in await world.list_locks(other)} == names - {world.name("a/1")}
         for lease in leases.values():
             await world.do(lease.release)
-        assert await world.list_locks(stranger) == []
+        assert await world.list_locks(other) == []
 
     @case
     async def test_a_prefix_is_not_a_pattern(self, world: World) -> None:
@@ -167,7 +167,7 @@ class InspectingCases:
             await world.do(lease.release)
 
     @case
-    async def test_namespaces_are_apart_and_speak_names_without_themselves(self, world: World) -> None:
+    async def test_namespaces_are_separate_and_omitted_from_names(self, world: World) -> None:
         spaces = [world.name("one"), world.name("two")]
         one, two = (world.connect(namespace=space) for space in spaces)
         plain = world.connect()
@@ -195,7 +195,7 @@ class InspectingCases:
 
 
 async def _first_of(waiting: list[asyncio.Future[Any]]) -> Any:
-    """The result of the first that is done; it is taken off the list."""
+    """Wait for the first that is done, remove it from the list, and return its result."""
     done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     first = done.pop()
     waiting.remove(first)

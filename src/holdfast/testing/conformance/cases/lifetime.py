@@ -1,6 +1,6 @@
 """How long a hold lives: while one of its leases is referenced, even if the caller that acquired it has ended."""
 
-# ruff: noqa: PT031  # a handle is not garbage at the ``del``, but when the last frame that saw it has gone
+# ruff: noqa: PT031  # a handle becomes garbage when the last frame that refers to it ends, not at the ``del``
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LifetimeCases:
         assert await world.is_free(world.name())
 
     @case
-    async def test_a_newcomer_never_re_enters_the_hold_of_one_that_has_ended(self, world: World) -> None:
+    async def test_new_caller_never_re_enters_the_hold_of_a_caller_that_has_ended(self, world: World) -> None:
         """Python reuses idents of threads and addresses of tasks; a new caller must not get an old identity."""
         client, actor = world.connect(), world.actor()
         lease = await actor.do(client.lock(world.name()).acquire)
@@ -60,14 +60,14 @@ class LifetimeCases:
         with pytest.warns(ResourceWarning, match="dropped without release") as warned:
             del lease
             await world.until(lambda: gc.collect() >= 0 and warned.list)  # an actor's frame may keep it for a moment
-        assert not asked, "a finaliser must not talk to the engine"
+        assert not asked, "a finaliser must not send requests"
         await world.until_free(world.name())
         anew = await actor.do(client.lock(world.name()).acquire)  # the old hold is not re-entered
         assert not await world.is_free(world.name())
         await actor.do(anew.release)
 
     @case
-    async def test_the_last_handle_counts(self, world: World) -> None:
+    async def test_lock_is_held_until_its_last_handle_is_released(self, world: World) -> None:
         client, actor = world.connect(ttl=world.lasting), world.actor()
         kept = await actor.do(client.lock(world.name()).acquire)
         dropped = await actor.do(client.lock(world.name()).acquire)
@@ -81,7 +81,7 @@ class LifetimeCases:
 
     @pytest.mark.parametrize("end", ["released", "lost", "closed"])
     @case
-    async def test_a_handle_that_is_over_is_dropped_in_silence(self, world: World, end: str) -> None:
+    async def test_handle_that_has_ended_is_dropped_without_a_warning(self, world: World, end: str) -> None:
         client, actor = world.connect(), world.actor()
         policy = {"ttl": world.paced(0.15), "renew": False} if end == "lost" else {}
         lease = await actor.do(client.lock(world.name(), **policy).acquire)

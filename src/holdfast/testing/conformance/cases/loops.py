@@ -49,7 +49,7 @@ class LoopCases:
         await lease.release()
 
     @case
-    async def test_once_the_first_is_closed_the_client_re_opens(self, async_world: World) -> None:
+    async def test_client_reopens_on_another_loop_once_the_first_is_closed(self, async_world: World) -> None:
         with connections_lost_with_their_loop():
             await self._re_open(async_world)
 

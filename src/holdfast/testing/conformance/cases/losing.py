@@ -24,7 +24,7 @@ class Boom(Exception):
 
 
 async def expiring(world: World, actor: Actor, **policy: Any) -> Any:
-    """A lease that will be lost in a moment."""
+    """A lease that expires soon."""
     return await actor.do(world.connect().lock(world.name(), ttl=world.paced(0.15), renew=False, **policy).acquire)
 
 
@@ -37,7 +37,7 @@ def spin_until_lost(lease: Any) -> None:
 
 class LosingCases:
     @case
-    async def test_check_tells_held_from_released_from_lost(self, world: World) -> None:
+    async def test_check_distinguishes_held_released_and_lost(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         lease = await actor.do(client.lock(world.name("a")).acquire)
         assert lease.check() is None
@@ -48,12 +48,12 @@ class LosingCases:
         assert lease.lost_reason is None
         lost = await expiring(world, actor)
         await actor.do(lambda: lost.lost.wait(world.soon))
-        with pytest.raises(holdfast.LockLost) as told:
+        with pytest.raises(holdfast.LockLost) as caught:
             lost.check()
-        assert (told.value.reason, told.value.token) == ("expired", lost.token)
+        assert (caught.value.reason, caught.value.token) == ("expired", lost.token)
 
     @case
-    async def test_looking_asks_nothing_of_the_engine(self, world: World) -> None:
+    async def test_reading_the_state_of_a_lease_sends_no_request(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         lease = await actor.do(client.lock(world.name()).acquire)
         asked = await world.count_requests(client)
@@ -66,7 +66,7 @@ class LosingCases:
         await actor.do(lease.release)
 
     @case
-    async def test_waiting_for_the_loss_ends_with_the_loss_the_release_or_the_timeout(self, world: World) -> None:
+    async def test_wait_for_the_loss_ends_with_loss_release_or_timeout(self, world: World) -> None:
         client, (one, two) = world.connect(), world.actors(2)
         lease = await one.do(client.lock(world.name("a")).acquire)
         began = clock.now()
@@ -92,7 +92,7 @@ class LosingCases:
                 await actor.do(lease.release)
 
     @case
-    async def test_on_lost_is_called_exactly_once_and_where_it_delays_nobody(self, world: World) -> None:
+    async def test_on_lost_is_called_exactly_once_and_not_by_the_watchdog(self, world: World) -> None:
         calls: list[tuple[Any, threading.Thread]] = []
         later: list[Any] = []
         actor = world.actor()
@@ -106,7 +106,7 @@ class LosingCases:
         await actor.do(lambda: other.lost.wait(world.soon))
         other.on_lost(later.append)  # lost already: called immediately, after all earlier callbacks
         await world.until(lambda: later == [other])
-        assert [told for told, _ in calls] == [lease, lease]
+        assert [lost for lost, _ in calls] == [lease, lease]
         threads = {thread.name for _, thread in calls}
         assert threads == ({"MainThread"} if world.api == "async" else {"holdfast-callbacks"})
 
@@ -127,7 +127,7 @@ class LosingCases:
         assert calls == [lost]
 
     @case
-    async def test_what_on_lost_raises_is_logged_and_harms_nobody(
+    async def test_exception_in_on_lost_is_logged_and_does_not_affect_other_callbacks(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
         calls: list[Any] = []
@@ -156,7 +156,7 @@ class LosingCases:
     ) -> None:
         calls: list[Any] = []
 
-        async def tell(lease: Any) -> None:
+        async def report(lease: Any) -> None:
             await asyncio.sleep(0)
             calls.append((lease, asyncio.get_running_loop()))
 
@@ -164,7 +164,7 @@ class LosingCases:
             await asyncio.sleep(0)
             raise Boom("in a coroutine")
 
-        lease = await expiring(async_world, async_world.actor(), on_lost=tell)
+        lease = await expiring(async_world, async_world.actor(), on_lost=report)
         lease.on_lost(fail)
         with caplog.at_level(logging.ERROR, "holdfast"):
             await async_world.until(lambda: calls and any(record.exc_info for record in caplog.records))
@@ -174,14 +174,14 @@ class LosingCases:
     async def test_a_slow_on_lost_does_not_delay_renewal(self, sync_world: World) -> None:
         world, gate, entered = sync_world, threading.Event(), threading.Event()
 
-        def dawdle(lease: Any) -> None:
+        def block(lease: Any) -> None:
             entered.set()
             gate.wait(10)
 
         client, actor = world.connect(ttl=world.lasting), world.actor()
         renewed = await actor.do(client.lock(world.name("renewed")).acquire)
         short = {"ttl": world.paced(0.15), "renew": False}
-        lost = await actor.do(client.lock(world.name("lost"), **short, on_lost=dawdle).acquire)
+        lost = await actor.do(client.lock(world.name("lost"), **short, on_lost=block).acquire)
         try:
             assert await actor.do(lambda: entered.wait(world.soon))
             await world.until_renewed(renewed)
@@ -202,7 +202,7 @@ class LosingCases:
             await world.until_free(world.name())
 
     @case
-    async def test_the_bodys_own_exception_goes_first_and_carries_a_note(self, world: World) -> None:
+    async def test_exception_of_the_body_takes_precedence_and_carries_a_note(self, world: World) -> None:
         def fail(lease: Any) -> None:
             spin_until_lost(lease)
             raise Boom("the body's own")
@@ -224,7 +224,7 @@ class LosingCases:
         assert await world.is_free(world.name())
 
     @case
-    async def test_a_lease_that_is_over_cannot_be_entered(self, world: World) -> None:
+    async def test_lease_that_has_ended_cannot_be_entered(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         released = await actor.do(client.lock(world.name("a")).acquire)
         await actor.do(released.release)

@@ -82,7 +82,7 @@ class NamingCases:
 
     @pytest.mark.parametrize("bad", _BAD, ids=lambda bad: repr(bad)[:10])
     @case
-    async def test_what_is_not_a_name_is_refused(self, world: World, bad: Any) -> None:
+    async def test_invalid_name_is_refused(self, world: World, bad: Any) -> None:
         client = world.connect()
         for attempt in (client.lock, client.inspect, client.break_):
             with pytest.raises(holdfast.InvalidName) as caught:

@@ -14,7 +14,7 @@ from holdfast.testing.conformance.writing import case
 
 class ObservingCases:
     @case
-    async def test_events_of_holds_come_in_order_and_re_entry_is_not_reported(self, world: World) -> None:
+    async def test_events_of_holds_are_in_order_and_re_entry_is_not_reported(self, world: World) -> None:
         events: list[Event] = []
         client = world.connect(observer=events.append, ttl=world.lasting)
         lock = client.lock(world.name())
@@ -45,11 +45,11 @@ class ObservingCases:
             await world.do(functools.partial(client.lock(world.name()).acquire, timeout=timeout))
         await world.do(lease.release)
         await world.do(client.close)
-        at_once, waiting, busy = events
-        assert isinstance(at_once, Busy)
+        immediate, waiting, busy = events
+        assert isinstance(immediate, Busy)
         assert isinstance(waiting, Waiting)
         assert isinstance(busy, Busy)
-        assert (at_once.waited, at_once.timeout) == (False, 0.0)
+        assert (immediate.waited, immediate.timeout) == (False, 0.0)
         assert (waiting.name, waiting.timeout) == (world.name(), timeout)
         assert (busy.waited, busy.timeout) == (True, timeout)
         assert busy.duration >= timeout
@@ -87,7 +87,7 @@ class ObservingCases:
         assert [event.held for event in events if isinstance(event, Broken)] == [True]
 
     @case
-    async def test_renewals_are_reported_with_what_was_left(self, world: World) -> None:
+    async def test_renewals_are_reported_with_the_remaining_time(self, world: World) -> None:
         events: list[Event] = []
         client = world.connect(observer=events.append, ttl=world.lasting)
         lease = await world.do(client.lock(world.name()).acquire)

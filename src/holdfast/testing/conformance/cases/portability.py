@@ -42,7 +42,7 @@ class PortabilityCases:
         assert given.cross_process or not given.cross_host
 
     @case
-    async def test_require_refuses_an_engine_that_cannot(self, world: World) -> None:
+    async def test_require_refuses_an_engine_without_the_guarantee(self, world: World) -> None:
         client = world.connect()
         for field in dataclasses.fields(client.guarantees):
             given = getattr(client.guarantees, field.name)
@@ -55,7 +55,7 @@ class PortabilityCases:
             client.lock(world.name(), require={"survives_everything"})
 
     @case
-    async def test_reprs_say_what_it_is(self, world: World) -> None:
+    async def test_reprs_show_type_name_and_state(self, world: World) -> None:
         client = world.connect()
         lock = client.lock(world.name())
         lease = await world.do(lock.acquire)

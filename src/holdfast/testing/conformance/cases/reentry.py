@@ -27,7 +27,7 @@ class ReentryCases:
         assert await world.is_free(world.name())
 
     @case
-    async def test_re_entry_asks_nothing_of_the_engine(self, world: World) -> None:
+    async def test_re_entry_sends_no_request(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         asked = await world.count_requests(client)
         outer = await actor.do(client.lock(world.name()).acquire)
@@ -117,7 +117,7 @@ class ReentryCases:
         assert await world.is_free(world.name())
 
     @case
-    async def test_a_lock_that_is_not_reentrant_makes_its_holder_wait_like_anyone(self, world: World) -> None:
+    async def test_lock_that_is_not_reentrant_is_busy_for_its_holder_too(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         lock = client.lock(world.name(), reentrant=False)
         lease = await actor.do(lock.acquire)

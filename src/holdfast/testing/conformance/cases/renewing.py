@@ -35,7 +35,7 @@ class RenewingCases:
             await world.do(lease.release)
 
     @case
-    async def test_without_renewal_it_expires(self, world: World) -> None:
+    async def test_lease_without_renewal_expires(self, world: World) -> None:
         client, actor, ttl = world.connect(), world.actor(), world.paced(1.0)
         began = clock.now()
         lease = await actor.do(client.lock(world.name(), ttl=ttl, renew=False).acquire)
@@ -55,7 +55,7 @@ class RenewingCases:
         await actor.do(lease.release)  # the loss is raised once; from then on the lease is released
 
     @case
-    async def test_belief_ends_before_the_engine_grants_it_again(self, world: World) -> None:
+    async def test_lease_ends_before_the_engine_grants_the_lock_again(self, world: World) -> None:
         client, other = world.connect(), world.connect()
         lease = await world.do(client.lock(world.name(), ttl=world.paced(0.2), renew=False).acquire)
         next_lease = await world.do(lambda: other.lock(world.name()).acquire(timeout=world.soon))
@@ -65,11 +65,11 @@ class RenewingCases:
         with pytest.raises(holdfast.LockLost):
             await world.do(lease.release)
         assert next_lease.held
-        assert not await world.is_free(world.name()), "releasing a lost lease must not touch the next holder's"
+        assert not await world.is_free(world.name()), "releasing a lost lease must not release the next holder's"
         await world.do(next_lease.release)
 
     @case
-    async def test_after_expiry_the_same_caller_acquires_anew(self, world: World) -> None:
+    async def test_caller_acquires_again_after_expiry(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         lock = client.lock(world.name(), ttl=world.paced(0.15), renew=False)
         lost = await actor.do(lock.acquire)
@@ -81,7 +81,7 @@ class RenewingCases:
         await actor.do(lease.release)
 
     @case
-    async def test_max_hold_ends_it_however_well_it_is_renewed(self, world: World) -> None:
+    async def test_max_hold_ends_a_lease_that_is_renewed(self, world: World) -> None:
         client, actor, limit = world.connect(), world.actor(), world.paced(1.0)
         began = clock.now()
         lease = await actor.do(client.lock(world.name(), ttl=world.lasting, max_hold=limit).acquire)
@@ -127,7 +127,7 @@ class RenewingCases:
         await actor.do(lease.release)
 
     @case
-    async def test_without_renewal_it_can_be_renewed_by_hand(self, world: World) -> None:
+    async def test_lease_without_automatic_renewal_can_be_renewed_manually(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         lease = await actor.do(client.lock(world.name(), ttl=world.lasting, renew=False).acquire)
         for _ in range(3):
@@ -140,7 +140,7 @@ class RenewingCases:
         assert lease.lost_reason == "expired"
 
     @case
-    async def test_what_is_over_is_not_renewed(self, world: World) -> None:
+    async def test_lease_that_has_ended_is_not_renewed(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
         released = await actor.do(client.lock(world.name("a")).acquire)
         await actor.do(released.release)
@@ -177,6 +177,6 @@ class RenewingCases:
         remaining = lease.remaining
         assert remaining <= given
         assert remaining + clock.now() - began > given * (0.1 if by_session(lease) else 0.5)
-        with contextlib.suppress(holdfast.LockLost):  # a tenth of a second may pass on a busy machine before it looks
+        with contextlib.suppress(holdfast.LockLost):  # on a busy machine the short lease may expire first
             await actor.do(lease.release)
         await world.until_free(world.name())

@@ -1,4 +1,4 @@
-"""A client's threads, sockets and sessions: none too many, none left, none shared with a forked child."""
+"""A client's threads, sockets and sessions: few, all ended with the client, none shared with a forked child."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from tests.support.child import ROOT
 from tests.support.leaks import new_threads, open_files
 from tests.support.waiting import eventually
 from tests.zookeeper.conftest import Connect
-from tests.zookeeper.support import PATIENT, SOON, connection_of, hub_of, nodes
+from tests.zookeeper.support import LONG_TIMEOUT, SOON, connection_of, hub_of, nodes
 
 Start = Callable[..., ZooKeeperServer]
 
 
 def open_here() -> set[object]:
-    """Threads, sockets and pipes, each as itself and not as a number of them: those of a test before this one may still
-    be about to end. Not all descriptors: a client of kazoo's own opens and closes some all the time."""
+    """Threads, sockets and pipes by identity rather than by count, since those of an earlier test may still be about to
+    end. Other descriptors are not included: a plain kazoo client opens and closes some all the time."""
     gc.collect()
     return {*new_threads(set()), *open_files("socket:", "pipe:")}
 
 
-def test_a_session_is_one_thread_and_a_call_is_none(connect: Connect) -> None:
+def test_session_uses_one_thread_and_calls_start_none(connect: Connect) -> None:
     locks = connect()
     before = set(threading.enumerate())
     leases = [locks.lock(str(number)).acquire() for number in range(20)]
@@ -68,28 +68,28 @@ def test_closing_leaves_no_thread_no_socket_and_no_session(
     locks.close()
     eventually(lambda: open_here() <= before)
     eventually(lambda: sessions_of(zookeeper_server) <= sessions)
-    del locks  # not before: this goes for a client that is no garbage, too
+    del locks  # kept until here: close() alone must suffice, without garbage collection
 
 
 def sessions_of(server: ZooKeeperServer) -> set[str]:
     return set(re.findall(r"\t(0x\w+)", server.ask("dump")))
 
 
-def test_ctrl_c_while_the_first_session_begins_costs_that_session_only(
+def test_ctrl_c_while_the_first_session_starts_loses_only_that_session(
     zookeeper_server: ZooKeeperServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread is running, and nobody knows yet. To start it once more would be to wait for its end, for ever."""
+    """The session's thread runs, but is not recorded yet. Starting it again would wait for its end for ever."""
     before = open_here()
     spawn = Handler.spawn
 
-    def struck(handler: Handler, *arguments: Any, **keywords: Any) -> Any:
+    def interrupted(handler: Handler, *arguments: Any, **keywords: Any) -> Any:
         thread = spawn(handler, *arguments, **keywords)
         eventually(thread.is_alive)
         raise KeyboardInterrupt
 
     locks = connect()
     with monkeypatch.context() as patched:
-        patched.setattr(Handler, "spawn", struck)
+        patched.setattr(Handler, "spawn", interrupted)
         with pytest.raises(KeyboardInterrupt):
             locks.lock("a").acquire()
     Call(locks.lock("a").acquire).result().release()
@@ -98,7 +98,7 @@ def test_ctrl_c_while_the_first_session_begins_costs_that_session_only(
 
 
 @pytest.mark.parametrize("fault", ["frozen", "gone", "never there"])
-def test_closing_takes_a_second_at_most_also_without_servers(start_zookeeper: Start, fault: str) -> None:
+def test_closing_without_servers_takes_at_most_a_second(start_zookeeper: Start, fault: str) -> None:
     before = open_here()
     server = start_zookeeper()
     locks = holdfast.connect(server.url, unavailable_after=0.1)
@@ -117,7 +117,7 @@ def test_closing_takes_a_second_at_most_also_without_servers(start_zookeeper: St
     eventually(lambda: open_here() <= before)
 
 
-def test_a_forgotten_client_ends(zookeeper_server: ZooKeeperServer) -> None:
+def test_unreferenced_client_is_closed(zookeeper_server: ZooKeeperServer) -> None:
     before = open_here()
     holdfast.connect(zookeeper_server.url).ping()
     eventually(lambda: open_here() <= before)
@@ -127,7 +127,7 @@ def test_a_forgotten_client_ends(zookeeper_server: ZooKeeperServer) -> None:
     eventually(lambda: open_here() <= before)
 
 
-async def test_a_forgotten_async_client_ends(zookeeper_server: ZooKeeperServer) -> None:
+async def test_unreferenced_async_client_is_closed(zookeeper_server: ZooKeeperServer) -> None:
     before = open_here()
     async with holdfast.aio.connect(zookeeper_server.url).lock("a") as lease:
         assert lease.held
@@ -137,10 +137,10 @@ async def test_a_forgotten_async_client_ends(zookeeper_server: ZooKeeperServer) 
             await asyncio.sleep(0.01)
 
 
-def wait_in_a_loop_that_ends(locks: holdfast.aio.AsyncClient, plain: KazooClient) -> None:
-    """For the lock ``a``, which somebody holds."""
+def wait_in_a_loop_that_is_closed(locks: holdfast.aio.AsyncClient, plain: KazooClient) -> None:
+    """Wait for the lock ``a``, which another client holds."""
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed but it is pending": it was
+    loop.set_exception_handler(lambda loop, context: None)  # expected: "Task was destroyed but it is pending"
     task = loop.create_task(locks.lock("a").acquire())
     while len(nodes(plain, "a")) < 2:
         loop.run_until_complete(asyncio.sleep(0.01))
@@ -149,23 +149,23 @@ def wait_in_a_loop_that_ends(locks: holdfast.aio.AsyncClient, plain: KazooClient
     loop.close()
 
 
-def test_a_waiter_whose_loop_was_closed_gives_up_its_place(
+def test_waiter_whose_loop_was_closed_leaves_the_queue(
     zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
 ) -> None:
     held = connect().lock("a").acquire()
     locks = holdfast.aio.connect(zookeeper_server.url)
 
-    Call(lambda: wait_in_a_loop_that_ends(locks, plain)).result()
+    Call(lambda: wait_in_a_loop_that_is_closed(locks, plain)).result()
     eventually(lambda: gc.collect() >= 0 and len(nodes(plain, "a")) == 1)
     assert held.held
     held.release()
     asyncio.run(locks.close())
 
 
-def test_a_waiter_may_be_collected_by_a_thread_that_has_locked_the_client(
+def test_waiter_may_be_collected_by_a_thread_that_holds_the_clients_mutex(
     zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
 ) -> None:
-    """The collector strikes where memory is asked for: in the watchdog, say, when it goes through what is held."""
+    """The garbage collector runs at any allocation, for example in the watchdog while it iterates over the leases."""
     held = connect().lock("a").acquire()
     locks = holdfast.aio.connect(zookeeper_server.url)
 
@@ -175,7 +175,7 @@ def test_a_waiter_may_be_collected_by_a_thread_that_has_locked_the_client(
 
     gc.disable()
     try:
-        Call(lambda: wait_in_a_loop_that_ends(locks, plain)).result()
+        Call(lambda: wait_in_a_loop_that_is_closed(locks, plain)).result()
         Call(collect).result()
     finally:
         gc.enable()
@@ -185,18 +185,18 @@ def test_a_waiter_may_be_collected_by_a_thread_that_has_locked_the_client(
     asyncio.run(locks.close())
 
 
-def test_a_place_may_be_given_up_by_a_finaliser_on_any_thread_at_any_moment(
+def test_finaliser_that_gives_up_a_place_does_not_deadlock_on_our_mutexes(
     zookeeper_server: ZooKeeperServer, connect: Connect, plain: KazooClient
 ) -> None:
-    """The collector strikes where memory is asked for, also where our own mutexes are held: never a deadlock."""
+    """The garbage collector runs at any allocation, even in a thread that holds these mutexes."""
     held = connect().lock("a").acquire()
     locks = connect()
     locks.ping()
     hub, watches = hub_of(locks), connection_of(locks).watches
     session = locks._opened.session  # type: ignore[union-attr]
     attempt = session.attempt(Claim("a", f"{uuid.uuid4()}:1", 30.0))
-    waiter = session.contender(attempt, PATIENT)
-    run(session.acquire(attempt, PATIENT))
+    waiter = session.contender(attempt, LONG_TIMEOUT)
+    run(session.acquire(attempt, LONG_TIMEOUT))
     Call(lambda: run(waiter.wait(now() + 0.05))).result()
 
     def finalise() -> None:
@@ -212,7 +212,7 @@ def test_a_place_may_be_given_up_by_a_finaliser_on_any_thread_at_any_moment(
     held.release()
 
 
-def test_interpreter_exit_with_an_open_client_is_quick_and_releases(
+def test_interpreter_exit_with_an_open_client_is_quick_and_releases_its_locks(
     zookeeper_server: ZooKeeperServer, plain: KazooClient
 ) -> None:
     program = "import holdfast, sys; locks = holdfast.connect(sys.argv[1]); lease = locks.lock('a').acquire(); print(1)"
@@ -230,7 +230,7 @@ def test_interpreter_exit_with_an_open_client_is_quick_and_releases(
 
 
 def test_a_forked_child_does_not_touch_its_parents_session(zookeeper_server: ZooKeeperServer) -> None:
-    """In a process of its own: a fork of the test run would copy far more than is meant."""
+    """Runs in a process of its own: forking the test run would copy far more."""
     program = Path(__file__).with_name("forking.py")
     done = subprocess.run(
         [sys.executable, str(program), zookeeper_server.url],
@@ -244,33 +244,31 @@ def test_a_forked_child_does_not_touch_its_parents_session(zookeeper_server: Zoo
     assert done.stdout.split() == ["forked", "False", "True", "True", "0"]
 
 
-def test_a_signal_between_a_request_and_its_ring_delays_nobody(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """kazoo sends one request for each ring of its bell: one ring too few, and all are late from then on."""
+def test_lost_wakeup_of_a_request_delays_no_later_request(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal may interrupt a caller before its wake-up. kazoo sends one request for each wake-up: with one missing,
+    all later requests would be delayed."""
     locks = connect(ttl=60, request_timeout=60)  # a ping every 10 s
     locks.ping()
     connection = connection_of(locks, ttl=60)
-    rings = [0]
-    ring = connection._handler.wake
+    wakeups = [0]
+    wake = connection._handler.wake
 
     def lossy() -> None:
-        rings[0] += 1
-        if rings[0] != 1:
-            ring()
+        wakeups[0] += 1
+        if wakeups[0] != 1:
+            wake()
 
     monkeypatch.setattr(connection._handler, "wake", lossy)
     began = time.monotonic()
     for _ in range(3):
         locks.lock("a").acquire(timeout=SOON).release()
-    assert rings[0] > 6
+    assert wakeups[0] > 6
     assert time.monotonic() - began < 3.0, "each request waits for the next one"
 
 
-def test_ten_thousand_waits_in_vain_leave_one_watch(
+def test_many_waits_that_time_out_leave_one_watch(
     connect: Connect, zookeeper_server: ZooKeeperServer, plain: KazooClient
 ) -> None:
-    """A tenth of that here."""
     locks, others = connect(), connect()
     held = others.lock("a").acquire()
     lock = locks.lock("a")
@@ -278,7 +276,7 @@ def test_ten_thousand_waits_in_vain_leave_one_watch(
         try:
             assert lock.try_acquire(timeout=timeout) is None
         except holdfast.EngineUnavailable:
-            pass  # on a machine that is busy enough the server may not answer in such a short time
+            pass  # on a busy machine the server may not answer in such a short time
     inner = connection_of(locks)._client
     eventually(lambda: len(nodes(plain, "a")) == 1)
     assert sum(map(len, inner._data_watchers.values())) <= 1
@@ -288,7 +286,7 @@ def test_ten_thousand_waits_in_vain_leave_one_watch(
     eventually(lambda: not inner._data_watchers)
 
 
-def test_the_log_is_quiet_and_knows_no_secret(
+def test_log_has_no_warnings_and_no_secrets(
     connect: Connect, proxy: ZooKeeperProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(1):
@@ -308,13 +306,13 @@ def test_the_log_is_quiet_and_knows_no_secret(
     assert "s3cr3t" not in repr(locks)
 
 
-def test_a_client_that_is_used_on_one_event_loop_after_another_leaves_nothing(
+def test_client_used_on_one_event_loop_after_another_leaves_no_resources(
     zookeeper_server: ZooKeeperServer, plain: KazooClient
 ) -> None:
-    """Its openings share their sessions: the end of an earlier one does not end what a later one holds."""
+    """Each event loop opens the client anew with the same sessions; closing an earlier one keeps later leases."""
     before = open_here()
     locks = holdfast.aio.connect(zookeeper_server.url)
-    leases: list[holdfast.aio.AsyncLease] = []  # and with them their clients as they were open then
+    leases: list[holdfast.aio.AsyncLease] = []  # keeps the client as it was opened on each loop alive
 
     async def use() -> None:
         leases.append(await locks.lock("a").acquire(timeout=SOON))
