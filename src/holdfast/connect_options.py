@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast._config.common_options import CommonOptions, Credentials
-from holdfast.engines.memory import MemoryOptions
+from holdfast.engines.memory.typed_options import MemoryOptions
 from holdfast.engines.redis.typed_options import ClusterOptions, RedisOptions, RedisOwnOptions, SentinelOptions
 from holdfast.engines.sqlite.typed_options import SqliteOptions
 from holdfast.engines.zookeeper.typed_options import ZooKeeperOptions, ZooKeeperOwnOptions

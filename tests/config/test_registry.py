@@ -9,14 +9,15 @@ import sys
 import pytest
 
 from holdfast._config.url_parts import ClientDetection, URLGrammar
-from holdfast.engines import memory, registry
+from holdfast.engines import registry
+from holdfast.engines.memory import url as memory_url
 from holdfast.engines.redis import client_detection as redis_clients
 from holdfast.engines.redis import url as redis_url
 from holdfast.engines.sqlite import url as sqlite_url
 from holdfast.engines.zookeeper import url as zookeeper_url
 
 # Checked by mypy: a module can fulfil a protocol.
-GRAMMARS: list[URLGrammar] = [redis_url, zookeeper_url, sqlite_url, memory]
+GRAMMARS: list[URLGrammar] = [redis_url, zookeeper_url, sqlite_url, memory_url]
 DETECTIONS: list[ClientDetection] = [redis_clients, zookeeper_url]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from holdfast.engines.memory import MemoryEngine
+from holdfast.engines.memory.engine import MemoryEngine
 
 
 class PlainEngine(MemoryEngine):

@@ -18,7 +18,7 @@ from holdfast import default_clients
 from holdfast._config.options import ClientOptions
 from holdfast._config.settings import resolve_default
 from holdfast.cli.command import commands
-from holdfast.engines import memory
+from holdfast.engines.memory import engine as memory
 from holdfast.engines.sqlite.paths import default_path
 from tests.docs.blocks import MARKS, Document
 from tests.docs.markdown import ROOT, Block, blocks, documents, shown

@@ -14,12 +14,14 @@ import pytest
 import holdfast
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast._runtime.clock import now
-from holdfast.engines import memory
 from holdfast.engines.base import Busy, Claim, Granted, SimpleAttempt
-from holdfast.engines.memory import MemoryKeeper, MemorySession, Store
+from holdfast.engines.memory import contender, keeper, session, store, view
+from holdfast.engines.memory.keeper import MemoryKeeper
+from holdfast.engines.memory.session import MemorySession
+from holdfast.engines.memory.store import Store
 from tests.support.signal_injector import HandlerInjector, InjectedInterrupt, SignalInjector
 
-HERE = (memory.__file__,)
+HERE = tuple(str(module.__file__) for module in (contender, keeper, session, store, view))
 TTL = 3600.0
 
 

@@ -14,7 +14,9 @@ import pytest
 import holdfast
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Busy, Claim, Found, Granted
-from holdfast.engines.memory import MemoryKeeper, MemorySession, Store
+from holdfast.engines.memory.keeper import MemoryKeeper
+from holdfast.engines.memory.session import MemorySession
+from holdfast.engines.memory.store import Store
 from tests.support.waiting import eventually
 
 

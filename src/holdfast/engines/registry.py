@@ -96,8 +96,8 @@ BUILT_IN: Final = (
     BuiltIn(
         name="memory",
         schemes=("memory",),
-        url="holdfast.engines.memory",
-        factory="holdfast.engines.memory",
+        url="holdfast.engines.memory.url",
+        factory="holdfast.engines.memory.engine",
         local=True,
     ),
 )

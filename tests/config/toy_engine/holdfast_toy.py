@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from holdfast.engines.memory import MemoryEngine
+from holdfast.engines.memory.engine import MemoryEngine
 from holdfast.errors import UsageError
 
 SHELVES: Final = ("upper", "lower")

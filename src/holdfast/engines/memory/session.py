@@ -1,0 +1,118 @@
+"""A store as the callers of one client use it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from holdfast.engines import descriptions
+from holdfast.engines.base import (
+    MOST_WAITERS,
+    Busy,
+    Claim,
+    Found,
+    Granted,
+    Holder,
+    LockState,
+    SimpleAttempt,
+    Waiter,
+    is_of_grant,
+)
+from holdfast.engines.memory.contender import MemoryContender
+from holdfast.engines.memory.store import NOTHING, Entry, Name, Place
+from holdfast.engines.memory.view import StoreView
+
+
+class MemorySession(StoreView):
+    """See :class:`holdfast.engines.base.Session`."""
+
+    registers = None
+
+    def attempt(self, claim: Claim) -> SimpleAttempt:
+        return SimpleAttempt(claim)
+
+    async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
+        claim = attempt.claim
+        now, store, name = self.runtime.now(), self.store, claim.name
+        while True:
+            forgotten, record = store.forgotten, store.names.get(name)
+            entry = None if record is None else record.live(now)
+            if entry is not None:
+                if entry.owner != claim.owner:
+                    return Busy(entry.expires - now)
+                if store.extend(name, entry, now + claim.ttl):
+                    return Granted(entry.token)
+                continue
+            queue: tuple[Place, ...] = ()
+            last = forgotten
+            if record is not None:
+                last = record.token
+                if record.queue:
+                    head = record.head(now)
+                    if (
+                        head is not None
+                        and head.owner != claim.owner
+                        and (claim.fair or claim.non_barging or head.late(now))
+                    ):
+                        head.notify(now)
+                        return Busy(None)
+                    queue = record.queue_without(claim.owner)
+            wall, tokens = time.time_ns(), claim.tokens
+            token = max(last + 1, wall // 1000) + tokens - 1
+            entry = Entry(claim.owner, now + claim.ttl, token, tokens, claim.description, wall)
+            if store.replace(name, record, forgotten, Name(token, entry, queue)):
+                return Granted(token)
+
+    def contender(self, attempt: SimpleAttempt, timeout: float) -> MemoryContender:
+        return MemoryContender(self, attempt)
+
+    async def release(self, attempt: SimpleAttempt, timeout: float) -> Found:
+        return self.freed(attempt, self.runtime.now())
+
+    async def renew(self, attempt: SimpleAttempt, ttl: float, timeout: float) -> Found:
+        now = self.runtime.now()
+        return self.renewed(attempt, now, now + ttl)
+
+    async def inspect(self, name: str, timeout: float) -> LockState:
+        now = self.runtime.now()
+        record = self.store.names.get(name, NOTHING)
+        entry = record.live(now)
+        waiting = [place for place in record.queue if place.contender() is not None]
+        queue = tuple(Waiter(place.owner, **_facts(place), since=place.since) for place in waiting[:MOST_WAITERS])
+        if entry is None:
+            return LockState(name, (), len(waiting), record.token or None, None, queue)
+        left, first = entry.expires - now, entry.token - entry.tokens + 1
+        until = time.time() + left
+        holder = Holder(entry.owner, **_facts(entry), since=entry.since / 1e9, until=until, token=first, count=1)
+        return LockState(name, (holder,), len(waiting), entry.token, left, queue)
+
+    async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
+        now = self.runtime.now()
+        for name, record in list(self.store.names.items()):
+            if name.startswith(prefix) and record.live(now):
+                yield name
+
+    async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
+        now, store = self.runtime.now(), self.store
+        while (record := store.names.get(name)) is not None and (entry := record.live(now)) is not None:
+            if token is not None and not is_of_grant(token, entry.token, entry.tokens):
+                return False
+            broken = Name(max(record.token + 1, time.time_ns() // 1000), None, record.queue)
+            if store.replace(name, record, 0, broken):
+                broken.notify_head(now)
+                for reference in tuple(store.keepers):  # a copy, in one step: keepers come and go on other threads
+                    keeper = reference()
+                    if keeper is not None:
+                        keeper.suspect(name)
+                return True
+        return False
+
+    async def ping(self, timeout: float) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+def _facts(source: Entry | Place) -> descriptions.Facts:
+    return descriptions.facts(descriptions.parsed(source.description))
