@@ -155,7 +155,7 @@ class BaseLease(NotPortable):
             return
         forgotten = hold.reason is None
         if forgotten:
-            handle.acquired_at = self._acquired_at
+            handle.forgotten = True
         hold.core.watchdog.abandoned(handle)
         if forgotten:
             warnings.warn(

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.lease import BaseLease
 from tests.support.waiting import LASTING, eventually, renewed, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:a lease on lock:ResourceWarning")
@@ -96,6 +97,18 @@ def test_the_log_names_the_line_that_acquired_it(
     assert "'forgotten'" in report
     assert f"{__file__}:{where} in {acquire.__name__}" in report
     assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_the_log_names_the_line_if_the_finaliser_has_not_run_yet(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a lease in a reference cycle, the collector reports the lease as garbage before it calls ``__del__``."""
+    monkeypatch.delattr(BaseLease, "__del__")
+    with holdfast.connect(store()) as locks:
+        lease, where = by_acquire(locks.lock("a"))
+        del lease
+        eventually(lambda: reports(caplog))
+    assert f"{__file__}:{where} in by_acquire" in reports(caplog)[0]
 
 
 def test_the_warning_names_the_line_too(caplog: pytest.LogCaptureFixture) -> None:

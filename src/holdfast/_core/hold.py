@@ -27,6 +27,7 @@ class Handle(Protocol):
         """Tells the handles of this process apart."""
 
     _caller: Hashable  #: of a handle that may be re-entered
+    _acquired_at: CallSite | None  #: the line of the user's program
 
     def _bind(self, hold: Hold) -> None: ...
 
@@ -39,10 +40,12 @@ Callback = Callable[[Any], Any]
 class HandleRef(weakref.ref[Handle]):
     """A handle, weakly, and what is to be given back when it is garbage."""
 
-    __slots__ = ("acquired_at", "hold", "key")
+    __slots__ = ("acquired_at", "forgotten", "hold", "key")
     hold: Hold
     key: int
-    acquired_at: CallSite | None  #: set when it becomes garbage and was neither given back nor lost
+    #: Copied when the handle is added: the collector may report a handle as garbage before its finaliser runs.
+    acquired_at: CallSite | None
+    forgotten: bool  #: set when it becomes garbage and was neither given back nor lost
 
 
 class Scope(Protocol):
@@ -103,7 +106,7 @@ class Hold(states.Life):
         """
         handle._bind(self)
         reference = HandleRef(handle, self.core.watchdog.dropped.append)
-        reference.hold, reference.key = self, handle._key
+        reference.hold, reference.key, reference.acquired_at = self, handle._key, handle._acquired_at
         self.handles[handle._key] = reference
 
     def report_end(self, how: End | LossReason) -> None:

@@ -26,11 +26,12 @@ _keys: Final = itertools.count(-2, -1)
 class Retention:
     """A handle that keeps a hold until ``until``."""
 
-    __slots__ = ("__weakref__", "_caller", "_key", "until")
+    __slots__ = ("__weakref__", "_acquired_at", "_caller", "_key", "until")
 
     def __init__(self, until: float) -> None:
         self._key: Final = next(_keys)
         self._caller: Hashable = None
+        self._acquired_at: CallSite | None = None
         self.until: Final = until
 
     def _bind(self, hold: Hold) -> None:

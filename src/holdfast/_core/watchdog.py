@@ -254,7 +254,7 @@ class Watchdog:
             self._retentions.drop_due(self._runtime.now())
         while self.dropped:
             handle = self.dropped.popleft()
-            was_lost = handle.hold.reason is not None and not hasattr(handle, "acquired_at")
+            was_lost = handle.hold.reason is not None and not hasattr(handle, "forgotten")
             is_retention = handle.key in handle.hold.retentions  # its time is over: no lease was forgotten
             if releasing.drop_handle(self._core, handle.hold, handle.key) and not (was_lost or is_retention):
                 _log_forgotten(handle)
@@ -457,5 +457,5 @@ def _log_forgotten(handle: HandleRef) -> None:
         "a lease on lock %r was dropped without release(); its lock is being released%s. It was %s",
         handle.hold.policy.name,
         " with the last of its leases" if handle.hold.handles else "",
-        call_site.describe(getattr(handle, "acquired_at", None)),
+        call_site.describe(handle.acquired_at),
     )
