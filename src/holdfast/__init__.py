@@ -9,7 +9,7 @@ The public API:
 * ``errors.py``: all errors
 * ``decorator/``: ``locked``; ``current.py``: ``current_lease``; ``default_clients.py``: the clients behind
   ``@holdfast.locked``
-* ``settings.py``, ``options.py``: ``configure``, keywords of ``connect`` and their checks
+* ``connect_options.py``: the keywords of ``connect`` and ``configure``, for type checkers
 * ``fencing/``: fences; ``observer/``: events; ``compat/``: replacements for the locks of other libraries
 * ``contrib/``: integrations with frameworks
 * ``testing/``: the conformance suite for engines, and a fault proxy; ``cli/``: the command ``holdfast``
@@ -17,7 +17,8 @@ The public API:
 Inside:
 
 * ``_core/``: acquisition, local queue, renewal, loss; ``engines/``: one folder for each engine
-* ``_runtime/``: time, sleep and threads, for sync and async; ``_config/``: configuration files and environment
+* ``_runtime/``: time, sleep and threads, for sync and async; ``_config/``: ``configure``, URLs, options,
+  environment, settings file
 """
 
 from __future__ import annotations

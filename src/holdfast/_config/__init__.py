@@ -4,6 +4,7 @@ Read ``targets`` first: a URL, a driver's client or nothing becomes a Target for
 finds the default target.
 
 * ``options``: holdfast's own options, validated. ``durations``, ``names``, ``labels``: their values.
+  ``common_options``: the same for type checkers.
 * ``parameters``: names of options, and errors with the nearest name. ``foreign_keywords``: names known from other lock
   libraries, refused with what to write instead.
 * ``url_parts``: the generic parts of a URL. Each engine reads its own URLs and options, in its folder.

@@ -5,5 +5,6 @@ Read ``base.py`` first: the port, and what its two kinds of signals, Event and W
 * ``base.py``: the port; ``blocking.py``: threads; ``asyncio.py``: one event loop
 * ``clock.py``: the clock of all deadlines; ``callers.py``: which caller is running, for re-entrancy
 * ``description.py``: the description of a caller, for ``inspect``
-* ``threads.py``: starts background threads; ``loop_end.py``: closes a client before its event loop
+* ``threads.py``: starts background threads; ``loop_end.py``: closes a client before its event loop;
+  ``exit_hooks.py``: what engines do at interpreter exit, after the core
 """

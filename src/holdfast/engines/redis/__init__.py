@@ -3,6 +3,8 @@
 Every operation is one Lua script, so each is one atomic step and one round trip. Read ``session.py`` first, then
 ``scripts/acquire.lua``. From the port down to the wire:
 
+* ``url.py``, ``options.py``: what a URL and its options name, for all topologies; ``typed_options.py``: the options for
+  type checkers; ``client_detection.py``: a client of redis-py given instead of a URL.
 * ``engine.py``: one server: settings, guarantees, ``connect``.
 * ``session.py``: one server for a client's callers (acquire, release, inspect, …).
 * ``keeper.py``: one server for a client's watchdog (batches of renewals and withdrawals, hints about losses).

@@ -2,8 +2,9 @@
 
 Read ``operations.py`` first: what each operation of the port does to the file.
 
-* ``url.py``: what a URL names. ``engine.py``: settings and guarantees. ``session.py`` and ``keeper.py``: the port's two
-  sides; ``access.py``: their common base, which retries while other processes write. ``contender.py``: a waiting claim.
+* ``url.py``: what a URL names; ``typed_options.py``: the options for type checkers. ``engine.py``: settings and
+  guarantees. ``session.py`` and ``keeper.py``: the port's two sides; ``access.py``: their common base, which retries
+  while other processes write. ``contender.py``: a waiting claim.
 * ``store.py``: one lock file in one process: connection, identity, sockets. ``stores.py``: all stores of the process,
   and forks.
 * ``statements.py``, ``schema.py``: SQL. ``verdict.py``: whether a row may be taken (pure).

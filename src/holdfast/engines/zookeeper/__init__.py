@@ -2,7 +2,8 @@
 
 Read ``session.py`` first, then ``queue.py``.
 
-* ``url.py``, ``options.py``, ``target.py``: what a URL and its options name. ``engine.py``: settings and guarantees.
+* ``url.py``, ``options.py``, ``target.py``: what a URL and its options name; ``typed_options.py``: the options for type
+  checkers. ``engine.py``: settings and guarantees.
 * ``session.py`` and ``keeper.py``: the port's two sides; ``member.py``: their common base. ``contender.py``: waiting
   for the predecessor.
 * ``queue.py``, ``place.py``: joining, reading and leaving a lock's queue; a claim's node in it. ``order.py``,

@@ -4,7 +4,7 @@
 difference is what the next rung changes. Rung 9 has ``guard()`` too, the check at the resource.
 
 A comment ``# <- name`` names a line. The program that runs the rung can stop a process right before it executes that
-line (see ``lines.py``); the code of the rung does not depend on that:
+line (see ``ladder/lines.py``); the code of the rung does not depend on that:
 
 ``busy``     another client holds the lock; the next line waits
 ``taken``    the first command that takes the lock has run on the server
