@@ -1,4 +1,4 @@
-"""The engine port: what a lock engine does for the core. A new engine is one new module that fulfils it.
+"""The engine port: what a lock engine does for the core. A new engine is a module or folder that fulfils it.
 
 An :class:`Engine` is settings, without I/O. A client opens two views of it: a :class:`Session` for its callers, on
 their runtime (blocking, asyncio or simulated), and a :class:`Keeper` for its watchdog, which runs on a thread of its
@@ -91,7 +91,10 @@ class Attempt:
 
     @property
     def queued(self) -> bool:
-        """Whether it has an entry in the engine's queue: if it is given up, ``Contender.leave`` removes it."""
+        """Whether it has an entry in the engine's queue. If the attempt is given up, ``Contender.leave`` removes it.
+
+        Read only before a grant. Where ``acquire`` itself makes the entry, it is True after the first busy answer.
+        """
         return False
 
     @property
@@ -216,7 +219,11 @@ class Session(Protocol[A]):
         """A new attempt at ``claim``. No I/O."""
 
     async def acquire(self, attempt: A, timeout: float) -> Granted | Busy:
-        """Ask once. If the attempt holds the name already (an earlier reply was lost): extend, and the same token."""
+        """Ask once. If the attempt holds the name already (an earlier reply was lost): extend, and the same token.
+
+        An engine with ``strict_order`` makes the attempt's queue entry here. While a caller waits, this is called at
+        least twice a second: an entry that expires is extended here or by ``Contender.wait``, never by the Keeper.
+        """
 
     def contender(self, attempt: A, timeout: float) -> Contender:
         """The waiting side of ``attempt``; ``timeout`` bounds each of its requests."""
@@ -237,7 +244,9 @@ class Session(Protocol[A]):
         """Names held at present that start with ``prefix``."""
 
     async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
-        """Take the name from its holder, raise the token, wake a waiter, and report it to the holder if possible.
+        """Take the name from its holder, wake a waiter, and report it to the holder if possible.
+
+        Every later grant has a token above the whole block of the broken one, so an engine with a counter raises it.
 
         With ``token``: only if it is one of the holder's block (``is_of_grant``), compared and taken in one atomic
         step, so that no later holder is ever broken; else False, and nothing changes. A holder without a token, such as
@@ -271,7 +280,8 @@ class Keeper(Protocol[A_contra]):
         """Sleep until ``until``, or ``wakeup`` is set, or the engine hints that something held was lost.
 
         Returns what is suspect (empty: nothing). A hint is verified by a renewal, so it may be wrong. Never raises
-        RequestFailed.
+        RequestFailed. The watchdog clears ``wakeup`` afterwards. An engine may set it from another thread, to end the
+        sleep.
         """
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """Registers: small guarded values beside a lock. What conditions, monitors, latches and barriers will be built on.
 
 No engine has them yet: ``Session.registers`` is None everywhere. The protocol is here so that an engine can be written
-with it in mind.
+with it in mind. It is not complete: ``store`` wakes waiters, but no method waits for that yet.
 
 A register has a key: the name of a lock, as the engine knows it, and a part (``"monitor"``, ``"condition:full"``). It
 lives where the lock lives: in the same slot, file or ensemble. It consists of a value, of a queue of waiters, which is

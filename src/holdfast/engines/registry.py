@@ -1,7 +1,8 @@
 """The engines that ``connect`` knows: a row for each built-in one, and entry points of other distributions.
 
-This is the only module outside an engine's folder that names engines. Rows name modules instead of importing them, so
-that a driver is imported only when its engine is made, and a URL grammar only when a URL of its scheme is read.
+Rows name modules instead of importing them, so that a driver is imported only when its engine is made, and a URL
+grammar only when a URL of its scheme is read. Core and configuration name no engine; ``connect_options.py`` names the
+option types of all.
 
 Another distribution adds an engine by an entry point of the group ``holdfast.engines``: its name is the URL scheme, its
 object is an :class:`holdfast.engines.base.EngineFactory`. Entry points are looked up only for schemes without a row.
@@ -111,7 +112,7 @@ DEFAULT_URL: Final = "sqlite:"
 #: For the error about a text that is no URL, and about an object that is no client.
 EXAMPLE_URLS: Final = "redis://host:6379/0, sqlite:path or memory:"
 SHARED_CLIENTS: Final = "a client of redis-py; give a URL such as redis://host:6379/0"
-#: Schemes of the contract that this version does not have.
+#: Schemes that are planned: refused as not yet available, unless another distribution provides them.
 PLANNED: Final = frozenset({"etcd", "postgresql"})
 
 GROUP: Final = "holdfast.engines"
