@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast._core import states
 
 if TYPE_CHECKING:
+    from holdfast._core.call_site import CallSite
     from holdfast._core.core import Core
     from holdfast._core.hold import Hold
     from holdfast.errors import LossReason
