@@ -8,5 +8,5 @@ row in the registry, and its options in ``connect_options.py``. All steps are in
 * ``registers.py``: the part of the port for guarded values, which no engine has yet
 * ``clock_margin.py``, ``descriptions.py``: what core and engines, or all engines, share
 * ``registry.py``: which URL scheme is which engine
-* ``memory.py``, ``sqlite/``, ``redis/``, ``zookeeper/``: the engines
+* ``memory/``, ``sqlite/``, ``redis/``, ``zookeeper/``: the engines
 """
