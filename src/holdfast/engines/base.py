@@ -221,8 +221,9 @@ class Session(Protocol[A]):
     async def acquire(self, attempt: A, timeout: float) -> Granted | Busy:
         """Ask once. If the attempt holds the name already (an earlier reply was lost): extend, and the same token.
 
-        An engine with ``strict_order`` makes the attempt's queue entry here. While a caller waits, this is called at
-        least twice a second: an entry that expires is extended here or by ``Contender.wait``, never by the Keeper.
+        An engine with ``strict_order`` makes the attempt's queue entry here. While a caller waits and the engine
+        answers, this is called about twice a second. An entry that expires is extended here or by ``Contender.wait``:
+        the Keeper renews holds only.
         """
 
     def contender(self, attempt: A, timeout: float) -> Contender:
