@@ -6,7 +6,8 @@ from typing import Final
 
 from holdfast.engines.clock_margin import clock_margin
 
-#: Renew every third of the ttl: two renewals may be missed before a hold expires.
+#: Renew every third of the ttl: two renewals may be missed before a hold expires. A request takes no longer than that
+#: (contract C11).
 RENEWALS_PER_TTL: Final = 3
 
 

@@ -8,7 +8,7 @@ and the simulation all use these. Read ``leases.py`` first.
 * ``waiters.py``: ``enqueue``, ``leave``.
 * ``operators.py``: ``inspect``, ``held``, ``break``, ``ping``.
 * ``metadata.py``: what the scripts store about holders and waiters, read back strictly.
-* ``keys.py``: the keys of a lock, and which names are allowed.
+* ``keys.py``: the keys of a lock, how many arguments ``acquire`` and ``release`` have, and which names are allowed.
 * ``requests.py``: a script with keys and arguments as bytes; unchanging parts are packed once.
 * ``packing.py``: words and durations as Redis wants them.
 * ``replication.py``: ASKING and WAIT beside a request.
