@@ -24,7 +24,7 @@ class CommonOptions(TypedDict, total=False):
 
 
 class Credentials(TypedDict, total=False):
-    """Names that several engines share: a TypedDict that combines engines may have each name once."""
+    """Names that several engines share, written once: in a TypedDict that combines engines a name has one type."""
 
     username: str | None
     password: str | None
