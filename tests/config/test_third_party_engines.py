@@ -184,9 +184,10 @@ def test_engine_that_disappears_between_parsing_and_making_is_reported(monkeypat
 
 @pytest.mark.usefixtures("toy")
 def test_planned_scheme_can_be_provided_by_a_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    add_distribution(tmp_path, "etcd_engine", "etcd = holdfast_toy:connect")
+    scheme = min(registry.PLANNED)
+    add_distribution(tmp_path, "planned_engine", f"{scheme} = holdfast_toy:connect")
     monkeypatch.syspath_prepend(tmp_path)
-    assert engine_of(holdfast.connect("etcd:x")).scheme == "toy"
+    assert engine_of(holdfast.connect(f"{scheme}:x")).scheme == "toy"
 
 
 def test_built_in_scheme_looks_up_no_entry_points() -> None:

@@ -171,7 +171,11 @@ ALLOWED_NAMES: Final = {
     # Advice about another interface, not about an engine.
     "_config/foreign_keywords.py": "holdfast.compat.redis_py.Lock has the interface of redis-py's Lock",
 }
-_ENGINE_NAMES: Final = re.compile("redis|redlock|zookeeper|kazoo|sqlite|sentinel", re.IGNORECASE)
+#: "memory" and "cluster" have other meanings too.
+_ENGINE_NAMES: Final = re.compile(
+    "|".join(sorted({name for row in registry.BUILT_IN for name in (row.name, *row.drivers)} - {"memory", "cluster"})),
+    re.IGNORECASE,
+)
 
 
 def engines_named_in(path: Path) -> set[str]:

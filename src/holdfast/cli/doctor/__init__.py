@@ -14,7 +14,7 @@ turns them into findings, ``render.py`` prints those.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast._version import DISTRIBUTION
 from holdfast.cli import connecting
@@ -71,6 +71,10 @@ def _target(arguments: argparse.Namespace) -> tuple[Target, str]:
     return target, shown
 
 
+#: The engines that speak to Redis servers.
+_REDIS: Final = frozenset({"redis", "sentinel", "cluster", "redlock"})
+
+
 def _findings(target: Target) -> list[Finding]:
     if target.engine in ("memory", "sqlite"):
         from holdfast.cli.doctor import local
@@ -82,8 +86,8 @@ def _findings(target: Target) -> list[Finding]:
         except ImportError as missing:
             raise UsageError(f"the doctor needs the driver: pip install '{DISTRIBUTION}[zookeeper]'") from missing
         return zookeeper.examine(target)
-    if target.engine not in registry.NAMES:
-        raise UsageError(f"the doctor has no checks for {target.engine}://, an engine of another distribution")
+    if target.engine not in _REDIS:
+        raise UsageError(f"the doctor has no checks for {target.engine}://")
     try:
         from holdfast.cli.doctor import checks, topology
     except ImportError as missing:
