@@ -20,7 +20,6 @@ from holdfast._version import DISTRIBUTION
 from holdfast.cli import connecting
 from holdfast.cli.exit_codes import SettingsError
 from holdfast.cli.output import write_json, write_result
-from holdfast.engines import registry
 from holdfast.errors import EngineRefused, EngineUnavailable, UsageError
 
 if TYPE_CHECKING:
