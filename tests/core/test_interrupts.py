@@ -6,6 +6,7 @@ import gc
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -59,6 +60,18 @@ def test_releasing() -> None:
     def play(client: holdfast.Client, injector: SignalInjector) -> None:
         lease = client.lock("a").acquire(timeout=5)
         with injector:
+            lease.release()
+
+    assert interrupt_everywhere(play) > 15
+
+
+def test_interrupted_release_of_a_lost_lease_frees_the_lock_before_its_ttl() -> None:
+    """Regression: its handle was gone, and the withdrawal of what the engine still had was not noted yet."""
+
+    def play(client: holdfast.Client, injector: SignalInjector) -> None:
+        lease = client.lock("a", max_hold=0.001).acquire(timeout=5)
+        eventually(lambda: not lease.held)
+        with injector, suppress(holdfast.LockLost):
             lease.release()
 
     assert interrupt_everywhere(play) > 15

@@ -57,6 +57,8 @@ async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]
                 except BaseException:
                     # Before the lock is given back: what was half handed over must not be seen, then withdrawn.
                     abandon(core, hold)
+                    if hold.reason is not None and not hold.handles and not core.closed:
+                        core.withdraw_grant(hold.grant)  # interrupted above, before it was: no handle is left to do it
                     raise
             if lost is not None:
                 raise LockLost(lost, name=hold.policy.name, token=hold.token)
