@@ -17,6 +17,7 @@ from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.blocking import BlockingEvent, BlockingWakeup, run
 from holdfast._runtime.clock import now
+from holdfast.engines.base import Attempt
 from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually
 
@@ -74,6 +75,30 @@ def test_interrupted_release_of_a_lost_lease_frees_the_lock_before_its_ttl() -> 
         with injector, suppress(holdfast.LockLost):
             lease.release()
 
+    assert interrupt_everywhere(play) > 15
+
+
+def test_interrupted_release_has_leftovers_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: released by a majority, but interrupted before the withdrawal at the other servers was noted."""
+    withdrawn = list[Attempt]()
+    withdraw = Watchdog.withdraw
+
+    def recorded(watchdog: Watchdog, attempt: Attempt, until: float) -> None:
+        withdraw(watchdog, attempt, until)
+        withdrawn.append(attempt)
+
+    def play(client: holdfast.Client, injector: SignalInjector) -> None:
+        withdrawn.clear()
+        lease = client.lock("a").acquire(timeout=5)
+        attempt = lease._hold.grant.attempt
+        with injector, suppress(InjectedInterrupt):
+            lease.release()
+        del lease  # if its release did not begin, the watchdog withdraws it
+        gc.collect(0)
+        eventually(lambda: attempt in withdrawn, event=f"withdrawal after a signal at {injector.interrupted_at}")
+
+    monkeypatch.setattr(Watchdog, "withdraw", recorded)
+    monkeypatch.setattr(Attempt, "has_leftovers", True)
     assert interrupt_everywhere(play) > 15
 
 
