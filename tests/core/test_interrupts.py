@@ -6,6 +6,7 @@ import gc
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from holdfast._core.grant import Grant
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.blocking import BlockingEvent, BlockingWakeup, run
 from holdfast._runtime.clock import now
+from holdfast.engines.base import Attempt
 from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually
 
@@ -63,6 +65,42 @@ def test_interrupted_release_leaves_the_lock_free() -> None:
         with injector:
             lease.release()
 
+    assert interrupt_everywhere(scenario) > 15
+
+
+def test_interrupted_release_of_a_lost_lease_frees_the_lock_before_its_ttl() -> None:
+    """Regression: its handle was gone, and the withdrawal of what the engine still had was not noted yet."""
+
+    def scenario(client: holdfast.Client, injector: SignalInjector) -> None:
+        lease = client.lock("a", max_hold=0.001).acquire(timeout=5)
+        eventually(lambda: not lease.held)
+        with injector, suppress(holdfast.LockLost):
+            lease.release()
+
+    assert interrupt_everywhere(scenario) > 15
+
+
+def test_interrupted_release_has_leftovers_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: released by a majority, but interrupted before the withdrawal at the other servers was noted."""
+    withdrawn = list[Attempt]()
+    withdraw = Watchdog.withdraw
+
+    def recorded(watchdog: Watchdog, attempt: Attempt, until: float) -> None:
+        withdraw(watchdog, attempt, until)
+        withdrawn.append(attempt)
+
+    def scenario(client: holdfast.Client, injector: SignalInjector) -> None:
+        withdrawn.clear()
+        lease = client.lock("a").acquire(timeout=5)
+        attempt = lease._hold.grant.attempt
+        with injector, suppress(InjectedInterrupt):
+            lease.release()
+        del lease  # if its release did not begin, the watchdog withdraws it
+        gc.collect(0)
+        eventually(lambda: attempt in withdrawn, event=f"withdrawal after a signal at {injector.interrupted_at}")
+
+    monkeypatch.setattr(Watchdog, "withdraw", recorded)
+    monkeypatch.setattr(Attempt, "has_leftovers", True)
     assert interrupt_everywhere(scenario) > 15
 
 

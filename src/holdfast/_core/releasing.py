@@ -57,6 +57,8 @@ async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]
                 except BaseException:
                     # Before the lock is given back: what was half handed over must not be seen, then withdrawn.
                     abandon(core, hold)
+                    if hold.reason is not None and not hold.handles and not core.closed:
+                        core.withdraw_grant(hold.grant)  # interrupted above, before it was: no handle is left to do it
                     raise
             if lost is not None:
                 raise LockLost(lost, name=hold.policy.name, token=hold.token)
@@ -163,9 +165,9 @@ async def _release_at_engine(core: Core, hold: Hold) -> None:
         found = await again.run()
         unresolved = again.unresolved
     reason = None if found is Found.OURS or unresolved else grant.why_lost(found, core.front.now())
-    _released(core, hold, reason)
     if attempt.has_leftovers:  # it is over, but one of several servers could not be reached
-        core.withdraw_grant(grant)
+        core.withdraw_grant(grant)  # before the hold is released: if a signal comes in between, all of it is withdrawn
+    _released(core, hold, reason)
     if reason is not None:
         raise LockLost(reason, name=hold.policy.name, token=hold.token)
 
