@@ -160,7 +160,7 @@ class AsyncLease(BaseLease):
         self._bodies.append(body)
         with self._hold.core.lock:
             self._hold.scopes = (*self._hold.scopes, body)
-            lost = self._hold.state is states.State.LOST
+            lost = self._hold.state is states.LOST
         if lost:
             body.on_loss()
         current.enter(self)

@@ -151,7 +151,7 @@ class BaseLease(NotPortable):
         except AttributeError:
             return  # never acquired
         handle = hold.handles.get(key)
-        if handle is None or (hold.state is not states.State.HELD and hold.reason in ("closed", "forked")):
+        if handle is None or (hold.state is not states.HELD and hold.reason in ("closed", "forked")):
             return
         forgotten = hold.reason is None
         if forgotten:

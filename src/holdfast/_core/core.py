@@ -97,7 +97,7 @@ class Core:
         with self.lock:
             # Without a handle it is being given back: a release that was interrupted is finished by the watchdog. With
             # none but retentions the caller has left: at_least makes it wait like any other.
-            if hold.state is not states.State.HELD or hold.handles.keys() <= hold.retentions:
+            if hold.state is not states.HELD or hold.handles.keys() <= hold.retentions:
                 return False
             hold.add(handle)
         return True
@@ -231,10 +231,10 @@ class Core:
 
     def _lose(self, hold: Hold, reason: LossReason) -> None:
         with self.lock:
-            if hold.state is not states.State.HELD:
+            if hold.state is not states.HELD:
                 return
             hold.report_end(reason)
-            hold.advance(states.Event.LOSE)
+            hold.advance(states.LOSE)
             hold.reason = reason
             self.forget_caller(hold)
             self.live.pop(hold.grant, None)
@@ -341,7 +341,7 @@ class Core:
         for grant in list(self.live):
             grant.lost = grant.lost or "forked"
             hold = grant.hold
-            if hold is not None and hold.state is states.State.HELD:
-                hold.advance(states.Event.LOSE)
+            if hold is not None and hold.state is states.HELD:
+                hold.advance(states.LOSE)
                 hold.reason = "forked"
         self.live = {}

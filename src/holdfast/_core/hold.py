@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from holdfast._core import states
 from holdfast._core.call_site import CallSite
@@ -35,6 +35,7 @@ class Handle(Protocol):
 
 
 Callback = Callable[[Any], Any]
+_NO_RETENTIONS: Final = frozenset[int]()
 
 
 class HandleRef(weakref.ref[Handle]):
@@ -80,7 +81,7 @@ class Hold(states.Life):
     )
 
     def __init__(self, core: Core, grant: Grant, policy: Policy, caller: Hashable, started: float) -> None:
-        super().__init__()
+        self.state = states.START
         self.core = core
         self.grant = grant
         self.policy = policy
@@ -90,7 +91,7 @@ class Hold(states.Life):
         #: The handles that were not given back, by their keys. One atomic step gives one back: an interrupted release
         #: has either done it or not.
         self.handles: dict[int, HandleRef] = {}
-        self.retentions: frozenset[int] = frozenset()  #: those of ``handles`` that no user has, see retention.py
+        self.retentions: frozenset[int] = _NO_RETENTIONS  #: those of ``handles`` that no user has, see retention.py
         self.retained_until = started  #: when the last of them ends
         self.since = started
         self.ends = None if policy.max_hold is None else started + policy.max_hold
@@ -141,7 +142,7 @@ class Hold(states.Life):
 
     @property
     def held(self) -> bool:
-        if self.state is not states.State.HELD:
+        if self.state is not states.HELD:
             return False
         now = self.core.front.now()
         if now < self.deadline:
@@ -152,7 +153,7 @@ class Hold(states.Life):
     @property
     def lost(self) -> LossReason | None:
         """Why it was lost; None while held and after a release."""
-        if self.state is states.State.HELD:
+        if self.state is states.HELD:
             _ = self.held
         return self.reason
 
@@ -168,7 +169,7 @@ class Hold(states.Life):
             event = self._changed
             if event is None:
                 event = self.core.front.event()
-                if self.state is states.State.HELD:
+                if self.state is states.HELD:
                     self._changed = event
                 else:
                     event.set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast._core import retry, states
 from holdfast._core.hold import Handle, Hold
@@ -21,6 +21,9 @@ from holdfast.errors import LockLost, LossReason, OutcomeUnknown
 if TYPE_CHECKING:
     from holdfast._core.core import Core
     from holdfast.observer.events import End
+
+
+_OURS: Final = Found.OURS  # see states.py
 
 
 def release(core: Core, hold: Hold, handle: Handle) -> Coroutine[Any, Any, None]:
@@ -48,7 +51,8 @@ async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]
                         # Before its last handle goes: a signal handler that wants the lock must find it occupied.
                         core.releasing.begin(hold, itself[0])
                     hold.handles.pop(handle._key)
-                    listeners = hold.take_listeners(handle._key)
+                    if hold.listeners:
+                        listeners = hold.take_listeners(handle._key)
                     last, lost = not hold.handles, hold.reason
                     if last and lost is None:
                         following = _end(core, hold, now)
@@ -88,18 +92,18 @@ def abandon(core: Core, hold: Hold, outcome: End = "unknown") -> None:
     """Finish a release as far as it got, in the background. Twice does no harm."""
     waiter = None
     with core.lock:
-        if hold.state is states.State.HELD and not hold.handles:
+        if hold.state is states.HELD and not hold.handles:
             waiter = _end(core, hold, core.front.now())
-        if hold.state is states.State.RELEASING and hold.grant.handed_on_by(hold):
+        if hold.state is states.RELEASING and hold.grant.handed_on_by(hold):
             hold.report_end("handed_over")
-            hold.advance(states.Event.CONFIRM)
-        elif hold.state is states.State.RELEASING:
+            hold.advance(states.CONFIRM)
+        elif hold.state is states.RELEASING:
             core.live.pop(hold.grant, None)
             core.forget_caller(hold)
             hold.grant.attempt.unresolved = True
             core.withdraw_grant(hold.grant)
             hold.report_end(outcome)
-            hold.advance(states.Event.GIVE_UP)
+            hold.advance(states.GIVE_UP)
         if waiter is None and hold.state in states.FINAL:
             waiter = core.queue.vacate(hold.policy.key, hold)
     if waiter is not None:
@@ -111,14 +115,14 @@ def _end(core: Core, hold: Hold, now: float) -> LocalWaiter | None:
     grant = hold.grant
     if core.reports is not None:
         core.reports.releasing(hold, now)
-    hold.advance(states.Event.RELEASE)
+    hold.advance(states.RELEASE)
     if hold.policy.reentrant:
         core.forget_caller(hold)
     grant.hold = None  # also ends a reference cycle, which would keep the garbage collector busy
     following = core.queue.hand_over(grant, hold, now)
     if following is not None:
         hold.report_end("handed_over")
-        hold.advance(states.Event.CONFIRM)
+        hold.advance(states.CONFIRM)
         return following
     core.live.pop(grant, None)
     return None
@@ -134,7 +138,7 @@ def drop_handle(core: Core, hold: Hold, key: int) -> bool:
         hold.take_listeners(key)
         if hold.handles:
             return known is not None
-        if known is not None and hold.state is states.State.LOST and not core.closed:
+        if known is not None and hold.state is states.LOST and not core.closed:
             core.withdraw_grant(hold.grant)  # its slot is vacant already, but perhaps the engine still has it
         # If one handle is reported twice, the release of another one may be under way: that is not abandoned.
         if is_over(core, hold):
@@ -146,7 +150,7 @@ def drop_handle(core: Core, hold: Hold, key: int) -> bool:
 
 def is_over(core: Core, hold: Hold) -> bool:
     """Whether the hold should have ended, and no caller is about to end it."""
-    return hold not in core.releasing and (hold.state is not states.State.HELD or not hold.handles)
+    return hold not in core.releasing and (hold.state is not states.HELD or not hold.handles)
 
 
 async def _release_at_engine(core: Core, hold: Hold) -> None:
@@ -164,7 +168,7 @@ async def _release_at_engine(core: Core, hold: Hold) -> None:
         again = _Repeated(core, hold, failure)
         found = await again.run()
         unresolved = again.unresolved
-    reason = None if found is Found.OURS or unresolved else grant.why_lost(found, core.front.now())
+    reason = None if found is _OURS or unresolved else grant.why_lost(found, core.front.now())
     if attempt.has_leftovers:  # it is over, but one of several servers could not be reached
         core.withdraw_grant(grant)  # before the hold is released: if a signal comes in between, all of it is withdrawn
     _released(core, hold, reason)
@@ -178,7 +182,7 @@ def _released(core: Core, hold: Hold, reason: LossReason | None) -> None:
         if core.reports is not None:  # asked here: it is on the way of every release
             hold.report_end(reason or "released")
         hold.reason = reason
-        hold.advance(states.Event.CONFIRM if reason is None else states.Event.LOSE)
+        hold.advance(states.CONFIRM if reason is None else states.LOSE)
         waiter = core.queue.vacate(hold.policy.key, hold)
     if waiter is not None:
         waiter.event.set()

@@ -67,7 +67,7 @@ def retain(core: Core, hold: Hold, seconds: float) -> None:
     until = hold.since + seconds
     with core.lock:
         # One retention for each end: a lock that is re-entered a thousand times needs no thousand retentions.
-        if hold.state is states.State.HELD and until > max(core.front.now(), hold.retained_until):
+        if hold.state is states.HELD and until > max(core.front.now(), hold.retained_until):
             retention = Retention(until)
             hold.retentions |= {retention._key}
             # First the list, then the hold: interrupted in between, the hold must not have a handle that is garbage

@@ -9,7 +9,6 @@ from holdfast.engines import descriptions
 from holdfast.engines.base import (
     MOST_WAITERS,
     Busy,
-    Claim,
     Found,
     Granted,
     Holder,
@@ -26,10 +25,8 @@ from holdfast.engines.memory.view import StoreView
 class MemorySession(StoreView):
     """See :class:`holdfast.engines.base.Session`."""
 
+    attempt = SimpleAttempt
     registers = None
-
-    def attempt(self, claim: Claim) -> SimpleAttempt:
-        return SimpleAttempt(claim)
 
     async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim

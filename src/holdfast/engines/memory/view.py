@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Claim, Found, SimpleAttempt
 from holdfast.engines.memory.store import NOTHING, Name, Store
+
+_OURS: Final = Found.OURS  # looked up in its class it costs 0.1 µs, before Python 3.12
 
 
 class StoreView:
@@ -18,7 +22,7 @@ class StoreView:
         claim = attempt.claim
         while True:
             found, record = self._find(claim, now)
-            if found is not Found.OURS or (record.entry and self.store.extend(claim.name, record.entry, expires)):
+            if found is not _OURS or (record.entry and self.store.extend(claim.name, record.entry, expires)):
                 return found
 
     def _find(self, claim: Claim, now: float) -> tuple[Found, Name]:
@@ -26,13 +30,13 @@ class StoreView:
         entry = record.live(now)
         if entry is None:
             return Found.GONE, record
-        return (Found.OURS if entry.owner == claim.owner else Found.STOLEN), record
+        return (_OURS if entry.owner == claim.owner else Found.STOLEN), record
 
     def freed(self, attempt: SimpleAttempt, now: float) -> Found:
         claim = attempt.claim
         while True:
             found, record = self._find(claim, now)
-            if found is not Found.OURS:
+            if found is not _OURS:
                 return found
             free = Name(record.token, None, record.queue)
             if self.store.replace(claim.name, record, 0, free):

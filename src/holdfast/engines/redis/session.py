@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, RequestFailed
+from holdfast.engines.base import Busy, Found, Granted, LockState, RequestFailed
 from holdfast.engines.redis.attempt import RedisAttempt, withdrawal
 from holdfast.engines.redis.connections.channel import Channel, answer_of
 from holdfast.engines.redis.dialect import grants, leases, operators
@@ -25,6 +25,7 @@ _LEAST: Final = 0.001
 class RedisSession:
     """See :class:`holdfast.engines.base.Session`. ``token_ttl`` in seconds; None: fencing counters never expire."""
 
+    attempt = RedisAttempt
     registers = None
 
     def __init__(self, channel: Channel, runtime: Runtime, token_ttl: float | None) -> None:
@@ -32,9 +33,6 @@ class RedisSession:
         self._runtime = runtime
         self._counter_ttl = counter_ttl(token_ttl)
         self._encode_acquire = grants.AcquireEncoder(self._counter_ttl).encode
-
-    def attempt(self, claim: Claim) -> RedisAttempt:
-        return RedisAttempt(claim)
 
     async def acquire(self, attempt: RedisAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim

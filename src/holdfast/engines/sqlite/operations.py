@@ -33,6 +33,7 @@ from holdfast.engines.sqlite.wakeup_socket import FOR_WATCHDOG, send_wakeup
 from holdfast.errors import EngineRefused
 
 SECOND: Final = 1_000_000
+_OURS: Final = Found.OURS  # looked up in its class it costs 0.1 µs, before Python 3.12
 # Lost races in a row before ``take`` answers "busy". In each of them another process got the name.
 _ROUNDS: Final = 8
 # How many unreachable waiters are skipped to find one to wake; waiters behind them re-poll.
@@ -53,7 +54,7 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
                 return Busy(None)
             continue
         if _is_ours(store, claim, row):
-            if extend(store, now, claim, claim.ttl) is Found.OURS:
+            if extend(store, now, claim, claim.ttl) is _OURS:
                 return _granted(store, attempt, row.token)
             continue
         verdict = judge(row, now, store.boot, store.is_dead)
@@ -151,7 +152,7 @@ def extend(store: Store, now: int, claim: Claim, ttl: float) -> Found:
         statements.EXTEND,
         (store.boot, expires, expires, store.boot, micro, claim.name, claim.owner, store.process),
     )
-    return Found.OURS if changed else _found_instead(store, claim)
+    return _OURS if changed else _found_instead(store, claim)
 
 
 def extend_all(store: Store, now: int, claims: Sequence[Claim], ttl: float) -> list[Found]:
@@ -162,7 +163,7 @@ def extend_all(store: Store, now: int, claims: Sequence[Claim], ttl: float) -> l
         store.extend_proof(expires, now)
     setting = (store.boot, expires, expires, store.boot, micro, store.process)
     if store.write(statements.EXTEND_ALL, (*_given(claims), *setting)) == len(claims):
-        return [Found.OURS] * len(claims)
+        return [_OURS] * len(claims)
     return [extend(store, now, claim, ttl) for claim in claims]
 
 
@@ -178,11 +179,11 @@ def give_up(store: Store, now: int, claim: Claim) -> Found:
     which = (time.time_ns() // 1000, claim.name, claim.owner, store.process)
     if store.write(statements.RELEASE_UNAWAITED, which):
         store.held.discard(claim.owner)
-        return Found.OURS
+        return _OURS
     if store.write(statements.RELEASE, which):
         store.held.discard(claim.owner)
         wake_first(store, now, claim.name)
-        return Found.OURS
+        return _OURS
     return _found_instead(store, claim)
 
 
@@ -233,7 +234,7 @@ def withdraw_all(store: Store, now: int, attempts: Sequence[SimpleAttempt]) -> l
         store.write(statements.RELEASE_ALL, (*given, time.time_ns() // 1000, store.process))
         store.held -= ours
         _wake_awaited(store, now, given)
-    return [Found.OURS if claim.owner in ours else _found_instead(store, claim) for claim in claims]
+    return [_OURS if claim.owner in ours else _found_instead(store, claim) for claim in claims]
 
 
 def _wake_awaited(store: Store, now: int, given: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, SimpleAttempt
+from holdfast.engines.base import Busy, Found, Granted, LockState, SimpleAttempt
 from holdfast.engines.sqlite import operations, statements
 from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.contender import SqliteContender
@@ -15,6 +15,7 @@ from holdfast.engines.sqlite.store import Store
 class SqliteSession(StoreAccess):
     """See :class:`holdfast.engines.base.Session`."""
 
+    attempt = SimpleAttempt
     registers = None
 
     def liveness_fileno(self) -> int:
@@ -23,9 +24,6 @@ class SqliteSession(StoreAccess):
         As flock(1) does: a process that has it open counts as this one. It does not renew: the locks end at their ttl.
         """
         return self.store(self.runtime.now()).liveness_fileno()
-
-    def attempt(self, claim: Claim) -> SimpleAttempt:
-        return SimpleAttempt(claim)
 
     async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         now = self.runtime.now()

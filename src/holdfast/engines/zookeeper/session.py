@@ -12,7 +12,6 @@ from typing import Final
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import (
     Busy,
-    Claim,
     Found,
     Granted,
     LockState,
@@ -34,6 +33,7 @@ _ATTEMPTS: Final = 5
 class ZooKeeperSession(HubMember):
     """See :class:`holdfast.engines.base.Session`."""
 
+    attempt = SimpleAttempt
     registers = None
 
     def __init__(self, hub: Hub, runtime: Runtime, base: str, current: Callable[[], Hub] | None = None) -> None:
@@ -41,9 +41,6 @@ class ZooKeeperSession(HubMember):
         self._operators = Operators(self._requester, base)
 
     # -- acquiring -------------------------------------------------------------------------------------------------
-
-    def attempt(self, claim: Claim) -> SimpleAttempt:
-        return SimpleAttempt(claim)
 
     async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         self._reopen()

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, RequestFailed
+from holdfast.engines.base import Busy, Found, Granted, LockState, RequestFailed
 from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.connections.channel import Channel
 from holdfast.engines.redis.connections.group import ServerGroup
@@ -38,6 +38,7 @@ class RedlockSession(Generic[C]):
     """See :class:`holdfast.engines.base.Session`. ``labels`` name the servers in errors; ``time_of_day`` is this
     host's."""
 
+    attempt = RedlockAttempt
     registers = None
 
     def __init__(
@@ -58,9 +59,6 @@ class RedlockSession(Generic[C]):
         self._clocks = ServerClocks(self._servers, runtime, Proposal(time_of_day))
 
     # -- acquiring -------------------------------------------------------------------------------------------------
-
-    def attempt(self, claim: Claim) -> RedlockAttempt:
-        return RedlockAttempt(claim)
 
     async def acquire(self, attempt: RedlockAttempt, timeout: float) -> Granted | Busy:
         step = step_of(timeout)
