@@ -7,7 +7,11 @@ import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
+
 import holdfast
+
+pytestmark = pytest.mark.alone
 
 #: Few enough that a round fits into one time slice: on a busy machine some rounds stay undisturbed.
 CALLS = 50
