@@ -166,7 +166,7 @@ def test_delayed_release_has_its_own_event_and_no_dropped_lease_warning(
     """The release goes the way of a dropped handle, but a dropped-lease warning here would hide real ones."""
     events: list[Event] = []
     with caplog.at_level("WARNING"), holdfast.connect(url, observer=events.append) as client:
-        client.locked("a", at_least=0.05)(lambda: None)()
+        client.locked("a", at_least=0.5)(lambda: None)()
         eventually(lambda: any(isinstance(event, Released) for event in events))
         lease = client.lock("forgotten").acquire()
         with warnings.catch_warnings():

@@ -104,12 +104,14 @@ def interrupt_a_waiter(source: Source, name: str) -> Facts:
     holder, client = source.open("sync"), source.open("sync")
     facts: Facts = {}
     main = threading.get_ident()
-    for where, waiting in (("engine", client), ("process", holder)):
+    # Not both for each: the place of the first waiter is removed from the engine's queue in the background.
+    at_engine, in_process = lambda: client.inspect(name).waiters, lambda: holder._opened.queue.waiting(name)
+    for where, waiting, waits in (("engine", client, at_engine), ("process", holder, in_process)):
         lease = _in_a_thread(holder.lock(name).acquire)
 
-        def interrupt(waiting: Any = waiting) -> None:
+        def interrupt(waits: Callable[[], int] = waits) -> None:
             end = time.monotonic() + _LIMIT
-            while time.monotonic() < end and not _waits(waiting, name):
+            while time.monotonic() < end and not waits():
                 time.sleep(0.002)
             signal.pthread_kill(main, signal.SIGINT)
 
@@ -130,10 +132,6 @@ def interrupt_a_waiter(source: Source, name: str) -> Facts:
         time.sleep(0.002)
     facts["waiters"] = waiters
     return facts
-
-
-def _waits(client: Any, name: str) -> bool:
-    return bool(client.inspect(name).waiters or client._opened.queue.waiting(name))
 
 
 def _in_a_thread(call: Callable[[], Any]) -> Any:
