@@ -49,12 +49,12 @@ class StallingWorld(RedlockWorld):
 #: For each mutant: the kind of world, the invariants that must detect it, and a seed that does, which is tried first.
 NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
     "deadline-from-the-reply": (RedlockWorld, {"I1", "I4"}, 9),
-    "join-without-tombstone-check": (RedlockWorld, {"I4"}, 10),
+    "join-without-tombstone-check": (RedlockWorld, {"I4"}, 70),
     "no-fence": (RedlockWorld, {"I3"}, 7),
     "no-phase-2": (GrantsWorld, {"I5"}, 5),
     "no-take-back": (RedlockWorld, {"I8"}, 0),
     "plain-incr": (GrantsWorld, {"I5"}, 0),
-    "renewal-by-any-server": (StallingWorld, {"I1"}, 336),
+    "renewal-by-any-server": (StallingWorld, {"I1"}, 293),
 }
 
 
