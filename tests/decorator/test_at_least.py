@@ -25,17 +25,17 @@ def is_held(client: holdfast.Client, name: str = "a") -> bool:
 def test_lock_outlives_the_body_and_the_call_returns_immediately(
     client: holdfast.Client, other: holdfast.Client
 ) -> None:
-    @client.locked("a", at_least=0.4, on_busy="skip", default="skipped")
+    @client.locked("a", at_least=1.5, on_busy="skip", default="skipped")
     def work() -> str:
         return "done"
 
     began = time.monotonic()
     assert work() == "done"
-    assert time.monotonic() - began < 0.3
+    assert time.monotonic() - began < 1.0
     assert is_held(other)
     assert work() == "skipped"  # the caller itself does not get the lock either
     lease = other.lock("a").acquire(timeout=5)
-    assert time.monotonic() - began >= 0.4
+    assert time.monotonic() - began >= 1.5
     lease.release()
     assert work() == "done"
 
@@ -73,7 +73,7 @@ def test_lock_is_renewed_until_the_minimum_time_has_passed(client: holdfast.Clie
 
 
 def test_body_and_outer_block_may_re_enter(client: holdfast.Client, other: holdfast.Client) -> None:
-    @client.locked("a", at_least=0.3)
+    @client.locked("a", at_least=1.5)
     def work(depth: int) -> int:
         return depth if depth == 0 else work(depth - 1)
 
@@ -103,13 +103,13 @@ def test_collected_client_keeps_the_lock_for_the_minimum_time(url: str, other: h
 
     def once() -> None:
         client = holdfast.connect(url)
-        client.locked("a", at_least=0.4)(lambda: None)()
+        client.locked("a", at_least=2.0)(lambda: None)()
 
     once()
     gc.collect()
     assert is_held(other)
     other.lock("a").acquire(timeout=5).release()
-    assert time.monotonic() - began >= 0.4
+    assert time.monotonic() - began >= 2.0
 
 
 def test_break_frees_the_lock_immediately(client: holdfast.Client, other: holdfast.Client) -> None:
@@ -123,7 +123,7 @@ def test_break_frees_the_lock_immediately(client: holdfast.Client, other: holdfa
 
 
 def test_generators_and_coroutines_keep_the_lock_too(url: str, client: holdfast.Client, other: holdfast.Client) -> None:
-    @client.locked("g", at_least=0.3)
+    @client.locked("g", at_least=1.5)
     def generator() -> Iterator[int]:
         yield 1
 
@@ -133,7 +133,7 @@ def test_generators_and_coroutines_keep_the_lock_too(url: str, client: holdfast.
     async def main() -> None:
         async with aio.connect(url) as alocks:
 
-            @alocks.locked("c", at_least=0.3)
+            @alocks.locked("c", at_least=1.5)
             async def work() -> None: ...
 
             await work()
