@@ -29,11 +29,13 @@ class FrozenHolder(Child):
         self.do(f"keep.update(lease=locks.lock({NAME!r}).acquire(timeout=10))")
         self._acquired = clock.now()
         self.do("keep.update(numbers=[register.load(keep['lease']) for register in keep['registers']])")
+        # So that its watchdog, which wakes up too, does not find the loss before the caller is asked.
+        self.do("locks._opened.lock.acquire()")
         self.freeze()
 
     def wake_and_write(self) -> tuple[Hold, list[str]]:
         """Returns the hold, and the outcomes of its stores to the fenced and to the unfenced register."""
-        self.send("keep['lease'].held")
+        self.send("[keep['lease'].held, locks._opened.lock.release()][0]")
         self.wake()
         assert self.answer(), "the loss cannot be known yet"
         held = clock.now()
