@@ -6,6 +6,7 @@ first.
 The public API:
 
 * ``client.py``, ``lease.py``: Client, Lock and Lease; ``aio.py``: the same for asyncio
+* ``primitives/``: read-write locks, semaphores, conditions, monitors, latches, barriers, elections, multi-locks
 * ``errors.py``: all errors
 * ``decorator/``: ``locked``; ``current.py``: ``current_lease``; ``default_clients.py``: the clients behind
   ``@holdfast.locked``

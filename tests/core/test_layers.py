@@ -39,17 +39,23 @@ LAYERS: Final = {
     "_core": Allowed(["errors", "_runtime", "_config", "port"], typing=["observer"]),
     # connect_options.py: the options of all engines together, for type checkers.
     "options": Allowed(["_config", *ENGINES]),
-    "face": Allowed(_BELOW_THE_FACE, typing=["options"]),
+    "face": Allowed(_BELOW_THE_FACE, lazy=["primitives"], typing=["options", "primitives"]),
+    # What is built on locks. Loaded by the methods of a client that make one.
+    "primitives": Allowed([*_BELOW_THE_FACE, "face"]),
     # holdfast/__init__.py: its names are imported on first use.
-    "holdfast": Allowed(["_version"], typing=["face", "errors", "port", "_config", "options", "fencing", "observer"]),
+    "holdfast": Allowed(
+        ["_version"], typing=["face", "primitives", "errors", "port", "_config", "options", "fencing", "observer"]
+    ),
     # The Redis fence refuses names that the Redis engine reserves.
     "fencing": Allowed(["errors", "_runtime", "_config", "engines.redis"], typing=["observer"]),
     # The locks of redis-py, on the Redis engine.
     "compat": Allowed(["errors", "_runtime", "face", "holdfast", "engines.redis"]),
     "contrib": Allowed(["fencing"]),
     # The fault proxy recognises the scripts of the Redis engine.
-    "testing": Allowed(["errors", "_runtime", "_config", "port", "observer", "face", "holdfast", "engines.redis"]),
-    "cli": Allowed([*_BELOW_THE_FACE, *ENGINES, "face", "holdfast", "fencing", "testing"]),
+    "testing": Allowed(
+        ["errors", "_runtime", "_config", "port", "observer", "face", "primitives", "holdfast", "engines.redis"]
+    ),
+    "cli": Allowed([*_BELOW_THE_FACE, *ENGINES, "face", "primitives", "holdfast", "fencing", "testing"]),
 }
 
 #: The row of every engine: none imports the core, the registry or another engine.

@@ -13,7 +13,7 @@ TESTS: Final = Path(__file__).parents[1]
 FOLDERS: Final = frozenset(
     {
         "cli", "compat", "config", "conformance", "core", "decorator", "docs", "fencing", "harness", "interop",
-        "memory", "observer", "redis", "security", "servers", "simulation", "sqlite", "support", "typing",
+        "memory", "observer", "primitives", "redis", "security", "servers", "simulation", "sqlite", "support", "typing",
         "zookeeper",
     }
 )  # fmt: skip

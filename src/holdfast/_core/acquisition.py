@@ -7,6 +7,7 @@ without an answer is withdrawn by the watchdog, which does not depend on this ca
 from __future__ import annotations
 
 import random
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from holdfast._core import retry
@@ -14,7 +15,7 @@ from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle
 from holdfast._core.local_queue import LocalWaiter, Turn
 from holdfast._core.policy import Policy
-from holdfast.engines.base import Attempt, Contender, Granted, RequestFailed
+from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Busy, Contender, Granted, RequestFailed
 from holdfast.errors import AcquireTimeout, EngineUnavailable, LockError, UsageError
 
 if TYPE_CHECKING:
@@ -60,14 +61,14 @@ class Acquisition:
             try:
                 grant = None
                 non_barging = False
-                # Only the engine knows the order of arrival over all processes: every fair waiter queues there.
-                if not (policy.fair or core.engine.strict_order) and not self._occupy():
+                if not (policy.at_engine or core.engine.strict_order) and not self._occupy():
                     grant = await self._await_turn()
                     # This process has had its turn: it may not overtake those that wait at the engine.
                     non_barging = True
                 inherited = grant is not None
                 if grant is None:
-                    self._attempt = attempt = core.new_attempt(policy, non_barging=non_barging)
+                    under = None if policy.mode is EXCLUSIVE else self._nesting(handle._caller)
+                    self._attempt = attempt = core.new_attempt(policy, non_barging=non_barging, under=under)
                     grant = await self._until_granted(attempt)
                 self._grant = grant
                 if self._contender is not None:
@@ -93,6 +94,15 @@ class Acquisition:
             core.acquiring.end(self)
             if core.closed:
                 core.acquisition_left()
+
+    def _nesting(self, caller: Hashable) -> Attempt | None:
+        """What the caller itself holds of a read-write lock: a write allows its read; a read refuses its write."""
+        if self._policy.mode is READ:
+            hold = self._core.held_for_writing(self._policy, caller)
+            return None if hold is None else hold.grant.attempt
+        if self._policy.mode is WRITE:
+            self._core.refuse_upgrade(self._policy, caller)
+        return None
 
     def _report_failure(self, error: BaseException) -> None:
         if self._report is not None:
@@ -209,6 +219,10 @@ class Acquisition:
                 await self._back_off(late, attempt, self.unanswered_since)
                 continue
             self.unanswered_since = None
+            if isinstance(answer, Busy) and answer.impossible is not None:
+                raise UsageError(
+                    f"{self._policy.noun} {self._policy.name!r}: {answer.impossible}", name=self._policy.name
+                )
             if self._deadline is not None and front.now() >= self._deadline:
                 raise self._busy()
             await self._wait(attempt, sent)
@@ -310,7 +324,9 @@ class Acquisition:
     def _busy(self) -> AcquireTimeout:
         timeout = self._timeout or 0.0
         waited = f"stayed busy for {timeout:g} s" if timeout else "is busy"
-        return AcquireTimeout(f"lock {self._policy.name!r} {waited}", name=self._policy.name, timeout=timeout)
+        return AcquireTimeout(
+            f"{self._policy.noun} {self._policy.name!r} {waited}", name=self._policy.name, timeout=timeout
+        )
 
     def _unreachable_ahead(self) -> EngineUnavailable:
         return EngineUnavailable(

@@ -12,7 +12,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast._config.options import ClientOptions
 from holdfast._core import repairs, states
@@ -24,7 +24,7 @@ from holdfast._core.operations import Operations
 from holdfast._core.policy import Policy
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Attempt, Claim, Engine
+from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Claim, Engine, SharedSession
 from holdfast.errors import LossReason, UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Core:
         self._identity = str(uuid.uuid4())
         self._describe = front.describer(options.label)
         self._number = random.Random(os.urandom(16)).getrandbits  # tells the claims of this client apart
-        self._holds: dict[tuple[str, Hashable], Hold] = {}  # for re-entry
+        self._holds: dict[tuple[Hashable, Hashable], Hold] = {}  # by place and caller, for re-entry
         self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
         self.acquiring: Operations[Acquisition] = Operations()  #: a client that closes waits for them to leave
         self.releasing: Operations[Hold] = Operations()  #: by callers to whom the client may be garbage already
@@ -64,9 +64,12 @@ class Core:
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
-    def new_attempt(self, policy: Policy, *, non_barging: bool) -> Attempt:
-        """An attempt at a new claim; with local waiters behind it, it asks for enough tokens to be handed over."""
-        reserve = self.queue.waiting(policy.key) and self.engine.reserves_tokens and not policy.fair
+    def new_attempt(self, policy: Policy, *, non_barging: bool, under: Attempt | None = None) -> Attempt:
+        """An attempt at a new claim; with local waiters behind it, it asks for enough tokens to be handed over.
+
+        ``under``: the caller's own attempt that holds the name for writing, if the claim is to read.
+        """
+        reserve = self.queue.waiting(policy.key) and self.engine.reserves_tokens and not policy.at_engine
         claim = Claim(
             policy.key,
             f"{self._identity}:{self._number(63)}",
@@ -76,7 +79,10 @@ class Core:
             non_barging,
             policy.replicas,
             self._describe(),
+            policy.mode,
         )
+        if under is not None:
+            return cast("SharedSession[Any]", self.session).nested(claim, under)  # type: ignore[no-any-return]
         attempt: Attempt = self.session.attempt(claim)
         return attempt
 
@@ -85,13 +91,13 @@ class Core:
         if not policy.reentrant:
             return False
         handle._caller = caller = self.front.caller()
-        hold = self._holds.get((policy.key, caller))
+        hold = self._holds.get((policy.place, caller))
         if hold is None or not hold.held:
             return False
         if not policy.shares_hold_with(hold.policy):
             raise UsageError(
-                f"lock {policy.name!r} is held by this caller with another ttl, fair, replicas, renew or max_hold: "
-                "use the same settings to re-enter, or reentrant=False to wait",
+                f"{policy.noun} {policy.name!r} is held by this caller with another ttl, fair, replicas, renew or "
+                "max_hold: use the same settings to re-enter, or reentrant=False to wait",
                 name=policy.name,
             )
         with self.lock:
@@ -101,6 +107,28 @@ class Core:
                 return False
             hold.add(handle)
         return True
+
+    def held_for_writing(self, policy: Policy, caller: Hashable) -> Hold | None:
+        """The hold by which the caller has the read-write lock of ``policy``, which is to read it, for writing."""
+        hold = self._holds.get((policy.place_of(WRITE), caller))
+        if hold is None or not hold.held:
+            return None
+        if hold.policy.ttl != policy.ttl:
+            raise UsageError(
+                f"write lock {policy.name!r} is held by this caller with another ttl: take the read lock with the same",
+                name=policy.name,
+            )
+        return hold
+
+    def refuse_upgrade(self, policy: Policy, caller: Hashable) -> None:
+        """A caller that reads cannot write before all readers have left: it would wait for itself."""
+        hold = self._holds.get((policy.place_of(READ), caller))
+        if hold is not None and hold.held:
+            raise UsageError(
+                f"write lock {policy.name!r}: this caller holds the read lock, which cannot be upgraded: release it "
+                "first, or take the write lock from the start",
+                name=policy.name,
+            )
 
     def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Coroutine[Any, Any, None]:
         """A new hold, with ``handle`` as its first one; see :mod:`.acquisition`.
@@ -133,7 +161,7 @@ class Core:
             self.queue.move_in(policy.key, seeker, hold)
             self.live[grant] = None
             if policy.reentrant:
-                self._holds[policy.key, caller] = hold
+                self._holds[policy.place, caller] = hold
             if not watched or hold.ends is not None:
                 self.watchdog.watch(grant, grant.since)
             if seeker.suspected:
@@ -195,7 +223,7 @@ class Core:
             self.watchdog.withdraw(grant.attempt, self.front.now() + grant.longest_ttl)
 
     def forget_caller(self, hold: Hold) -> None:
-        place = (hold.policy.key, hold.caller)
+        place = (hold.policy.place, hold.caller)
         if self._holds.get(place) is hold:
             del self._holds[place]
 
@@ -238,8 +266,9 @@ class Core:
             hold.reason = reason
             self.forget_caller(hold)
             self.live.pop(hold.grant, None)
-            if hold.grant.by_session and not self.closed:
-                self.withdraw_grant(hold.grant)  # its session lives on: no other client would get the lock
+            if (hold.grant.by_session or hold.policy.mode is not EXCLUSIVE) and not self.closed:
+                # Its session lives on, or the other holders keep the object: no other client would get the lock.
+                self.withdraw_grant(hold.grant)
             waiter = self.queue.vacate(hold.policy.key, hold)
             hold.grant.hold = None
             listeners = hold.take_listeners()

@@ -40,6 +40,7 @@ class Grant:
         "next_token",
         "policy",
         "since",
+        "size",
         "slack",
         "ttl",
         "watched",
@@ -53,6 +54,7 @@ class Grant:
         last_token: int,
         ttl: float | None = None,
         slack: float = 0.0,
+        size: int = 0,
     ) -> None:
         self.attempt = attempt
         self.claim = claim = attempt.claim
@@ -62,6 +64,7 @@ class Grant:
         self.ttl = claim.ttl if ttl is None else ttl  #: what the watchdog renews to; lease.renew(ttl=…) may raise it
         self.longest_ttl = self.ttl  #: the longest that was asked for: the engine may keep what is given up for as long
         self.slack = slack
+        self.size = size  #: of a semaphore: how many permits it has, as the engine knows it
         self.deadline = sent + policy.valid_for if ttl is None else lease_time.deadline(sent, ttl, slack)
         self.since = sent
         self.next_token = last_token - claim.tokens + 1

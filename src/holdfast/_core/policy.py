@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast._core import lease_time
+from holdfast.engines.base import EXCLUSIVE, Kind, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,28 @@ class Policy:
     replicas: int = 0
     on_lost: Callable[[Any], Any] | None = None
     request_timeout: float = 1.0  #: how long one request about this lock may take
+    mode: Mode = EXCLUSIVE
+    at_engine: bool = field(init=False)  #: every waiter queues at the engine, and none in the process
+    place: Hashable = field(init=False)  #: with the caller, what finds the hold that a re-entry joins
     valid_for: float = field(init=False)  #: how long a confirmed request makes a hold valid, from before it was sent
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "request_timeout", lease_time.request_timeout(self.request_timeout, self.ttl))
         object.__setattr__(self, "valid_for", lease_time.deadline(0.0, self.ttl))
+        # Only the engine knows the order of arrival over all processes, and which requests do not conflict.
+        object.__setattr__(self, "at_engine", self.fair or self.mode is not EXCLUSIVE)
+        object.__setattr__(self, "place", self.place_of(self.mode))
+
+    def place_of(self, mode: Mode) -> Hashable:
+        """``place``, of a policy for the same name and another mode."""
+        return self.key if mode is EXCLUSIVE else (self.key, mode.kind, mode.shared)
+
+    @property
+    def noun(self) -> str:
+        """What messages call it, before its name."""
+        if self.mode.kind is Kind.RWLOCK:
+            return "read lock" if self.mode.shared else "write lock"
+        return str(self.mode.kind.value)
 
     def shares_hold_with(self, other: Policy) -> bool:
         """Whether re-entry under this policy may join a hold made under ``other``."""

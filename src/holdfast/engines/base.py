@@ -30,7 +30,7 @@ from holdfast.engines.state import Guarantees as Guarantees
 from holdfast.engines.state import Holder as Holder
 from holdfast.engines.state import LockState as LockState
 from holdfast.engines.state import Waiter as Waiter
-from holdfast.errors import EngineError
+from holdfast.errors import EngineError, EngineRefused
 
 
 class Kind(enum.Enum):
@@ -51,9 +51,34 @@ class Mode(NamedTuple):
     permits: int = 1
     size: int = 0
 
+    @property
+    def label(self) -> str:
+        """As ``Holder.mode`` shows it."""
+        if self.kind is Kind.SEMAPHORE:
+            return "permits"
+        if self.kind is Kind.RWLOCK:
+            return "read" if self.shared else "write"
+        return "exclusive"
 
-#: The mode of a plain lock, and the only one that the core asks for at present.
+
+#: The mode of a plain lock.
 EXCLUSIVE: Final = Mode(Kind.LOCK)
+#: The modes of a read-write lock.
+WRITE: Final = Mode(Kind.RWLOCK)
+READ: Final = Mode(Kind.RWLOCK, shared=True)
+
+
+def permits(count: int, size: int) -> Mode:
+    """``count`` permits of a semaphore that has ``size`` of them when it is created (0: any number)."""
+    return Mode(Kind.SEMAPHORE, shared=True, permits=count, size=size)
+
+
+def wrong_kind(name: str, wanted: Kind, found: Kind) -> EngineRefused:
+    """The error for a name that is in use as another kind of object."""
+    return EngineRefused(
+        f"{name!r} is in use as a {found.value}, not as a {wanted.value}: one name has one kind; use another name",
+        name=name,
+    )
 
 
 class Claim(NamedTuple):
@@ -125,12 +150,14 @@ class Granted(NamedTuple):
 
     ``ttl``: what the engine really gave, if the lock lives as long as a session and not as long as the claim's ttl.
     ``slack``: how much earlier than the ttl, counted from before the request was sent, the hold must end in this
-    process (at least the core's own margin).
+    process (at least the core's own margin). ``size``: of a semaphore, how many permits it has; 0: not known, or any
+    number.
     """
 
     token: int
     ttl: float | None = None
     slack: float = 0.0
+    size: int = 0
 
 
 def is_of_grant(token: int, last: int, tokens: int) -> bool:
@@ -139,9 +166,14 @@ def is_of_grant(token: int, last: int, tokens: int) -> bool:
 
 
 class Busy(NamedTuple):
-    """Another owner holds the name, for at most ``remaining`` more seconds as far as the engine knows (else None)."""
+    """Another owner holds the name, for at most ``remaining`` more seconds as far as the engine knows (else None).
+
+    ``impossible``: why the claim can never be granted as things are (more permits than the semaphore has): the caller
+    gets it as a UsageError and does not wait. The attempt has no queue entry then.
+    """
 
     remaining: float | None = None
+    impossible: str | None = None
 
 
 class Found(enum.Enum):
@@ -213,7 +245,7 @@ class Session(Protocol[A]):
 
     @property
     def registers(self) -> Registers | None:
-        """None: the engine has no registers. No engine has any yet."""
+        """None: the engine has no registers (``Guarantees.registers``)."""
 
     def attempt(self, claim: Claim) -> A:
         """A new attempt at ``claim``. No I/O."""
@@ -252,6 +284,8 @@ class Session(Protocol[A]):
         With ``token``: only if it is one of the holder's block (``is_of_grant``), compared and taken in one atomic
         step, so that no later holder is ever broken; else False, and nothing changes. A holder without a token, such as
         another library's, has none to compare: False. May be repeated with the same token.
+
+        Of a read-write lock or a semaphore, every holder is broken; with ``token``, every holder that has it.
         """
 
     async def ping(self, timeout: float) -> None:
@@ -259,6 +293,40 @@ class Session(Protocol[A]):
 
     async def close(self) -> None:
         """Close all connections. Never raises RequestFailed."""
+
+
+class SharedSession(Session[A], Protocol[A]):
+    """The session of an engine that has read-write locks (``Guarantees.shared``)."""
+
+    def nested(self, claim: Claim, under: A) -> A:
+        """A new attempt at ``claim``, which is to read, by the caller that holds the name for writing as ``under``.
+
+        It is granted at once if that still holds, also before writers that wait. When the write ends first, the read
+        stays (a downgrade), and no writer comes in between. No I/O.
+        """
+
+
+class SemaphoreSession(Session[A], Protocol[A]):
+    """The session of an engine that has semaphores (``Guarantees.permits``)."""
+
+    async def resize(self, name: str, size: int, timeout: float) -> None:
+        """The semaphore ``name`` has ``size`` permits from now on; it is created if there is none. May be repeated.
+
+        Permits that are held stay held: if they are more than ``size``, none is granted until enough were released.
+        Waiters that can be granted now, or never any more, are woken.
+        """
+
+
+class TransferSession(Session[A], Protocol[A]):
+    """The session of an engine whose holds can be given to another owner (``Guarantees.detach``)."""
+
+    async def transfer(self, attempt: A, from_owner: str, timeout: float) -> Granted | Found:
+        """If ``from_owner`` holds the name: from this step on, ``attempt`` does, with a new token and its own ttl.
+
+        The expiry is never shortened. Repeated with the same attempt, also after a lost reply: the same answer. If
+        neither of the two holds the name: GONE (free) or STOLEN (another owner has it), and nothing changes. The
+        attempt's mode is EXCLUSIVE.
+        """
 
 
 class Keeper(Protocol[A_contra]):

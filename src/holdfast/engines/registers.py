@@ -1,49 +1,60 @@
-"""Registers: small guarded values beside a lock. What conditions, monitors, latches and barriers will be built on.
-
-No engine has them yet: ``Session.registers`` is None everywhere. The protocol is here so that an engine can be written
-with it in mind. It is not complete: ``store`` wakes waiters, but no method waits for that yet.
+"""Registers: small guarded values beside a lock. What conditions, monitors, latches and barriers are built on.
 
 A register has a key: the name of a lock, as the engine knows it, and a part (``"monitor"``, ``"condition:full"``). It
 lives where the lock lives: in the same slot, file or ensemble. It consists of a value, of a queue of waiters, which is
-plain text, and of a version, which grows by one with each change.
+plain text (see :mod:`.waiter_queue`), and of a version, which grows by one with each change. A register that was never
+written has an empty value, an empty queue and version 0.
 
 A register is guarded by the lock. The guard of a hold is its fencing token and its owner. The register remembers the
 largest guard that it has seen, and refuses every smaller one: a holder whose lease has ended cannot change what its
 successor has read.
+
+A waiter is *present* for ``PRESENCE`` seconds after each of its own looks. That decides who is passed over, never who
+may write.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+#: For how long a look makes a waiter present, in seconds. Waiters look at least every second or two.
+PRESENCE: Final = 5.0
 
 
 class RegisterKey(NamedTuple):
-    """Which register: that of the lock ``name`` (the engine's name), for one purpose."""
+    """Which register: that of the lock ``name`` (the engine's name), for one purpose.
+
+    ``durable``: the value is the user's data. It never expires, and what ``store`` has confirmed survives whatever the
+    engine survives. Other registers may be forgotten ``token_ttl`` after their last use.
+    """
 
     name: str
     part: str
+    durable: bool = False
 
 
 class Guard(NamedTuple):
-    """The hold under which a register is read or written."""
+    """The hold under which a register is read or written. Guards are ordered by token; equal tokens of different owners
+    are different guards, and neither is accepted after the other."""
 
     token: int
     owner: str
 
 
 class Cell(NamedTuple):
-    """The content of a register. ``present``: the waiters that have looked at it within the last 5 seconds."""
+    """The content of a register. ``present``: the waiters that have looked at it in the last ``PRESENCE`` seconds."""
 
-    value: bytes
-    queue: str
-    version: int
-    present: frozenset[str]
+    value: bytes = b""
+    queue: str = ""
+    version: int = 0
+    present: frozenset[str] = frozenset()
 
 
 class Stale(NamedTuple):
-    """Refused: the register has seen a later guard, or another version than the caller has read."""
+    """Refused: the register has seen a later guard (``token`` is that of the guard it has), or it has another version
+    than the caller has read."""
 
     token: int
     version: int
@@ -54,23 +65,42 @@ class Standing(enum.Enum):
 
     WAITING = "waiting"
     NOTIFIED = "notified"
-    ABSENT = "absent"  # it has no entry
+    NOT_QUEUED = "not queued"
 
 
 class Look(NamedTuple):
-    """What a waiter learns about itself. ``rank``: how many present waiters are queued before it. ``orphan``: a waiter
-    was notified and is gone, so the notification must be passed on."""
+    """What a waiter learns about itself. ``rank``: how many present waiters of its condition wait before it.
+    ``orphan``: a waiter of its condition was notified and is gone, so the notification must be passed on."""
 
     standing: Standing
-    rank: int
-    orphan: bool
+    rank: int = 0
+    orphan: bool = False
+
+
+class Listener(Protocol):
+    """Waits for a wake-up through a register. One caller uses it."""
+
+    async def arm(self) -> None:
+        """From here on no wake-up is missed. Raises RequestFailed."""
+
+    async def wait(self, until: float) -> None:
+        """Return when it was woken after ``arm``, or since the last ``wait`` returned; at ``until`` at the latest.
+
+        ``until`` is on the runtime's clock. Spurious returns are allowed, and a wake-up may be lost with a connection:
+        the caller looks again every second or two. Never raises RequestFailed.
+        """
+
+    def close(self) -> None:
+        """Drop local resources, without I/O. May be repeated. Also after a cancellation."""
 
 
 class Registers(Protocol):
-    """The registers of one engine, on one runtime. Each method raises RequestFailed as those of a Session do."""
+    """The registers of one engine, on one runtime. Each method raises RequestFailed and EngineRefused as those of a
+    Session do, and may be repeated with the same arguments after a lost reply."""
 
     async def load(self, key: RegisterKey, guard: Guard, timeout: float) -> Cell | Stale:
-        """In one step: refuse if the register has seen a later guard, remember ``guard``, and read."""
+        """In one step: refuse if the register has seen a later guard, or an equal token of another owner; remember
+        ``guard``; read."""
 
     async def store(
         self,
@@ -83,18 +113,31 @@ class Registers(Protocol):
         queue: str | None = None,
         join: str | None = None,
         wake: Collection[str] = (),
+        replicas: int = 0,
     ) -> int | Stale:
         """Write what is not None if guard *and* version are still those of the last load; the new version.
 
         Both are compared: a late duplicate of an earlier store under the same guard is refused. ``join`` makes a waiter
-        present, and ``wake`` wakes waiters, in the same step.
+        present, and ``wake`` wakes waiters, in the same step. ``replicas``: how many must have it before the answer.
+
+        Repeated after a lost reply it may answer ``Stale`` with the caller's own token and ``version + 1``: the first
+        one took effect.
         """
 
     async def look(self, key: RegisterKey, waiter: str, timeout: float) -> Look:
-        """How ``waiter`` stands in the queue; it is present for 5 more seconds. Needs no guard."""
+        """How ``waiter`` stands in the queue; it is present for ``PRESENCE`` more seconds. Needs no guard.
+
+        A thousand waiters may look once in two seconds: the answer is small, and the work little.
+        """
 
     async def peek(self, key: RegisterKey, timeout: float) -> Cell:
         """Read without a guard: a snapshot, perhaps of a change that another holder is about to replace."""
 
     async def swap(self, key: RegisterKey, version: int, value: bytes, timeout: float) -> Cell:
-        """Write ``value`` if the version is still ``version``, without a guard; the content afterwards."""
+        """Write ``value`` if the version is still ``version``, without a guard; the content afterwards.
+
+        It wakes every listener for all changes. The caller finds out whether its write took effect by what it wrote.
+        """
+
+    def listener(self, key: RegisterKey, waiter: str | None) -> Listener:
+        """For the wake-ups of ``waiter``; None: for every change of the register. No I/O."""

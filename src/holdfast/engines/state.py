@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 
@@ -12,6 +13,10 @@ class Guarantees:
 
     ``needs_clocks`` names the clocks that must run at the right rate; ``loss_bound`` says for how long a holder may
     still count the lock as its own after the engine has granted it to another client, and under which fault.
+
+    ``shared``: read-write locks. ``permits``: semaphores. ``registers``: conditions, monitors, latches and barriers;
+    ``state_bound`` says what may become of their state, and under which fault. ``detach``: a held lock can be handed to
+    another process.
     """
 
     cross_process: bool
@@ -22,6 +27,11 @@ class Guarantees:
     survives_failover: bool
     needs_clocks: str
     loss_bound: str
+    shared: bool = False
+    permits: bool = False
+    registers: bool = False
+    detach: bool = False
+    state_bound: str = ""
 
 
 #: ``LockState.queue`` lists at most this many waiters; ``LockState.waiters`` counts them all.
@@ -37,7 +47,8 @@ class Holder:
     holder's process has handed the lock from one of its callers to the next without asking the engine (it may for the
     first 10 ms of a grant), ``thread`` and, seen from another client, ``token`` are those of the first of them.
     ``count``: how many times the owner holds it at the engine. holdfast acquires once for all re-entrant handles, so
-    it is 1; Redisson counts re-entries there.
+    it is 1; Redisson counts re-entries there. Of a semaphore: how many permits it has. ``mode``: ``"exclusive"``,
+    ``"read"``, ``"write"`` or ``"permits"``.
     """
 
     owner: str
@@ -50,6 +61,7 @@ class Holder:
     token: int | None = None
     count: int | None = None
     label: str | None = None
+    mode: str = "exclusive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +69,7 @@ class Waiter:
     """One claim in the engine's queue for a lock. What the engine does not know of it is None.
 
     ``owner`` is the text that ``Holder.owner`` will be when the lock is granted to it, or a foreign waiter's own id.
-    ``since``: when it joined the queue, in epoch seconds. ``thread`` and ``label`` as for a Holder.
+    ``since``: when it joined the queue, in epoch seconds. ``thread``, ``label`` and ``mode`` as for a Holder.
     """
 
     owner: str
@@ -67,6 +79,7 @@ class Waiter:
     program: str | None = None
     label: str | None = None
     since: float | None = None
+    mode: str = "exclusive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +90,10 @@ class LockState:
     engine would serve fair ones. Callers that wait inside a process, behind another caller of the same client, are
     known to that client only, and neither counted nor listed. ``token``: the largest fencing token that the engine has
     reserved for this name. ``remaining``: seconds until the lock expires if it is not renewed; None if it is free or
-    does not expire by itself.
+    does not expire by itself. ``kind``: ``"lock"``, ``"rwlock"``, ``"semaphore"`` or ``"election"``; a free name that
+    the engine knows nothing about is a ``"lock"``. ``size`` and ``free``: of a semaphore, how many permits it has, and
+    how many of them are not held; else None. ``conditions``: how many waiters each of the lock's conditions has, by
+    name, as far as the engine can list them.
     """
 
     name: str
@@ -86,3 +102,7 @@ class LockState:
     token: int | None = None
     remaining: float | None = None
     queue: tuple[Waiter, ...] = ()
+    kind: str = "lock"
+    size: int | None = None
+    free: int | None = None
+    conditions: Mapping[str, int] = field(default_factory=dict)

@@ -32,8 +32,8 @@ class Orphans:
         """Records every attempt of ``core``."""
         make = core.new_attempt
 
-        def new_attempt(policy: Policy, *, non_barging: bool) -> Attempt:
-            attempt = make(policy, non_barging=non_barging)
+        def new_attempt(policy: Policy, *, non_barging: bool, under: Attempt | None = None) -> Attempt:
+            attempt = make(policy, non_barging=non_barging, under=under)
             self._processes[_client(attempt.owner)] = process
             self._holders.claimed(process.simulator.current, attempt)
             return attempt

@@ -34,6 +34,7 @@ class PortabilityCases:
         bools = {name for name in promises if isinstance(getattr(given, name), bool)}
         assert bools == {
             "cross_process", "cross_host", "fair", "fencing", "survives_restart", "survives_failover",
+            "shared", "permits", "registers", "detach",
         }  # fmt: skip
         assert given.needs_clocks
         assert given.loss_bound

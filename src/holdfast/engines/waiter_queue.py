@@ -1,0 +1,60 @@
+"""The queue of a register: who waits for which condition, as plain text. Pure: no clock, no I/O.
+
+``full=3f2a:W,77b0:N;empty=91c4:W``: for each condition its waiters, in order; W waits, N was notified and has not yet
+left its critical section. A condition without waiters is not listed. The text is small and regular, so that a script at
+a server can answer a waiter's look without sending it the whole queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from holdfast.engines.registers import Look, Standing
+
+WAITING: Final = "W"
+NOTIFIED: Final = "N"
+
+
+class Entry(NamedTuple):
+    """One waiter. ``waiter`` has no character but letters, digits and hyphens."""
+
+    waiter: str
+    mark: str = WAITING
+
+
+#: The entries of each condition, in order.
+Queue = dict[str, list[Entry]]
+
+
+def parse(text: str) -> Queue:
+    """The entries of each condition. ValueError for what is not such a text."""
+    queue: Queue = {}
+    for line in text.split(";") if text else ():
+        condition, separator, entries = line.partition("=")
+        queue[condition] = [Entry(*entry.split(":")) for entry in entries.split(",")]
+        if not separator or any(mark not in (WAITING, NOTIFIED) for _, mark in queue[condition]):
+            raise ValueError(f"not a queue of waiters: {text!r}")
+    return queue
+
+
+def to_text(queue: Queue) -> str:
+    return ";".join(
+        f"{condition}={','.join(f'{entry.waiter}:{entry.mark}' for entry in entries)}"
+        for condition, entries in queue.items()
+        if entries
+    )
+
+
+def look(text: str, waiter: str, present: Collection[str]) -> Look:
+    """How ``waiter`` stands in the queue."""
+    for entries in parse(text).values():
+        marks = dict(entries)
+        if waiter not in marks:
+            continue
+        orphan = any(mark == NOTIFIED and each != waiter and each not in present for each, mark in entries)
+        if marks[waiter] == NOTIFIED:
+            return Look(Standing.NOTIFIED, 0, orphan)
+        before = entries[: list(marks).index(waiter)]
+        return Look(Standing.WAITING, sum(mark == WAITING and each in present for each, mark in before), orphan)
+    return Look(Standing.NOT_QUEUED)
