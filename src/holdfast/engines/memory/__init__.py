@@ -7,5 +7,5 @@ of the process. A forked child starts with empty stores. It is the smallest engi
 * ``url.py``, ``typed_options.py``: what a URL and its options name. ``engine.py``: settings, guarantees, the stores.
 * ``session.py`` and ``keeper.py``: the port's two sides; ``view.py``: their common base. ``contender.py``: a waiting
   claim.
-* ``store.py``: the locks of one store.
+* ``store.py``: the locks of one store. ``registers.py``: its registers.
 """

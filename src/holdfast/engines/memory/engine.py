@@ -20,6 +20,8 @@ _GUARANTEES: Final = Guarantees(
     survives_failover=False,
     needs_clocks="none beyond this process's own",
     loss_bound="none: the store and the holder share one clock",
+    registers=True,
+    state_bound="state lasts as long as the process",
 )
 
 _stores: dict[str, Store] = {}

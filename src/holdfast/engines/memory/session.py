@@ -18,6 +18,7 @@ from holdfast.engines.base import (
     is_of_grant,
 )
 from holdfast.engines.memory.contender import MemoryContender
+from holdfast.engines.memory.registers import MemoryRegisters
 from holdfast.engines.memory.store import NOTHING, Entry, Name, Place
 from holdfast.engines.memory.view import StoreView
 
@@ -26,7 +27,10 @@ class MemorySession(StoreView):
     """See :class:`holdfast.engines.base.Session`."""
 
     attempt = SimpleAttempt
-    registers = None
+
+    @property
+    def registers(self) -> MemoryRegisters:
+        return MemoryRegisters(self.store, self.runtime)
 
     async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim

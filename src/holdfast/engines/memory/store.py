@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from holdfast.engines.memory.contender import MemoryContender
     from holdfast.engines.memory.keeper import MemoryKeeper
+    from holdfast.engines.memory.registers import Register
 
 #: A waiter whose turn it is, and that does not acquire within this time (its event loop was closed, or is blocked), is
 #: overtaken. In seconds.
@@ -92,6 +93,7 @@ class Store:
 
     def __init__(self) -> None:
         self.names: dict[str, Name] = {}
+        self.registers: dict[tuple[str, str], Register] = {}  #: by name and part
         self.keepers: set[weakref.ref[MemoryKeeper]] = set()  #: those to which a break is reported
         self.forgotten = 0  #: the largest token of any name that was dropped
         self.lock = threading.RLock()
