@@ -93,6 +93,7 @@ class Claim(NamedTuple):
     replicas: int = 0  #: how many must acknowledge the acquire and each renewal
     description: bytes = b"{}"  #: JSON object about the caller, for inspect (host, pid, thread, program, label)
     mode: Mode = EXCLUSIVE
+    detached: bool = False  #: it belongs to a ticket, and to no process: it outlives the client until its ttl is over
 
 
 class Attempt:
@@ -325,7 +326,10 @@ class TransferSession(Session[A], Protocol[A]):
 
         The expiry is never shortened. Repeated with the same attempt, also after a lost reply: the same answer. If
         neither of the two holds the name: GONE (free) or STOLEN (another owner has it), and nothing changes. The
-        attempt's mode is EXCLUSIVE.
+        attempt's mode is EXCLUSIVE. A late duplicate must not take effect after the attempt was withdrawn.
+
+        An attempt whose claim is ``detached`` is what a ticket stands for. No client renews it, and it must not end
+        with the process that made it, only with its ttl.
         """
 
 
