@@ -10,13 +10,25 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from ssl import SSLCertVerificationError
 from typing import Any, Final, Protocol
 
 from kazoo.client import CLOSED_STATES, KazooClient
 from kazoo.exceptions import EXCEPTIONS, ConnectionClosedError, SystemZookeeperError
-from kazoo.protocol.serialization import CloseInstance, Create2, Delete, GetChildren, GetData, Sync
+from kazoo.protocol.serialization import (
+    CheckVersion,
+    CloseInstance,
+    Create,
+    Create2,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    SetData,
+    Sync,
+    Transaction,
+)
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import ForceRetryError, KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
@@ -29,6 +41,8 @@ from holdfast.engines.zookeeper.watches import Watches
 _log: Final = logging.getLogger("holdfast.zookeeper")
 
 _ANY_VERSION: Final = -1
+_PERSISTENT: Final = 0
+_EPHEMERAL: Final = 1
 _EPHEMERAL_SEQUENTIAL: Final = 3
 _CONTAINER: Final = 4
 #: An idle session sends at least this many pings per timeout.
@@ -36,6 +50,10 @@ PINGS_PER_SESSION: Final = 6
 #: A handshake may take this part of the session's timeout: a server that accepts the connection and then does not
 #: answer must leave time for the others.
 _HANDSHAKES_PER_SESSION: Final = 6
+
+
+#: One step of ``Connection.multi``.
+Operation = Any
 
 
 class Receiver(Protocol):
@@ -263,6 +281,35 @@ class Connection:
     def sync(self, path: str, receiver: Receiver) -> None:
         """Answered by the leader, once this server has caught up with it."""
         self._send(Sync(path), receiver)
+
+    def watch_children(self, path: str, receiver: Receiver) -> None:
+        """As ``children``, and sets a watch for ``watches`` on them."""
+        self._send(GetChildren(path, self.watches.on_event), receiver)
+
+    def watch_existence(self, path: str, receiver: Receiver) -> None:
+        """The stat, or None; sets a watch for ``watches`` also on a node that does not exist."""
+        self._send(Exists(path, self.watches.on_event), receiver)
+
+    def multi(self, operations: Sequence[Operation], receiver: Receiver) -> None:
+        """All operations in one step, or none: see ``check``, ``ephemeral``, ``persistent``, ``write`` and ``removal``.
+        The answer is one result each; of a failed one, the exceptions (see ``Requester.outcome``)."""
+        self._send(Transaction(list(operations)), receiver)
+
+    def check(self, path: str, version: int = _ANY_VERSION) -> Operation:
+        """The node exists; in this version."""
+        return CheckVersion(path, version)
+
+    def ephemeral(self, path: str, data: bytes) -> Operation:
+        return Create(path, data, self._acl, _EPHEMERAL)
+
+    def persistent(self, path: str, data: bytes) -> Operation:
+        return Create(path, data, self._acl, _PERSISTENT)
+
+    def write(self, path: str, data: bytes, version: int = _ANY_VERSION) -> Operation:
+        return SetData(path, data, version)
+
+    def removal(self, path: str) -> Operation:
+        return Delete(path, _ANY_VERSION)
 
     def _send(self, request: Any, receiver: Receiver) -> None:
         # kazoo's own send would swallow a Ctrl-C, and block if its thread cannot keep up.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from kazoo import exceptions
 
@@ -12,7 +13,9 @@ from holdfast.engines.zookeeper.handler import TlsSetupFailed
 from holdfast.errors import EngineRefused
 
 #: Answers that are not failures: callers handle them.
-ANSWERS: Final = (exceptions.NoNodeError, exceptions.NodeExistsError)
+ANSWERS: Final = (exceptions.NoNodeError, exceptions.NodeExistsError, exceptions.BadVersionError)
+#: The results of those operations of a failed multi that did not cause the failure.
+_ROLLED_BACK: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 _REFUSED: Final[dict[type[Exception], str]] = {
     exceptions.AuthFailedError: "check the user name and password",
     exceptions.NoAuthError: "the ACL of the node must allow this user to create, delete and read",
@@ -34,6 +37,13 @@ def explained(error: BaseException) -> Exception:
             return EngineRefused(f"ZooKeeper refused: {type(error).__name__} ({remedy})")
     text = str(error) or type(error).__name__
     return RequestFailed(f"ZooKeeper did not answer: {text}", may_have_happened=not isinstance(error, _NOT_SENT))
+
+
+def failed_operation(results: Sequence[Any]) -> tuple[int, Exception] | None:
+    """Which operation of a multi failed, and why; None if all took effect."""
+    failures = [(index, each) for index, each in enumerate(results) if isinstance(each, Exception)]
+    causes = [failure for failure in failures if not isinstance(failure[1], _ROLLED_BACK)]
+    return next(iter(causes or failures), None)
 
 
 def unconnected(last_error: Exception | None, *, rejected: bool) -> RequestFailed | EngineRefused:

@@ -10,7 +10,7 @@ from kazoo.exceptions import NoNodeError
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.zookeeper.connection import Connection
-from holdfast.engines.zookeeper.failures import unconnected
+from holdfast.engines.zookeeper.failures import ANSWERS, explained, failed_operation, unconnected
 from holdfast.engines.zookeeper.hub import Hub
 from holdfast.engines.zookeeper.reply import Reply
 from holdfast.errors import EngineRefused, UsageError
@@ -144,6 +144,14 @@ class Requester:
         except NoNodeError:
             return False
         return True
+
+    async def outcome(self, connection: Connection, reply: Reply, timeout: float) -> tuple[int, Exception] | None:
+        """The answer to a ``multi``: None if it took effect. Else nothing did: which operation was refused, and whether
+        its node does not exist, exists, or has another version. Raises anything else."""
+        refused = failed_operation(await self.answer(connection, reply, timeout))
+        if refused is not None and not isinstance(refused[1], ANSWERS):
+            raise explained(refused[1]) from refused[1]
+        return refused
 
 
 def _harmless(failure: RequestFailed) -> RequestFailed:
