@@ -69,8 +69,9 @@ class Standing(enum.Enum):
 
 
 class Look(NamedTuple):
-    """What a waiter learns about itself. ``rank``: how many present waiters of its condition wait before it.
-    ``orphan``: a waiter of its condition was notified and is gone, so the notification must be passed on."""
+    """What a waiter learns about itself. ``orphan``: a waiter of its condition was notified and is gone, so the
+    notification must be passed on. ``rank``: how many present waiters of its condition wait before it. It decides who
+    does that: without an orphan an engine may answer 0, and of many it may count the first few only."""
 
     standing: Standing
     rank: int = 0
