@@ -35,6 +35,9 @@ _GUARANTEES: Final = Guarantees(
     needs_clocks="this host's boot clock (CLOCK_BOOTTIME); the wall clock only for the first token of a forgotten name",
     loss_bound="about a second after the lock file was removed or replaced; else none: holder and file share one "
     "clock, and a process frozen inside a transaction stalls others",
+    registers=True,
+    state_bound="a monitor's state is synced to the disk, and a damaged file with such state is refused and kept; a "
+    "removed file's state is lost; conditions, latches and barriers may be lost in a power cut",
 )
 _OLDEST: Final = (3, 24, 0)  # INSERT … ON CONFLICT DO UPDATE
 _TOKEN_TTL: Final = 30 * 86400.0

@@ -62,6 +62,15 @@ def of_sqlite(error: sqlite3.Error, path: str) -> Exception:
     return EngineRefused(f"lock file {path}: {_REFUSED.get(code) or str(error)}")
 
 
+def damaged_user_data(path: str) -> EngineRefused:
+    """The error for a damaged file that is not replaced by an empty one, because it contains user data."""
+    return EngineRefused(
+        f"lock file {path}: it is damaged, and it contains the state of monitors or other user data, so it is not "
+        "replaced; restore a backup (without the -wal and -shm files beside it), or move it away to begin with an "
+        "empty one"
+    )
+
+
 def of_system(error: OSError, path: str) -> Exception:
     """The error to raise instead of ``error``, which came from a system call on ``path`` or beside it."""
     message = f"lock file {path}: {error.strerror or error}"

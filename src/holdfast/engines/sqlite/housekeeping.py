@@ -6,9 +6,9 @@ import os
 import random
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from holdfast.engines.sqlite import liveness, statements
+from holdfast.engines.sqlite import liveness, register_statements, statements
 from holdfast.engines.sqlite.verdict import adopted
 
 #: How many liveness files of other processes are examined when a store is opened.
@@ -19,41 +19,57 @@ _GRACE: Final = 60.0
 Run = Callable[[str, Any], Any]
 
 
+class _Table(NamedTuple):
+    """How the rows of a table are examined: the last row; a slice (how many rows, the last of them, and for each step
+    how many rows it concerns); and the steps."""
+
+    last_row: str
+    slice: str
+    steps: tuple[str, ...]
+
+
+#: Rows of another boot have their clock started; names that were free for ``token_ttl`` are deleted.
+_LOCKS: Final = _Table(statements.LAST_ROW, statements.SLICE, (statements.ADOPT_SLICE, statements.FORGET_SLICE))
+#: Registers that were not used for ``token_ttl`` are deleted.
+_REGISTERS: Final = _Table(
+    register_statements.LAST_REGISTER, register_statements.SLICE, (register_statements.FORGET_SLICE,)
+)
+
+
 class Sweep:
-    """Cycles through the table of locks, starting at a random row: many short-lived processes must not all examine the
-    same rows."""
+    """Cycles through the tables, starting at a random row: many short-lived processes must not all examine the same
+    rows."""
 
     def __init__(self, boot: str, token_ttl: float | None) -> None:
         self._boot = boot
         self._token_ttl = token_ttl
-        self._after = -1  # not begun
+        self._after = dict.fromkeys((_LOCKS, _REGISTERS), -1)  # not begun
 
     def go_on(self, run: Run, now: float, rows: int) -> None:
-        """Examine the next ``rows`` rows: start the clock of rows from another boot, and delete names that have been
-        free for ``token_ttl``."""
-        if self._after < 0:
-            ((last,),) = run(statements.LAST_ROW, ())
-            self._after = random.randrange(last + 1)
-        begun = self._after
-        seen = self._slice(run, now, rows)
-        if seen < rows:  # this was the end of the table
-            self._after = 0
-            if begun:
-                self._slice(run, now, rows - seen)
+        """Examine the next ``rows`` rows of each table."""
+        for table in self._after:
+            if self._after[table] < 0:
+                ((last,),) = run(table.last_row, ())
+                self._after[table] = random.randrange(last + 1)
+            begun = self._after[table]
+            seen = self._slice(table, run, now, rows)
+            if seen < rows:  # this was the end of the table
+                self._after[table] = 0
+                if begun:
+                    self._slice(table, run, now, rows - seen)
 
-    def _slice(self, run: Run, now: float, rows: int) -> int:
+    def _slice(self, table: _Table, run: Run, now: float, rows: int) -> int:
         before = 0 if self._token_ttl is None else int((time.time() - self._token_ttl) * 1_000_000)
         facts = {
-            "after": self._after, "rows": rows, "end": 0, "now": int(now * 1_000_000), "before": before,
+            "after": self._after[table], "rows": rows, "end": 0, "now": int(now * 1_000_000), "before": before,
             "boot": self._boot, "adopted": adopted(self._boot),
         }  # fmt: skip
-        ((seen, end, foreign, forgotten),) = run(statements.SLICE, facts)
+        ((seen, end, *concerned),) = run(table.slice, facts)
         facts["end"] = end
-        if foreign:
-            run(statements.ADOPT_SLICE, facts)
-        if forgotten:
-            run(statements.FORGET_SLICE, facts)
-        self._after = end or self._after
+        for step, rows_of_step in zip(table.steps, concerned, strict=True):
+            if rows_of_step:
+                run(step, facts)
+        self._after[table] = end or self._after[table]
         return int(seen)
 
 

@@ -17,9 +17,9 @@ import sqlite3
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from holdfast.engines.sqlite import liveness, schema, statements
+from holdfast.engines.sqlite import durability, liveness, register_statements, schema, statements
 from holdfast.engines.sqlite.anchor import Anchor, is_open
-from holdfast.engines.sqlite.faults import Contended, Displaced, primary_code
+from holdfast.engines.sqlite.faults import Contended, Displaced, damaged_user_data, primary_code
 from holdfast.engines.sqlite.paths import PrivateDirectory, create_file
 from holdfast.engines.sqlite.wakeup_socket import is_for_watchdog, send_wakeup
 
@@ -42,8 +42,9 @@ def open_files(
 
     A damaged file is set aside and replaced by an empty one if no other process (than ``identity``, or the ``former``
     identities of this one) can have it open: every lease in it has ended, and tokens continue from the clock. Otherwise
-    the error is raised. The file is checked at the first opening after a boot (it is never synced, so a power cut may
-    damage it), after a displacement, and if it is ``suspect``.
+    the error is raised. A file with user data is never replaced (durability.py). The file is checked at the first
+    opening after a boot (it is never synced, so a power cut may damage it), after a displacement, and if it is
+    ``suspect``.
     """
     with _sole_opener(directory) as record:
         try:
@@ -70,6 +71,8 @@ def _open_recorded(
         opened = _open_checked(path, directory, boot, thorough=suspect, check=displaced or suspect)
     except sqlite3.DatabaseError as error:
         known = os.stat(path).st_ino == belonging[0]
+        if _is_damage(error, known) and durability.is_marked(directory):
+            raise damaged_user_data(path) from error
         if not _is_damage(error, known) or not (displaced or _is_only_process(directory, {identity, *former})):
             raise
         _end_others(directory, identity)
@@ -77,7 +80,7 @@ def _open_recorded(
         displaced = True
         opened = _open_checked(path, directory, boot, thorough=False, check=False)
     try:
-        _write_record(record, opened[1].inodes())
+        _write_record(record, opened[1].inodes(), durable=durability.is_marked(directory))
     except BaseException:
         close(*opened)
         raise
@@ -93,7 +96,13 @@ def open_again(path: str, directory: PrivateDirectory, anchor: Anchor) -> sqlite
         if not anchor.in_place():  # replaced between the check and the opening
             connection.close()
             raise Displaced(path)
+        _sync_checkpoints(connection, directory)
         return connection
+
+
+def _sync_checkpoints(connection: sqlite3.Connection, directory: PrivateDirectory) -> None:
+    if durability.is_marked(directory):
+        schema.set_sync(connection, schema.CHECKPOINTS)
 
 
 def close(connection: sqlite3.Connection, anchor: Anchor) -> None:
@@ -122,17 +131,44 @@ def _remove_foreign_files(path: str, belonging: tuple[int, ...], directory: Priv
         else:
             # As the last opener left it; or the record is gone with its directory, and SQLite joins the processes that
             # have the files open.
-            intact = found == belonging or (belonging[0] == _NONE and _NONE not in found)
+            # After a power cut the index may be missing: SQLite makes a new one from the log.
+            intact = (
+                found == belonging
+                or (belonging[0] == _NONE and _NONE not in found)
+                or (found[:2] == belonging[:2] and not is_open(path))
+            )
         if intact:
             return False
+    if durability.is_marked(directory):
+        if empty:
+            raise damaged_user_data(path)
+        _keep_log(path)
     _end_others(directory, identity)
     for suffix in ("-shm", "-wal"):
         _remove(path + suffix)
+    if found[0] == _NONE:
+        _forget_user_data(path, directory)
     if empty:
         _remove(path)  # truncated in place: processes that have it open must not write into the new one
     if empty or found[0] == _NONE:
         create_file(path)
     return True
+
+
+def _keep_log(path: str) -> None:
+    """A log that does not belong to the database may contain the last state of user data."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.getsize(path + "-wal"):
+            os.replace(path + "-wal", path + "-wal.displaced")
+            _log.warning(
+                "lock file %s: the log beside it belongs to another file; it is now %s-wal.displaced", path, path
+            )
+
+
+def _forget_user_data(path: str, directory: PrivateDirectory) -> None:
+    if durability.is_marked(directory):
+        _log.warning("lock file %s was removed, with the state of monitors or other user data; a new one is used", path)
+        durability.unmark(directory)
 
 
 def _end_others(directory: PrivateDirectory, identity: str) -> None:
@@ -148,6 +184,9 @@ def _open_checked(path: str, directory: PrivateDirectory, boot: str, *, thorough
     try:
         if any(there not in (_NONE, now) for there, now in zip(expected, _inodes(path), strict=True)):
             raise FileNotFoundError(path)  # replaced between the check and the opening
+        if schema.recall(connection, durability.NOTE) and not durability.is_marked(directory):
+            durability.mark(directory)  # removed with the private directory
+        _sync_checkpoints(connection, directory)
         rebooted = schema.recall(connection, _CHECKED) != boot
         if (check or rebooted) and not schema.is_sound(connection, None if thorough else _CHECKED_PAGES):
             damaged = sqlite3.DatabaseError("the file does not pass its check")
@@ -155,6 +194,7 @@ def _open_checked(path: str, directory: PrivateDirectory, boot: str, *, thorough
             raise damaged
         if rebooted:
             connection.execute(statements.FORGET_QUEUES, (boot,))
+            connection.execute(register_statements.FORGET_WAITERS, (boot,))
             connection.execute(statements.REMEMBER, (_CHECKED, boot))
         return connection, Anchor(path, directory)
     except BaseException:
@@ -208,11 +248,13 @@ def _recorded(record: int) -> tuple[int, ...]:
     return inodes if len(inodes) == 3 else (_NONE,) * 3
 
 
-def _write_record(record: int, inodes: tuple[int, ...]) -> None:
+def _write_record(record: int, inodes: tuple[int, ...], *, durable: bool) -> None:
     if _recorded(record) != inodes:
         text = " ".join(map(str, inodes)).encode()
         os.ftruncate(record, 0)  # interrupted after this, the record is empty, which is safe
         os.pwrite(record, text, 0)
+        if durable:
+            os.fsync(record)  # after a power cut it proves that the log belongs to the database
 
 
 def _inodes(path: str) -> tuple[int, ...]:

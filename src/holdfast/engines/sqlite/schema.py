@@ -12,15 +12,42 @@ from holdfast.errors import EngineRefused
 
 _APPLICATION: Final = 1752132708  # "hold" in ASCII, in the header of the file
 _VERSION: Final = 1
+#: No fsync. A crash of processes loses nothing; a power cut may damage the file, but it also ends every lease in it,
+#: and the first opening after a boot checks the file (opening.py).
+OFF: Final = "off"
+#: With the log of SQLite: a checkpoint syncs the log before it, and the database after it. Commits sync nothing.
+CHECKPOINTS: Final = "normal"
+#: The same, and each commit syncs the log.
+COMMITS: Final = "full"
 #: The log shrinks to this size (in bytes) after it has grown behind a process that was frozen while reading.
 LOG_LIMIT: Final = 1 << 19
+
+# The guard of a register is (token, owner). Large columns are the last ones, so that the others are read without them.
+# A row of a waiter says until when it is present (expires), and which socket wakes it. It stays for a while after that,
+# so that a waiter that is only slow keeps its socket; the next waiter that comes removes rows that are older.
+_REGISTERS: Final = """
+CREATE TABLE IF NOT EXISTS register (
+    name TEXT NOT NULL, part TEXT NOT NULL, version INTEGER NOT NULL, token INTEGER NOT NULL, owner TEXT NOT NULL,
+    used INTEGER NOT NULL, durable INTEGER NOT NULL, queue TEXT NOT NULL, value BLOB NOT NULL, UNIQUE (name, part)
+);
+CREATE TABLE IF NOT EXISTS register_waiter (
+    name TEXT, part TEXT, waiter TEXT, process TEXT NOT NULL, boot TEXT NOT NULL, expires INTEGER NOT NULL,
+    socket TEXT NOT NULL DEFAULT '', PRIMARY KEY (name, part, waiter)
+) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS joined AFTER INSERT ON register_waiter BEGIN
+    DELETE FROM register_waiter WHERE name = NEW.name AND part = NEW.part AND expires < NEW.expires - 60000000;
+END;
+CREATE TRIGGER IF NOT EXISTS forgotten AFTER DELETE ON register BEGIN
+    DELETE FROM register_waiter WHERE name = OLD.name AND part = OLD.part;
+END;
+"""
 
 # A free lock keeps its row because of the token (owner IS NULL). Only the name is indexed: taking and freeing rewrite
 # one page, and pages are small because the log computes a checksum over the whole page.
 # ``waiting`` may be 1 without a waiter, never 0 with one: every entry into the queue sets it, and a release that finds
 # the queue empty clears it.
 # The column ``bell`` contains the name of the waiter's wake-up socket.
-_CREATE: Final = """
+_CREATE: Final = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS lock (
     name TEXT NOT NULL UNIQUE, owner TEXT, process TEXT NOT NULL, boot TEXT NOT NULL, expires INTEGER NOT NULL,
@@ -36,12 +63,13 @@ CREATE TRIGGER IF NOT EXISTS queued AFTER INSERT ON queue BEGIN
     UPDATE lock SET waiting = 1 WHERE name = NEW.name;
 END;
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+{_REGISTERS}
 PRAGMA application_id = 1752132708;
 PRAGMA user_version = 1;
 COMMIT;
-"""
+"""  # noqa: S608  (constants only)
 
-# For a file of an earlier version, whose queue has neither column. The version number stays: processes with the earlier
+# For a file of an earlier version, which lacks columns or tables. The version number stays: processes with the earlier
 # version may have the file open, or open it later. They name the columns that they write, and the new ones have
 # defaults.
 _DESCRIBE_WAITERS: Final = """
@@ -50,6 +78,7 @@ ALTER TABLE queue ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE queue ADD COLUMN description BLOB NOT NULL DEFAULT x'';
 COMMIT;
 """
+_ADD_REGISTERS: Final = f"BEGIN IMMEDIATE; {_REGISTERS} COMMIT;"
 
 
 def open_connection(path: str) -> sqlite3.Connection:
@@ -78,9 +107,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         connection.execute("PRAGMA page_size = 1024")
     if _pragma(connection, "journal_mode = wal") != "wal":
         raise EngineRefused(f"lock file {path}: write-ahead logging is not possible there")
-    # No fsync. A crash of processes loses nothing; a power cut may damage the file, but it also ends every lease in it,
-    # and the first opening after a boot checks the file (opening.py).
-    connection.execute("PRAGMA synchronous = off")
+    set_sync(connection, OFF)
     # The store runs checkpoints itself, after it has verified that both files are in place: otherwise old pages would
     # be written into a file that another process has created since.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -89,6 +116,13 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         connection.executescript(_CREATE)
     elif not connection.execute("SELECT 1 FROM pragma_table_info('queue') WHERE name = 'description'").fetchall():
         connection.executescript(_DESCRIBE_WAITERS)
+    if not fresh and not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'register_waiter'").fetchall():
+        connection.executescript(_ADD_REGISTERS)
+
+
+def set_sync(connection: sqlite3.Connection, level: str) -> None:
+    """What the next commits and checkpoints of this connection wait for: ``OFF``, ``CHECKPOINTS`` or ``COMMITS``."""
+    connection.execute(f"PRAGMA synchronous = {level}")
 
 
 def _pragma(connection: sqlite3.Connection, text: str) -> object:

@@ -9,6 +9,7 @@ from holdfast.engines.sqlite import operations, statements
 from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.contender import SqliteContender
 from holdfast.engines.sqlite.faults import Contended
+from holdfast.engines.sqlite.registers import SqliteRegisters
 from holdfast.engines.sqlite.store import Store
 
 
@@ -16,7 +17,10 @@ class SqliteSession(StoreAccess):
     """See :class:`holdfast.engines.base.Session`."""
 
     attempt = SimpleAttempt
-    registers = None
+
+    @property
+    def registers(self) -> SqliteRegisters:
+        return SqliteRegisters(self)
 
     def liveness_fileno(self) -> int:
         """The descriptor to pass to a command, so that this process's locks stay held after its death.

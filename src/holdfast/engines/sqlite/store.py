@@ -8,11 +8,20 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from holdfast._runtime import clock
-from holdfast.engines.sqlite import faults, liveness, opening, paths, schema, statements
+from holdfast.engines.sqlite import (
+    durability,
+    faults,
+    liveness,
+    opening,
+    paths,
+    register_statements,
+    schema,
+    statements,
+)
 from holdfast.engines.sqlite.anchor import Anchor
 from holdfast.engines.sqlite.housekeeping import Sweep, sweep_directory
 from holdfast.engines.sqlite.kernel import boot_id
@@ -52,6 +61,7 @@ class Store:
         self.former = frozenset(former)  #: identities that this process had in stores that were displaced
         self.held: set[str] = set()  #: owners that this process has written and not released
         self.look_at = 0.0  #: when to check again whether the files were displaced
+        self.durable = False  #: the file is known to contain user data
         self.proven_until = 0  #: rows of this process may have an expiry up to this (µs)
         self._housekeeping_at = 0.0
         self._writes = 0
@@ -89,17 +99,21 @@ class Store:
         except OSError:
             return None
 
-    def write(self, statement: str, parameters: Sequence[Value]) -> int:
+    def write(self, statement: str, parameters: Sequence[Value], *, durable: bool = False) -> int:
         """Run one writing statement, which is one transaction; returns how many rows it changed.
 
-        Raises Displaced if the path does not lead to these files any more: then the write is void.
+        ``durable``: it is on the disk then. Raises Displaced if the path does not lead to these files any more: then
+        the write is void.
         """
         with self._lock:
             cursor = None
             while cursor is None:
                 connection = self._connection or self._connect()
                 try:
-                    cursor = connection.execute(statement, parameters)
+                    if durable:
+                        cursor = self._execute_durably(connection, statement, parameters)
+                    else:
+                        cursor = connection.execute(statement, parameters)
                 except sqlite3.Error as error:
                     self._raise_unless_closed(error, connection)
             # Before any lock is granted in other files, our liveness file is removed (opening.py), or its directory
@@ -114,7 +128,23 @@ class Store:
                 self._count_new_name(cursor.lastrowid or 0)
             return cursor.rowcount
 
-    def read(self, statement: str, parameters: Sequence[Value]) -> list[tuple[Any, ...]]:
+    def _execute_durably(
+        self, connection: sqlite3.Connection, statement: str, parameters: Sequence[Value]
+    ) -> sqlite3.Cursor:
+        if not self.durable:
+            try:
+                durability.mark(self.directory)
+            except OSError as error:
+                raise faults.of_system(error, self.path) from error
+            connection.execute(statements.REMEMBER, (durability.NOTE, 1))
+            self.durable = True
+        schema.set_sync(connection, schema.COMMITS)
+        try:
+            return connection.execute(statement, parameters)
+        finally:
+            schema.set_sync(connection, schema.CHECKPOINTS)
+
+    def read(self, statement: str, parameters: Sequence[Value] | Mapping[str, Value]) -> list[tuple[Any, ...]]:
         """Run one reading statement to its end."""
         with self._lock:
             while True:
@@ -152,16 +182,34 @@ class Store:
         if anchor is not None and not self.abandoned and anchor.in_place():
             anchor.let_go()  # only then: SQLite would copy an old log into a file that others have created since
         if connection is not None:
-            connection.close()
+            try:
+                with self._checkpointing(connection):
+                    connection.close()  # the last process's close is a checkpoint
+            except (faults.Contended, OSError):
+                connection.close()
         if anchor is not None:
             anchor.close()
 
     def _checkpoint(self) -> None:
         """Copy the log into the file, as far as no process reads an older state. The log then starts over."""
         self._writes = 0
-        with contextlib.suppress(sqlite3.Error):  # the write before it has happened and must not be reported as failed
-            if self._connection is not None:
-                self._connection.execute(statements.CHECKPOINT).fetchall()
+        # The write before it has happened and must not be reported as failed.
+        with contextlib.suppress(sqlite3.Error, faults.Contended, OSError):
+            connection = self._connection
+            if connection is not None:
+                with self._checkpointing(connection):
+                    connection.execute(statements.CHECKPOINT).fetchall()
+
+    @contextlib.contextmanager
+    def _checkpointing(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """For a checkpoint that is synced if the file contains user data, perhaps since a moment ago."""
+        if self.durable:
+            yield
+            return
+        with durability.checkpointing(self.directory) as self.durable:
+            if self.durable:
+                schema.set_sync(connection, schema.CHECKPOINTS)
+            yield
 
     def _count_new_name(self, row: int) -> None:
         self._last_row = row
@@ -240,6 +288,7 @@ class Store:
             raise
         self._connection = connection
         self.suspect = False  # the opening has checked the file
+        self.durable = durability.is_marked(self.directory)
         if self.directory.fileno < 0:  # a signal handler has forked meanwhile, and this is the child
             self._close_files()
             raise faults.Displaced(self.path)
@@ -249,11 +298,13 @@ class Store:
 
     def _sweep_directory(self) -> None:
         try:
-            sweep_directory(
-                self.directory.fileno, self.process, lambda dead: self.write(statements.REMOVE_DEAD_EVERYWHERE, (dead,))
-            )
+            sweep_directory(self.directory.fileno, self.process, self._forget_process)
         except (faults.Contended, OSError):
             pass  # the next process that opens the file does it
+
+    def _forget_process(self, dead: str) -> None:
+        self.write(statements.REMOVE_DEAD_EVERYWHERE, (dead,))
+        self.write(register_statements.REMOVE_DEAD_WAITERS, (dead,))
 
     def run_housekeeping(self, now: float) -> None:
         """Run a step of housekeeping, if one is due."""
