@@ -5,7 +5,7 @@ first.
 
 The public API:
 
-* ``client.py``, ``lease.py``: Client, Lock and Lease; ``aio.py``: the same for asyncio
+* ``client.py``, ``lease.py``: Client, Lock and Lease; ``aio.py``, ``async_lease.py``: the same for asyncio
 * ``primitives/``: read-write locks, semaphores, conditions, monitors, latches, barriers, elections, multi-locks
 * ``errors.py``: all errors
 * ``decorator/``: ``locked``; ``current.py``: ``current_lease``; ``default_clients.py``: the clients behind
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from holdfast.lease import Lease
+    from holdfast.primitives.multi import MultiLease, MultiLock
 
 __all__ = [
     "AcquireTimeout",
@@ -84,6 +85,8 @@ __all__ = [
     "LockLost",
     "LockState",
     "MemoryOptions",
+    "MultiLease",
+    "MultiLock",
     "NotHeld",
     "OutcomeUnknown",
     "QuorumLost",
@@ -121,6 +124,7 @@ _HOMES = {
     "decorator": ("locked",),
     "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
+    "primitives.multi": ("MultiLease", "MultiLock"),
     "_config.durations": ("Duration",),
     "_config.settings": ("configure",),
 }

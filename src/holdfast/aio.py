@@ -1,238 +1,69 @@
-"""The async API: AsyncClient, AsyncLock, AsyncLease. The same names as in the sync API; what may do I/O is awaited."""
+"""The async API: AsyncClient and AsyncLock; AsyncLease is in ``async_lease.py``. The same names as in the sync API.
+What may do I/O is awaited."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
-import weakref
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, overload
 
-from holdfast import current
 from holdfast._config import foreign_keywords, names
 from holdfast._config.durations import Duration, check_timeout
-from holdfast._core import breaking, operators, releasing, renewing, states
+from holdfast._core import breaking, operators
 from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.policy import Policy
 from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.callers import current_caller
+from holdfast.async_lease import AsyncLease, AsyncLeaseBlock
+from holdfast.async_lease import AsyncLoss as AsyncLoss
 from holdfast.client import _DEFAULT, LOCK_KEYWORDS, BaseClient, find_target
 from holdfast.engines.base import LockState
-from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
-from holdfast.lease import BaseLease, NotPortable, until_lost
+from holdfast.errors import AcquireTimeout
+from holdfast.lease import NotPortable
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
-    from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, LockedFunction, P, R
+    from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, Keys, LockedFunction, P, R
+    from holdfast.primitives.aio.multi import AsyncMultiLease, AsyncMultiLock
 
-__all__ = ["AsyncClient", "AsyncLease", "AsyncLock", "connect"]
+__all__ = ["AsyncClient", "AsyncLease", "AsyncLock", "AsyncMultiLease", "AsyncMultiLock", "connect"]
 
-
-class _Body:
-    """One open ``async with``: a loss cancels its task, at most once, and not while the block is being left."""
-
-    __slots__ = ("_before", "_cancelled", "_leaving", "_loop", "_task")
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        if task is None:
-            raise UsageError("async with needs to run inside a task")
-        self._task = weakref.ref(task)  # weak: a finished task keeps its result, which may be the lease
-        self._loop = asyncio.get_running_loop()
-        self._before = task.cancelling()
-        self._cancelled = False
-        self._leaving = False
-
-    @property
-    def task(self) -> asyncio.Task[Any] | None:
-        return self._task()
-
-    def on_loss(self) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._cancel)
-        except RuntimeError:
-            pass  # the loop is closed, so the body has ended
-
-    def _cancel(self) -> None:
-        task = self.task
-        if task is not None and not (self._leaving or task.done()):
-            self._cancelled = True
-            task.cancel("the lock was lost")
-
-    async def leave(self, error: BaseException | None) -> asyncio.CancelledError | None:
-        """From here on the body is not cancelled. A cancellation that was requested but not yet delivered is received
-        here and returned, so that it does not reach the code after the block."""
-        self._leaving = True
-        if self._cancelled and not isinstance(error, asyncio.CancelledError):
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError as late:
-                return late
-        return None
-
-    def absorbed(self) -> bool:
-        """Undo the cancellation for the loss. False if other code has cancelled it too, which wins (contract C10)."""
-        task = self.task
-        if task is None:
-            return True
-        task.uncancel()
-        return task.cancelling() <= self._before
-
-    @property
-    def cancelled(self) -> bool:
-        return self._cancelled
+# What is built on locks is loaded when it is first used.
+_HOMES: Final = {
+    "primitives.aio.multi": ("AsyncMultiLease", "AsyncMultiLock"),
+}
 
 
-class AsyncLoss:
-    """The loss of a lease, as an event: ``if lease.lost``, ``await lease.lost.wait(5)``."""
-
-    __slots__ = ("_lease",)
-
-    def __init__(self, lease: AsyncLease) -> None:
-        self._lease = lease
-
-    def is_set(self) -> bool:
-        """Whether the lease is lost."""
-        return self._lease.lost_reason is not None
-
-    __bool__ = is_set
-
-    async def wait(self, timeout: Duration | None = None) -> bool:
-        """Wait for the loss: True if lost, False at the timeout or once the lease is released."""
-        self._lease._check_loop()
-        lost = await until_lost(self._lease, timeout)
-        await asyncio.sleep(0)  # so that callbacks of on_lost run first
-        return lost
+def __getattr__(name: str) -> Any:
+    for module, names_of_module in _HOMES.items():
+        if name in names_of_module:
+            value = globals()[name] = getattr(importlib.import_module(f"holdfast.{module}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class AsyncLease(BaseLease):
-    """A held lock. An async context manager: leaving it releases, and a loss cancels the body, which raises LockLost.
-
-    Not guaranteed: that the body stops before its next await. A fence refuses late writes.
-    """
-
-    __slots__ = ("_bodies",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._bodies: list[_Body] = []
-
-    @property
-    def lost(self) -> AsyncLoss:
-        """The loss as an event: ``is_set()``, ``await wait(timeout)``, ``bool()``."""
-        return AsyncLoss(self)
-
-    async def renew(self, ttl: Duration | None = None) -> None:
-        """Make the lease valid for at least ``ttl`` seconds from now; later renewals use this ttl. Never shortens."""
-        self._check_loop()
-        await renewing.renew(self._hold.core, *self._for_renewal(ttl))
-
-    async def release(self) -> None:
-        """Release this lease. Idempotent; callable from any task.
-
-        If it is cancelled, the release finishes in the background.
-        Raises LockLost if it was lost, OutcomeUnknown if the engine could not be reached before the lease expired.
-        """
-        if not self.released:
-            self._check_loop()
-            await releasing.release(self._hold.core, self._hold, self)
-
-    def _check_loop(self) -> None:
-        """UsageError on another open loop. If the client's loop is closed, close the client: the lease is lost."""
-        core = self._hold.core
-        if not core.front.at_home():
-            core.begin_close()
-
-    async def __aenter__(self) -> Self:
-        self._begin_body()
-        return self
-
-    def _begin_body(self) -> None:
-        """From here on a loss cancels the running task, once."""
-        self._check_loop()
-        self.check()
-        body = _Body()
-        self._bodies.append(body)
-        with self._hold.core.lock:
-            self._hold.scopes = (*self._hold.scopes, body)
-            lost = self._hold.state is states.LOST
-        if lost:
-            body.on_loss()
-        current.enter(self)
-
-    async def _end_body(self, error: BaseException | None) -> tuple[asyncio.CancelledError | None, bool]:
-        """From here on a loss cancels nothing. Returns a late cancellation, if any, and whether a loss caused one."""
-        current.leave(self)
-        body = self._pop_body()
-        with self._hold.core.lock:
-            self._hold.scopes = tuple(scope for scope in self._hold.scopes if scope is not body)
-        late = await body.leave(error)
-        return late, body.cancelled and body.absorbed()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        late, ours = await self._end_body(error)
-        await self._end(error, late, ours)
-
-    async def _end(self, error: BaseException | None, late: asyncio.CancelledError | None, ours: bool) -> None:
-        """Release, and raise what must be raised after a body that ended with ``error``."""
-        failure: LockError | None = None
-        try:
-            await self.release()
-        except LockError as raised:
-            failure = raised
-        if late is not None and not ours:
-            raise late  # a cancellation by other code, received while the block was being left
-        if ours and failure is None:
-            failure = self._loss()  # released in the body, but the hold was lost before the body ended
-        if failure is not None and (error is None or (ours and isinstance(error, asyncio.CancelledError))):
-            raise failure from None
-        if failure is not None and error is not None:
-            self._annotate(error)
-            if not isinstance(failure, LockLost):
-                error.add_note(str(failure))
-
-    def _pop_body(self) -> _Body:
-        """The innermost block of this task. Tasks may share a lease, and another task may close a generator."""
-        task = asyncio.current_task()
-        body = ([body for body in self._bodies if body.task is task] or self._bodies)[-1]
-        self._bodies.remove(body)
-        return body
+L = TypeVar("L", bound=AsyncLeaseBlock)
 
 
-class AsyncLock(NotPortable):
-    """A name and a policy. Creating one does no I/O; tasks may share it. ``acquire`` returns leases."""
+class AsyncLockBlock(NotPortable, Generic[L]):
+    """``async with lock as lease:``, for one lock and for several. Each block has a lease of its own."""
 
-    def __init__(self, client: AsyncClient, policy: Policy) -> None:
-        self._client = client
-        self._policy = policy
-        self._blocks: Blocks[AsyncLease] = Blocks()
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout  #: of ``async with``
+        self._blocks: Blocks[L] = Blocks()
 
-    @property
-    def name(self) -> str:
-        """The lock's name, without the namespace."""
-        return self._policy.name
+    async def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> L:
+        """Wait for the lock, for at most ``timeout`` seconds, and return a new lease."""
+        raise NotImplementedError
 
-    async def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> AsyncLease:
-        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new lease.
-
-        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused, or
-        OutcomeUnknown. If cancelled, the claim is withdrawn, even if the event loop is closed.
-        """
-        if foreign:
-            foreign_keywords.refuse_keywords("acquire", foreign, ("timeout",))
-        core, seconds, lease = self._client._open(), check_timeout(timeout), AsyncLease()
-        if not core.reenter(self._policy, lease):
-            await core.acquire(self._policy, seconds, lease)
-        return lease._ready(self._policy.on_lost)
-
-    async def try_acquire(self, *, timeout: Duration | None = 0, **foreign: Never) -> AsyncLease | None:
+    async def try_acquire(self, *, timeout: Duration | None = 0, **foreign: Never) -> L | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
         if foreign:
             foreign_keywords.refuse_keywords("try_acquire", foreign, ("timeout",))
@@ -241,22 +72,11 @@ class AsyncLock(NotPortable):
         except AcquireTimeout:
             return None
 
-    async def inspect(self) -> LockState:
-        """The lock's holders and its queue, as the engine saw them just now: ``client.inspect`` of its name."""
-        return await operators.inspect(self._client._open(), self.name)
-
-    async def locked(self) -> bool:
-        """Whether the lock is held by any owner, as the engine saw it just now: one request.
-
-        Not safe to decide by: the lock may change hands before the answer arrives. Use ``try_acquire`` for that.
-        """
-        return bool((await self.inspect()).holders)
-
-    def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
+    def __aenter__(self) -> Coroutine[Any, Any, L]:
         return self._enter(self._blocks.entered(self, sys._getframe(1)))
 
-    async def _enter(self, block: BlockExit[AsyncLease] | None) -> AsyncLease:
-        lease = await (await self.acquire(timeout=self._policy.timeout)).__aenter__()
+    async def _enter(self, block: BlockExit[L] | None) -> L:
+        lease = await (await self.acquire(timeout=self._timeout)).__aenter__()
         self._blocks.keep(block, current_caller, lease)
         return lease
 
@@ -278,6 +98,44 @@ class AsyncLock(NotPortable):
 
         def __getattr__(self, attribute):
             raise foreign_keywords.missing_attribute(self, attribute)
+
+
+class AsyncLock(AsyncLockBlock[AsyncLease]):
+    """A name and a policy. Creating one does no I/O; tasks may share it. ``acquire`` returns leases."""
+
+    def __init__(self, client: AsyncClient, policy: Policy) -> None:
+        super().__init__(policy.timeout)
+        self._client = client
+        self._policy = policy
+
+    @property
+    def name(self) -> str:
+        """The lock's name, without the namespace."""
+        return self._policy.name
+
+    async def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> AsyncLease:
+        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new lease.
+
+        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused, or
+        OutcomeUnknown. If cancelled, the claim is withdrawn, even if the event loop is closed.
+        """
+        if foreign:
+            foreign_keywords.refuse_keywords("acquire", foreign, ("timeout",))
+        core, seconds, lease = self._client._open(), check_timeout(timeout), AsyncLease()
+        if not core.reenter(self._policy, lease):
+            await core.acquire(self._policy, seconds, lease)
+        return lease._ready(self._policy.on_lost)
+
+    async def inspect(self) -> LockState:
+        """The lock's holders and its queue, as the engine saw them just now: ``client.inspect`` of its name."""
+        return await operators.inspect(self._client._open(), self.name)
+
+    async def locked(self) -> bool:
+        """Whether the lock is held by any owner, as the engine saw it just now: one request.
+
+        Not safe to decide by: the lock may change hands before the answer arrives. Use ``try_acquire`` for that.
+        """
+        return bool((await self.inspect()).holders)
 
     def __repr__(self) -> str:
         return f"<AsyncLock {self.name!r} of {self._client!r}>"
@@ -323,6 +181,24 @@ class AsyncClient(BaseClient):
         )
         return AsyncLock(self, policy)
 
+    def multi(
+        self,
+        locks: Iterable[AsyncLock],
+        *,
+        timeout: Duration | None = _DEFAULT,
+        on_lost: Callable[[AsyncMultiLease], Any] | None = None,
+    ) -> AsyncMultiLock:
+        """Several locks that are acquired together: all of them or none. No I/O.
+
+        ``locks``: async locks of any clients and engines. They are acquired in one order, wherever they are used
+        together, so callers that take overlapping sets do not deadlock. ``timeout``: how long ``async with`` waits for
+        all of them; by default the shortest timeout of the locks. ``on_lost`` is called once, when the first of them is
+        lost.
+        """
+        from holdfast.primitives.aio.multi import AsyncMultiLock  # imported here: few programs need it
+
+        return AsyncMultiLock(locks, timeout, on_lost)
+
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...  # type: ignore[overload-overlap]
     @overload
@@ -334,23 +210,42 @@ class AsyncClient(BaseClient):
         on_busy: Literal["skip"],
         default: None = None,
         **options: Unpack[LockedOptions],
-    ) -> AsyncSkippingDecorator[None]: ...
+    ) -> AsyncSkippingDecorator[None, AsyncLock]: ...
     @overload
     def locked(
         self, template: Key = None, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
-    ) -> AsyncSkippingDecorator[D]: ...
+    ) -> AsyncSkippingDecorator[D, AsyncLock]: ...
     @overload
     def locked(
         self, template: Key = None, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
-    ) -> AsyncDecorator: ...
+    ) -> AsyncDecorator[AsyncLock]: ...
+    @overload
+    def locked(
+        self,
+        templates: Keys,
+        /,
+        *,
+        on_busy: Literal["skip"],
+        default: None = None,
+        **options: Unpack[LockedOptions],
+    ) -> AsyncSkippingDecorator[None, AsyncMultiLock]: ...
+    @overload
+    def locked(
+        self, templates: Keys, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
+    ) -> AsyncSkippingDecorator[D, AsyncMultiLock]: ...
+    @overload
+    def locked(
+        self, templates: Keys, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
+    ) -> AsyncDecorator[AsyncMultiLock]: ...
     def locked(
         self, template: Any = None, /, *, key: Any = None, on_busy: Any = "wait", default: Any = None, **options: Any
     ) -> Any:
         """Decorate a function so that each call holds a lock named by its arguments: ``@client.locked("{order.id}")``.
 
         ``key``: a template over the arguments (``{parameter.name[key]}``), a callable of the same arguments, or None
-        for module.qualname. The lock's name is ``prefix:key``. ``on_busy``: "wait" for ``timeout`` and raise
-        AcquireTimeout, "raise" it after one try, or "skip" the call, which returns ``default``, is logged and counted.
+        for module.qualname; a list of these: each call holds all these locks, as ``multi`` does. The lock's name is
+        ``prefix:key``. ``on_busy``: "wait" for ``timeout`` and raise AcquireTimeout, "raise" it after one try, or
+        "skip" the call, which returns ``default``, is logged and counted.
         ``at_least``: keep the lock for this long from its grant, without making the caller wait. Other options as for
         ``lock``. Decorates coroutine functions, methods and async generators.
 

@@ -7,9 +7,9 @@ import logging
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Never, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, TypeVar, overload
 
 from holdfast._config import foreign_keywords, names
 from holdfast._config.durations import Duration, check_timeout, check_ttl, parse_duration
@@ -25,17 +25,18 @@ from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Engine, Guarantees, LockState
 from holdfast.engines.registry import make_engine
 from holdfast.errors import AcquireTimeout, EngineUnavailable, UsageError
-from holdfast.lease import Lease, NotPortable
+from holdfast.lease import Lease, LeaseBlock, NotPortable
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
-    from holdfast.decorator.shapes import D, Key, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
+    from holdfast.decorator.shapes import D, Key, Keys, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
     from holdfast.observer.delivery import ObserverCell
     from holdfast.observer.events import Observer
     from holdfast.observer.reports import Reports
+    from holdfast.primitives.multi import MultiLease, MultiLock
 
 _log: Final = logging.getLogger("holdfast.settings")
 
@@ -161,33 +162,21 @@ class BaseClient(NotPortable):
         return f"<{type(self).__name__} on {self._engine!r}>"
 
 
-class Lock(NotPortable):
-    """A name and a policy. Creating one does no I/O; threads may share it. ``acquire`` returns leases."""
+L = TypeVar("L", bound=LeaseBlock)
 
-    def __init__(self, client: Client, policy: Policy) -> None:
-        self._client = client
-        self._policy = policy
-        self._blocks: Blocks[Lease] = Blocks()
 
-    @property
-    def name(self) -> str:
-        """The lock's name, without the namespace."""
-        return self._policy.name
+class LockBlock(NotPortable, Generic[L]):
+    """``with lock as lease:``, for one lock and for several. Each block has a lease of its own."""
 
-    def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> Lease:
-        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new lease.
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout  #: of ``with``
+        self._blocks: Blocks[L] = Blocks()
 
-        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused, or
-        OutcomeUnknown. The lock is renewed until the last lease on it is released or garbage collected.
-        """
-        if foreign:
-            foreign_keywords.refuse_keywords("acquire", foreign, ("timeout",))
-        core, seconds, lease = self._client._open(), check_timeout(timeout), Lease()
-        if not core.reenter(self._policy, lease):
-            run(core.acquire(self._policy, seconds, lease))
-        return lease._ready(self._policy.on_lost)
+    def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> L:
+        """Wait for the lock, for at most ``timeout`` seconds, and return a new lease."""
+        raise NotImplementedError
 
-    def try_acquire(self, *, timeout: Duration | None = 0, **foreign: Never) -> Lease | None:
+    def try_acquire(self, *, timeout: Duration | None = 0, **foreign: Never) -> L | None:
         """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
         if foreign:
             foreign_keywords.refuse_keywords("try_acquire", foreign, ("timeout",))
@@ -196,20 +185,9 @@ class Lock(NotPortable):
         except AcquireTimeout:
             return None
 
-    def inspect(self) -> LockState:
-        """The lock's holders and its queue, as the engine saw them just now: ``client.inspect`` of its name."""
-        return run(operators.inspect(self._client._open(), self.name))
-
-    def locked(self) -> bool:
-        """Whether the lock is held by any owner, as the engine saw it just now: one request.
-
-        Not safe to decide by: the lock may change hands before the answer arrives. Use ``try_acquire`` for that.
-        """
-        return bool(self.inspect().holders)
-
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> L:
         block = self._blocks.entered(self, sys._getframe(1))
-        lease = self.acquire(timeout=self._policy.timeout).__enter__()
+        lease = self.acquire(timeout=self._timeout).__enter__()
         self._blocks.keep(block, BLOCKING.caller, lease)
         return lease
 
@@ -231,6 +209,44 @@ class Lock(NotPortable):
 
         def __getattr__(self, attribute):
             raise foreign_keywords.missing_attribute(self, attribute)
+
+
+class Lock(LockBlock[Lease]):
+    """A name and a policy. Creating one does no I/O; threads may share it. ``acquire`` returns leases."""
+
+    def __init__(self, client: Client, policy: Policy) -> None:
+        super().__init__(policy.timeout)
+        self._client = client
+        self._policy = policy
+
+    @property
+    def name(self) -> str:
+        """The lock's name, without the namespace."""
+        return self._policy.name
+
+    def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> Lease:
+        """Wait for the lock, for at most ``timeout`` seconds (None: for ever, 0: one try), and return a new lease.
+
+        Raises AcquireTimeout if it stayed busy, EngineUnavailable if the engine cannot be reached, EngineRefused, or
+        OutcomeUnknown. The lock is renewed until the last lease on it is released or garbage collected.
+        """
+        if foreign:
+            foreign_keywords.refuse_keywords("acquire", foreign, ("timeout",))
+        core, seconds, lease = self._client._open(), check_timeout(timeout), Lease()
+        if not core.reenter(self._policy, lease):
+            run(core.acquire(self._policy, seconds, lease))
+        return lease._ready(self._policy.on_lost)
+
+    def inspect(self) -> LockState:
+        """The lock's holders and its queue, as the engine saw them just now: ``client.inspect`` of its name."""
+        return run(operators.inspect(self._client._open(), self.name))
+
+    def locked(self) -> bool:
+        """Whether the lock is held by any owner, as the engine saw it just now: one request.
+
+        Not safe to decide by: the lock may change hands before the answer arrives. Use ``try_acquire`` for that.
+        """
+        return bool(self.inspect().holders)
 
     def __repr__(self) -> str:
         return f"<Lock {self.name!r} of {self._client!r}>"
@@ -276,6 +292,23 @@ class Client(BaseClient):
         )
         return Lock(self, policy)
 
+    def multi(
+        self,
+        locks: Iterable[Lock],
+        *,
+        timeout: Duration | None = _DEFAULT,
+        on_lost: Callable[[MultiLease], Any] | None = None,
+    ) -> MultiLock:
+        """Several locks that are acquired together: all of them or none. No I/O.
+
+        ``locks``: sync locks of any clients and engines. They are acquired in one order, wherever they are used
+        together, so callers that take overlapping sets do not deadlock. ``timeout``: how long ``with`` waits for all of
+        them; by default the shortest timeout of the locks. ``on_lost`` is called once, when the first of them is lost.
+        """
+        from holdfast.primitives.multi import MultiLock  # imported here: few programs need it
+
+        return MultiLock(locks, timeout, on_lost)
+
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]
     @overload
@@ -287,23 +320,42 @@ class Client(BaseClient):
         on_busy: Literal["skip"],
         default: None = None,
         **options: Unpack[LockedOptions],
-    ) -> SyncSkippingDecorator[None]: ...
+    ) -> SyncSkippingDecorator[None, Lock]: ...
     @overload
     def locked(
         self, template: Key = None, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
-    ) -> SyncSkippingDecorator[D]: ...
+    ) -> SyncSkippingDecorator[D, Lock]: ...
     @overload
     def locked(
         self, template: Key = None, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
-    ) -> SyncDecorator: ...
+    ) -> SyncDecorator[Lock]: ...
+    @overload
+    def locked(
+        self,
+        templates: Keys,
+        /,
+        *,
+        on_busy: Literal["skip"],
+        default: None = None,
+        **options: Unpack[LockedOptions],
+    ) -> SyncSkippingDecorator[None, MultiLock]: ...
+    @overload
+    def locked(
+        self, templates: Keys, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
+    ) -> SyncSkippingDecorator[D, MultiLock]: ...
+    @overload
+    def locked(
+        self, templates: Keys, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
+    ) -> SyncDecorator[MultiLock]: ...
     def locked(
         self, template: Any = None, /, *, key: Any = None, on_busy: Any = "wait", default: Any = None, **options: Any
     ) -> Any:
         """Decorate a function so that each call holds a lock named by its arguments: ``@client.locked("{order.id}")``.
 
         ``key``: a template over the arguments (``{parameter.name[key]}``), a callable of the same arguments, or None
-        for module.qualname. The lock's name is ``prefix:key``. ``on_busy``: "wait" for ``timeout`` and raise
-        AcquireTimeout, "raise" it after one try, or "skip" the call, which returns ``default``, is logged and counted.
+        for module.qualname; a list of these: each call holds all these locks, as ``multi`` does. The lock's name is
+        ``prefix:key``. ``on_busy``: "wait" for ``timeout`` and raise AcquireTimeout, "raise" it after one try, or
+        "skip" the call, which returns ``default``, is logged and counted.
         ``at_least``: keep the lock for this long from its grant, without making the caller wait. Other options as for
         ``lock``. Decorates functions, methods and generators.
 

@@ -20,22 +20,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncLease
-    from holdfast.lease import BaseLease, Lease
+    from holdfast.lease import AnyLease, Lease
+    from holdfast.primitives.aio.multi import AsyncMultiLease
+    from holdfast.primitives.multi import MultiLease
 
 #: One open block and those around it: (weak reference to its lease, enclosing blocks).
-_Block = tuple["weakref.ref[BaseLease]", Any]
+_Block = tuple["weakref.ref[AnyLease]", Any]
 
 #: Open blocks inside of another one, innermost first.
-Inner = Sequence["weakref.ref[BaseLease]"]
+Inner = Sequence["weakref.ref[AnyLease]"]
 
 _innermost: Final[ContextVar[_Block | None]] = ContextVar("holdfast-current-lease", default=None)
 
 
-def current_lease() -> Lease | AsyncLease | None:
+def current_lease() -> Lease | AsyncLease | MultiLease | AsyncMultiLease | None:
     """The lease of the innermost ``with`` block or ``locked`` function around the calling code; None outside of any.
 
-    For reading: ``current_lease().check()``, ``.token`` for a fence. A released lease is skipped; a lost one is
-    returned, so that ``check()`` raises. Tasks and threads that copy the context see the lease, too.
+    For reading: ``current_lease().check()``, ``.token`` for a fence (on several locks: ``.tokens``). A released lease
+    is skipped; a lost one is returned, so that ``check()`` raises. Tasks and threads that copy the context see the
+    lease, too.
 
     Not guaranteed: that this code holds the lock. The context shows where the code was started, not what it owns.
     """
@@ -44,7 +47,7 @@ def current_lease() -> Lease | AsyncLease | None:
     return lease  # type: ignore[no-any-return]  # only leases are put on the list
 
 
-def enter(lease: BaseLease) -> None:
+def enter(lease: AnyLease) -> None:
     """A block of ``lease`` begins in this context."""
     block = _innermost.get()
     if block is not None:
@@ -52,7 +55,7 @@ def enter(lease: BaseLease) -> None:
     _innermost.set((weakref.ref(lease), block))
 
 
-def leave(lease: BaseLease) -> None:
+def leave(lease: AnyLease) -> None:
     """A block of ``lease`` ends. Does nothing if it began in another context."""
     block = _innermost.get()
     if block is not None and block[0]() is lease:
@@ -61,12 +64,12 @@ def leave(lease: BaseLease) -> None:
         resume(suspend(lease))  # blocks that began later stay open
 
 
-def suspend(lease: BaseLease) -> Inner:
+def suspend(lease: AnyLease) -> Inner:
     """A generator that holds ``lease`` yields: take its block, and the blocks inside it, off the list.
 
     Returns the inner blocks, for ``resume``.
     """
-    inner: list[weakref.ref[BaseLease]] = []
+    inner: list[weakref.ref[AnyLease]] = []
     block = _innermost.get()
     while block is not None:
         reference, outer = block

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -32,7 +32,55 @@ class NotPortable:
         raise UsageError(f"a {type(self).__name__} cannot be pickled or copied: {self._remedy}")
 
 
-class BaseLease(NotPortable):
+class AnyLease(NotPortable):
+    """What a lease on one lock and one on several have in common, for those that work with either."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The lock's name, without the namespace."""
+        raise NotImplementedError
+
+    @property
+    def held(self) -> bool:
+        """Whether the lease is valid at this moment. No I/O."""
+        raise NotImplementedError
+
+    @property
+    def lost_reason(self) -> LossReason | None:
+        """Why the lease was lost, or None."""
+        raise NotImplementedError
+
+    @property
+    def released(self) -> bool:
+        """Whether this lease was released."""
+        raise NotImplementedError
+
+    @property
+    def _holds(self) -> Sequence[Hold]:
+        """What it is a handle of."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise LockLost if lost, NotHeld if released. No I/O."""
+        raise NotImplementedError
+
+    async def _until_changed(self, until: float) -> None:
+        """Wait for a loss or a release; at ``until`` at the latest. Spurious returns are allowed."""
+        raise NotImplementedError
+
+    def _loss(self) -> LockLost:
+        """The error for its loss."""
+        raise NotImplementedError
+
+    def _annotate(self, error: BaseException) -> None:
+        """Add the loss to the body's exception as a note, so that it does not hide that exception."""
+        if (reason := self.lost_reason) is not None:
+            error.add_note(f"lock {self.name!r} lost: {reason}")
+
+
+class BaseLease(AnyLease):
     """What sync and async leases share: everything that does no I/O."""
 
     __slots__ = ("__weakref__", "_acquired_at", "_caller", "_hold", "_key", "_reason")
@@ -125,6 +173,13 @@ class BaseLease(NotPortable):
                 return
         core.front.dispatch(partial(callback, self))
 
+    @property
+    def _holds(self) -> Sequence[Hold]:
+        return (self._hold,)
+
+    async def _until_changed(self, until: float) -> None:
+        await self._hold.over().wait(min(until, self._hold.deadline))
+
     def _loss(self) -> LockLost:
         return LockLost(self._hold.lost or "expired", name=self.name, token=self.token)
 
@@ -139,11 +194,6 @@ class BaseLease(NotPortable):
     def _keep_for(self, seconds: float) -> None:
         """Keep the lock until ``seconds`` after its grant, even if all handles are released before."""
         retention.retain(self._hold.core, self._hold, seconds)
-
-    def _annotate(self, error: BaseException) -> None:
-        """Add the loss to the body's exception as a note, so that it does not hide that exception."""
-        if (reason := self.lost_reason) is not None:
-            error.add_note(f"lock {self.name!r} lost: {reason}")
 
     def __del__(self) -> None:
         try:
@@ -176,7 +226,7 @@ class Loss:
 
     __slots__ = ("_lease",)
 
-    def __init__(self, lease: BaseLease) -> None:
+    def __init__(self, lease: AnyLease) -> None:
         self._lease = lease
 
     def is_set(self) -> bool:
@@ -190,19 +240,47 @@ class Loss:
         return run(until_lost(self._lease, timeout))
 
 
-async def until_lost(lease: BaseLease, timeout: Duration | None) -> bool:
+async def until_lost(lease: AnyLease, timeout: Duration | None) -> bool:
     """Wait until ``lease`` is lost (True), or it is released or ``timeout`` has passed (False)."""
     if isinstance(timeout, (str, timedelta)):  # a number is taken as threading.Event.wait does, also below 0
         timeout = parse_duration(timeout, what="timeout")
-    hold = lease._hold
-    now = hold.core.front.now
+    now = lease._holds[0].core.front.now
     until = float("inf") if timeout is None else now() + timeout
     while lease.held and now() < until:
-        await hold.over().wait(min(until, hold.deadline))
+        await lease._until_changed(until)
     return lease.lost_reason is not None
 
 
-class Lease(BaseLease):
+class LeaseBlock(AnyLease):
+    """``with lease:``, for a lease on one lock and for one on several."""
+
+    __slots__ = ()
+
+    def release(self) -> None:
+        """Release this lease. Idempotent; callable from any thread."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self.check()
+        current.enter(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        current.leave(self)
+        if error is None:
+            self.release()
+            return
+        try:
+            self.release()
+        except LockError as failure:
+            self._annotate(error)
+            if not isinstance(failure, LockLost):
+                error.add_note(str(failure))
+
+
+class Lease(LeaseBlock, BaseLease):
     """A held lock. A context manager; leaving it releases.
 
     Leases of one caller on one name share one hold: the same token, deadline and loss. The lock is released with the
@@ -228,22 +306,3 @@ class Lease(BaseLease):
         """
         if not self.released:
             run(releasing.release(self._hold.core, self._hold, self))
-
-    def __enter__(self) -> Self:
-        self.check()
-        current.enter(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        current.leave(self)
-        if error is None:
-            self.release()
-            return
-        try:
-            self.release()
-        except LockError as failure:
-            self._annotate(error)
-            if not isinstance(failure, LockLost):
-                error.add_note(str(failure))

@@ -12,14 +12,19 @@ When = Literal["module", "lazy", "typing"]
 
 
 class Allowed(NamedTuple):
-    """The parts that a part may import. What it may import with the module, it may also import later."""
+    """The parts that a part may import. What it may import with the module, it may also import later.
+
+    ``built_on_it``: imported lazily, although they import this part: no cycle, since it works without them.
+    """
 
     module: Collection[str] = ()
     lazy: Collection[str] = ()
     typing: Collection[str] = ()
+    built_on_it: Collection[str] = ()
 
     def permits(self, part: str, when: When) -> bool:
-        names = {"module": self.module, "lazy": {*self.module, *self.lazy}, "typing": {*self.module, *self.typing}}
+        lazy = {*self.module, *self.lazy, *self.built_on_it}
+        names = {"module": self.module, "lazy": lazy, "typing": {*self.module, *self.typing}}
         return part in names[when]
 
 
@@ -96,7 +101,8 @@ def problems(
         importer, imported = part_of(each.path), part_of(each.module)
         if importer == imported:
             continue
-        if each.when != "typing":
+        back = importer in rows and each.when == "lazy" and imported in rows[importer].built_on_it
+        if each.when != "typing" and not back:
             edges.setdefault(importer, set()).add(imported)
         if importer in rows and not rows[importer].permits(imported, each.when):
             found.append(f"{each.path} imports {each.module} ({each.when}), but {importer} may not import {imported}")

@@ -16,6 +16,8 @@ PAIRS = [
     (holdfast.Lock, aio.AsyncLock),
     (holdfast.Lease, aio.AsyncLease),
     (lease.Loss, aio.AsyncLoss),
+    (holdfast.MultiLock, aio.AsyncMultiLock),
+    (holdfast.MultiLease, aio.AsyncMultiLease),
 ]
 #: What may be only in async.
 ONLY_ASYNC = {"AsyncClient.aclose"}

@@ -21,7 +21,7 @@ from tests.core.imports import Allowed, problems
 SOURCE = Path(holdfast.__path__[0])
 
 #: The modules and packages of the public API.
-FACE: Final = frozenset({"client", "aio", "lease", "decorator", "current", "default_clients"})
+FACE: Final = frozenset({"client", "aio", "lease", "async_lease", "decorator", "current", "default_clients"})
 ENGINES: Final = sorted({f"engines.{row.url.split('.')[2]}" for row in registry.BUILT_IN})
 
 _BELOW_THE_FACE: Final = ("errors", "_version", "_runtime", "_config", "port", "registry", "_core", "observer")
@@ -39,7 +39,7 @@ LAYERS: Final = {
     "_core": Allowed(["errors", "_runtime", "_config", "port"], typing=["observer"]),
     # connect_options.py: the options of all engines together, for type checkers.
     "options": Allowed(["_config", *ENGINES]),
-    "face": Allowed(_BELOW_THE_FACE, lazy=["primitives"], typing=["options", "primitives"]),
+    "face": Allowed(_BELOW_THE_FACE, built_on_it=["primitives"], typing=["options", "primitives"]),
     # What is built on locks. Loaded by the methods of a client that make one.
     "primitives": Allowed([*_BELOW_THE_FACE, "face"]),
     # holdfast/__init__.py: its names are imported on first use.

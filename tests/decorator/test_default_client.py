@@ -45,7 +45,7 @@ def where() -> str:
     lease = holdfast.current_lease()
     assert lease is not None
     assert lease.held
-    return f"{lease.name} on {lease._hold.core.engine!r}"
+    return f"{lease.name} on {lease._holds[0].core.engine!r}"
 
 
 def test_functions_use_the_sync_and_coroutines_the_async_default_client(url: str) -> None:

@@ -81,10 +81,10 @@ def test_number_sign_is_literal_unless_a_parameter_follows(client: holdfast.Clie
     assert name_of(client, text, function, 5) == text.replace("{order}", "5")
 
 
-@pytest.mark.parametrize("key", [["{order}", "{user}"], ("{order}",)], ids=str)
-def test_several_templates_are_refused(client: holdfast.Client, key: Any) -> None:
-    with pytest.raises(holdfast.UsageError, match="multi-lock, which is not in this version"):
-        client.locked(key)
+@pytest.mark.parametrize("key", [[], ["{order}", None], ["{order}", 7], ["{order}", "{nothing}"]], ids=str)
+def test_list_of_templates_that_cannot_work_is_refused_when_decorating(client: holdfast.Client, key: Any) -> None:
+    with pytest.raises(holdfast.UsageError):
+        client.locked(key)(function)
 
 
 @pytest.mark.parametrize("key", [7, b"a", ...], ids=repr)

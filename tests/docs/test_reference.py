@@ -27,7 +27,8 @@ PUBLIC: Final = [(module, name) for module in (holdfast, aio, fencing, observer)
 CLASSES: Final = [
     holdfast.Client, holdfast.Lock, holdfast.Lease, holdfast.Guarantees, holdfast.Holder, holdfast.LockState,
     holdfast.Waiter,
-    aio.AsyncClient, aio.AsyncLock, aio.AsyncLease,
+    holdfast.MultiLock, holdfast.MultiLease,
+    aio.AsyncClient, aio.AsyncLock, aio.AsyncLease, aio.AsyncMultiLock, aio.AsyncMultiLease,
     fencing.Fence, fencing.FileFence, fencing.MemoryFence, fencing.Guard, fencing.SqlFence,
     fencing.RedisFence, fencing.AsyncRedisFence, fencing.ObjectFence, fencing.AsyncObjectFence, fencing.InheritedLease,
     *(event for name in observer.__all__ if isinstance(event := getattr(observer, name), type)),
@@ -62,7 +63,7 @@ def test_public_names_are_documented(module: ModuleType, name: str) -> None:
 @pytest.mark.parametrize("kind, name", MEMBERS)
 def test_public_members_are_documented(kind: type, name: str) -> None:
     entries = _entries()
-    names = [f"aio.{base.__name__}" if base.__module__ == aio.__name__ else base.__name__ for base in kind.__mro__]
+    names = [f"aio.{base.__name__}" if base.__name__ in aio.__all__ else base.__name__ for base in kind.__mro__]
     documented = "".join(entries.get(base, "") for base in names)
     assert re.search(rf"`{re.escape(name)}(?:\([^`]*\))?`", documented)
     if not dataclasses.is_dataclass(kind):

@@ -24,17 +24,22 @@ if TYPE_CHECKING:
 
 
 _OURS: Final = Found.OURS  # see states.py
+#: A release that is not waited for gets at least this long.
+_SHORTEST_REQUEST: Final = 0.02
 
 
-def release(core: Core, hold: Hold, handle: Handle) -> Coroutine[Any, Any, None]:
-    """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before."""
+def release(core: Core, hold: Hold, handle: Handle, until: float | None = None) -> Coroutine[Any, Any, None]:
+    """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before.
+
+    ``until``: do not wait for the engine's answer for longer than that. The rest is done in the background.
+    """
     itself: list[Running] = []
-    coroutine = _release(core, hold, handle, itself)
+    coroutine = _release(core, hold, handle, itself, until)
     itself.append(weakref.ref(coroutine))
     return coroutine
 
 
-async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]) -> None:
+async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running], until: float | None) -> None:
     now = core.front.now()
     if now >= hold.deadline:
         core.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
@@ -68,7 +73,7 @@ async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]
                 raise LockLost(lost, name=hold.policy.name, token=hold.token)
             hold.notify()
             if last and following is None:
-                await _release_at_engine(core, hold)
+                await _release_at_engine(core, hold, until)
         finally:
             if following is not None:
                 following.event.set()
@@ -153,19 +158,22 @@ def is_over(core: Core, hold: Hold) -> bool:
     return hold not in core.releasing and (hold.state is not states.HELD or not hold.handles)
 
 
-async def _release_at_engine(core: Core, hold: Hold) -> None:
+async def _release_at_engine(core: Core, hold: Hold, until: float | None) -> None:
     """Release the grant of ``hold``, which is RELEASING already. Raises LockLost or OutcomeUnknown.
 
-    If it cannot be finished (unreachable until the deadline, refused, cancelled, interrupted) the caller has the
-    watchdog do it until the ttl. A reply may be lost after the engine has done it; so "not there" after an unresolved
-    release that was sent before the deadline means that this release did it.
+    If it cannot be finished (unreachable until the deadline or ``until``, refused, cancelled, interrupted) the caller
+    has the watchdog do it until the ttl. A reply may be lost after the engine has done it; so "not there" after an
+    unresolved release that was sent before the deadline means that this release did it.
     """
     grant, attempt = hold.grant, hold.grant.attempt
     unresolved = False
+    timeout = hold.policy.request_timeout
+    if until is not None:
+        timeout = min(timeout, max(until - core.front.now(), _SHORTEST_REQUEST))
     try:
-        found = await core.session.release(attempt, hold.policy.request_timeout)
+        found = await core.session.release(attempt, timeout)
     except RequestFailed as failure:
-        again = _Repeated(core, hold, failure)
+        again = _Repeated(core, hold, failure, until)
         found = await again.run()
         unresolved = again.unresolved
     reason = None if found is _OURS or unresolved else grant.why_lost(found, core.front.now())
@@ -191,9 +199,10 @@ def _released(core: Core, hold: Hold, reason: LossReason | None) -> None:
 class _Repeated:
     """A release whose first request failed."""
 
-    def __init__(self, core: Core, hold: Hold, failure: RequestFailed) -> None:
+    def __init__(self, core: Core, hold: Hold, failure: RequestFailed, until: float | None) -> None:
         self._core = core
         self._hold = hold
+        self._until = hold.grant.deadline if until is None else min(until, hold.grant.deadline)
         self._failure = failure
         self.unresolved = False  #: one of its requests may have taken effect
         self._note(failure)
@@ -203,8 +212,8 @@ class _Repeated:
         self.unresolved |= failure.may_have_happened
 
     async def run(self) -> Found:
-        front, deadline = self._core.front, self._hold.grant.deadline
-        return await retry.after(self._failure, front, self._request, deadline, self._give_up, random.random)
+        front = self._core.front
+        return await retry.after(self._failure, front, self._request, self._until, self._give_up, random.random)
 
     async def _request(self) -> Found:
         hold = self._hold

@@ -19,7 +19,18 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from holdfast import default_clients
 from holdfast.decorator import decorate
-from holdfast.decorator.shapes import A, D, DefaultDecorator, DefaultSkippingDecorator, Key, LockedFunction, P, R, T
+from holdfast.decorator.shapes import (
+    A,
+    D,
+    DefaultDecorator,
+    DefaultSkippingDecorator,
+    Key,
+    Keys,
+    LockedFunction,
+    P,
+    R,
+    T,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -27,6 +38,8 @@ if TYPE_CHECKING:
     from holdfast.aio import AsyncLock
     from holdfast.client import Lock
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
+    from holdfast.primitives.aio.multi import AsyncMultiLock
+    from holdfast.primitives.multi import MultiLock
 
 __all__ = ["LockedFunction", "locked"]
 
@@ -42,15 +55,27 @@ def locked(function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # ty
 @overload
 def locked(
     template: Key = None, /, *, on_busy: Literal["skip"], default: None = None, **options: Unpack[LockedOptions]
-) -> DefaultSkippingDecorator[None]: ...
+) -> DefaultSkippingDecorator[None, Lock, AsyncLock]: ...
 @overload
 def locked(
     template: Key = None, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
-) -> DefaultSkippingDecorator[D]: ...
+) -> DefaultSkippingDecorator[D, Lock, AsyncLock]: ...
 @overload
 def locked(
     template: Key = None, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
-) -> DefaultDecorator: ...
+) -> DefaultDecorator[Lock, AsyncLock]: ...
+@overload
+def locked(
+    templates: Keys, /, *, on_busy: Literal["skip"], default: None = None, **options: Unpack[LockedOptions]
+) -> DefaultSkippingDecorator[None, MultiLock, AsyncMultiLock]: ...
+@overload
+def locked(
+    templates: Keys, /, *, on_busy: Literal["skip"], default: D, **options: Unpack[LockedOptions]
+) -> DefaultSkippingDecorator[D, MultiLock, AsyncMultiLock]: ...
+@overload
+def locked(
+    templates: Keys, /, *, on_busy: WaitOrRaise = "wait", **options: Unpack[LockedOptions]
+) -> DefaultDecorator[MultiLock, AsyncMultiLock]: ...
 def locked(
     template: Any = None, /, *, key: Any = None, on_busy: Any = "wait", default: Any = None, **options: Any
 ) -> Any:

@@ -38,11 +38,6 @@ def locked(
         raise UsageError("the key is given twice, by position and as key=; remove one of them")
     bare = key is None and _is_bare(first, on_busy, given, sys._getframe(2))
     key = first if key is None else key
-    if isinstance(key, (list, tuple, set, frozenset)):
-        raise UsageError(
-            "several key templates need the multi-lock, which is not in this version; nest two decorators with one "
-            "template each, in the same order everywhere"
-        )
     plan = options.check(on_busy, default, given)
     if bare:
         return _decorate(key, choose, client, None, plan)

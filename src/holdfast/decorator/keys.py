@@ -19,12 +19,33 @@ from holdfast.errors import InvalidName, UsageError
 
 #: Returns the lock name of a call with these arguments.
 Namer = Callable[[tuple[Any, ...], Mapping[str, Any]], str]
+#: The same for a function with several locks: their names.
+SeveralNamer = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[str, ...]]
 
 _MANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def compile_key(key: Any, prefix: str, function: Callable[..., Any]) -> Namer:
-    """The Namer for ``key``: a template, a callable, or None for module.qualname. UsageError if it cannot work."""
+def compile_key(key: Any, prefix: str, function: Callable[..., Any]) -> Namer | SeveralNamer:
+    """The Namer for ``key``: a template, a callable, or None for module.qualname; of several templates and callables,
+    that of several locks. UsageError if it cannot work."""
+    if isinstance(key, (list, tuple, set, frozenset)):
+        return _several([_of_one(_one_of_several(each), prefix, function) for each in key])
+    return _of_one(key, prefix, function)
+
+
+def _several(namers: Sequence[Namer]) -> SeveralNamer:
+    if not namers:
+        raise UsageError("the list of keys is empty: give at least one template or callable")
+    return lambda args, kwargs: tuple([name(args, kwargs) for name in namers])
+
+
+def _one_of_several(key: Any) -> Any:
+    if key is None:
+        raise UsageError("a list of keys has None in it: give a template or a callable for each lock")
+    return key
+
+
+def _of_one(key: Any, prefix: str, function: Callable[..., Any]) -> Namer:
     before = f"{prefix}:" if prefix else ""
     if key is None:
         return _constant(before + default_key(function))
@@ -32,7 +53,7 @@ def compile_key(key: Any, prefix: str, function: Callable[..., Any]) -> Namer:
         return _from_template(key, before, function)
     if callable(key):
         return _from_callable(key, before, function)
-    raise UsageError(f"a key is a template or a callable, not {type(key).__qualname__}")
+    raise UsageError(f"a key is a template, a callable, or a list of these, not {type(key).__qualname__}")
 
 
 def default_key(function: Callable[..., Any]) -> str:

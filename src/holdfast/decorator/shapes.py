@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
-
-if TYPE_CHECKING:
-    from holdfast.aio import AsyncLock
-    from holdfast.client import Lock
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -20,12 +16,16 @@ I = TypeVar("I", bound=Iterator[Any])  # noqa: E741
 D = TypeVar("D")
 D_co = TypeVar("D_co", covariant=True)
 L_co = TypeVar("L_co", covariant=True)
+M_co = TypeVar("M_co", covariant=True)
 #: A template, or a callable over the same arguments; None: module.qualname.
 Key = str | Callable[..., Any] | None
+#: Several of them: the function holds all these locks. (Not any sequence: a str is one, too.)
+Keys = list[str] | list[Callable[..., Any]] | tuple[str | Callable[..., Any], ...] | set[str] | frozenset[str]
 
 
 class LockedFunction(Protocol[P, R_co, L_co]):
-    """A function that holds a lock while it runs; ``L_co`` is Lock or AsyncLock.
+    """A function that holds a lock while it runs; ``L_co`` is Lock or AsyncLock; with several keys, MultiLock or
+    AsyncMultiLock.
 
     It guarantees what the lock guarantees: after a loss the body may still run for a moment, see ``current_lease``.
     """
@@ -65,65 +65,62 @@ class LockedFunction(Protocol[P, R_co, L_co]):
     def __get__(self, instance: Any, owner: Any = None) -> LockedFunction[P, R_co, L_co]: ...
 
 
-class SyncDecorator(Protocol):
+class SyncDecorator(Protocol[L_co]):
     """What ``client.locked(...)`` of a sync client returns."""
 
-    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...
+    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R, L_co]: ...
 
 
-class AsyncDecorator(Protocol):
+class AsyncDecorator(Protocol[L_co]):
     """What ``client.locked(...)`` of an async client returns."""
 
-    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...
+    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R, L_co]: ...
 
 
-class DefaultDecorator(Protocol):
-    """What ``holdfast.locked(...)`` returns: the function decides whether the client is sync or async."""
+class DefaultDecorator(Protocol[L_co, M_co]):
+    """What ``holdfast.locked(...)`` returns: the function decides whether the client is sync or async, and so whether
+    its lock is an ``L_co`` or an ``M_co``."""
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(
         self, function: Callable[P, Coroutine[Any, Any, T]], /
-    ) -> LockedFunction[P, Coroutine[Any, Any, T], AsyncLock]: ...
+    ) -> LockedFunction[P, Coroutine[Any, Any, T], M_co]: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[P, A], /
-    ) -> LockedFunction[P, A, AsyncLock]: ...
+    def __call__(self, function: Callable[P, A], /) -> LockedFunction[P, A, M_co]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...
+    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R, L_co]: ...
 
 
-class SyncSkippingDecorator(Protocol[D_co]):
+class SyncSkippingDecorator(Protocol[D_co, L_co]):
     """With ``on_busy="skip"``: a call returns what the function returns, or the default. A generator yields nothing."""
 
     @overload
-    def __call__(self, function: Callable[P, I], /) -> LockedFunction[P, I, Lock]: ...
+    def __call__(self, function: Callable[P, I], /) -> LockedFunction[P, I, L_co]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R | D_co, Lock]: ...
+    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R | D_co, L_co]: ...
 
 
-class AsyncSkippingDecorator(Protocol[D_co]):
+class AsyncSkippingDecorator(Protocol[D_co, L_co]):
     """With ``on_busy="skip"``: an awaited call returns what the function returns, or the default."""
 
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, T]], /
-    ) -> LockedFunction[P, Coroutine[Any, Any, T | D_co], AsyncLock]: ...
+    ) -> LockedFunction[P, Coroutine[Any, Any, T | D_co], L_co]: ...
     @overload
-    def __call__(self, function: Callable[P, A], /) -> LockedFunction[P, A, AsyncLock]: ...
+    def __call__(self, function: Callable[P, A], /) -> LockedFunction[P, A, L_co]: ...
 
 
-class DefaultSkippingDecorator(Protocol[D_co]):
+class DefaultSkippingDecorator(Protocol[D_co, L_co, M_co]):
     """With ``on_busy="skip"``, of ``holdfast.locked``."""
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(
         self, function: Callable[P, Coroutine[Any, Any, T]], /
-    ) -> LockedFunction[P, Coroutine[Any, Any, T | D_co], AsyncLock]: ...
+    ) -> LockedFunction[P, Coroutine[Any, Any, T | D_co], M_co]: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, function: Callable[P, A], /
-    ) -> LockedFunction[P, A, AsyncLock]: ...
+    def __call__(self, function: Callable[P, A], /) -> LockedFunction[P, A, M_co]: ...
     @overload
-    def __call__(self, function: Callable[P, I], /) -> LockedFunction[P, I, Lock]: ...
+    def __call__(self, function: Callable[P, I], /) -> LockedFunction[P, I, L_co]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R | D_co, Lock]: ...
+    def __call__(self, function: Callable[P, R], /) -> LockedFunction[P, R | D_co, L_co]: ...

@@ -170,7 +170,7 @@ def _async_generator(function: Callable[..., Any], locks: Locks, plan: Plan, ski
     async def locked(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         lock = locks.of(args, kwargs)
         try:
-            lease = await lock.acquire(timeout=lock._policy.timeout)
+            lease = await lock.acquire(timeout=lock._timeout)
         except AcquireTimeout as busy:
             skips.default(busy, inside=False)
             return

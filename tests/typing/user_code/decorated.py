@@ -123,7 +123,35 @@ locks.locked("s", tiemout=5)  # error
 locks.locked("s", on_busy="ignore")  # error
 locks.locked("s", default=5)  # error
 holdfast.locked("s", ttl=[])  # error
-alocks.locked(["a", "b"])  # error
+locks.locked([1, 2])  # error
+locks.locked([])
+
+
+@locks.locked(["{source}", "{target}"], prefix="account", timeout=5)
+def transfer(source: int, target: int) -> int:
+    return source
+
+
+moved: int = transfer(1, 2)
+both: holdfast.MultiLock = transfer.lock_for(1, 2)
+wrong_both: holdfast.Lock = transfer.lock_for(1, 2)  # error
+with both as multi_lease:
+    token_of_one: int = multi_lease.tokens["account:1"]
+
+
+@alocks.locked(("{source}", "{target}"), on_busy="skip", default="")
+async def transfer_async(source: int, target: int) -> int:
+    return source
+
+
+async_both: holdfast.aio.AsyncMultiLock = transfer_async.lock_for(1, 2)
+
+
+@holdfast.locked(["{source}", "{target}"])
+def transfer_by_default(source: int, target: int) -> None: ...
+
+
+default_both: holdfast.MultiLock = transfer_by_default.lock_for(1, 2)
 
 lease = holdfast.current_lease()
 lease.check()  # error

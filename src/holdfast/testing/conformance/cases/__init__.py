@@ -23,6 +23,7 @@ from holdfast.testing.conformance.cases.observing import ObservingCases
 from holdfast.testing.conformance.cases.portability import PortabilityCases
 from holdfast.testing.conformance.cases.reentry import ReentryCases
 from holdfast.testing.conformance.cases.renewing import RenewingCases
+from holdfast.testing.conformance.cases.several import MultiLockCases
 
 ALL: Final = (
     AcquiringCases,
@@ -43,6 +44,7 @@ ALL: Final = (
     LoopCases,
     PortabilityCases,
     DecoratingCases,
+    MultiLockCases,
     ObservingCases,
     DyingCases,
     InterruptedCases,
