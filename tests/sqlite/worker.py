@@ -14,6 +14,7 @@ from typing import Any
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Claim, Granted, RequestFailed, Session, SimpleAttempt
+from holdfast.engines.registers import Cell, Guard, RegisterKey
 from holdfast.engines.sqlite import contender
 from holdfast.engines.sqlite.engine import connect
 
@@ -74,6 +75,30 @@ def hammer(session: Session[Any], name: str, seconds: float) -> dict[str, Any]:
     return {"grants": grants, "errors": errors}
 
 
+def add_to_register(session: Session[Any], name: str, times: int) -> None:
+    """Adds to a number in a durable register, as a monitor would."""
+    registers, key = session.registers, RegisterKey(name, "monitor", durable=True)
+    assert registers is not None
+    for _ in range(times):
+        attempt = make_attempt(name)
+        granted = run(obtain(session, attempt, clock.now() + 30.0))
+        assert granted is not None
+        guard = Guard(granted.token, attempt.owner)
+        cell = run(registers.load(key, guard, 5.0))
+        assert isinstance(cell, Cell)
+        stored = run(registers.store(key, guard, cell.version, 5.0, value=b"%d" % (int(cell.value or b"0") + 1)))
+        assert stored == cell.version + 1
+        run(session.release(attempt, 5.0))
+
+
+def join_register(session: Session[Any], name: str, waiter: str) -> None:
+    """Become present as a waiter, with a listener."""
+    registers, key = session.registers, RegisterKey(name, "condition:")
+    assert registers is not None
+    run(registers.listener(key, waiter).arm())
+    run(registers.look(key, waiter, 5.0))
+
+
 def _renewed(session: Session[Any], attempt: SimpleAttempt, ttl: float) -> str:
     try:
         return str(run(session.renew(attempt, ttl, 5.0)).name)
@@ -101,6 +126,10 @@ def main() -> None:
                 answer = hammer(session, name, order["seconds"])
             case "count":
                 count(session, name, Path(order["file"]), order["times"])
+            case "add to register":
+                add_to_register(session, name, order["times"])
+            case "join register":
+                join_register(session, name, order["waiter"])
             case "do not poll":
                 contender._FIRST_POLL = contender._POLL = NEVER  # type: ignore[misc]
             case "ping":

@@ -121,6 +121,8 @@ class Store:
             # (os.access checks for the real uid, which may differ.)
             if not _exists(self._liveness_path, os.F_OK) and not os.path.exists(self._liveness_path):
                 self._raise_displaced()
+            if durable and self._anchor is not None and not self._anchor.in_place():
+                self._raise_displaced()  # removed, and no process has opened other files yet
             self._writes += 1
             if self._writes >= _CHECKPOINT_EVERY:
                 self._checkpoint()
