@@ -6,11 +6,10 @@ import uuid
 
 import pytest
 
-from holdfast.engines.memory.engine import MemoryEngine
-from tests.support.register_contract import APIS, CASES, Case, check, name_of
+from tests.support.register_contract import APIS, CASES, Case, check, engine_at, name_of
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_contract(case: Case, api: str) -> None:
-    check(case, MemoryEngine(uuid.uuid4().hex), api)
+    check(case, engine_at(f"memory:{uuid.uuid4().hex}"), api)

@@ -39,24 +39,27 @@ class SimWatch:
             self._subscribed = None
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
+        ttl: int = await self.arm_reading(["PTTL", key], channel, timeout)
+        return ttl
+
+    async def arm_reading(self, words: Sequence[Argument], channel: str, timeout: float) -> Any:
         until = self._runtime.now() + timeout
         self._wakeup.clear()
-        self._armed = key.encode()
-        look: Sequence[Argument] = ["PTTL", key]
-        commands: list[Sequence[Argument]] = [look]
+        self._armed = str(words[1]).encode()
+        commands: list[Sequence[Argument]] = [words]
         if self._tracking:
             commands.insert(0, ["CLIENT", "CACHING", "YES"])
         elif self._subscribed != channel:
             commands.insert(0, ["SUBSCRIBE", channel])
         try:
-            ttl: int = await self._wire.call(*commands, until=until)
+            answer = await self._wire.call(*commands, until=until)
         except RequestFailed:
             self._subscribed = None
             raise
         except ReplyError as error:
             raise error_of_reply(str(error)) from error
         self._subscribed = channel
-        return ttl
+        return answer
 
     async def pushed(self, until: float) -> bool:
         return await self._wakeup.wait(until)

@@ -26,6 +26,7 @@ class Purpose(enum.Enum):
     PUSHES = enum.auto()  #: client tracking
     CHANNEL = enum.auto()  #: pub/sub
     LISTING = enum.auto()  #: locks(), and naming the type of a foreign key
+    REGISTERS = enum.auto()  #: conditions, monitors, latches, barriers
     REPLICAS = enum.auto()  #: WAIT
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from holdfast.cli.doctor.connection import Connection, Refused
 from holdfast.cli.doctor.facts import Lack, Purpose
 from holdfast.engines.redis.dialect.keys import keys_of, prefixed
+from holdfast.engines.redis.dialect.registers import RegisterKeys
 from holdfast.engines.redis.scripts import PING
 
 _TRIED_TTL_MS: Final = 1000
@@ -46,7 +47,9 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
     gone, waiter = f"{prefixed('holdfast_lock', name)}:gone:x", keys.waiter("x")
     probe = f"{prefixed('holdfast_probe', name)}:x"
     channel = f"&redisson_lock__channel:{{{inner}" if namespace else "&redisson_lock__channel:*"
+    register = RegisterKeys(name, "x")
     take, wait, look = Purpose.LOCKS, Purpose.WAITING, Purpose.INSPECTING
+    state = Purpose.REGISTERS
     return [
         Need(take, ("evalsha", PING.sha, "0")),
         Need(take, ("eval", PING.source, "0")),
@@ -66,6 +69,10 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
         Need(Purpose.CHANNEL, ("publish", keys.channel, "0"), channel),
         Need(Purpose.CHANNEL, ("subscribe", keys.channel), channel),
         Need(Purpose.CHANNEL, ("unsubscribe", keys.channel)),
+        *on(state, register.register, "holdfast_register", "hmget f", "hset f 1", "pttl", "pexpire 1000", "exists"),
+        *on(state, register.present, "holdfast_register_present", "zadd 1 x", "zscore x", "zrangebyscore 0 1"),
+        *on(state, register.present, "holdfast_register_present", "zremrangebyscore 0 1", "pexpire 1000"),
+        *on(state, register.wake_up("x"), "holdfast_register_wake", "get", "set 1 px 1000"),
         Need(Purpose.LISTING, ("scan", "0")),
         *on(Purpose.LISTING, keys.name, "", "type"),
         Need(Purpose.REPLICAS, ("wait", "0", "1")),

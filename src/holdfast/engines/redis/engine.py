@@ -29,6 +29,10 @@ _GUARANTEES: Final = Guarantees(
     needs_clocks="the server's must not step forward (leases would end early there), the client's must keep its rate",
     loss_bound="until the push or the next renewal, a third of the ttl, after eviction, FLUSHALL, a restart without "
     "disk or a step of the server's clock; after a manual failover until the old master is out of reach",
+    registers=True,
+    detach=True,
+    state_bound="a crash of the server undoes what its disk does not have yet (appendfsync), or all of it without a disk; "
+    "eviction, FLUSHALL or DEL remove it; a manual failover may undo the last changes",
 )
 
 
@@ -37,6 +41,10 @@ _ISOLATED: Final = (
     "after a failover until the partition heals: an old master that only its client can reach renews for ever"
 )
 _ACKNOWLEDGED: Final = "the ttl, after a failover: an old master without replicas that acknowledge cannot renew"
+_UNDONE: Final = "a failover may undo the last changes, those that the new master had not received"
+_REPLICATED: Final = (
+    "a failover undoes no change that the replicas had acknowledged, if one of these becomes the new master"
+)
 
 
 def failover_guarantees(replicas: int) -> Guarantees:
@@ -45,6 +53,7 @@ def failover_guarantees(replicas: int) -> Guarantees:
         _GUARANTEES,
         loss_bound=f"{_ACKNOWLEDGED if replicas else _ISOLATED}; until the push or the next renewal, a third of the "
         "ttl, after eviction, FLUSHALL or a step of a server's clock",
+        state_bound=f"{_REPLICATED if replicas else _UNDONE}; eviction, FLUSHALL or DEL remove it",
     )
 
 

@@ -9,11 +9,12 @@ from holdfast._runtime.base import Runtime
 from holdfast.engines.base import Busy, Found, Granted, LockState, RequestFailed
 from holdfast.engines.redis.attempt import RedisAttempt, withdrawal
 from holdfast.engines.redis.connections.channel import Channel, answer_of
-from holdfast.engines.redis.dialect import grants, leases, operators
+from holdfast.engines.redis.dialect import grants, leases, operators, transfers
 from holdfast.engines.redis.dialect.keys import names_of, pattern
 from holdfast.engines.redis.dialect.packing import counter_ttl
 from holdfast.engines.redis.dialect.replication import unacknowledged
 from holdfast.engines.redis.dialect.replies import NotALock, WaitRefused, WrongType
+from holdfast.engines.redis.registers import RedisRegisters
 from holdfast.engines.redis.waiting.contender import RedisContender
 from holdfast.errors import EngineRefused
 
@@ -26,13 +27,13 @@ class RedisSession:
     """See :class:`holdfast.engines.base.Session`. ``token_ttl`` in seconds; None: fencing counters never expire."""
 
     attempt = RedisAttempt
-    registers = None
 
     def __init__(self, channel: Channel, runtime: Runtime, token_ttl: float | None) -> None:
         self._channel = channel
         self._runtime = runtime
         self._counter_ttl = counter_ttl(token_ttl)
         self._encode_acquire = grants.AcquireEncoder(self._counter_ttl).encode
+        self.registers = RedisRegisters(channel, runtime, self._counter_ttl)
 
     async def acquire(self, attempt: RedisAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim
@@ -101,6 +102,14 @@ class RedisSession:
         tombstone = leases.tombstone_for(claim.ttl) if attempt.unresolved else None
         call = leases.encode_release(claim.name, attempt.owner, self._channel.publish, tombstone=tombstone)
         return leases.decode_release(await self._channel.run(call, timeout))
+
+    async def transfer(self, attempt: RedisAttempt, from_owner: str, timeout: float) -> Granted | Found:
+        claim = attempt.claim
+        call = transfers.encode_transfer(claim, attempt.owner, from_owner, self._counter_ttl)
+        answer = await answer_of(self._channel, call, claim.replicas, timeout)
+        if isinstance(answer, RequestFailed | EngineRefused):
+            raise answer
+        return transfers.decode_transfer(answer)
 
     async def renew(self, attempt: RedisAttempt, ttl: float, timeout: float) -> Found:
         answer = await self._renew(attempt, ttl, timeout)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.cluster.node import Node, Nodes
 from holdfast.engines.redis.cluster.slots import Place
 from holdfast.engines.redis.connections.channel import Watch
+from holdfast.engines.redis.dialect.packing import Argument
 from holdfast.engines.redis.dialect.replies import Redirected
 
 
@@ -30,9 +32,12 @@ class ClusterWatch:
         self._watch: Watch | None = None
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
-        place = await self._cluster.owner(key, timeout)
+        return int(await self.arm_reading(("PTTL", key), channel, timeout))
+
+    async def arm_reading(self, words: Sequence[Argument], channel: str, timeout: float) -> Any:
+        place = await self._cluster.owner(str(words[1]), timeout)
         try:
-            return await self._at(place).arm(key, channel, timeout)
+            return await self._at(place).arm_reading(words, channel, timeout)
         except Redirected as redirection:
             # Noted, if it is permanent; the caller comes back soon.
             self._cluster.redirect(redirection, place)

@@ -31,6 +31,9 @@ class Watch(Protocol):
         """Ask to be woken when ``key`` changes (or, fallback, when something is published on ``channel``), and *then*
         look: PTTL of ``key`` in ms (-2: there is no such key, -1: it has no TTL)."""
 
+    async def arm_reading(self, words: Sequence[Argument], channel: str, timeout: float) -> Any:
+        """As ``arm``, for the key that the plain command ``words`` reads (its second word); the command's reply."""
+
     async def pushed(self, until: float) -> bool:
         """Sleep until the armed key was pushed, at most until ``until``. A lost connection counts as a push."""
 

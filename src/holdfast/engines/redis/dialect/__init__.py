@@ -5,7 +5,9 @@ and the simulation all use these. Read ``leases.py`` first.
 
 * ``grants.py``: ``acquire``, ``raise``, ``join``.
 * ``leases.py``: ``renew``, ``release``, and the plain command that looks at a lock.
+* ``transfers.py``: ``transfer``.
 * ``waiters.py``: ``enqueue``, ``leave``.
+* ``registers.py``: ``load``, ``store``, ``look``, ``peek``, ``swap``, and the plain commands of listeners.
 * ``operators.py``: ``inspect``, ``held``, ``break``, ``ping``.
 * ``metadata.py``: what the scripts store about holders and waiters, read back strictly.
 * ``keys.py``: the keys of a lock, how many arguments ``acquire`` and ``release`` have, and which names are allowed.

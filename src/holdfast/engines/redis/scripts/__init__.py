@@ -1,8 +1,8 @@
 """The Lua scripts: each is one atomic step of the engine. Read ``acquire.lua`` first.
 
 Each file begins with its KEYS, ARGV, reply, and what a repeat does. Its encoder and decoder are in ``dialect/``. Files
-that only define a function (``holds``, ``owners``, ``publish``, ``raise_to``, ``take``, ``token``) are put before the
-scripts that use it.
+that only define functions (``holds``, ``owners``, ``publish``, ``raise_to``, ``register``, ``take``, ``token``) are put
+before the scripts that use them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ HELD: Final = _together("owners", "held")
 INSPECT: Final = _together("owners", "inspect")
 JOIN: Final = _together("raise_to", "take", "join")
 LEAVE: Final = Script.load("leave")
+LOAD: Final = _together("register", "load")
+LOOK: Final = _together("register", "look")
+PEEK: Final = _together("register", "peek")
 PING: Final = Script.load("ping")
 RAISE: Final = _together("raise_to", "raise")
 RELEASE: Final = _together("publish", "holds", "release")
 RENEW: Final = _together("holds", "renew")
+STORE: Final = _together("register", "publish", "store")
+SWAP: Final = _together("register", "publish", "swap")
+TRANSFER: Final = _together("token", "take", "holds", "transfer")

@@ -18,13 +18,16 @@ import hiredis
 from holdfast._runtime import clock
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.dialect import replies
-from holdfast.engines.redis.dialect.keys import prefixed
+from holdfast.engines.redis.dialect.keys import hash_tag, prefixed
 from holdfast.engines.redis.dialect.packing import Argument
 from holdfast.engines.redis.dialect.requests import Publish
 
 _TRACK: Final = ("CLIENT", "TRACKING", "ON", "OPTIN")
 _CACHE: Final = ("CLIENT", "CACHING", "YES")
 _PROBE_TTL_MS: Final = 5000
+_GONE: Final = -2  # PTTL of a key that is not there
+#: In place of an answer.
+_REFUSED: Final = object()
 #: How often to look where no push wakes a waiter (s): some 30 small requests a second for each waiting process.
 _LOOK_EVERY: Final = 0.04
 
@@ -70,7 +73,8 @@ class BaseWatch(abc.ABC, Generic[C]):
     def __init__(self, host: Host) -> None:
         self._host = host
         self._timeout = 0.0
-        self._polled: str | None = None  # the key to look at, where no push wakes the waiter
+        self._polled: Sequence[Argument] | None = None  # how to look, where no push wakes the waiter
+        self._seen: Any = None  # what the last such look has read
 
     # -- what sync and async add -----------------------------------------------------------------------------------
 
@@ -100,16 +104,19 @@ class BaseWatch(abc.ABC, Generic[C]):
     # -- the port --------------------------------------------------------------------------------------------------
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
-        host, self._timeout, self._polled = self._host, timeout, None
+        return int(await self.arm_reading(("PTTL", key), channel, timeout))
+
+    async def arm_reading(self, words: Sequence[Argument], channel: str, timeout: float) -> Any:
+        host, self._timeout, self._polled, key = self._host, timeout, None, str(words[1])
         if host.way is None:
             host.way = await self._probe(key, timeout)
         if host.way is Way.TRACKING:
             connection = await self._connection(timeout)
             self._expect(connection, key.encode())
-            # CACHING and PTTL must be neighbours: CACHING applies to the next command only.
-            commands = [_CACHE, ("PTTL", key)] if connection.tracking else [_TRACK, _CACHE, ("PTTL", key)]
+            # They must be neighbours: CACHING applies to the next command only.
+            commands = [_CACHE, words] if connection.tracking else [_TRACK, _CACHE, words]
             answer = _last(await self._ask(connection, commands, timeout))
-            if answer is not None:
+            if answer is not _REFUSED:
                 connection.tracking = True
                 return answer
             host.way = Way.CHANNEL  # the ACL has changed since it was tried
@@ -117,36 +124,43 @@ class BaseWatch(abc.ABC, Generic[C]):
             connection = await self._connection(timeout)
             new = self._subscribe(connection, channel.encode())
             subscribe = [(word, channel) for word in SUBSCRIPTIONS[host.publish]] if new else []
-            commands = [*subscribe, ("PTTL", key)]
+            commands = [*subscribe, words]
             answer = _last(await self._ask(connection, commands, timeout))
-            if answer is not None:
+            if answer is not _REFUSED:
                 return answer
             host.way = Way.POLLING
-        self._polled = key
-        return await self._look()
+        self._polled = words
+        self._seen = await self._look(words)
+        return self._seen
 
     async def pushed(self, until: float) -> bool:
-        if self._polled is None:
+        words = self._polled
+        if words is None:
             return await self._wait_for_push(until)
         while (left := until - clock.now()) > 0:
             await self._host.pause(min(left, _LOOK_EVERY * random.uniform(0.5, 1.0)))
             try:
-                if await self._look() == -2:
-                    return True
+                found = await self._look(words)
             except RequestFailed:
+                return True
+            # A lock's PTTL changes all the time: it matters that the lock is gone.
+            if found == _GONE if words[0] == "PTTL" else found != self._seen:
                 return True
         return False
 
-    async def _look(self) -> int:
-        return int(await self._host.command(("PTTL", self._polled or ""), self._timeout))
+    async def _look(self, words: Sequence[Argument]) -> Any:
+        return await self._host.command(words, self._timeout)
 
     async def _probe(self, key: str, timeout: float) -> Way:
-        """Track a key of our own in the slot of ``key``, delete it, and expect a push about it."""
+        """Track a key of our own in the slot of ``key``, delete it, and expect a push about it.
+
+        Named after the lock, also where ``key`` is a side key: an ACL allows the keys of its locks.
+        """
         connection = await self._connection(timeout)
-        probe = f"{prefixed('holdfast_probe', key)}:{secrets.token_hex(8)}"
+        probe = f"{prefixed('holdfast_probe', hash_tag(key))}:{secrets.token_hex(8)}"
         self._expect(connection, probe.encode())
         commands = (_TRACK, ("SET", probe, "1", "PX", _PROBE_TTL_MS), _CACHE, ("PTTL", probe), ("DEL", probe))
-        if _last(await self._ask(connection, commands, timeout)) is None:
+        if _last(await self._ask(connection, commands, timeout)) is _REFUSED:
             return Way.CHANNEL
         connection.tracking = True
         pushed = await self._wait_for_push(clock.now() + timeout)
@@ -155,14 +169,12 @@ class BaseWatch(abc.ABC, Generic[C]):
         return Way.TRACKING if pushed else Way.CHANNEL
 
 
-def _last(answers: Sequence[Any]) -> int | None:
-    """The last answer, a number; None if a command before it was refused."""
+def _last(answers: Sequence[Any]) -> Any:
+    """The last answer; _REFUSED if a command before it was refused."""
     for answer in answers[:-1]:
         if answer.__class__ is hiredis.ReplyError:
             error = replies.error(str(answer))
             if isinstance(error, RequestFailed | replies.Redirected):
                 raise error
-            return None
-    if answers[-1].__class__ is hiredis.ReplyError:
-        raise replies.error(str(answers[-1]))
-    return int(answers[-1])
+            return _REFUSED
+    return replies.checked(answers[-1])

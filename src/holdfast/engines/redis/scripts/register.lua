@@ -1,0 +1,46 @@
+-- Put before the scripts that use registers.
+--
+-- A register is a hash: value, queue, version; token and owner of the last guard. Who waits is in a sorted set beside it:
+-- waiter -> until when it is present, in ms of the server's clock.
+--
+-- The first write of a script is one that is refused when the server has no memory: so nothing has happened then. A TTL
+-- that is refused (an ACL without PEXPIRE) must leave no key without one: a new key is removed again, and the refusal
+-- returned.
+local function expire(key, ttl, is_new)
+    local reply = redis.pcall('PEXPIRE', key, ttl)
+    if type(reply) == 'number' or not is_new then return nil end
+    if type(redis.pcall('DEL', key)) ~= 'number' then redis.pcall('SET', key, '', 'PX', '1') end
+    return reply
+end
+
+-- keep(register, ttl, is_new): it is in use, so its ttl begins anew ('0': it never expires). Returns nil, or a refusal.
+local function keep(register, ttl, is_new)
+    if ttl ~= '0' then return expire(register, ttl, is_new) end
+end
+
+-- keep_read(register, ttl): the same where it is only read. Every write wakes those that watch the register, so this
+-- one is made in the last 29 thirtieths of the ttl only.
+local function keep_read(register, ttl)
+    if ttl == '0' then return end
+    local left = redis.call('PTTL', register)
+    if left >= 0 and left < ttl * 29 / 30 then redis.call('PEXPIRE', register, ttl) end
+end
+
+local function server_time()
+    local time = redis.call('TIME')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- attend(present, waiter, now, lasting): the waiter is present for so many ms. Returns nil, or a refusal.
+local function attend(present, waiter, now, lasting)
+    local added = redis.call('ZADD', present, string.format('%.0f', now + lasting), waiter)
+    return expire(present, string.format('%.0f', 2 * lasting), added == 1)
+end
+
+-- content(register, present): what a reader is given.
+local function content(register, present)
+    local found = redis.call('HMGET', register, 'value', 'queue', 'version')
+    local now = string.format('(%.0f', server_time())
+    return {found[1] or '', found[2] or '', found[3] or '0', redis.call('ZRANGEBYSCORE', present, now, '+inf')}
+end
+
