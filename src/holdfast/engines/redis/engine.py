@@ -31,8 +31,8 @@ _GUARANTEES: Final = Guarantees(
     "disk or a step of the server's clock; after a manual failover until the old master is out of reach",
     registers=True,
     detach=True,
-    state_bound="a crash of the server undoes what its disk does not have yet (appendfsync), or all of it without a disk; "
-    "eviction, FLUSHALL or DEL remove it; a manual failover may undo the last changes",
+    state_bound="a crash of the server undoes what its disk does not have yet (appendfsync), without a disk all of "
+    "it; eviction, FLUSHALL or DEL remove it; a manual failover may undo the last changes",
 )
 
 
