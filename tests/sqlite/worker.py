@@ -126,6 +126,13 @@ def main() -> None:
                 answer = hammer(session, name, order["seconds"])
             case "count":
                 count(session, name, Path(order["file"]), order["times"])
+            case "detach":
+                attempt = make_attempt(name, detached=True)
+                run(session.transfer(attempt, attempts[name].owner, 5.0))
+                answer = {"owner": attempt.owner}
+            case "attach":
+                given = run(session.transfer(make_attempt(name), order["owner"], 5.0))
+                answer = {"token": given.token if isinstance(given, Granted) else None}
             case "add to register":
                 add_to_register(session, name, order["times"])
             case "join register":

@@ -36,6 +36,7 @@ _GUARANTEES: Final = Guarantees(
     loss_bound="about a second after the lock file was removed or replaced; else none: holder and file share one "
     "clock, and a process frozen inside a transaction stalls others",
     registers=True,
+    detach=True,
     state_bound="a monitor's state is synced to the disk, and a damaged file with such state is refused and kept; a "
     "removed file's state is lost; conditions, latches and barriers may be lost in a power cut",
 )

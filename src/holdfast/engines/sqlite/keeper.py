@@ -98,7 +98,8 @@ class SqliteKeeper(StoreAccess):
 
 
 def _batches(attempts: Sequence[SimpleAttempt]) -> Iterator[Sequence[SimpleAttempt]]:
-    """As many at a time as one statement takes; a few are faster one at a time."""
-    step = statements.BATCH if len(attempts) > _FEW else 1
+    """As many at a time as one statement takes; a few are faster one at a time. So are those of no process."""
+    detached = any(attempt.claim.detached for attempt in attempts)
+    step = statements.BATCH if len(attempts) > _FEW and not detached else 1
     for start in range(0, len(attempts), step):
         yield attempts[start : start + step]

@@ -69,13 +69,41 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
     return Busy(None)
 
 
+def transfer(store: Store, now: int, attempt: SimpleAttempt, from_owner: str) -> Granted | Found:
+    """Give the name from ``from_owner`` to the attempt, or confirm that the attempt has it already."""
+    claim, process, boot = attempt.claim, process_of(store, attempt.claim), store.boot
+    wall, ttl = time.time_ns() // 1000, int(claim.ttl * SECOND)
+    until = now + ttl
+    if until > store.proven_until:
+        store.extend_proof(until, now)
+    row = (claim.owner, process, boot, until, until, boot, ttl, wall, claim.tokens - 1, wall, _described(claim))
+    held = (claim.name, from_owner, store.process, boot, adopted(boot), now)
+    if store.write(statements.TRANSFER, (*row, *held)):
+        store.held.discard(from_owner)
+    elif extend(store, now, claim, claim.ttl) is not _OURS:
+        found = look(store, claim.name)
+        gone = found is None or judge(found, now, boot, store.is_dead) in (Verdict.FREE, Verdict.LAPSED)
+        return Found.GONE if gone else Found.STOLEN
+    found = look(store, claim.name)
+    if found is None or found.owner != claim.owner:
+        return Found.STOLEN  # from a ticket, by another client, before this was read
+    if not claim.detached:
+        store.held.add(claim.owner)
+    return Granted(found.token)
+
+
+def process_of(store: Store, claim: Claim) -> str:
+    """The process whose death ends the claim. None for a ticket's, which ends by its ttl only."""
+    return "" if claim.detached else store.process
+
+
 def _try(store: Store, now: int, claim: Claim, wall: int, first: int, victim: str | None, seen: int) -> int:
     ttl = int(claim.ttl * SECOND)
     ahead = claim.tokens - 1
     until, last = now + ttl, first + ahead
     if until > store.proven_until:
         store.extend_proof(until, now)
-    description = claim.description if claim.tokens == 1 else _with_block(claim)
+    description = _described(claim)
     row = (claim.name, claim.owner, store.process, store.boot, until, ttl, last, wall, description)
     if claim.fair or claim.non_barging:
         turn = (claim.name, store.boot, now, claim.name, claim.owner)
@@ -83,9 +111,11 @@ def _try(store: Store, now: int, claim: Claim, wall: int, first: int, victim: st
     return store.write(statements.TAKE, (*row, ahead, victim, seen))
 
 
-def _with_block(claim: Claim) -> bytes:
-    """The description with the number of reserved tokens. Not a column: a process with an earlier version would leave
-    the previous holder's value in it."""
+def _described(claim: Claim) -> bytes:
+    """The description, with the number of reserved tokens if there are several. Not a column: a process with an earlier
+    version would leave the previous holder's value in it."""
+    if claim.tokens == 1:
+        return claim.description
     return b'{"tokens":%d%b%b' % (claim.tokens, b"" if claim.description == b"{}" else b",", claim.description[1:])
 
 
@@ -150,7 +180,7 @@ def extend(store: Store, now: int, claim: Claim, ttl: float) -> Found:
         store.extend_proof(expires, now)
     changed = store.write(
         statements.EXTEND,
-        (store.boot, expires, expires, store.boot, micro, claim.name, claim.owner, store.process),
+        (store.boot, expires, expires, store.boot, micro, claim.name, claim.owner, process_of(store, claim)),
     )
     return _OURS if changed else _found_instead(store, claim)
 
@@ -176,7 +206,7 @@ def _given(claims: Sequence[Claim]) -> list[str]:
 
 def give_up(store: Store, now: int, claim: Claim) -> Found:
     """Free the name if ``claim`` holds it, and wake the first waiter."""
-    which = (time.time_ns() // 1000, claim.name, claim.owner, store.process)
+    which = (time.time_ns() // 1000, claim.name, claim.owner, process_of(store, claim))
     if store.write(statements.RELEASE_UNAWAITED, which):
         store.held.discard(claim.owner)
         return _OURS

@@ -88,7 +88,7 @@ STOP_LISTENING_TO_ALL: Final = "DELETE FROM register_waiter WHERE name = ? AND p
 REMOVE_DEAD_WAITERS: Final = "DELETE FROM register_waiter WHERE process = ?"
 FORGET_WAITERS: Final = "DELETE FROM register_waiter WHERE boot <> ?"
 LAST_REGISTER: Final = "SELECT coalesce(max(rowid), 0) FROM register"
-# Registers with user data stay for ever, others as long as somebody waits.
+# Registers with user data stay for ever, others as long as a waiter is present.
 _FORGOTTEN: Final = """
     NOT durable AND used < :before AND NOT EXISTS (
         SELECT 1 FROM register_waiter AS waiting

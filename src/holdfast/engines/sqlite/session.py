@@ -49,6 +49,9 @@ class SqliteSession(StoreAccess):
     async def renew(self, attempt: SimpleAttempt, ttl: float, timeout: float) -> Found:
         return await self.run_retrying(timeout, operations.extend, attempt.claim, ttl)
 
+    async def transfer(self, attempt: SimpleAttempt, from_owner: str, timeout: float) -> Granted | Found:
+        return await self.run_retrying(timeout, operations.transfer, attempt, from_owner)
+
     async def inspect(self, name: str, timeout: float) -> LockState:
         return await self.run_retrying(timeout, operations.inspect, name)
 

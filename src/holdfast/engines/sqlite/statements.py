@@ -53,6 +53,14 @@ RELEASE: Final = """
     WHERE name = ? AND owner = ? AND process = ?
 """
 
+# Give a held name to another owner. The process is that of this client or none (a ticket's): a forked child does not
+# own the parent's claims. A row whose time is over is not held, also if no other claim has taken it yet.
+TRANSFER: Final = """
+    UPDATE lock SET owner = ?, process = ?, expires = CASE boot WHEN ? THEN max(expires, ?) ELSE ? END, boot = ?,
+        ttl = ?, token = max(token + 1, ?) + ?, since = ?, description = ?
+    WHERE name = ? AND owner = ? AND process IN (?, '') AND NOT (boot IN (?, ?) AND expires <= ?)
+"""
+
 BREAK: Final = "UPDATE lock SET owner = NULL, since = ?, token = max(token + 1, ?) WHERE name = ? AND owner = ?"
 
 # Start the clock for a row of another kernel, whose clock and flock are not visible here (see verdict.py).
