@@ -189,6 +189,19 @@ class AsyncLease(AsyncLeaseBlock, BaseLease):
         self._check_loop()
         await renewing.renew(self._hold.core, *self._for_renewal(ttl))
 
+    async def detach(self) -> str:
+        """End this lease, keep the lock, and return a ticket: any process takes it over by ``client.attach(ticket)``.
+
+        The lease ends before the ticket exists. The ticket is a secret: a process that has it can take the lock, once.
+        The lock is not renewed meanwhile: it is free when its ttl is over. Raises LockLost or NotHeld, OutcomeUnknown
+        if no answer came (there is no ticket then), and UsageError if other leases of this caller share the hold, or
+        the engine does not give ``detach``.
+        """
+        from holdfast.primitives import detaching  # imported here: few programs need it
+
+        self._check_loop()
+        return await detaching.detach(self)
+
     async def release(self) -> None:
         """Release this lease. Idempotent; callable from any task.
 

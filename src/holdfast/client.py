@@ -365,6 +365,19 @@ class Client(BaseClient):
 
         return decorate.locked(decorate.of_sync_client(self), self, template, key, on_busy, default, options)
 
+    def attach(self, ticket: str, *, on_lost: Callable[[Lease], Any] | None = None) -> Lease:
+        """Take over the lock of a ticket that ``lease.detach()`` returned, with a new owner and a new token.
+
+        The client must be of the same engine and namespace. Exactly one attach of a ticket succeeds. Raises NotHeld if
+        it was used before or its time is over, OutcomeUnknown if no answer came (then the ticket may be used up, and
+        the lock is released), UsageError for what is no ticket of this engine and namespace.
+        """
+        from holdfast.primitives import detaching  # imported here: few programs need it
+
+        core, lease = self._open(), Lease()
+        run(detaching.attach(core, detaching.policy_of(self, ticket), ticket, lease))
+        return lease._ready(on_lost)
+
     def inspect(self, name: str) -> LockState:
         """The holders of ``name`` and its queue, as the engine saw them just now. If it is free, ``holders == ()``.
 

@@ -84,7 +84,7 @@ class BaseLease(AnyLease):
     """What sync and async leases share: everything that does no I/O."""
 
     __slots__ = ("__weakref__", "_acquired_at", "_caller", "_hold", "_key", "_reason")
-    _remedy = "pass the URL and acquire there; handing over a held lock by detach() is not in this version yet"
+    _remedy = "pass the URL and acquire there; to hand over a held lock, lease.detach() it and client.attach() it there"
     _hold: Hold
 
     def __init__(self) -> None:
@@ -298,6 +298,18 @@ class Lease(LeaseBlock, BaseLease):
     def renew(self, ttl: Duration | None = None) -> None:
         """Make the lease valid for at least ``ttl`` seconds from now; later renewals use this ttl. Never shortens."""
         run(renewing.renew(self._hold.core, *self._for_renewal(ttl)))
+
+    def detach(self) -> str:
+        """End this lease, keep the lock, and return a ticket: any process takes it over by ``client.attach(ticket)``.
+
+        The lease ends before the ticket exists. The ticket is a secret: a process that has it can take the lock, once.
+        The lock is not renewed meanwhile: it is free when its ttl is over. Raises LockLost or NotHeld, OutcomeUnknown
+        if no answer came (there is no ticket then), and UsageError if other leases of this caller share the hold, or
+        the engine does not give ``detach``.
+        """
+        from holdfast.primitives import detaching  # imported here: few programs need it
+
+        return run(detaching.detach(self))
 
     def release(self) -> None:
         """Release this lease. Idempotent; callable from any thread.

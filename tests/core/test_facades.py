@@ -23,7 +23,7 @@ PAIRS = [
 ONLY_ASYNC = {"AsyncClient.aclose"}
 #: What may do I/O, or wait.
 AWAITED = {
-    "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait",
+    "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait", "attach", "detach",
     "AsyncLock.locked",
 }  # fmt: skip
 #: Words that differ between sync and async.

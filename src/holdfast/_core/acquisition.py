@@ -7,8 +7,8 @@ without an answer is withdrawn by the watchdog, which does not depend on this ca
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine, Hashable
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast._core import retry
 from holdfast._core.grant import Grant
@@ -38,6 +38,8 @@ class Acquisition:
         "_attempt", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_report", "_timeout",
         "_waiter", "broken_token", "suspected", "unanswered_since",
     )  # fmt: skip
+
+    operation = "acquire"  #: what an error about its outcome calls it
 
     def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
         self._core = core
@@ -193,7 +195,7 @@ class Acquisition:
 
     async def _until_granted(self, attempt: Attempt) -> Grant:
         core = self._core
-        front, session = core.front, core.session
+        front = core.front
         while True:
             if core.closed:
                 core.check_open()
@@ -203,7 +205,7 @@ class Acquisition:
             if not attempt.unresolved:
                 self.suspected = False  # what was broken before cannot be what this request is granted
             try:
-                answer = await session.acquire(attempt, self._request_timeout(sent))
+                answer = await self._ask(attempt, self._request_timeout(sent))
             except RequestFailed as failure:
                 attempt.unresolved |= failure.may_have_happened
                 await self._back_off(failure, attempt, self.unanswered_since)
@@ -226,6 +228,10 @@ class Acquisition:
             if self._deadline is not None and front.now() >= self._deadline:
                 raise self._busy()
             await self._wait(attempt, sent)
+
+    def _ask(self, attempt: Attempt, timeout: float) -> Coroutine[Any, Any, Granted | Busy]:
+        """One request for the lock."""
+        return self._core.session.acquire(attempt, timeout)
 
     async def _wait(self, attempt: Attempt, sent: float) -> None:
         if self._contender is None:
@@ -338,10 +344,10 @@ class Acquisition:
         name, engine = self._policy.name, self._core.engine
         if attempt.unresolved:
             return retry.outcome_unknown(
-                f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the acquire was sent; it may "
-                "have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
+                f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the {self.operation} was sent; "
+                "it may have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
                 failure,
-                operation="acquire",
+                operation=self.operation,
                 name=name,
             )
         return retry.unavailable(

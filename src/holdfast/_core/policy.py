@@ -26,6 +26,7 @@ class Policy:
     on_lost: Callable[[Any], Any] | None = None
     request_timeout: float = 1.0  #: how long one request about this lock may take
     mode: Mode = EXCLUSIVE
+    attached: bool = False  #: it is taken over from a ticket: there is nothing to wait for in this process
     at_engine: bool = field(init=False)  #: every waiter queues at the engine, and none in the process
     place: Hashable = field(init=False)  #: with the caller, what finds the hold that a re-entry joins
     valid_for: float = field(init=False)  #: how long a confirmed request makes a hold valid, from before it was sent
@@ -34,7 +35,7 @@ class Policy:
         object.__setattr__(self, "request_timeout", lease_time.request_timeout(self.request_timeout, self.ttl))
         object.__setattr__(self, "valid_for", lease_time.deadline(0.0, self.ttl))
         # Only the engine knows the order of arrival over all processes, and which requests do not conflict.
-        object.__setattr__(self, "at_engine", self.fair or self.mode is not EXCLUSIVE)
+        object.__setattr__(self, "at_engine", self.fair or self.attached or self.mode is not EXCLUSIVE)
         object.__setattr__(self, "place", self.place_of(self.mode))
 
     def place_of(self, mode: Mode) -> Hashable:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import weakref
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast._core import retry, states
@@ -28,18 +29,22 @@ _OURS: Final = Found.OURS  # see states.py
 _SHORTEST_REQUEST: Final = 0.02
 
 
-def release(core: Core, hold: Hold, handle: Handle, until: float | None = None) -> Coroutine[Any, Any, None]:
+#: The last step of a release: ends the grant of a hold that is RELEASING, and has it confirmed.
+Finish = Callable[["Core", Hold], Coroutine[Any, Any, None]]
+
+
+def release(core: Core, hold: Hold, handle: Handle, finish: Finish | None = None) -> Coroutine[Any, Any, None]:
     """Give back one handle; with the last one, the lock. Raises LockLost if it was lost before.
 
-    ``until``: do not wait for the engine's answer for longer than that. The rest is done in the background.
+    ``finish``: instead of the release at the engine; see ``bounded``, and detaching.
     """
     itself: list[Running] = []
-    coroutine = _release(core, hold, handle, itself, until)
+    coroutine = _release(core, hold, handle, itself, finish or _release_at_engine)
     itself.append(weakref.ref(coroutine))
     return coroutine
 
 
-async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running], until: float | None) -> None:
+async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running], finish: Finish) -> None:
     now = core.front.now()
     if now >= hold.deadline:
         core.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
@@ -73,7 +78,7 @@ async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]
                 raise LockLost(lost, name=hold.policy.name, token=hold.token)
             hold.notify()
             if last and following is None:
-                await _release_at_engine(core, hold, until)
+                await finish(core, hold)
         finally:
             if following is not None:
                 following.event.set()
@@ -158,7 +163,12 @@ def is_over(core: Core, hold: Hold) -> bool:
     return hold not in core.releasing and (hold.state is not states.HELD or not hold.handles)
 
 
-async def _release_at_engine(core: Core, hold: Hold, until: float | None) -> None:
+def bounded(until: float) -> Finish:
+    """The release at the engine, whose answer is not waited for beyond ``until``: then it is done in the background."""
+    return partial(_release_at_engine, until=until)
+
+
+async def _release_at_engine(core: Core, hold: Hold, until: float | None = None) -> None:
     """Release the grant of ``hold``, which is RELEASING already. Raises LockLost or OutcomeUnknown.
 
     If it cannot be finished (unreachable until the deadline or ``until``, refused, cancelled, interrupted) the caller
@@ -179,13 +189,13 @@ async def _release_at_engine(core: Core, hold: Hold, until: float | None) -> Non
     reason = None if found is _OURS or unresolved else grant.why_lost(found, core.front.now())
     if attempt.has_leftovers:  # it is over, but one of several servers could not be reached
         core.withdraw_grant(grant)  # before the hold is released: if a signal comes in between, all of it is withdrawn
-    _released(core, hold, reason)
+    ended(core, hold, reason)
     if reason is not None:
         raise LockLost(reason, name=hold.policy.name, token=hold.token)
 
 
-def _released(core: Core, hold: Hold, reason: LossReason | None) -> None:
-    """The engine has answered a release; with a ``reason``, that it was lost. The next local waiter's turn."""
+def ended(core: Core, hold: Hold, reason: LossReason | None) -> None:
+    """The engine has answered; with a ``reason``, that the lock was lost. The next local waiter's turn."""
     with core.lock:
         if core.reports is not None:  # asked here: it is on the way of every release
             hold.report_end(reason or "released")

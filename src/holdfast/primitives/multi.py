@@ -159,7 +159,7 @@ async def _give_back(leases: Sequence[BaseLease], until: float) -> None:
     for lease in reversed(leases):
         if (hold := _open_hold(lease)) is not None:
             try:
-                await releasing.release(hold.core, hold, lease, until)
+                await releasing.release(hold.core, hold, lease, releasing.bounded(until))
             except LockError:
                 pass  # it is lost, or is released in the background; the caller gets the error of the acquire
 

@@ -21,6 +21,7 @@ _GUARANTEES: Final = Guarantees(
     needs_clocks="none beyond this process's own",
     loss_bound="none: the store and the holder share one clock",
     registers=True,
+    detach=True,
     state_bound="state lasts as long as the process",
 )
 

@@ -74,6 +74,28 @@ class MemorySession(StoreView):
         now = self.runtime.now()
         return self.renewed(attempt, now, now + ttl)
 
+    async def transfer(self, attempt: SimpleAttempt, from_owner: str, timeout: float) -> Granted | Found:
+        """See :class:`holdfast.engines.base.TransferSession`."""
+        claim, store = attempt.claim, self.store
+        now = self.runtime.now()
+        while True:
+            record = store.names.get(claim.name, NOTHING)
+            entry = record.live(now)
+            if entry is None:
+                return Found.GONE
+            if entry.owner == claim.owner:
+                if store.extend(claim.name, entry, now + claim.ttl):
+                    return Granted(entry.token)
+            elif entry.owner != from_owner:
+                return Found.STOLEN
+            else:
+                wall = time.time_ns()
+                token = max(record.token + 1, wall // 1000)
+                expires = max(entry.expires, now + claim.ttl)
+                taken = Entry(claim.owner, expires, token, 1, claim.description, wall)
+                if store.replace(claim.name, record, 0, Name(token, taken, record.queue)):
+                    return Granted(token)
+
     async def inspect(self, name: str, timeout: float) -> LockState:
         now = self.runtime.now()
         record = self.store.names.get(name, NOTHING)

@@ -11,6 +11,7 @@ from holdfast.testing.conformance.cases.callers import CallerCases
 from holdfast.testing.conformance.cases.cancelling import CancellingCases
 from holdfast.testing.conformance.cases.closing import ClosingCases
 from holdfast.testing.conformance.cases.decorating import DecoratingCases
+from holdfast.testing.conformance.cases.detaching import DetachingCases, DetachingRefusedCases
 from holdfast.testing.conformance.cases.dying import DyingCases, InterruptedCases
 from holdfast.testing.conformance.cases.exclusion import ExclusionCases
 from holdfast.testing.conformance.cases.fairness import FairnessCases, HandOverCases
@@ -45,6 +46,8 @@ ALL: Final = (
     PortabilityCases,
     DecoratingCases,
     MultiLockCases,
+    DetachingCases,
+    DetachingRefusedCases,
     ObservingCases,
     DyingCases,
     InterruptedCases,
