@@ -25,7 +25,7 @@ from tests.servers.redis import RedisServer
 TIMEOUT: Final = 5.0
 #: A waiter polls after half a second at the earliest: an earlier try was caused by a wake-up.
 WOKEN: Final = 0.4
-#: With ``only_woken``: a waiter that continues by then was woken. (Places of earlier waiters expire after 5 seconds.)
+#: With ``only_woken``: a waiter that continues by then was woken. (Its own place expires after 2 seconds.)
 SOON: Final = 4.0
 #: Tolerated delay on a machine with scheduler stalls.
 LATE: Final = 1.5

@@ -283,10 +283,10 @@ def test_hostile_description_is_ignored(description: bytes) -> None:
     assert holder.token == 105
 
 
-def test_free_lock_and_read_write_lock_are_parsed() -> None:
+def test_free_lock_and_lock_with_odd_values_are_parsed() -> None:
     free = state([], None, counter=None, pttl=-2)
     assert (free.holders, free.token, free.remaining) == ((), None, None)
-    shared = state([b"mode", b"read", b"r:1", b"1", b"r:2", b"-9"], None, counter=b"12x", pttl=-1)
+    shared = state([b"r:1", b"1", b"r:2", b"-9"], None, counter=b"12x", pttl=-1)
     assert [holder.owner for holder in shared.holders] == ["r:1", "r:2"]
     assert [holder.count for holder in shared.holders] == [1, None]
     assert (shared.token, shared.remaining) == (None, None)

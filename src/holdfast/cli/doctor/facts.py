@@ -27,6 +27,7 @@ class Purpose(enum.Enum):
     CHANNEL = enum.auto()  #: pub/sub
     LISTING = enum.auto()  #: locks(), and naming the type of a foreign key
     REGISTERS = enum.auto()  #: conditions, monitors, latches, barriers
+    SHARED = enum.auto()  #: read-write locks and semaphores
     REPLICAS = enum.auto()  #: WAIT
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from holdfast.cli.doctor.connection import Connection, Refused
 from holdfast.cli.doctor.facts import Lack, Purpose
-from holdfast.engines.redis.dialect.keys import keys_of, prefixed
+from holdfast.engines.redis.dialect.keys import keys_of, prefixed, shared_keys_of
 from holdfast.engines.redis.dialect.registers import RegisterKeys
 from holdfast.engines.redis.scripts import PING
 
@@ -49,7 +49,14 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
     channel = f"&redisson_lock__channel:{{{inner}" if namespace else "&redisson_lock__channel:*"
     register = RegisterKeys(name, "x")
     take, wait, look = Purpose.LOCKS, Purpose.WAITING, Purpose.INSPECTING
-    state = Purpose.REGISTERS
+    state, several = Purpose.REGISTERS, Purpose.SHARED
+    shared = shared_keys_of(name)
+
+    def of_shared(key: str, *commands: str) -> list[Need]:
+        """Keys that begin with the name in braces."""
+        pattern = f"~{{{inner}" if namespace else "~*"
+        return [need._replace(pattern=pattern) for need in on(several, key, "", *commands)]
+
     return [
         Need(take, ("evalsha", PING.sha, "0")),
         Need(take, ("eval", PING.source, "0")),
@@ -73,6 +80,23 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
         *on(state, register.present, "holdfast_register_present", "zadd 1 x", "zscore x", "zrangebyscore 0 1"),
         *on(state, register.present, "holdfast_register_present", "zremrangebyscore 0 1", "pexpire 1000"),
         *on(state, register.wake_up("x"), "holdfast_register_wake", "get", "set 1 px 1000"),
+        *on(several, keys.name, "", "hmget f", "hget f", "hdel f", "get", "set 1 px 1000", "incrby 1"),
+        *on(
+            several,
+            shared.holders,
+            "holdfast_holders",
+            "hset f 1",
+            "hget f",
+            "hgetall",
+            "hdel f",
+            "pexpire 1000",
+            "del",
+        ),
+        *on(several, shared.broken, "holdfast_broken", "set 1 px 1000", "exists"),
+        *of_shared(shared.timeout_of("x"), "set 1 px 1000", "pttl", "del"),
+        *of_shared(keys.timeouts, "zadd 1 x", "zrem x", "zcard", "zmscore x", "zrange 0 0", "zrangebyscore 0 1"),
+        *of_shared(keys.timeouts, "pexpire 1000", "persist", "exists"),
+        *on(several, keys.queue, "holdfast_queue", "llen"),
         Need(Purpose.LISTING, ("scan", "0")),
         *on(Purpose.LISTING, keys.name, "", "type"),
         Need(Purpose.REPLICAS, ("wait", "0", "1")),

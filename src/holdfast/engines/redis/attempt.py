@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from holdfast.engines.base import Attempt, Claim
-from holdfast.engines.redis.dialect.leases import encode_release, tombstone_for
+from holdfast.engines.redis import modes
+from holdfast.engines.redis.dialect.leases import tombstone_for
 from holdfast.engines.redis.dialect.requests import Call, Publish
 
 
 class RedisAttempt(Attempt):
     """An attempt at one server, or at a cluster. It may continue under another owner than its claim's."""
 
-    __slots__ = ("leftovers", "owner", "waiter")
+    __slots__ = ("leftovers", "owner", "under", "waiter")
     owner: str
 
     def __init__(self, claim: Claim) -> None:
@@ -18,6 +19,7 @@ class RedisAttempt(Attempt):
         self.unresolved = False
         self.owner = claim.owner
         self.waiter: str | None = None  #: its id in the queue
+        self.under: RedisAttempt | None = None  #: of a read: the caller's own write, inside of which it is
         self.leftovers: tuple[str, ...] = ()  #: earlier owners that may still hold something: withdraw them too
 
     @property
@@ -55,5 +57,4 @@ class RedlockAttempt(RedisAttempt):
 def withdrawal(attempt: RedisAttempt, owner: str, publish: Publish) -> Call:
     """Remove what ``owner``, the attempt's present one or an earlier one, holds, and the attempt's place in the queue.
     No late duplicate takes effect afterwards."""
-    claim = attempt.claim
-    return encode_release(claim.name, owner, publish, tombstone=tombstone_for(claim.ttl), waiter=attempt.waiter)
+    return modes.release(attempt, owner, publish, tombstone=tombstone_for(attempt.claim.ttl), waiter=attempt.waiter)

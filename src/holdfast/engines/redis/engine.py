@@ -18,6 +18,8 @@ from holdfast.engines.redis.keeper import RedisKeeper
 from holdfast.engines.redis.session import RedisSession
 
 TOKEN_TTL: Final = 30 * 86400.0
+#: What a name can be on one server or in a cluster: all of it is decided at one place.
+KINDS: Final = frozenset(Kind)
 
 _GUARANTEES: Final = Guarantees(
     cross_process=True,
@@ -29,6 +31,8 @@ _GUARANTEES: Final = Guarantees(
     needs_clocks="the server's must not step forward (leases would end early there), the client's must keep its rate",
     loss_bound="until the push or the next renewal, a third of the ttl, after eviction, FLUSHALL, a restart without "
     "disk or a step of the server's clock; after a manual failover until the old master is out of reach",
+    shared=True,
+    permits=True,
     registers=True,
     detach=True,
     state_bound="a crash of the server undoes what its disk does not have yet (appendfsync), without a disk all of "
@@ -61,7 +65,7 @@ class RedisEngine:
     """See :class:`holdfast.engines.base.Engine`."""
 
     scheme = "redis"
-    kinds = frozenset({Kind.LOCK})
+    kinds = KINDS
     reserves_tokens = True
     strict_order = False
     replicates = True

@@ -7,10 +7,11 @@ from typing import Final
 
 from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects, Withdrawn
+from holdfast.engines.redis import modes
 from holdfast.engines.redis.attempt import RedisAttempt, withdrawal
 from holdfast.engines.redis.connections.channel import KeeperChannel
 from holdfast.engines.redis.dialect import leases
-from holdfast.engines.redis.dialect.keys import is_side_key
+from holdfast.engines.redis.dialect.keys import suspected
 from holdfast.engines.redis.dialect.packing import counter_ttl
 from holdfast.errors import EngineRefused
 
@@ -32,15 +33,7 @@ class RedisKeeper:
         # Those with replicas come last: the others must not wait for the replicas of these.
         for replicas in sorted({attempt.claim.replicas for attempt in attempts}):
             batches = self._batches([attempt for attempt in attempts if attempt.claim.replicas == replicas])
-            calls = [
-                leases.encode_renew(
-                    [(attempt.claim.name, attempt.owner) for attempt in batch],
-                    ttl,
-                    self._counter_ttl,
-                    always_write=replicas > 0,
-                )
-                for batch in batches
-            ]
+            calls = [modes.renewal(batch, ttl, self._counter_ttl, always_write=replicas > 0) for batch in batches]
             replies = await self._channel.run_tracked(calls, replicas, timeout)
             for batch, reply in zip(batches, replies, strict=True):
                 answers.update(zip(batch, leases.decode_renew(reply, len(batch)), strict=True))
@@ -48,8 +41,7 @@ class RedisKeeper:
 
     def _batches(self, attempts: Sequence[RedisAttempt]) -> Sequence[Sequence[RedisAttempt]]:
         """Splits leases into parts that one script may renew."""
-        most = leases.MOST_RENEWED
-        return [attempts[start : start + most] for start in range(0, len(attempts), most)]
+        return list(modes.batches(attempts))
 
     async def withdraw(self, attempts: Sequence[RedisAttempt], timeout: float) -> Sequence[Withdrawn]:
         owners = [(attempt, owner) for attempt in attempts for owner in (attempt.owner, *attempt.leftovers)]
@@ -67,11 +59,15 @@ class RedisKeeper:
         return [answers[attempt] for attempt in attempts]
 
     async def watch(self, attempts: Sequence[RedisAttempt], timeout: float) -> Sequence[Found | RequestFailed]:
-        """One command for each claim: it looks, and the connection tracks what it has looked at."""
-        looks = [leases.encode_look(attempt.claim.name, attempt.owner) for attempt in attempts]
-        answers = [leases.decode_look(reply) for reply in await self._channel.run_together(looks, timeout)]
+        """One command for each claim on a lock: it looks, and the connection tracks what it has looked at."""
+        locks = [at for at, attempt in enumerate(attempts) if modes.is_lock(attempt)]
+        looks = [leases.encode_look(attempts[at].claim.name, attempts[at].owner) for at in locks]
+        answers: list[Found | RequestFailed] = [Found.GONE] * len(attempts)
+        if looks:
+            for at, reply in zip(locks, await self._channel.run_together(looks, timeout), strict=True):
+                answers[at] = leases.decode_look(reply)
         gone = [at for at, answer in enumerate(answers) if answer is Found.GONE]
-        if gone:  # or stolen: a renewal with a tiny ttl distinguishes them, and changes nothing
+        if gone:  # or stolen, or not asked yet: a renewal with a tiny ttl distinguishes them, and changes nothing
             checked = await self.renew([attempts[at] for at in gone], _ONLY_ASK, timeout)
             for at, answer in zip(gone, checked, strict=True):
                 answers[at] = answer
@@ -79,7 +75,7 @@ class RedisKeeper:
 
     async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
         suspects = await self._channel.wait_for_hints(until, wakeup)
-        return suspects if suspects == ALL_NAMES else {key for key in suspects if not is_side_key(key)}
+        return suspects if suspects == ALL_NAMES else {name for key in suspects for name in suspected(key)}
 
     async def close(self) -> None:
         await self._channel.close()

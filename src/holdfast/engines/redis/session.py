@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Busy, Found, Granted, LockState, RequestFailed
+from holdfast.engines.base import (
+    EXCLUSIVE,
+    Busy,
+    Claim,
+    Found,
+    Granted,
+    Kind,
+    LockState,
+    RequestFailed,
+    wrong_kind,
+)
+from holdfast.engines.redis import modes
 from holdfast.engines.redis.attempt import RedisAttempt, withdrawal
 from holdfast.engines.redis.connections.channel import Channel, answer_of
-from holdfast.engines.redis.dialect import grants, leases, operators, transfers
+from holdfast.engines.redis.dialect import grants, leases, operators, permits, rwlocks, transfers
 from holdfast.engines.redis.dialect.keys import names_of, pattern
 from holdfast.engines.redis.dialect.packing import counter_ttl
 from holdfast.engines.redis.dialect.replication import unacknowledged
-from holdfast.engines.redis.dialect.replies import NotALock, WaitRefused, WrongType
+from holdfast.engines.redis.dialect.replies import NotALock, OtherKind, WaitRefused, WrongType
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.registers import RedisRegisters
 from holdfast.engines.redis.waiting.contender import RedisContender
+from holdfast.engines.redis.waiting.shared_contender import SharedContender
 from holdfast.errors import EngineRefused
 
 _SCAN_COUNT: Final = 500
@@ -35,31 +48,42 @@ class RedisSession:
         self._encode_acquire = grants.AcquireEncoder(self._counter_ttl).encode
         self.registers = RedisRegisters(channel, runtime, self._counter_ttl)
 
+    def nested(self, claim: Claim, under: RedisAttempt) -> RedisAttempt:
+        attempt = RedisAttempt(claim)
+        attempt.under = under
+        return attempt
+
     async def acquire(self, attempt: RedisAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim
-        call = self._encode_acquire(
-            claim.name,
-            attempt.owner,
-            claim.ttl,
-            claim.tokens,
-            claim.description,
-            non_barging=claim.fair or claim.non_barging,
-            waiter=attempt.waiter,
-        )
+        is_lock = claim.mode is EXCLUSIVE or modes.is_lock(attempt)
+        if is_lock:
+            call = self._encode_acquire(
+                claim.name,
+                attempt.owner,
+                claim.ttl,
+                claim.tokens,
+                claim.description,
+                non_barging=claim.fair or claim.non_barging,
+                waiter=attempt.waiter,
+            )
+        else:
+            call = modes.acquire(attempt, self._counter_ttl, self._channel.publish)
         acknowledged = 0
         try:
             if claim.replicas:
                 reply, acknowledged = await self._channel.run_acknowledged(call, claim.replicas, timeout)
             else:
                 reply = await self._channel.run(call, timeout)
-        except WrongType as error:
-            raise await self._foreign(claim.name, error, timeout) from error
+        except (WrongType, OtherKind) as error:
+            raise await self._foreign(claim.name, error, timeout, claim.mode.kind) from error
         except WaitRefused as refusal:
-            if isinstance(grants.decode_acquire(refusal.reply), Granted):
+            if isinstance(modes.answer(attempt, refusal.reply), Granted):
                 await self._unreplicated(attempt, 0, timeout)  # leave nothing behind
             raise
-        answer = grants.decode_acquire(reply)
-        if answer.__class__ is Busy:
+        answer = grants.decode_acquire(reply) if is_lock else modes.answer(attempt, reply)
+        if isinstance(answer, Busy):
+            if answer.impossible is not None:
+                attempt.waiter = None  # the script has removed it
             return answer
         attempt.waiter = None  # the script has removed it
         if acknowledged < claim.replicas:
@@ -95,12 +119,12 @@ class RedisSession:
             raise failure
 
     def contender(self, attempt: RedisAttempt, timeout: float) -> RedisContender:
-        return RedisContender(self._channel, self._runtime, attempt, timeout)
+        kind = RedisContender if modes.is_lock(attempt) else SharedContender
+        return kind(self._channel, self._runtime, attempt, timeout)
 
     async def release(self, attempt: RedisAttempt, timeout: float) -> Found:
-        claim = attempt.claim
-        tombstone = leases.tombstone_for(claim.ttl) if attempt.unresolved else None
-        call = leases.encode_release(claim.name, attempt.owner, self._channel.publish, tombstone=tombstone)
+        tombstone = leases.tombstone_for(attempt.claim.ttl) if attempt.unresolved else None
+        call = modes.release(attempt, attempt.owner, self._channel.publish, tombstone=tombstone)
         return leases.decode_release(await self._channel.run(call, timeout))
 
     async def transfer(self, attempt: RedisAttempt, from_owner: str, timeout: float) -> Granted | Found:
@@ -117,30 +141,45 @@ class RedisSession:
             raise answer
         return answer
 
-    async def _renew(
-        self, attempt: RedisAttempt, ttl: float, timeout: float, *, lock_only: bool = False
-    ) -> Found | RequestFailed:
-        replicas = attempt.claim.replicas
-        call = leases.encode_renew(
-            [(attempt.claim.name, attempt.owner)],
-            ttl,
-            self._counter_ttl,
-            always_write=replicas > 0,
-            lock_only=lock_only,
-        )
-        (answer,) = leases.decode_renew(await answer_of(self._channel, call, replicas, timeout), 1)
+    async def _renew(self, attempt: RedisAttempt, ttl: float, timeout: float) -> Found | RequestFailed:
+        call = modes.renewal([attempt], ttl, self._counter_ttl, always_write=attempt.claim.replicas > 0)
+        return await self._renewed(attempt, call, timeout)
+
+    async def _renewed(self, attempt: RedisAttempt, call: Call, timeout: float) -> Found | RequestFailed:
+        (answer,) = leases.decode_renew(await answer_of(self._channel, call, attempt.claim.replicas, timeout), 1)
         return answer
+
+    async def resize(self, name: str, size: int, timeout: float) -> None:
+        call = permits.encode_resize(name, size, self._counter_ttl, self._channel.publish)
+        try:
+            await self._channel.run(call, timeout)
+        except WrongType as error:
+            raise await self._foreign(name, error, timeout, Kind.SEMAPHORE) from error
+
+    # -- for operators ---------------------------------------------------------------------------------------------
 
     async def inspect(self, name: str, timeout: float) -> LockState:
         try:
             reply = await self._channel.run(operators.encode_inspect(name), timeout)
+            if operators.is_rwlock(reply):
+                reply = await self._channel.run(rwlocks.encode_inspect(name), timeout)
+                return rwlocks.decode_inspect(name, reply)
+            if not operators.is_semaphore(reply):
+                return operators.decode_inspect(name, reply)
+        except WrongType as error:
+            if isinstance(error, NotALock):
+                raise await self._foreign(name, error, timeout) from error
+        return permits.decode_inspect(name, await self._ask_semaphore(name, permits.encode_inspect(name), timeout))
+
+    async def _ask_semaphore(self, name: str, call: Call, timeout: float) -> Any:
+        try:
+            return await self._channel.run(call, timeout)
         except WrongType as error:
             raise await self._foreign(name, error, timeout) from error
-        return operators.decode_inspect(name, reply)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
-        """Names that are held through holdfast, found by their metadata. Java's plain locks have none and are not
-        found: their hashes look like any other hash. ``inspect`` shows them nevertheless."""
+        """Names that are held through holdfast, found by what is stored about their holders. Java's locks have nothing
+        of it and are not found: their hashes look like any other hash. ``inspect`` shows them nevertheless."""
         seen = set[str]()  # SCAN may return a key more than once
         for server in await self._channel.servers(timeout):
             async for name in scan(server, prefix, timeout):
@@ -150,18 +189,35 @@ class RedisSession:
                         yield name
 
     async def _is_held(self, name: str, timeout: float) -> bool:
-        """Whether ``name`` is a lock. Metadata may outlive it, and is also that of ``x`` if it is that of ``{x}``."""
+        """Whether ``name`` is held. Metadata may outlive it, and is also that of ``x`` if it is that of ``{x}``."""
         try:
-            return operators.decode_held(await self._channel.run(operators.encode_held(name), timeout))
+            if operators.decode_held(await self._channel.run(operators.encode_held(name), timeout)):
+                return True
+            if name.startswith("{") and name.endswith("}"):
+                return False  # permits without a count are those of the name without braces
+        except NotALock:
+            return False
+        except WrongType:
+            pass  # a string: perhaps a semaphore's
+        try:
+            return operators.decode_held(await self._channel.command(permits.encode_held(name), timeout))
         except WrongType:
             return False
 
     async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
-        call = operators.encode_break(name, self._channel.publish, self._counter_ttl, token=token)
+        publish, counter_ttl = self._channel.publish, self._counter_ttl
         try:
-            return operators.decode_break(await self._channel.run(call, timeout))
+            reply = await self._channel.run(operators.encode_break(name, publish, counter_ttl, token=token), timeout)
+            if not operators.is_semaphore(reply):
+                return operators.decode_break(reply)
+        except OtherKind:
+            reply = await self._channel.run(rwlocks.encode_break(name, publish, counter_ttl, token), timeout)
+            return operators.decode_break(reply)
         except WrongType as error:
-            raise await self._foreign(name, error, timeout) from error
+            if isinstance(error, NotALock):
+                raise await self._foreign(name, error, timeout) from error
+        call = permits.encode_break(name, publish, counter_ttl, token)
+        return operators.decode_break(await self._ask_semaphore(name, call, timeout))
 
     async def ping(self, timeout: float) -> None:
         await self._channel.run(operators.encode_ping(), timeout)
@@ -169,18 +225,35 @@ class RedisSession:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _foreign(self, name: str, error: WrongType, timeout: float) -> EngineRefused:
-        """The error about a key of another type: most often it is a string, the lock of redis-py."""
+    async def _foreign(
+        self, name: str, error: WrongType | OtherKind, timeout: float, wanted: Kind | None = None
+    ) -> EngineRefused:
+        """The error about a key of another kind or type: most often it is a string, the lock of redis-py. ``wanted``:
+        what the caller takes the name for."""
+        if isinstance(error, OtherKind):
+            return wrong_kind(name, wanted or Kind.LOCK, error.found)
         if isinstance(error, NotALock):
             return EngineRefused(f"{name!r} is not a lock: {error}", name=name)
         try:
             kind = (await self._channel.command(("TYPE", name), timeout)).decode()
+            found = await self._kind_found(name, kind, timeout)
         except EngineRefused:
-            kind = "hash"  # not allowed to look
-        found = f"a key beside {name!r} holds a value of another type"
+            kind, found = "hash", None  # not allowed to look
+        if wanted is not None and found is not None and found is not wanted:
+            return wrong_kind(name, wanted, found)
+        what = f"a key beside {name!r} holds a value of another type"
         if kind not in ("hash", "none"):
-            found = f"key {name!r} holds a {kind}"
-        return EngineRefused(f"{found}, probably another lock library's; use namespace=", name=name)
+            what = f"key {name!r} holds a {kind}"
+        return EngineRefused(f"{what}, probably another lock library's; use namespace=", name=name)
+
+    async def _kind_found(self, name: str, kind: str, timeout: float) -> Kind | None:
+        """What the key of Redis' type ``kind`` is, if it is one of ours or Redisson's."""
+        if kind == "string" and operators.is_number(await self._channel.command(("GET", name), timeout)):
+            return Kind.SEMAPHORE
+        if kind == "hash":
+            is_rwlock = await self._channel.command(("HEXISTS", name, "mode"), timeout)
+            return Kind.RWLOCK if is_rwlock else Kind.LOCK
+        return None
 
 
 async def scan(server: Channel, prefix: str, timeout: float) -> AsyncIterator[str]:

@@ -17,6 +17,7 @@ _WITHOUT: Final = {
         Level.NOTICE,
         "clients that wait on a lock's channel, such as Redisson in Java, are not woken",
     ),
+    Purpose.SHARED: (Level.NOTICE, "read-write locks and semaphores are refused"),
     Purpose.LISTING: (Level.NOTICE, "locks() is refused, and errors about keys of other libraries are less clear"),
     Purpose.REGISTERS: (Level.NOTICE, "conditions, monitors, latches and barriers are refused"),
     Purpose.REPLICAS: (Level.NOTICE, "replicas=n would be refused"),

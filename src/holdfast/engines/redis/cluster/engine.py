@@ -11,7 +11,7 @@ import redis.connection as blocking_connections
 
 from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BlockingRuntime
-from holdfast.engines.base import Guarantees, Kind
+from holdfast.engines.base import Guarantees
 from holdfast.engines.redis.cluster.channel import ClusterChannel
 from holdfast.engines.redis.cluster.keeper import ClusterKeeper
 from holdfast.engines.redis.cluster.keeper_channel import ClusterKeeperChannel
@@ -24,7 +24,7 @@ from holdfast.engines.redis.connections.blocking_group import BlockingKeeperGrou
 from holdfast.engines.redis.connections.blocking_keeper import BlockingKeeperChannel
 from holdfast.engines.redis.dialect import keys
 from holdfast.engines.redis.dialect.requests import Publish
-from holdfast.engines.redis.engine import TOKEN_TTL, failover_guarantees
+from holdfast.engines.redis.engine import KINDS, TOKEN_TTL, failover_guarantees
 
 _PUBLISH: Final[dict[str, Publish | None]] = {"auto": None, "on": "SPUBLISH", "off": "PUBLISH", "both": "BOTH"}
 
@@ -33,7 +33,7 @@ class ClusterEngine:
     """See :class:`holdfast.engines.base.Engine`."""
 
     scheme = "redis+cluster"
-    kinds = frozenset({Kind.LOCK})
+    kinds = KINDS
     reserves_tokens = True
     strict_order = False
     replicates = True

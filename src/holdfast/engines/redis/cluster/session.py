@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.engines.base import Found, RequestFailed
+from holdfast.engines.redis import modes
 from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.dialect.operators import encode_ping
 from holdfast.engines.redis.dialect.replies import TryAgain
@@ -15,7 +16,10 @@ class ClusterSession(RedisSession):
     async def renew(self, attempt: RedisAttempt, ttl: float, timeout: float) -> Found:
         answer = await self._renew(attempt, ttl, timeout)
         if isinstance(answer, TryAgain):  # its slot is being moved: see ``ClusterKeeper.renew``
-            answer = await self._renew(attempt, ttl, timeout, lock_only=True)
+            for call in modes.renewal_apart(attempt, ttl, always_write=attempt.claim.replicas > 0):
+                answer = await self._renewed(attempt, call, timeout)
+                if answer is not Found.OURS:
+                    break
         if isinstance(answer, RequestFailed):
             raise answer
         return answer

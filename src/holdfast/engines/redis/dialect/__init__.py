@@ -6,6 +6,7 @@ and the simulation all use these. Read ``leases.py`` first.
 * ``grants.py``: ``acquire``, ``raise``, ``join``.
 * ``leases.py``: ``renew``, ``release``, and the plain command that looks at a lock.
 * ``transfers.py``: ``transfer``.
+* ``rwlocks.py``, ``permits.py``: all scripts of read-write locks and of semaphores, except those about waiters.
 * ``waiters.py``: ``enqueue``, ``leave``.
 * ``registers.py``: ``load``, ``store``, ``look``, ``peek``, ``swap``, and the plain commands of listeners.
 * ``operators.py``: ``inspect``, ``held``, ``break``, ``ping``.

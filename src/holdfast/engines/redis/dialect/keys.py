@@ -14,9 +14,13 @@ from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
 from holdfast.errors import InvalidName
 
 OWNER: Final = "holdfast_owner"
+HOLDERS: Final = "holdfast_holders"
+_BROKEN: Final = "holdfast_broken:"
 #: A lock of such a name would be the side key of another lock, ours or Java's, or a guard of RedisFence.
 _RESERVED: Final = (
+    _BROKEN,
     "holdfast_fence:",
+    "holdfast_holders:",
     "holdfast_lock:",
     "holdfast_owner:",
     "holdfast_probe:",
@@ -28,6 +32,8 @@ _RESERVED: Final = (
     "redisson_lock_queue:",
     "redisson_lock_timeout:",
     "redisson_lock_token:",
+    "redisson_rwlock:",
+    "redisson_sc:",
     "redisson_unlock_latch:",
 )
 #: Redis' glob: these characters mean something in a pattern.
@@ -39,12 +45,17 @@ def prefixed(prefix: str, name: str) -> str:
     return f"{prefix}:{name}" if "{" in name else f"{prefix}:{{{name}}}"
 
 
+def suffixed(name: str, suffix: str) -> str:
+    """Redisson's rule for the key beside ``name`` that ends with ``suffix``."""
+    return f"{name}:{suffix}" if "{" in name else f"{{{name}}}:{suffix}"
+
+
 class Keys:
     """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
 
     __slots__ = (
         "_release_closings", "acquire", "channel", "inspect", "join", "metadata", "name", "queue", "raise_",
-        "redisson_queue", "release", "renew", "token",
+        "redisson_queue", "release", "renew", "timeouts", "token", "tombstones",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -52,13 +63,14 @@ class Keys:
         self.token = prefixed("redisson_lock_token", name)  #: the fencing counter, Redisson's RFencedLock
         self.metadata = prefixed(OWNER, name)  #: token, time and description of the present grant; the lock's TTL
         self.queue = prefixed("holdfast_queue", name)  #: list of waiters
-        tombstones = prefixed("holdfast_lock", name)  #: + ":gone:" + owner: a claim that must not come back
+        self.tombstones = prefixed("holdfast_lock", name)  #: + ":gone:" + owner: a claim that must not come back
         self.channel = prefixed("redisson_lock__channel", name)  #: where a release is published
-        self.acquire = Opening.of(ACQUIRE, (name, self.token, self.metadata, self.queue, tombstones), arguments=7)
-        self.release = Opening.of(RELEASE, (name, self.metadata, tombstones), arguments=4)
+        self.acquire = Opening.of(ACQUIRE, (name, self.token, self.metadata, self.queue, self.tombstones), arguments=7)
+        self.release = Opening.of(RELEASE, (name, self.metadata, self.tombstones), arguments=4)
         self._release_closings: dict[str, Closing] = {}
         self.raise_ = (name, self.token, self.metadata)
-        self.join = (name, self.token, self.metadata, tombstones)
+        self.join = (name, self.token, self.metadata, self.tombstones)
+        self.timeouts = suffixed(name, "timeout")  #: of a semaphore: the permits that are out
         self.inspect = (name, self.token, self.metadata, self.queue)
         self.redisson_queue = prefixed("redisson_lock_queue", name)  #: of Redisson's fair lock
         self.renew = (name, self.metadata, self.token)
@@ -79,6 +91,29 @@ class Keys:
 def keys_of(name: str) -> Keys:
     """The keys of the lock ``name``."""
     return Keys(name)
+
+
+class SharedKeys:
+    """What a read-write lock or a semaphore has beside the keys of a lock."""
+
+    __slots__ = ("broken", "holders", "permits_channel", "readers", "rwlock_channel")
+
+    def __init__(self, name: str) -> None:
+        self.holders = prefixed(HOLDERS, name)  #: hash: owner -> token, time and description of its grant
+        self.broken = prefixed(_BROKEN[:-1], name)  #: written when holders are broken: they watch it
+        self.readers = name if "{" in name else f"{{{name}}}"  #: what the time-out keys of readers begin with
+        self.rwlock_channel = prefixed("redisson_rwlock", name)
+        self.permits_channel = prefixed("redisson_sc", name)
+
+    def timeout_of(self, owner: str) -> str:
+        """The time-out key of a reader's only hold."""
+        return f"{self.readers}:{owner}:rwlock_timeout:1"
+
+
+@lru_cache(maxsize=4096)
+def shared_keys_of(name: str) -> SharedKeys:
+    """The further keys of the read-write lock or semaphore ``name``."""
+    return SharedKeys(name)
 
 
 def validate(name: str) -> None:
@@ -113,12 +148,26 @@ def is_side_key(key: str) -> bool:
 
 
 def pattern(prefix: str) -> str:
-    """A glob that finds the metadata keys of all names beginning with ``prefix``, and some others."""
-    return f"{OWNER}:*{prefix.translate(_GLOB)}*" if prefix else f"{OWNER}:*"
+    """A glob that finds what is stored about holders of all names beginning with ``prefix``, and some others."""
+    return f"holdfast_[oh]*er*:*{prefix.translate(_GLOB)}*" if prefix else "holdfast_[oh]*er*:*"
 
 
-def names_of(metadata: str) -> tuple[str, ...]:
-    """The names whose metadata key this is. Two, where the prefix rule cannot distinguish ``x`` from ``{x}``."""
-    name = metadata[len(OWNER) + 1 :]
+def names_of(key: str) -> tuple[str, ...]:
+    """The names which this key holds something about, if ``pattern`` has found it."""
+    for prefix in (OWNER, HOLDERS):
+        if key.startswith(f"{prefix}:"):
+            return _names(key[len(prefix) + 1 :])
+    return ()
+
+
+def suspected(key: str) -> tuple[str, ...]:
+    """The names that are suspect when ``key`` was pushed."""
+    if key.startswith(_BROKEN):
+        return _names(key[len(_BROKEN) :])
+    return () if is_side_key(key) else (key,)
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """Two, where the prefix rule cannot distinguish ``x`` from ``{x}``."""
     inner = name[1:-1]
     return (inner, name) if name == f"{{{inner}}}" and inner and "{" not in inner else (name,)

@@ -6,7 +6,7 @@ Read back strictly: any program that can write to the server can write anything 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.engines import descriptions
@@ -14,6 +14,8 @@ from holdfast.engines.base import MOST_WAITERS, Holder, LockState, Waiter
 
 #: As the acquire script writes it: last token of the block, size of the block, time, owner, description.
 _METADATA: Final = re.compile(rb"(\d{1,16}) (\d{1,9}) (\d{1,12}\.\d{6}) (\S{1,256}) (.{0,4096})", re.DOTALL)
+#: As the acquire scripts of read-write locks and semaphores write it: token, time, number of permits, description.
+_FACT: Final = re.compile(rb"(\d{1,16}) (\d{1,12}\.\d{6}) (?:\d{1,9} )?(.{0,4096})", re.DOTALL)
 #: As the enqueue script writes it: time, owner, description.
 _WAITER: Final = re.compile(rb"(\d{1,12}\.\d{6}) (\S{1,256}) (.{0,4096})", re.DOTALL)
 _NUMBER: Final = re.compile(rb"\d{1,16}")
@@ -46,21 +48,20 @@ def waiter_about(owner: str, description: bytes) -> bytes:
 
 def lock_state(name: str, reply: Sequence[Any]) -> LockState:
     """The reply of the inspect script, for people."""
-    fields, pttl, metadata, counter, waiting, seconds, micros, described, fair = reply
+    fields, pttl, metadata, counter, waiting, seconds, micros, described, fair = reply[:9]
     remaining = pttl / 1000.0 if pttl >= 0 else None
     until = None if remaining is None else int(seconds) + int(micros) / 1e6 + remaining
     grant = _grant(metadata)
     pairs = zip(fields[::2], fields[1::2], strict=True)
-    # "mode" is not an owner: the hash is a Redisson read-write lock.
-    holders = tuple(_holder(owner, count, grant, until) for owner, count in pairs if owner != b"mode")
-    queue = [_waiter(waiter, about) for waiter, about in zip(described[::2], described[1::2], strict=True)]
+    holders = tuple(_holder(owner, count, grant, until) for owner, count in pairs)
+    queue = waiters(described)
     # In a queue of their own, which holdfast does not join.
     queue += [Waiter(owner.decode("utf-8", "replace")) for owner in fair]
     return LockState(
         name,
         holders,
         waiting + len(fair),
-        _number(counter),
+        number(counter),
         remaining if holders else None,
         tuple(queue[:MOST_WAITERS]),
     )
@@ -80,19 +81,35 @@ def blocks(reply: Sequence[Any]) -> dict[str, Block | None]:
 def _holder(owner: bytes, count: bytes, grant: _Grant | None, until: float | None) -> Holder:
     shown = owner.decode("utf-8", "replace")
     if grant is None or grant.owner != owner:
-        return Holder(shown, until=until, count=_number(count))
+        return Holder(shown, until=until, count=number(count))
     facts = descriptions.facts(descriptions.parsed(grant.description))
-    return Holder(shown, **facts, since=grant.since, until=until, token=grant.token, count=_number(count))
+    return Holder(shown, **facts, since=grant.since, until=until, token=grant.token, count=number(count))
 
 
-def _waiter(waiter: bytes, about: bytes) -> Waiter:
+def waiters(described: Sequence[bytes], mode: Callable[[bytes], str] = lambda _: "exclusive") -> list[Waiter]:
+    """Ids and values of waiters' keys, alternating. ``mode``: of a waiter, by its id."""
+    pairs = zip(described[::2], described[1::2], strict=True)
+    return [_waiter(waiter, about, mode(waiter)) for waiter, about in pairs]
+
+
+def _waiter(waiter: bytes, about: bytes, mode: str) -> Waiter:
     """A waiter of an older version stores nothing about itself: its id stands for its owner."""
     found = _WAITER.fullmatch(about)
     if found is None:
-        return Waiter(waiter.decode("utf-8", "replace"))
+        return Waiter(waiter.decode("utf-8", "replace"), mode=mode)
     since, owner, description = found.groups()
     facts = descriptions.facts(descriptions.parsed(description))
-    return Waiter(owner.decode("utf-8", "replace"), **facts, since=float(since))
+    return Waiter(owner.decode("utf-8", "replace"), **facts, since=float(since), mode=mode)
+
+
+def shared_holder(owner: str, fact: bytes | None, mode: str, count: int | None, until: float | None) -> Holder:
+    """One of several holders. ``fact``: what its grant has stored about it."""
+    found = _FACT.fullmatch(fact or b"")
+    if found is None:
+        return Holder(owner, until=until, count=count, mode=mode)
+    token, since, description = found.groups()
+    facts = descriptions.facts(descriptions.parsed(description))
+    return Holder(owner, **facts, since=float(since), until=until, token=int(token), count=count, mode=mode)
 
 
 def _grant(metadata: bytes | None) -> _Grant | None:
@@ -103,5 +120,5 @@ def _grant(metadata: bytes | None) -> _Grant | None:
     return _Grant(owner, int(last), int(tokens), float(time), description)
 
 
-def _number(value: bytes | None) -> int | None:
+def number(value: bytes | None) -> int | None:
     return int(value) if value is not None and _NUMBER.fullmatch(value) else None

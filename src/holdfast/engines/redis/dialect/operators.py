@@ -17,7 +17,7 @@ _PING: Final = Call(PING, (), ())
 
 def encode_inspect(name: str) -> Call:
     keys = keys_of(name)
-    return Call(INSPECT, keys.inspect, (MOST_WAITERS, keys.redisson_queue))
+    return Call(INSPECT, keys.inspect, (MOST_WAITERS, keys.redisson_queue, keys.timeouts))
 
 
 def decode_inspect(name: str, reply: Sequence[Any]) -> LockState:
@@ -55,6 +55,7 @@ def encode_break(
         counter_ttl,
         "" if token is None else str(token),
         "" if owner is None else owner,
+        keys.timeouts,
     )
     if tombstone is None:
         return Call(BREAK, keys.raise_, args)
@@ -63,7 +64,22 @@ def encode_break(
 
 def decode_break(reply: Any) -> bool:
     """Whether the lock was held, and is broken."""
-    return bool(reply)
+    return bool(reply == 1)
+
+
+def is_semaphore(reply: Any) -> bool:
+    """Whether ``break.lua`` or ``inspect.lua`` found no lock, but permits of a semaphore that are out."""
+    return bool(reply[9] == 1) if isinstance(reply, list) else bool(reply == -1)
+
+
+def is_rwlock(reply: Sequence[Any]) -> bool:
+    """Whether ``inspect.lua`` found a read-write lock."""
+    return b"mode" in reply[0][::2]
+
+
+def is_number(value: Any) -> bool:
+    """Whether a string is one as a semaphore has it."""
+    return metadata.number(value.removeprefix(b"-") if isinstance(value, bytes) else None) is not None
 
 
 def encode_ping() -> Call:

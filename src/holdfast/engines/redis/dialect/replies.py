@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import hiredis
 
-from holdfast.engines.base import RequestFailed
+from holdfast.engines.base import Kind, RequestFailed
 from holdfast.errors import EngineRefused
 
 #: One of several requests that were sent together: its reply, or what would have been raised if it had been alone.
@@ -38,6 +38,10 @@ _IN_SCRIPT: Final = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
 _DENIED_IN_SCRIPT: Final = re.compile(r"The user executing the script can't run this command|ACL failure in script")
 #: The scripts' error for a hash that is not a lock.
 _NOT_A_LOCK: Final = "HOLDFAST NOTALOCK"
+#: The scripts' error for a string that is not a semaphore.
+_NOT_A_SEMAPHORE: Final = "HOLDFAST NOTASEMAPHORE"
+#: The scripts' error for a name that is in use as another kind.
+_KIND: Final = re.compile(r"HOLDFAST KIND (\w+)")
 _CODE: Final = re.compile(r"[A-Z]+(?= )")
 _REDIRECTION: Final = re.compile(r"(MOVED|ASK) (\d+) (\S*):(\d+)")
 #: A key that the script built is not here any more (or not yet): its slot is being moved. Our scripts check the keys
@@ -79,6 +83,14 @@ class NotALock(WrongType):
     """Raised when the key of the lock is a hash of something else."""
 
 
+class OtherKind(EngineRefused):
+    """Raised when the name is in use as another kind of object. The session reports which was wanted."""
+
+    def __init__(self, found: Kind) -> None:
+        super().__init__(f"the name is in use as a {found.value}")
+        self.found = found
+
+
 def code(text: str) -> str:
     """The machine-readable first word of an error reply: ERR, OOM, WRONGTYPE …"""
     inner = _IN_SCRIPT.search(text)
@@ -101,6 +113,10 @@ def error(text: str) -> RequestFailed | EngineRefused:
         return TryAgain(f"Redis cannot serve at present: {text}", may_have_happened=kind != "TRYAGAIN")
     if _NOT_A_LOCK in text:
         return NotALock("the key holds a hash whose fields are not owners of a lock; it was not touched")
+    if _NOT_A_SEMAPHORE in text:
+        return WrongType("the key holds a string that is not a number; it was not touched")
+    if other := _KIND.search(text):
+        return OtherKind(Kind(other[1]))
     if _DENIED_IN_SCRIPT.search(text):
         kind = "NOPERM"
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, Final, NamedTuple
 
+from holdfast.engines.base import Kind, Mode
 from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.scripts import ENQUEUE, LEAVE
 
-#: A waiter that has not looked for this long is taken for dead. A waiter looks at least once a second.
-_WAITER_TTL_MS: Final = 5000
+#: A waiter that has not looked for this long is taken for dead. A live one looks twice a second, and each look at least
+#: half a second after the last refresh is a refresh: so it may be late by a second before it loses its place.
+_WAITER_TTL_MS: Final = 2000
 _QUEUE_TTL_MS: Final = 2 * _WAITER_TTL_MS
 _EXPIRED: Final = -1
 
@@ -22,11 +25,18 @@ class Position(NamedTuple):
     ahead: str | None
 
 
-def encode_enqueue(name: str, waiter: str, *, front: int, about: bytes | None) -> Call:
+def new_waiter(mode: Mode) -> str:
+    """A new id in the queue. It shows whether the claim is to read or to write a read-write lock."""
+    prefix = "" if mode.kind is not Kind.RWLOCK else "r" if mode.shared else "w"
+    return prefix + secrets.token_hex(8)
+
+
+def encode_enqueue(name: str, waiter: str, *, front: int, about: bytes | None, reader: bool = False) -> Call:
     """Find the place of ``waiter``. ``about`` (owner and description, see ``metadata.waiter_about``): join the queue if
-    it is not there; None: only look. ``front``: how many at the head of the queue watch the lock itself."""
+    it is not there; None: only look. ``front``: how many at the head of the queue watch the lock itself. ``reader``: it
+    passes over other readers, to the next writer."""
     keys = keys_of(name)
-    args = (waiter, _WAITER_TTL_MS, _QUEUE_TTL_MS, 0 if about is None else 1, front, about or b"")
+    args = (waiter, _WAITER_TTL_MS, _QUEUE_TTL_MS, 0 if about is None else 1, front, about or b"", 1 if reader else 0)
     return Call(ENQUEUE, (keys.queue, keys.waiter(waiter)), args)
 
 

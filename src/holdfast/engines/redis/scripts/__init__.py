@@ -1,8 +1,9 @@
 """The Lua scripts: each is one atomic step of the engine. Read ``acquire.lua`` first.
 
-Each file begins with its KEYS, ARGV, reply, and what a repeat does. Its encoder and decoder are in ``dialect/``. Files
-that only define functions (``holds``, ``owners``, ``publish``, ``raise_to``, ``register``, ``take``, ``token``) are put
-before the scripts that use them.
+Each file begins with its KEYS, ARGV, reply, and what a repeat does. Its encoder and decoder are in ``dialect/``. Those
+of read-write locks begin with ``rw_``, those of semaphores with ``permits_``. Files that only define functions
+(``holds``, ``owners``, ``permits``, ``publish``, ``raise_to``, ``readers``, ``register``, ``take``, ``token``,
+``turn``, ``waiters``) are put before the scripts that use them.
 """
 
 from __future__ import annotations
@@ -33,20 +34,32 @@ def _together(*names: str) -> Script:
     return Script(names[-1], "".join(Script.load(name).source for name in names))
 
 
-ACQUIRE: Final = _together("token", "take", "acquire")
+ACQUIRE: Final = _together("token", "take", "turn", "acquire")
 BREAK: Final = _together("token", "publish", "owners", "break")
 ENQUEUE: Final = Script.load("enqueue")
+EXTEND: Final = Script.load("extend")
 HELD: Final = _together("owners", "held")
-INSPECT: Final = _together("owners", "inspect")
+INSPECT: Final = _together("owners", "waiters", "inspect")
 JOIN: Final = _together("raise_to", "take", "join")
 LEAVE: Final = Script.load("leave")
 LOAD: Final = _together("register", "load")
 LOOK: Final = _together("register", "look")
 PEEK: Final = _together("register", "peek")
+PERMITS_ACQUIRE: Final = _together("token", "publish", "turn", "permits", "permits_acquire")
+PERMITS_BREAK: Final = _together("token", "publish", "permits", "permits_break")
+PERMITS_INSPECT: Final = _together("permits", "waiters", "permits_inspect")
+PERMITS_RELEASE: Final = _together("publish", "permits", "permits_release")
+PERMITS_RENEW: Final = _together("permits", "permits_renew")
+PERMITS_RESIZE: Final = _together("publish", "permits", "permits_resize")
 PING: Final = Script.load("ping")
 RAISE: Final = _together("raise_to", "raise")
 RELEASE: Final = _together("publish", "holds", "release")
 RENEW: Final = _together("holds", "renew")
+RW_ACQUIRE: Final = _together("token", "turn", "rw_acquire")
+RW_BREAK: Final = _together("token", "publish", "owners", "rw_break")
+RW_INSPECT: Final = _together("owners", "waiters", "rw_inspect")
+RW_RELEASE: Final = _together("publish", "holds", "readers", "rw_release")
+RW_RENEW: Final = _together("holds", "rw_renew")
 STORE: Final = _together("register", "publish", "store")
 SWAP: Final = _together("register", "publish", "swap")
 TRANSFER: Final = _together("token", "take", "holds", "transfer")

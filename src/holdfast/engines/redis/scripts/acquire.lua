@@ -25,7 +25,10 @@ if call('EXISTS', lock, tombstone) ~= 0 then
     local left = call('PTTL', lock)
     if call('EXISTS', tombstone) == 1 then return left end
     -- The first command that fails on a key of another type (WRONGTYPE): nothing is written by then.
-    if call('HEXISTS', lock, owner) == 0 then return left end
+    if call('HEXISTS', lock, owner) == 0 then
+        if call('HEXISTS', lock, 'mode') == 1 then return redis.error_reply('HOLDFAST KIND rwlock') end
+        return left
+    end
     if left > tonumber(ttl) then ttl = left end
     local token, holder = string.match(call('GET', KEYS[3]) or '', '^(%d+) %d+ [%d.]+ (%S+) ')
     if holder == owner then
@@ -35,16 +38,8 @@ if call('EXISTS', lock, tombstone) ~= 0 then
         return token
     end
     -- Ours, but its metadata is gone. No reply can have carried the token, so a new one is as good.
-elseif ARGV[6] == '1' then
-    local turn = false
-    -- Bounded: a long queue of dead waiters is cleared over several calls.
-    for _ = 1, 100 do
-        local head = call('LINDEX', KEYS[4], 0)
-        turn = not head or head == ARGV[8]
-        if turn or call('EXISTS', KEYS[4] .. ':' .. head) == 1 then break end
-        call('LPOP', KEYS[4])
-    end
-    if not turn then return -2 end
+elseif ARGV[6] == '1' and not is_next(KEYS[4], ARGV[8]) then
+    return -2
 end
 
 local token, time = raise_counter(KEYS[2], ARGV[3], ARGV[5], ARGV[7])

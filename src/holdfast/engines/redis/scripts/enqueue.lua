@@ -3,6 +3,7 @@
 -- KEYS     1 queue  2 key of this waiter
 -- ARGV     1 waiter  2 ttl of a waiter's key, ms  3 ttl of the queue, ms  4 '1': join, else only look
 --          5 how many at the head watch the lock itself  6 owner and description of its claim, for inspect
+--          7 '1': a reader, which conflicts with no other reader (their ids begin with r)
 -- Returns  -1: no longer queued (the waiter's key expired): join again under a new id. 0: watch the lock.
 --          Text: watch this waiter, the live predecessor (or one just dropped: its key is gone, so ask again).
 --
@@ -29,7 +30,7 @@ if left == -2 then
     local since = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
     redis.call('SET', KEYS[2], since .. ' ' .. ARGV[6], 'PX', ARGV[2])
     append()
-elseif left < tonumber(ARGV[2]) / 2 then
+elseif left < tonumber(ARGV[2]) * 3 / 4 then
     redis.call('PEXPIRE', KEYS[2], ARGV[2])
     redis.call('PEXPIRE', queue, ARGV[3])
 end
@@ -38,6 +39,16 @@ local place = redis.call('LPOS', queue, me)
 if not place then
     -- The queue was deleted while they waited: each joins at its end again.
     place = append() - 1
+end
+if ARGV[7] == '1' then
+    local before = place > 0 and redis.call('LRANGE', queue, 0, place - 1) or {}
+    for i = place, 1, -1 do
+        if string.sub(before[i], 1, 1) ~= 'r' then
+            if redis.call('EXISTS', queue .. ':' .. before[i]) == 1 then return before[i] end
+            redis.call('LREM', queue, 1, before[i])
+        end
+    end
+    return 0
 end
 local front, ahead = tonumber(ARGV[5])
 for _ = 1, 100 do

@@ -15,6 +15,6 @@ end
 local held = holds(KEYS[1], ARGV[1])
 if held == 1 then
     redis.call('DEL', KEYS[1], KEYS[2])
-    publish(ARGV[2], ARGV[3])
+    publish(ARGV[2], ARGV[3], '0')
 end
 return held

@@ -1,13 +1,12 @@
-"""Waiting in the engine's queue: watch the predecessor, so that a release wakes one process and not all."""
+"""Waiting for a lock in the engine's queue: watch the predecessor, so that a release wakes one process and not all."""
 
 from __future__ import annotations
 
 import random
-import secrets
 from typing import Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import RequestFailed
+from holdfast.engines.base import EXCLUSIVE, READ, RequestFailed
 from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.connections.channel import Channel
 from holdfast.engines.redis.dialect import metadata, waiters
@@ -16,7 +15,7 @@ from holdfast.errors import EngineRefused
 
 #: Look again after this long at most (s), jittered: wake-ups may be lost (expiry is pushed late or never; failover).
 _LOOK_AGAIN: Final = 1.0
-_GONE: Final = -2  # PTTL of a key that is not there
+GONE: Final = -2  # PTTL of a key that is not there
 
 
 class RedisContender:
@@ -32,7 +31,8 @@ class RedisContender:
         self._attempt = attempt
         self._keys = keys_of(attempt.claim.name)
         self.timeout = timeout
-        self._front = 1 if attempt.claim.fair or attempt.claim.non_barging else 2
+        claim = attempt.claim
+        self._front = 1 if claim.fair or claim.non_barging or claim.mode is not EXCLUSIVE else 2
         self._has_joined = False  # this queue, under any id
         self._watch = channel.watch()
 
@@ -42,15 +42,17 @@ class RedisContender:
             ahead = await self._queue_up()
             key = keys.name if ahead is None else keys.waiter(ahead)
             left = await watch.arm(key, keys.channel, self.timeout)
-            if left != _GONE:
-                wake = now() + _LOOK_AGAIN * random.uniform(0.5, 1.0)
-                if left >= 0:
-                    wake = min(wake, now() + (left + 1) / 1000.0)
-                if not await watch.pushed(min(until, wake)):
-                    return
+            if left != GONE and not await watch.pushed(min(until, self._look_again(left))):
+                return
             if ahead is None or now() >= until:
                 return
             # The predecessor has left, or its key was refreshed: find out which waiter is the predecessor now.
+
+    def _look_again(self, left: int) -> float:
+        """When to look again if no push comes. ``left``: PTTL of the key that is watched."""
+        now = self._runtime.now()
+        wake = now + _LOOK_AGAIN * random.uniform(0.5, 1.0)
+        return min(wake, now + (left + 1) / 1000.0) if left >= 0 else wake
 
     async def leave(self) -> bool:
         waiter = self._attempt.waiter
@@ -77,12 +79,13 @@ class RedisContender:
             position = await self._position(attempt.waiter, join=not had_joined)
         if position is None or not position.queued:
             # A new id for every joining: under the old one the waiter behind would watch one that re-queued behind it.
-            attempt.waiter = secrets.token_hex(8)
+            attempt.waiter = waiters.new_waiter(attempt.claim.mode)
             position = await self._position(attempt.waiter, join=True)
         return position.ahead
 
     async def _position(self, waiter: str, *, join: bool) -> waiters.Position:
         attempt = self._attempt
         about = metadata.waiter_about(attempt.owner, attempt.claim.description) if join else None
-        call = waiters.encode_enqueue(self._keys.name, waiter, front=self._front, about=about)
+        reader = attempt.claim.mode is READ
+        call = waiters.encode_enqueue(self._keys.name, waiter, front=self._front, about=about, reader=reader)
         return waiters.decode_enqueue(await self._channel.run(call, self.timeout))

@@ -1,0 +1,114 @@
+"""The scripts of read-write locks, ``rw_*.lua`` and ``extend.lua``, on RReadWriteLock's wire format. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdfast.engines.base import MOST_WAITERS, Claim, Holder, LockState
+from holdfast.engines.redis.dialect import metadata
+from holdfast.engines.redis.dialect.keys import keys_of, shared_keys_of
+from holdfast.engines.redis.dialect.packing import Argument, milliseconds
+from holdfast.engines.redis.dialect.requests import Call, Publish
+from holdfast.engines.redis.scripts import EXTEND, RW_ACQUIRE, RW_BREAK, RW_INSPECT, RW_RELEASE, RW_RENEW
+
+_WRITE: Final = ":write"
+
+
+def encode_acquire(claim: Claim, owner: str, waiter: str | None, counter_ttl: int, under: str | None) -> Call:
+    """``waiter``: the claim's entry in the queue, which a grant removes. ``under``: the owner that holds the lock for
+    writing, if the claim is to read inside of that. The reply is that of ``acquire.lua``."""
+    keys, shared = keys_of(claim.name), shared_keys_of(claim.name)
+    named = (claim.name, keys.token, shared.holders, keys.queue, keys.tombstones, shared.timeout_of(owner))
+    args = (
+        owner,
+        milliseconds(claim.ttl),
+        claim.mode.label,
+        claim.description,
+        counter_ttl,
+        "" if under is None else under + _WRITE,
+    )
+    if waiter is None:
+        return Call(RW_ACQUIRE, named, args)
+    return Call(RW_ACQUIRE, (*named, keys.waiter(waiter)), (*args, waiter))
+
+
+def encode_release(claim: Claim, owner: str, publish: Publish, tombstone: float | None, waiter: str | None) -> Call:
+    """As ``leases.encode_release``. The reply is that of ``release.lua``."""
+    keys, shared = keys_of(claim.name), shared_keys_of(claim.name)
+    named = (claim.name, shared.holders, keys.tombstones, shared.timeout_of(owner))
+    args = (
+        owner,
+        shared.rwlock_channel,
+        publish,
+        0 if tombstone is None else milliseconds(tombstone),
+        claim.mode.label,
+        shared.readers,
+    )
+    if waiter is None:
+        return Call(RW_RELEASE, named, args)
+    return Call(RW_RELEASE, (*named, keys.queue, keys.waiter(waiter)), (*args, waiter))
+
+
+def encode_renew(leases: Sequence[tuple[Claim, str]], ttl: float, counter_ttl: int, *, always_write: bool) -> Call:
+    """As ``leases.encode_renew``, for claims and their owners. The reply is that of ``renew.lua``."""
+    named: list[str] = []
+    for claim, owner in leases:
+        keys, shared = keys_of(claim.name), shared_keys_of(claim.name)
+        mine = shared.timeout_of(owner) if claim.mode.shared else claim.name
+        named += (claim.name, mine, shared.holders, keys.token)
+    return _renew(leases, named, ttl, counter_ttl, always_write)
+
+
+def encode_renew_apart(claim: Claim, owner: str, ttl: float, *, always_write: bool) -> Sequence[Call]:
+    """The same for one claim by calls that name one key each; what is only information has to wait. Each has a reply
+    as ``renew.lua``; the lock comes first, the others are sent only if it is held."""
+    lock = _renew([(claim, owner)], [claim.name] * 4, ttl, 0, always_write)
+    if not claim.mode.shared:
+        return (lock,)
+    return (lock, Call(EXTEND, (shared_keys_of(claim.name).timeout_of(owner),), (milliseconds(ttl),)))
+
+
+def _renew(
+    leases: Sequence[tuple[Claim, str]], named: Sequence[str], ttl: float, counter_ttl: int, always_write: bool
+) -> Call:
+    args: list[Argument] = [milliseconds(ttl), counter_ttl, 1 if always_write else 0]
+    args += [owner if claim.mode.shared else owner + _WRITE for claim, owner in leases]
+    # A reader does not watch the lock: each of many readers changes it when it comes, goes and renews.
+    watched = [shared_keys_of(claim.name).broken if claim.mode.shared else claim.name for claim, _ in leases]
+    return Call(RW_RENEW, named, args, watched=list(dict.fromkeys(watched)))
+
+
+def encode_inspect(name: str) -> Call:
+    keys, shared = keys_of(name), shared_keys_of(name)
+    return Call(RW_INSPECT, (name, keys.token, shared.holders, keys.queue), (MOST_WAITERS, shared.readers))
+
+
+def decode_inspect(name: str, reply: Sequence[Any]) -> LockState:
+    holders, counter, waiting, seconds, micros, described, pttl = reply
+    now = int(seconds) + int(micros) / 1e6
+    queue = metadata.waiters(described, lambda waiter: "read" if waiter.startswith(b"r") else "write")
+    return LockState(
+        name,
+        tuple(_holder(holder, now) for holder in holders),
+        waiting,
+        metadata.number(counter),
+        pttl / 1000.0 if pttl >= 0 else None,
+        tuple(queue),
+        kind="rwlock",
+    )
+
+
+def _holder(reply: Sequence[Any], now: float) -> Holder:
+    field, count, pttl, fact = reply
+    shown = field.decode("utf-8", "replace")
+    owner = shown.removesuffix(_WRITE)
+    until = now + pttl / 1000.0 if pttl >= 0 else None
+    return metadata.shared_holder(owner, fact, "read" if owner == shown else "write", metadata.number(count), until)
+
+
+def encode_break(name: str, publish: Publish, counter_ttl: int, token: int | None) -> Call:
+    """As ``operators.encode_break``. The reply is that of ``break.lua``."""
+    keys, shared = keys_of(name), shared_keys_of(name)
+    args = (shared.rwlock_channel, publish, counter_ttl, "" if token is None else str(token), shared.readers)
+    return Call(RW_BREAK, (name, keys.token, shared.holders, shared.broken), args)
