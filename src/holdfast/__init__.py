@@ -5,7 +5,8 @@ first.
 
 The public API:
 
-* ``client.py``, ``lease.py``: Client, Lock and Lease; ``aio.py``, ``async_lease.py``: the same for asyncio
+* ``client.py``, ``lease.py``: Client, Lock and Lease; ``aio.py``, ``async_lease.py``: the same for asyncio;
+  ``base_client.py``: what both share
 * ``primitives/``: read-write locks, semaphores, conditions, monitors, latches, barriers, elections, multi-locks
 * ``errors.py``: all errors
 * ``decorator/``: ``locked``; ``current.py``: ``current_lease``; ``default_clients.py``: the clients behind
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
     )
     from holdfast.lease import Lease
     from holdfast.primitives.multi import MultiLease, MultiLock
+    from holdfast.primitives.rwlock import RWLock
+    from holdfast.primitives.semaphore import Semaphore
 
 __all__ = [
     "AcquireTimeout",
@@ -90,7 +93,9 @@ __all__ = [
     "NotHeld",
     "OutcomeUnknown",
     "QuorumLost",
+    "RWLock",
     "RedisOptions",
+    "Semaphore",
     "SentinelOptions",
     "SqliteOptions",
     "StaleToken",
@@ -125,6 +130,8 @@ _HOMES = {
     "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
     "primitives.multi": ("MultiLease", "MultiLock"),
+    "primitives.rwlock": ("RWLock",),
+    "primitives.semaphore": ("Semaphore",),
     "_config.durations": ("Duration",),
     "_config.settings": ("configure",),
 }

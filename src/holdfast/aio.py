@@ -4,6 +4,7 @@ What may do I/O is awaited."""
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Self, Typ
 
 from holdfast._config import foreign_keywords, names
 from holdfast._config.durations import Duration, check_timeout
-from holdfast._core import breaking, operators
+from holdfast._core import breaking, operators, semaphores
 from holdfast._core.blocks import BlockExit, Blocks, exit_of_block
 from holdfast._core.core import CLOSE_WITHIN, Core
 from holdfast._core.policy import Policy
@@ -20,8 +21,10 @@ from holdfast._runtime.asyncio import AsyncioRuntime
 from holdfast._runtime.callers import current_caller
 from holdfast.async_lease import AsyncLease, AsyncLeaseBlock
 from holdfast.async_lease import AsyncLoss as AsyncLoss
-from holdfast.client import _DEFAULT, LOCK_KEYWORDS, BaseClient, find_target
-from holdfast.engines.base import LockState
+from holdfast.base_client import _DEFAULT, LOCK_KEYWORDS, SHARED_KEYWORDS, BaseClient
+from holdfast.client import find_target
+from holdfast.engines.base import READ, WRITE, LockState
+from holdfast.engines.base import permits as permits_of
 from holdfast.errors import AcquireTimeout
 from holdfast.lease import NotPortable
 
@@ -32,12 +35,25 @@ if TYPE_CHECKING:
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, Keys, LockedFunction, P, R
     from holdfast.primitives.aio.multi import AsyncMultiLease, AsyncMultiLock
+    from holdfast.primitives.aio.semaphore import AsyncSemaphore
+    from holdfast.primitives.rwlock import AsyncRWLock
 
-__all__ = ["AsyncClient", "AsyncLease", "AsyncLock", "AsyncMultiLease", "AsyncMultiLock", "connect"]
+__all__ = [
+    "AsyncClient",
+    "AsyncLease",
+    "AsyncLock",
+    "AsyncMultiLease",
+    "AsyncMultiLock",
+    "AsyncRWLock",
+    "AsyncSemaphore",
+    "connect",
+]
 
 # What is built on locks is loaded when it is first used.
 _HOMES: Final = {
     "primitives.aio.multi": ("AsyncMultiLease", "AsyncMultiLock"),
+    "primitives.aio.semaphore": ("AsyncSemaphore",),
+    "primitives.rwlock": ("AsyncRWLock",),
 }
 
 
@@ -180,6 +196,77 @@ class AsyncClient(BaseClient):
             require=require,
         )
         return AsyncLock(self, policy)
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = _DEFAULT,
+        renew: bool = _DEFAULT,
+        timeout: Duration | None = None,
+        max_hold: Duration | None = None,
+        replicas: int = _DEFAULT,
+        on_lost: Callable[[AsyncLease], Any] | None = None,
+        require: Collection[str] = (),
+        **foreign: Never,
+    ) -> AsyncRWLock:
+        """The read-write lock with this name: many readers or one writer. No I/O. Options as for ``lock``.
+
+        Readers and writers queue in one order, so neither are starved.
+        """
+        from holdfast.primitives.rwlock import AsyncRWLock
+
+        if foreign:
+            foreign_keywords.refuse_keywords("rwlock", foreign, SHARED_KEYWORDS)
+        read = self._policy(
+            name,
+            ttl=ttl,
+            renew=renew,
+            timeout=timeout,
+            max_hold=max_hold,
+            replicas=replicas,
+            on_lost=on_lost,
+            require=require,
+            mode=READ,
+        )
+        return AsyncRWLock(AsyncLock(self, read), AsyncLock(self, dataclasses.replace(read, mode=WRITE)))
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int,
+        *,
+        ttl: Duration = _DEFAULT,
+        renew: bool = _DEFAULT,
+        timeout: Duration | None = None,
+        max_hold: Duration | None = None,
+        replicas: int = _DEFAULT,
+        on_lost: Callable[[AsyncLease], Any] | None = None,
+        require: Collection[str] = (),
+        **foreign: Never,
+    ) -> AsyncSemaphore:
+        """The semaphore with this name, which has ``permits`` when it is created. No I/O. Options as for ``lock``.
+
+        The first acquire of any client creates it. Later the engine's number counts, which ``resize`` changes; a
+        difference is logged once.
+        """
+        from holdfast.primitives.aio.semaphore import AsyncSemaphore
+
+        if foreign:
+            foreign_keywords.refuse_keywords("semaphore", foreign, SHARED_KEYWORDS)
+        policy = self._policy(
+            name,
+            ttl=ttl,
+            renew=renew,
+            timeout=timeout,
+            reentrant=False,
+            max_hold=max_hold,
+            replicas=replicas,
+            on_lost=on_lost,
+            require=require,
+            mode=permits_of(1, semaphores.check_permits(permits, name)),
+        )
+        return AsyncSemaphore(self, policy)
 
     def multi(
         self,

@@ -16,6 +16,8 @@ PAIRS = [
     (holdfast.Lock, aio.AsyncLock),
     (holdfast.Lease, aio.AsyncLease),
     (lease.Loss, aio.AsyncLoss),
+    (holdfast.RWLock, aio.AsyncRWLock),
+    (holdfast.Semaphore, aio.AsyncSemaphore),
     (holdfast.MultiLock, aio.AsyncMultiLock),
     (holdfast.MultiLease, aio.AsyncMultiLease),
 ]
@@ -24,7 +26,7 @@ ONLY_ASYNC = {"AsyncClient.aclose"}
 #: What may do I/O, or wait.
 AWAITED = {
     "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait", "attach", "detach",
-    "AsyncLock.locked",
+    "AsyncLock.locked", "resize",
 }  # fmt: skip
 #: Words that differ between sync and async.
 DIFFERING = [

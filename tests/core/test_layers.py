@@ -21,7 +21,9 @@ from tests.core.imports import Allowed, problems
 SOURCE = Path(holdfast.__path__[0])
 
 #: The modules and packages of the public API.
-FACE: Final = frozenset({"client", "aio", "lease", "async_lease", "decorator", "current", "default_clients"})
+FACE: Final = frozenset(
+    {"base_client", "client", "aio", "lease", "async_lease", "decorator", "current", "default_clients"}
+)
 ENGINES: Final = sorted({f"engines.{row.url.split('.')[2]}" for row in registry.BUILT_IN})
 
 _BELOW_THE_FACE: Final = ("errors", "_version", "_runtime", "_config", "port", "registry", "_core", "observer")

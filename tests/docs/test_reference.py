@@ -26,9 +26,9 @@ REFERENCE: Final = ROOT / "docs" / "reference"
 PUBLIC: Final = [(module, name) for module in (holdfast, aio, fencing, observer) for name in module.__all__]
 CLASSES: Final = [
     holdfast.Client, holdfast.Lock, holdfast.Lease, holdfast.Guarantees, holdfast.Holder, holdfast.LockState,
-    holdfast.Waiter,
-    holdfast.MultiLock, holdfast.MultiLease,
-    aio.AsyncClient, aio.AsyncLock, aio.AsyncLease, aio.AsyncMultiLock, aio.AsyncMultiLease,
+    holdfast.Waiter, holdfast.RWLock, holdfast.Semaphore, holdfast.MultiLock, holdfast.MultiLease,
+    aio.AsyncClient, aio.AsyncLock, aio.AsyncLease, aio.AsyncRWLock, aio.AsyncSemaphore, aio.AsyncMultiLock,
+    aio.AsyncMultiLease,
     fencing.Fence, fencing.FileFence, fencing.MemoryFence, fencing.Guard, fencing.SqlFence,
     fencing.RedisFence, fencing.AsyncRedisFence, fencing.ObjectFence, fencing.AsyncObjectFence, fencing.InheritedLease,
     *(event for name in observer.__all__ if isinstance(event := getattr(observer, name), type)),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import aio, client
+from holdfast import aio, base_client
 from holdfast.decorator.options import LockedOptions
 
 FAMILIES = [
@@ -64,8 +64,8 @@ def test_no_option_is_required() -> None:
 
 @pytest.mark.parametrize("method", [holdfast.Client.lock, aio.AsyncClient.lock])
 def test_keywords_of_lock_are_those_that_a_wrong_keyword_is_compared_with(method: Callable[..., Any]) -> None:
-    assert list(inspect.signature(method).parameters) == ["self", "name", *client.LOCK_KEYWORDS, "foreign"]
+    assert list(inspect.signature(method).parameters) == ["self", "name", *base_client.LOCK_KEYWORDS, "foreign"]
 
 
 def test_locked_takes_the_keywords_of_lock_and_its_own() -> None:
-    assert keys(LockedOptions) == {"key", "prefix", "at_least", *client.LOCK_KEYWORDS}
+    assert keys(LockedOptions) == {"key", "prefix", "at_least", *base_client.LOCK_KEYWORDS}

@@ -58,6 +58,7 @@ class Core:
         self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
         self.acquiring: Operations[Acquisition] = Operations()  #: a client that closes waits for them to leave
         self.releasing: Operations[Hold] = Operations()  #: by callers to whom the client may be garbage already
+        self.sizes_compared: set[str] = set()  #: the semaphores whose size was not the expected one, which was logged
         self._given_up: list[Grant] = []  # held when the client was closed: to be withdrawn
         self._idle = front.event()
         self.watchdog = Watchdog(self, back, engine.keeper(back))

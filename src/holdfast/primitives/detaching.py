@@ -26,7 +26,7 @@ from holdfast._core.acquisition import Acquisition
 from holdfast._core.core import Core
 from holdfast._core.hold import Hold
 from holdfast._core.policy import Policy
-from holdfast.client import _DEFAULT, BaseClient
+from holdfast.base_client import _DEFAULT, BaseClient
 from holdfast.engines.base import (
     EXCLUSIVE,
     Attempt,

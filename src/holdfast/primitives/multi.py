@@ -27,7 +27,8 @@ from holdfast._core.hold import Hold
 from holdfast._core.policy import Policy
 from holdfast._runtime.base import Event
 from holdfast._runtime.blocking import run
-from holdfast.client import _DEFAULT, BaseClient, Lock, LockBlock
+from holdfast.base_client import _DEFAULT, BaseClient
+from holdfast.client import Lock, LockBlock
 from holdfast.errors import AcquireTimeout, LockError, LockLost, LossReason, UsageError
 from holdfast.lease import AnyLease, BaseLease, Lease, LeaseBlock, Loss
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 from typing import Any, Final
 
-from holdfast.client import BaseClient
+from holdfast.base_client import BaseClient
 
 _kept: Final[dict[Any, None]] = {}
 

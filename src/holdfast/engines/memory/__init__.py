@@ -7,5 +7,6 @@ of the process. A forked child starts with empty stores. It is the smallest engi
 * ``url.py``, ``typed_options.py``: what a URL and its options name. ``engine.py``: settings, guarantees, the stores.
 * ``session.py`` and ``keeper.py``: the port's two sides; ``view.py``: their common base. ``contender.py``: a waiting
   claim.
+* ``sharing.py``: what is held of a read-write lock or a semaphore; ``shared_names.py``: the operations on them.
 * ``store.py``: the locks of one store. ``registers.py``: its registers.
 """

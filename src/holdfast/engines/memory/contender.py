@@ -7,7 +7,8 @@ import weakref
 from typing import TYPE_CHECKING
 
 from holdfast._runtime.base import Event
-from holdfast.engines.base import SimpleAttempt
+from holdfast.engines.base import EXCLUSIVE, SimpleAttempt
+from holdfast.engines.memory import shared_names
 from holdfast.engines.memory.store import TURN_LASTS, Name, Place
 
 if TYPE_CHECKING:
@@ -23,12 +24,15 @@ class MemoryContender:
         self._claim = claim = attempt.claim
         self.timeout = 0.0  # none of its requests takes time
         self.turn: Event = session.runtime.event()
-        self._place = Place(claim.owner, claim.description, time.time(), weakref.ref(self))
+        self._place = Place(claim.owner, claim.description, time.time(), weakref.ref(self), claim.mode)
 
     async def wait(self, until: float) -> None:
         now = self._session.runtime.now()
         self.turn = turn = self._session.runtime.event()  # before the look: a later change sets this one
         self._place.notified = None
+        if self._claim.mode is not EXCLUSIVE:
+            await self._wait_for_share(turn, now, until)
+            return
         record = self._queued(now)
         entry, head = record.live(now), record.head(now)
         if entry is not None:
@@ -40,6 +44,13 @@ class MemoryContender:
             until = min(until, (head.notified or now) + TURN_LASTS)
         await turn.wait(until)
 
+    async def _wait_for_share(self, turn: Event, now: float, until: float) -> None:
+        self._attempt.queued = True
+        record = shared_names.joined(self._session.store, self._place, self._claim.name, now)
+        longest = shared_names.waits(record, self._place, now)
+        if longest is not None:
+            await turn.wait(min(until, longest))
+
     def _queued(self, now: float) -> Name:
         """Take a place in the queue, if it has none."""
         store, name, place = self._session.store, self._claim.name, self._place
@@ -48,7 +59,7 @@ class MemoryContender:
             forgotten, record = store.forgotten, store.names.get(name)
             if record is None:
                 queued = Name(forgotten, None, (place,))
-            elif place in record.queue:
+            elif place in record.queue or record.shared is not None:
                 return record
             else:
                 queued = Name(record.token, record.entry, (*record.queue_without(place.owner), place))

@@ -20,6 +20,8 @@ _GUARANTEES: Final = Guarantees(
     survives_failover=False,
     needs_clocks="none beyond this process's own",
     loss_bound="none: the store and the holder share one clock",
+    shared=True,
+    permits=True,
     registers=True,
     detach=True,
     state_bound="state lasts as long as the process",
@@ -33,7 +35,7 @@ class MemoryEngine:
 
     scheme = "memory"
     guarantees = _GUARANTEES
-    kinds = frozenset({Kind.LOCK})
+    kinds = frozenset({Kind.LOCK, Kind.RWLOCK, Kind.SEMAPHORE})
     reserves_tokens = True
     strict_order = False
     replicates = False

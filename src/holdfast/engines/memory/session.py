@@ -7,18 +7,25 @@ from collections.abc import AsyncIterator
 
 from holdfast.engines import descriptions
 from holdfast.engines.base import (
+    EXCLUSIVE,
     MOST_WAITERS,
     Busy,
+    Claim,
     Found,
     Granted,
     Holder,
+    Kind,
     LockState,
     SimpleAttempt,
     Waiter,
     is_of_grant,
+    wrong_kind,
 )
+from holdfast.engines.memory import shared_names
 from holdfast.engines.memory.contender import MemoryContender
 from holdfast.engines.memory.registers import MemoryRegisters
+from holdfast.engines.memory.shared_names import NestedAttempt
+from holdfast.engines.memory.sharing import Share, Shared
 from holdfast.engines.memory.store import NOTHING, Entry, Name, Place
 from holdfast.engines.memory.view import StoreView
 
@@ -32,9 +39,14 @@ class MemorySession(StoreView):
     def registers(self) -> MemoryRegisters:
         return MemoryRegisters(self.store, self.runtime)
 
+    def nested(self, claim: Claim, under: SimpleAttempt) -> NestedAttempt:
+        return NestedAttempt(claim, under.owner)
+
     async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim
         now, store, name = self.runtime.now(), self.store, claim.name
+        if claim.mode is not EXCLUSIVE:
+            return shared_names.acquire(store, attempt, now)
         while True:
             forgotten, record = store.forgotten, store.names.get(name)
             entry = None if record is None else record.live(now)
@@ -48,6 +60,8 @@ class MemorySession(StoreView):
             last = forgotten
             if record is not None:
                 last = record.token
+                if record.shared is not None and (kind := record.in_use_as(now)) is not None:
+                    raise wrong_kind(name, Kind.LOCK, kind)
                 if record.queue:
                     head = record.head(now)
                     if (
@@ -101,7 +115,12 @@ class MemorySession(StoreView):
         record = self.store.names.get(name, NOTHING)
         entry = record.live(now)
         waiting = [place for place in record.queue if place.contender() is not None]
-        queue = tuple(Waiter(place.owner, **_facts(place), since=place.since) for place in waiting[:MOST_WAITERS])
+        queue = tuple(
+            Waiter(place.owner, **_facts(place), since=place.since, mode=place.mode.label)
+            for place in waiting[:MOST_WAITERS]
+        )
+        if record.shared is not None:
+            return _state_of_shared(name, record, record.shared.live(now), len(waiting), queue, now)
         if entry is None:
             return LockState(name, (), len(waiting), record.token or None, None, queue)
         left, first = entry.expires - now, entry.token - entry.tokens + 1
@@ -112,15 +131,17 @@ class MemorySession(StoreView):
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         now = self.runtime.now()
         for name, record in list(self.store.names.items()):
-            if name.startswith(prefix) and record.live(now):
+            if name.startswith(prefix) and (
+                record.live(now) or (record.shared is not None and record.shared.live(now).shares)
+            ):
                 yield name
 
     async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
         now, store = self.runtime.now(), self.store
-        while (record := store.names.get(name)) is not None and (entry := record.live(now)) is not None:
-            if token is not None and not is_of_grant(token, entry.token, entry.tokens):
+        while (record := store.names.get(name)) is not None:
+            broken = shared_names.broken(record, now, token) if record.shared else _broken(record, now, token)
+            if broken is None:
                 return False
-            broken = Name(max(record.token + 1, time.time_ns() // 1000), None, record.queue)
             if store.replace(name, record, 0, broken):
                 broken.notify_head(now)
                 for reference in tuple(store.keepers):  # a copy, in one step: keepers come and go on other threads
@@ -130,6 +151,9 @@ class MemorySession(StoreView):
                 return True
         return False
 
+    async def resize(self, name: str, size: int, timeout: float) -> None:
+        shared_names.resize(self.store, name, size, self.runtime.now())
+
     async def ping(self, timeout: float) -> None:
         pass
 
@@ -137,5 +161,34 @@ class MemorySession(StoreView):
         pass
 
 
-def _facts(source: Entry | Place) -> descriptions.Facts:
+def _broken(record: Name, now: float, token: int | None) -> Name | None:
+    """The record without its holder; None if there is none, or another than that with ``token``."""
+    entry = record.live(now)
+    if entry is None or (token is not None and not is_of_grant(token, entry.token, entry.tokens)):
+        return None
+    return Name(max(record.token + 1, time.time_ns() // 1000), None, record.queue)
+
+
+def _state_of_shared(
+    name: str, record: Name, shared: Shared, waiters: int, queue: tuple[Waiter, ...], now: float
+) -> LockState:
+    wall = time.time()
+    holders = tuple(
+        Holder(
+            share.owner,
+            **_facts(share),
+            since=share.since / 1e9,
+            until=wall + share.expires - now,
+            token=share.token,
+            count=share.mode.permits,
+            mode=share.mode.label,
+        )
+        for share in shared.shares
+    )
+    remaining = max((share.expires - now for share in shared.shares), default=None)
+    size, free = (shared.size, shared.free) if shared.size else (None, None)
+    return LockState(name, holders, waiters, record.token or None, remaining, queue, shared.kind.value, size, free)
+
+
+def _facts(source: Entry | Share | Place) -> descriptions.Facts:
     return descriptions.facts(descriptions.parsed(source.description))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from holdfast.engines.base import EXCLUSIVE, Kind, Mode
+from holdfast.engines.memory.sharing import Shared
 
 if TYPE_CHECKING:
     from holdfast.engines.memory.contender import MemoryContender
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
 TURN_LASTS: Final = 1.0
 #: For how long a waiter whose turn has come may be overtaken by claims that do not queue.
 _OVERTAKEN: Final = 0.01
+#: A waiter for a read-write lock or a semaphore keeps others waiting behind it, also while it is not its turn: if it
+#: has not asked for this time (its event loop is blocked), it is passed over until it asks again. In seconds.
+_WAITER_LASTS: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -40,8 +47,14 @@ class Place:
     description: bytes
     since: float
     contender: weakref.ref[MemoryContender]
+    mode: Mode = EXCLUSIVE
+    seen: float = 0.0  #: when it asked last
     notified: float | None = None  #: when it was notified of its turn, if it has not asked since
     first_notified: float | None = None  #: when it was notified for the first time
+
+    def present(self, now: float) -> bool:
+        """Whether it is still there, and acquires when it is notified."""
+        return self.contender() is not None and (self.notified is None or now < self.notified + TURN_LASTS)
 
     def late(self, now: float) -> bool:
         """Whether others have overtaken it for long enough since its turn came."""
@@ -57,29 +70,75 @@ class Place:
 
 
 class Name(NamedTuple):
-    """All that a store knows about one name. It is replaced, never changed."""
+    """All that a store knows about one name. It is replaced, never changed.
+
+    ``entry``: of a plain lock. ``shared``: of a read-write lock while it is held or waited for, and of a semaphore as
+    long as the store lives: it has to remember its size.
+    """
 
     token: int
     entry: Entry | None
     queue: tuple[Place, ...]
+    shared: Shared | None = None
 
     def live(self, now: float) -> Entry | None:
         return None if self.entry is None or self.entry.expires <= now else self.entry
 
     def head(self, now: float) -> Place | None:
-        """The first waiter that is still there and acquires when it is notified."""
+        """The first waiter of a plain lock that is still there and acquires when it is notified."""
         for place in self.queue:
-            if place.contender() is not None and (place.notified is None or now < place.notified + TURN_LASTS):
+            if place.present(now):
                 return place
         return None
 
+    def waiting(self, now: float) -> Iterator[Place]:
+        """The waiters of a read-write lock or a semaphore that others must wait behind, in order."""
+        return (place for place in self.queue if place.present(now) and now < place.seen + _WAITER_LASTS)
+
+    def waiting_before(self, owner: str, now: float) -> list[Mode]:
+        """What is wanted by those that wait before the place of ``owner``; by all, if it has none."""
+        before = []
+        for place in self.waiting(now):
+            if place.owner == owner:
+                break
+            before.append(place.mode)
+        return before
+
+    def in_use_as(self, now: float) -> Kind | None:
+        """The kind of what is held or waited for."""
+        if self.live(now) is not None:
+            return Kind.LOCK
+        shared = self.shared
+        if shared is not None and (shared.kind is Kind.SEMAPHORE or shared.live(now).shares):
+            return shared.kind
+        return next((place.mode.kind for place in self.waiting(now)), None)
+
     def notify_head(self, now: float) -> None:
-        head = self.head(now) if self.queue else None
+        """The first waiter, if it may acquire now. A grant that leaves room for the next notifies that one."""
+        if not self.queue:
+            return
+        if self.shared is not None:
+            self._notify_next(self.shared.live(now), now)
+            return
+        head = self.head(now)
         if head is not None:
             head.notify(now)
 
+    def _notify_next(self, shared: Shared, now: float) -> None:
+        for place in self.waiting(now):
+            possible = shared.impossible(place.mode) is None
+            if not possible or shared.has_room_for(place.mode):
+                place.notify(now)
+            if possible:
+                return  # those behind it wait for it, or will be notified by its grant
+
     def queue_without(self, owner: str) -> tuple[Place, ...]:
         return tuple(place for place in self.queue if place.owner != owner and place.contender() is not None)
+
+    def sharing(self, shared: Shared, queue: tuple[Place, ...], token: int | None = None) -> Name:
+        """The record after a change of a read-write lock or a semaphore."""
+        kept = shared if shared.kind is Kind.SEMAPHORE or shared.shares or queue else None
+        return Name(self.token if token is None else token, None, queue, kept)
 
 
 class Store:
@@ -104,7 +163,7 @@ class Store:
         Free names are dropped. What they knew of tokens stays, also if the wall clock is set back: ``forgotten`` as it
         was when the token in ``record`` was chosen.
         """
-        names, idle = self.names, record.entry is None and not record.queue
+        names, idle = self.names, record.entry is None and not record.queue and record.shared is None
         with self.lock:  # and no call in here
             if seen is not (names[name] if name in names else None):  # noqa: SIM401 (get() is a call)
                 return False
@@ -129,10 +188,14 @@ class Store:
             return True
 
     def leave(self, name: str, owner: str, now: float) -> None:
-        """Remove the owner's place, and notify the next waiter if the name is free: it may not have been yet."""
+        """Remove the owner's place, and notify the next waiter if it may acquire: it may not have been yet."""
         while (record := self.names.get(name)) is not None:
-            free = record.live(now) is None
-            left = Name(record.token, None if free else record.entry, record.queue_without(owner))
+            queue, shared = record.queue_without(owner), record.shared
+            free = shared is not None or record.live(now) is None
+            if shared is not None:
+                left = record.sharing(shared.live(now), queue)
+            else:
+                left = Name(record.token, None if free else record.entry, queue)
             if (not free and left.queue == record.queue) or self.replace(name, record, 0, left):
                 if free:
                     left.notify_head(now)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import Claim, Found, SimpleAttempt
+from holdfast.engines.base import EXCLUSIVE, Claim, Found, SimpleAttempt
+from holdfast.engines.memory import shared_names
 from holdfast.engines.memory.store import NOTHING, Name, Store
 
 _OURS: Final = Found.OURS  # looked up in its class it costs 0.1 µs, before Python 3.12
@@ -20,6 +21,8 @@ class StoreView:
 
     def renewed(self, attempt: SimpleAttempt, now: float, expires: float) -> Found:
         claim = attempt.claim
+        if claim.mode is not EXCLUSIVE:
+            return shared_names.renewed(self.store, claim, now, expires)
         while True:
             found, record = self._find(claim, now)
             if found is not _OURS or (record.entry and self.store.extend(claim.name, record.entry, expires)):
@@ -34,6 +37,8 @@ class StoreView:
 
     def freed(self, attempt: SimpleAttempt, now: float) -> Found:
         claim = attempt.claim
+        if claim.mode is not EXCLUSIVE:
+            return shared_names.freed(self.store, claim, now)
         while True:
             found, record = self._find(claim, now)
             if found is not _OURS:

@@ -9,7 +9,7 @@ from holdfast._config import foreign_keywords
 from holdfast._config.durations import Duration, check_timeout
 from holdfast.aio import AsyncLock, AsyncLockBlock
 from holdfast.async_lease import AsyncLease, AsyncLeaseBlock, AsyncLoss, Body
-from holdfast.client import _DEFAULT
+from holdfast.base_client import _DEFAULT
 from holdfast.primitives.multi import (
     BaseMultiLease,
     acquire_all,

@@ -30,10 +30,19 @@ class Child:
         """Connect. After its answer everything is imported and opened, so that later commands take no extra time."""
         await self._actor.do(self._client.ping)
 
-    async def acquire(self, name: str, timeout: float | None = None, **policy: Any) -> int:
-        lock = self._client.lock(name, **policy)
+    async def acquire(self, name: str, timeout: float | None = None, mode: str = "exclusive", **policy: Any) -> int:
+        """``mode``: as in ``Holder.mode``. For permits, ``policy`` says how many the semaphore has."""
+        lock = self._wanted(name, mode, policy)
         lease = self._leases[name] = await self._actor.do(lambda: lock.acquire(timeout=timeout))
         return int(lease.token)
+
+    def _wanted(self, name: str, mode: str, policy: dict[str, Any]) -> Any:
+        if mode == "permits":
+            return self._client.semaphore(name, **policy)
+        if mode == "exclusive":
+            return self._client.lock(name, **policy)
+        rwlock = self._client.rwlock(name, **policy)
+        return rwlock.read if mode == "read" else rwlock.write
 
     async def try_acquire(self, name: str) -> bool:
         lease = await self._actor.do(self._client.lock(name).try_acquire)

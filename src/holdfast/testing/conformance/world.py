@@ -144,6 +144,14 @@ class World:
 
         await self.until(known)
 
+    async def until_waiters_are_gone(self, client: Any, name: str) -> None:
+        """Wait until the engine knows of no waiter for ``name``: one that gave up may leave in the background."""
+
+        async def gone() -> bool:
+            return (await self.inspect(client, name)).waiters == 0
+
+        await self.until(gone)
+
     async def until_queued(self, client: Any, name: str, waiters: int = 1, elsewhere: int = 0) -> None:
         """Wait until ``waiters`` callers of ``client`` queue for ``name``: in this process, or, if the engine keeps
         strict order, at the engine, behind ``elsewhere`` waiters of other clients."""

@@ -21,10 +21,12 @@ from holdfast.testing.conformance.cases.loops import LoopCases
 from holdfast.testing.conformance.cases.losing import LosingCases
 from holdfast.testing.conformance.cases.naming import NamingCases
 from holdfast.testing.conformance.cases.observing import ObservingCases
+from holdfast.testing.conformance.cases.permits import KilledPermitCases, OfferedPermitCases, PermitCases
 from holdfast.testing.conformance.cases.portability import PortabilityCases
 from holdfast.testing.conformance.cases.reentry import ReentryCases
 from holdfast.testing.conformance.cases.renewing import RenewingCases
 from holdfast.testing.conformance.cases.several import MultiLockCases
+from holdfast.testing.conformance.cases.sharing import KilledReaderCases, OfferedSharingCases, SharingCases
 
 ALL: Final = (
     AcquiringCases,
@@ -51,4 +53,10 @@ ALL: Final = (
     ObservingCases,
     DyingCases,
     InterruptedCases,
+    OfferedSharingCases,
+    SharingCases,
+    KilledReaderCases,
+    OfferedPermitCases,
+    PermitCases,
+    KilledPermitCases,
 )

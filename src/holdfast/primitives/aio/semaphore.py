@@ -1,0 +1,69 @@
+"""The semaphore for asyncio."""
+
+from __future__ import annotations
+
+from typing import Never
+
+from holdfast._config import foreign_keywords
+from holdfast._config.durations import Duration, check_timeout
+from holdfast._core import operators, semaphores
+from holdfast._core.policy import Policy
+from holdfast.aio import AsyncClient, AsyncLockBlock
+from holdfast.async_lease import AsyncLease
+from holdfast.engines.base import LockState
+from holdfast.errors import AcquireTimeout
+
+
+class AsyncSemaphore(AsyncLockBlock[AsyncLease]):
+    """A name and a policy. Creating one does no I/O; tasks may share it. ``async with semaphore:`` holds one permit.
+
+    See :class:`holdfast.Semaphore`.
+    """
+
+    def __init__(self, client: AsyncClient, policy: Policy) -> None:
+        super().__init__(policy.timeout)
+        self._client = client
+        self._policy = policy  #: for one permit
+
+    @property
+    def name(self) -> str:
+        """Its name, without the namespace."""
+        return self._policy.name
+
+    async def acquire(self, n: int = 1, *, timeout: Duration | None = None, **foreign: Never) -> AsyncLease:
+        """Wait for ``n`` permits, for at most ``timeout`` seconds (None: for ever, 0: one try), and return their lease.
+
+        All of them are granted at once, and returned at once when the lease is released. Raises UsageError for more
+        than the semaphore has; else as ``AsyncLock.acquire``.
+        """
+        if foreign:
+            foreign_keywords.refuse_keywords("acquire", foreign, ("n", "timeout"))
+        core, seconds, lease = self._client._open(), check_timeout(timeout), AsyncLease()
+        policy = semaphores.for_permits(self._policy, n)
+        await core.acquire(policy, seconds, lease)
+        semaphores.compare_size(core, lease._hold)
+        return lease._ready(policy.on_lost)
+
+    async def try_acquire(self, n: int = 1, *, timeout: Duration | None = 0, **foreign: Never) -> AsyncLease | None:
+        """As ``acquire``, but None instead of AcquireTimeout; one try by default."""
+        if foreign:
+            foreign_keywords.refuse_keywords("try_acquire", foreign, ("n", "timeout"))
+        try:
+            return await self.acquire(n, timeout=timeout)
+        except AcquireTimeout:
+            return None
+
+    async def resize(self, n: int) -> None:
+        """Have ``n`` permits from now on, for all clients. It is created if there is none.
+
+        Permits that are held stay held: if they are more than ``n``, none is granted until enough were released. A
+        waiter that wants more than ``n`` gets UsageError.
+        """
+        await semaphores.resize(self._client._open(), self._policy, n)
+
+    async def inspect(self) -> LockState:
+        """Its permits, holders and queue, as the engine saw them just now: ``client.inspect`` of its name."""
+        return await operators.inspect(self._client._open(), self.name)
+
+    def __repr__(self) -> str:
+        return f"<AsyncSemaphore {self.name!r} of {self._client!r}>"
