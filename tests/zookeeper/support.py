@@ -33,7 +33,7 @@ def hub_of(client: Any) -> Hub:
 def is_waiting(client: Any) -> bool:
     """Whether a caller of ``client`` has read the queue and waits. Its node exists a moment earlier; a
     predecessor that leaves in between is never seen."""
-    return any(place.predecessor_gone is not None for place in list(hub_of(client)._places.values()))
+    return any(place.changed is not None for place in list(hub_of(client)._places.values()))
 
 
 def connection_of(client: Any, ttl: float = 30.0) -> Connection:

@@ -47,11 +47,8 @@ def test_queue_is_ordered_by_sequence_number() -> None:
     first, second, third = (order.protected(f"{name}{ID[1:]}") + written(7 + place) for place, name in enumerate("cab"))
     queue = [third, first, second]
     assert order.ordered(queue) == [first, second, third]
-    assert [order.position(queue, one) for one in (first, second, third)] == [0, 1, 2]
     assert [order.predecessor(queue, one) for one in (first, second, third)] == [None, first, second]
-    assert order.position(queue, "gone") is None
     assert order.predecessor(queue, "gone") is None
-    assert order.position([], first) is None
 
 
 def test_foreign_children_are_part_of_the_queue() -> None:
@@ -77,12 +74,9 @@ def test_order_is_the_same_as_curators(children: list[str], markers: tuple[str, 
 @given(children.filter(bool), st.data())
 def test_predecessor_is_at_the_position_before(children: list[str], data: st.DataObject) -> None:
     own = data.draw(st.sampled_from(children))
-    place = order.position(children, own)
-    assert place is not None
-    before = order.predecessor(children, own)
-    assert (before is None) == (place == 0)
-    if before is not None:
-        assert order.position(children, before) == place - 1
+    queue = order.ordered(children)
+    place = queue.index(own)
+    assert order.predecessor(children, own) == (queue[place - 1] if place else None)
 
 
 @given(st.permutations([f"{one}-lock-0000000001" for one in "dcab"]))

@@ -1,13 +1,15 @@
-"""Locks on ZooKeeper, in the format of Apache Curator: each contender is a node, and the first one holds the lock.
+"""Locks on ZooKeeper, in the format of Apache Curator: each contender is a node, and one that no conflicting node
+precedes holds the lock.
 
-Read ``session.py`` first, then ``queue.py``.
+Read ``session.py`` first, then ``queue.py`` and ``layout.py``.
 
 * ``url.py``, ``options.py``, ``target.py``: what a URL and its options name; ``typed_options.py``: the options for type
   checkers. ``engine.py``: settings and guarantees.
-* ``session.py`` and ``keeper.py``: the port's two sides; ``member.py``: their common base. ``contender.py``: waiting
-  for the predecessor.
-* ``queue.py``, ``place.py``: joining, reading and leaving a lock's queue; a claim's node in it. ``order.py``,
-  ``names.py``, ``metadata.py``: Curator's order, names and node data (pure).
+* ``session.py`` and ``keeper.py``: the port's two sides; ``member.py``: their common base. ``contender.py``,
+  ``obstacles.py``: waiting for what stands before a claim.
+* ``queue.py``, ``place.py``: joining, reading and leaving a queue; a claim's node in it. ``nesting.py``: a read inside
+  a write. ``semaphore.py``: permits, which are taken in exchange for that node; ``permits.py``: counting them (pure).
+* ``layout.py``, ``order.py``, ``names.py``, ``metadata.py``: Curator's layouts, order, names and node data (pure).
 * ``hub.py``: the ZooKeeper sessions of one client and the places in them. ``timeouts.py``: which ttl uses which
   session. ``heartbeat.py``: from when the leader counts a session's timeout (pure).
 * ``renewal.py``, ``withdrawal.py``: batches of the watchdog. ``leftovers.py``: nodes to be removed later.

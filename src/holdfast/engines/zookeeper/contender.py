@@ -1,13 +1,18 @@
-"""Waiting in a lock's queue: each waiter watches its predecessor, so that a release wakes one waiter and not all."""
+"""Waiting in a queue: each waiter watches the nearest node before it that excludes it, so that a release wakes those
+that can be granted and not all."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from kazoo.exceptions import NoNodeError
 
 from holdfast.engines.base import SimpleAttempt
+from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.obstacles import Obstacle
 from holdfast.engines.zookeeper.place import Place
 from holdfast.engines.zookeeper.queue import LockQueue
-from holdfast.engines.zookeeper.reply import OneShotEvent
+from holdfast.engines.zookeeper.reply import OneShotEvent, Reply
 from holdfast.engines.zookeeper.requests import Requester
 
 
@@ -19,7 +24,7 @@ class ZooKeeperContender:
         self._queue = queue
         self._attempt = attempt
         self.timeout = timeout
-        self._watching: tuple[Place, str, OneShotEvent] | None = None
+        self._watching: tuple[Place, Sequence[Obstacle], OneShotEvent] | None = None
 
     async def wait(self, until: float) -> None:
         place = self._requester.hub.place(self._attempt)
@@ -27,38 +32,50 @@ class ZooKeeperContender:
             return  # the next acquire joins the end of the queue
         if not place.is_waiting(self._requester.runtime.now()):
             await self._arrange(place)
-        if place.predecessor_gone is not None:
-            await place.predecessor_gone.wait(self._requester.runtime, until)
+        if place.changed is not None:
+            await place.changed.wait(self._requester.runtime, until)
 
     async def _arrange(self, place: Place) -> None:
-        """Set a watch on the predecessor. If the predecessor is gone already, the event is set immediately."""
+        """Set watches on what the place waits for. If one of it has changed already, the event is set immediately."""
         self.abandon()
-        predecessor, place.predecessor, place.predecessor_gone = place.predecessor, None, None
-        if predecessor is None:
+        awaited, place.awaited, place.changed = place.awaited, (), None
+        if not awaited:
             return
-        path, event, watches = f"{place.parent}/{predecessor}", OneShotEvent(), place.connection.watches
-        self._watching = (place, path, event)
+        event, watches = OneShotEvent(), place.connection.watches
+        self._watching = (place, awaited, event)
         try:
-            if watches.add(path, event.set):
-                looked = self._requester.reply()
-                place.connection.watch(path, looked.receiver)
-                await self._requester.answer(place.connection, looked, self.timeout)
-        except NoNodeError:
-            watches.fire(path)
+            await self._watch(place.connection, awaited, event)
         except BaseException:
-            # It is unknown whether the watch is set, or (after Ctrl-C) even whether it was requested. Later waiters
-            # must not rely on it.
-            watches.fire(path)
+            # It is unknown whether the watches are set, or (after Ctrl-C) even whether they were requested. Later
+            # waiters must not rely on them.
+            for obstacle in awaited:
+                watches.fire(obstacle.path)
             raise
-        place.predecessor_gone, place.arranged = event, self._requester.runtime.now()
+        place.changed, place.arranged = event, self._requester.runtime.now()
+
+    async def _watch(self, connection: Connection, awaited: Sequence[Obstacle], event: OneShotEvent) -> None:
+        """Read all of it with watches, by pipelined requests."""
+        asked: list[tuple[Obstacle, Reply]] = []
+        for obstacle in awaited:
+            if connection.watches.add(obstacle.path, event.set) or obstacle.compares:
+                reply = self._requester.reply()
+                asked.append((obstacle, reply))
+                obstacle.watch(connection, reply.receiver)
+        for obstacle, reply in asked:
+            try:
+                if obstacle.has_changed(await self._requester.answer(connection, reply, self.timeout)):
+                    event.set()
+            except NoNodeError:
+                connection.watches.fire(obstacle.path)
 
     async def leave(self) -> bool:
         self.abandon()
         await self._queue.leave(self._attempt, self.timeout)
-        return True  # a node that cannot be removed now becomes a leftover
+        return True  # what cannot be removed now becomes a leftover
 
     def abandon(self) -> None:
         watching, self._watching = self._watching, None
         if watching is not None:
-            place, path, event = watching
-            place.connection.watches.discard(path, event.set)
+            place, awaited, event = watching
+            for obstacle in awaited:
+                place.connection.watches.discard(obstacle.path, event.set)

@@ -27,6 +27,8 @@ _GUARANTEES: Final = Guarantees(
     survives_failover=True,
     needs_clocks="the rates of the client's and the leader's clocks",
     loss_bound="none while a majority of the servers keeps its data: leases end before their sessions do",
+    shared=True,
+    permits=True,
 )
 
 
@@ -35,7 +37,7 @@ class ZooKeeperEngine:
 
     scheme = "zookeeper"
     guarantees = _GUARANTEES
-    kinds = frozenset({Kind.LOCK})
+    kinds = frozenset(Kind)
     reserves_tokens = False
     strict_order = True
     replicates = False

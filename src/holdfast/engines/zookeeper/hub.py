@@ -17,7 +17,7 @@ from kazoo.exceptions import NoAuthError
 
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.clock import now
-from holdfast.engines.base import RequestFailed, SimpleAttempt
+from holdfast.engines.base import Granted, RequestFailed, SimpleAttempt
 from holdfast.engines.clock_margin import clock_margin
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.handler import MOMENT
@@ -195,15 +195,18 @@ class Hub:
             place = self._places.pop(attempt.claim.owner, None)
         if place is not None:
             self._fresh.pop(place, None)
-            place.watched = False  # its removal is intended: do not wake the watchdog
+            place.watched.clear()  # its removal is intended: do not wake the watchdog
 
-    def held(self, place: Place) -> None:
-        """The place is at the head of its queue. A moment later it is watched, if it is still held.
+    def granted(self, place: Place, asked: float, size: int = 0) -> Granted:
+        """The place holds what it claims. A moment later it is watched, if it is still held.
 
         Not immediately: a watch is a request and an event, which is half the cost of a lock. Not with the first renewal
         either: the removal of the node would go unnoticed for seconds.
         """
         self._fresh[place] = now()
+        # A server with other limits may have shortened the session while this one waited.
+        ttl = min(place.ttl, place.connection.negotiated)
+        return Granted(place.token, ttl, self.slack_of(place, ttl, asked), size)
 
     def _attend(self, connection: Connection) -> None:
         """Watch places that have been held for a moment. Called by the session's thread when it is idle."""
@@ -214,32 +217,33 @@ class Hub:
             for place in list(self._fresh):
                 if place.connection is connection and self._fresh.get(place, due + 1) <= due:
                     self._fresh.pop(place, None)
-                    if connection.connected and not place.ended and self.watch(place):
-                        connection.watch(place.path, Callbacks(ignore, partial(self._unwatched, place)))
+                    if connection.connected and not place.ended:
+                        for path in self.watch(place):
+                            connection.watch(path, Callbacks(ignore, partial(self._unwatched, place, path)))
 
-    def watch(self, place: Place) -> bool:
-        """Report a change of the node of ``place``. True: the caller must set the watch, see ``Watches.add``."""
-        if place.watched:
-            return False
-        place.watched = True
-        return place.connection.watches.add(place.path, partial(self._suspect, place))
+    def watch(self, place: Place) -> list[str]:
+        """Report a change of the nodes of ``place``. The caller must set a watch on each returned path, see
+        ``Watches.add``."""
+        new = [path for path in place.paths if path not in place.watched]
+        place.watched.update(new)
+        return [path for path in new if place.connection.watches.add(path, partial(self._suspect, place, path))]
 
-    def _unwatched(self, place: Place, error: BaseException) -> None:
+    def _unwatched(self, place: Place, path: str, error: BaseException) -> None:
         """The node is gone, or it is unknown whether the watch is set."""
         if isinstance(error, NoAuthError):
-            self.unwatchable(place)
+            self.unwatchable(place, path)
         else:
-            place.connection.watches.fire(place.path)
+            place.connection.watches.fire(path)
 
-    def unwatchable(self, place: Place) -> None:
+    def unwatchable(self, place: Place, path: str) -> None:
         """An ACL forbids reading our own node. Does not wake the watchdog, which would retry without a pause."""
-        place.watched = False
-        place.connection.watches.fire(place.path)
+        place.watched.discard(path)
+        place.connection.watches.fire(path)
 
-    def _suspect(self, place: Place) -> None:
-        if not place.watched:
+    def _suspect(self, place: Place, path: str) -> None:
+        if path not in place.watched:
             return
-        place.watched = False
+        place.watched.discard(path)
         if place.connection.connected:  # otherwise the event only means that the connection is lost
             self._hint({place.name})
 

@@ -12,13 +12,24 @@ from holdfast.engines.base import Claim, Holder, Waiter
 _LONGEST_TTL: Final = 7 * 86400
 
 
-def describe(claim: Claim, ttl: float) -> bytes:
-    """The data of a claim's node, whose session has the timeout ``ttl``."""
-    about = {"owner": claim.owner, "ttl": ttl, **descriptions.parsed(claim.description)}
+def describe(claim: Claim, ttl: float, token: int | None = None) -> bytes:
+    """The data of a claim's node, whose session has the timeout ``ttl``. ``token``: its fencing token, if that is not
+    the transaction that created the node."""
+    about: dict[str, object] = {"owner": claim.owner, "ttl": ttl, **descriptions.parsed(claim.description)}
+    if token is not None:
+        about["token"] = token
+    if claim.mode.permits > 1:
+        about["permits"] = claim.mode.permits
     return json.dumps(about, separators=(",", ":")).encode()
 
 
-def holder(node: str, data: bytes, stat: Any) -> tuple[Holder, float | None]:
+def wanted(data: bytes) -> int:
+    """How many permits the claim of a node in a semaphore's queue asks for."""
+    permits = _number(descriptions.parsed(data).get("permits"), 2**31)
+    return 1 if permits is None else int(permits)
+
+
+def holder(node: str, data: bytes, stat: Any, mode: str, count: int = 1) -> tuple[Holder, float | None]:
     """The owner of a node (the node's name, if the data does not contain it); and for how long it may still hold.
 
     ``since`` is when it joined the queue, not when it became the head. The remaining time is the session's timeout, as
@@ -27,18 +38,34 @@ def holder(node: str, data: bytes, stat: Any) -> tuple[Holder, float | None]:
     about = descriptions.parsed(data)
     owner, since = descriptions.text(about.get("owner")), stat.ctime / 1000.0
     if owner is None:
-        return Holder(node, since=since, token=stat.czxid), None
+        return Holder(node, since=since, token=stat.czxid, mode=mode), None
     remaining = _number(about.get("ttl"), _LONGEST_TTL)
     until = None if remaining is None else time.time() + remaining
-    found = Holder(owner, **descriptions.facts(about), since=since, until=until, token=stat.czxid, count=1)
+    found = Holder(
+        owner,
+        **descriptions.facts(about),
+        since=since,
+        until=until,
+        token=token(data, stat),
+        count=count,
+        mode=mode,
+    )
     return found, remaining
 
 
-def waiter(node: str, data: bytes, stat: Any) -> Waiter:
-    """The same for a node that is not the first in the queue."""
+def token(data: bytes, stat: Any) -> int:
+    """The fencing token of a node's owner: a read inside a write has that of the write."""
+    inherited = _number(descriptions.parsed(data).get("token"), stat.czxid)
+    return int(stat.czxid if inherited is None else inherited)
+
+
+def waiter(node: str, data: bytes, stat: Any, mode: str) -> Waiter:
+    """The same for a node that waits."""
     about = descriptions.parsed(data)
     owner, since = descriptions.text(about.get("owner")), stat.ctime / 1000.0
-    return Waiter(node, since=since) if owner is None else Waiter(owner, **descriptions.facts(about), since=since)
+    if owner is None:
+        return Waiter(node, since=since, mode=mode)
+    return Waiter(owner, **descriptions.facts(about), since=since, mode=mode)
 
 
 def _number(value: object, limit: float) -> float | None:

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
 
 from kazoo.exceptions import NoNodeError
 
-from holdfast.engines.base import MOST_WAITERS, LockState, Waiter
-from holdfast.engines.zookeeper import metadata, names, order
+from holdfast.engines.base import MOST_WAITERS, Holder, Kind, LockState, Waiter
+from holdfast.engines.zookeeper import layout, metadata, names, order, permits
 from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.permits import StoredSize
 from holdfast.engines.zookeeper.requests import Requester
+
+
+class Nodes(NamedTuple):
+    """The nodes of one object, without foreign ones. ``holding``: paths, those of one claim together. ``waiting``:
+    paths, in order. ``size``: of a semaphore, how many permits it has; None: it is not stored."""
+
+    kind: Kind = Kind.LOCK
+    holding: Sequence[Sequence[str]] = ()
+    waiting: Sequence[str] = ()
+    size: int | None = None
+
+    @property
+    def free(self) -> int | None:
+        return None if self.size is None else max(0, self.size - sum(map(len, self.holding)))
 
 
 class Operators:
@@ -20,34 +36,41 @@ class Operators:
         self._base = base
 
     async def inspect(self, name: str, timeout: float) -> LockState:
-        requester, path = self._requester, names.path(self._base, name)
-        connection = await requester.connected(None, timeout)
-        while contenders := _contenders(await requester.children(connection, path, timeout)):
-            try:
-                data, stat = await requester.get(connection, f"{path}/{contenders[0]}", timeout)
-            except NoNodeError:
-                continue  # released in the meantime
-            holder, remaining = metadata.holder(contenders[0], data, stat)
-            queue, gone = await self._queue(connection, path, contenders[1 : 1 + MOST_WAITERS], timeout)
-            return LockState(name, (holder,), len(contenders) - 1 - gone, stat.czxid, remaining, queue)
-        return LockState(name)
-
-    async def _queue(
-        self, connection: Connection, path: str, nodes: Sequence[str], timeout: float
-    ) -> tuple[tuple[Waiter, ...], int]:
-        """The owners of these nodes, read by pipelined requests; and how many of the nodes are gone."""
-        requester, replies = self._requester, [self._requester.reply() for _ in nodes]
-        for node, reply in zip(nodes, replies, strict=True):
-            connection.get(f"{path}/{node}", reply.receiver)
-        left = await requester.wait_for_last(replies[-1], timeout) if replies else timeout
+        path = names.path(self._base, name)
+        connection = await self._requester.connected(None, timeout)
+        while True:
+            nodes = await self._nodes(connection, path, timeout)
+            holders, remaining = await self._holders(connection, nodes, timeout)
+            if holders or not nodes.holding:
+                break  # else all of them were released in the meantime
+        waiting = nodes.waiting[:MOST_WAITERS]
         queue: list[Waiter] = []
-        for node, reply in zip(nodes, replies, strict=True):
-            try:
-                data, stat = await requester.read(connection, reply, left)
-            except NoNodeError:
-                continue
-            queue.append(metadata.waiter(node, data, stat))
-        return tuple(queue), len(nodes) - len(queue)
+        for each, data, stat in await self._read(connection, waiting, timeout):
+            node = each.rpartition("/")[2]
+            queue.append(metadata.waiter(node, data, stat, layout.label(node, nodes.kind)))
+        return LockState(
+            name,
+            tuple(holders),
+            len(nodes.waiting) - len(waiting) + len(queue),
+            max((holder.token or 0 for holder in holders), default=None),
+            remaining,
+            tuple(queue),
+            nodes.kind.value,
+            nodes.size,
+            nodes.free,
+        )
+
+    async def _holders(self, connection: Connection, nodes: Nodes, timeout: float) -> tuple[list[Holder], float | None]:
+        """The holders; and for how long the last of them may still hold, if that is known of all."""
+        counts = {group[0]: len(group) for group in nodes.holding}
+        holders, remaining = [], []
+        for path, data, stat in await self._read(connection, list(counts), timeout):
+            node = path.rpartition("/")[2]
+            holder, left = metadata.holder(node, data, stat, layout.label(node, nodes.kind), counts[path])
+            holders.append(holder)
+            remaining.append(left)
+        known = [left for left in remaining if left is not None]
+        return holders, max(known) if known and len(known) == len(remaining) else None
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         requester = self._requester
@@ -56,32 +79,58 @@ class Operators:
             name = names.decode(node)
             if name is None or not name.startswith(prefix):
                 continue
-            if _contenders(await requester.children(connection, f"{self._base}/{node}", timeout)):
+            if (await self._nodes(connection, f"{self._base}/{node}", timeout)).holding:
                 yield name
 
     async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
+        """Remove the nodes of the holders. A node's name contains an id (Curator's nodes have one too) that no other
+        node has: if it is gone before the deletion, nothing is deleted."""
         requester, path = self._requester, names.path(self._base, name)
         connection = await requester.connected(None, timeout)
-        if token is not None:
-            return await self._break_holder(connection, path, timeout, token)
-        while contenders := _contenders(await requester.children(connection, path, timeout)):
-            if await requester.delete(connection, f"{path}/{contenders[0]}", timeout):
+        connection.sync(path, requester.reply().receiver)  # a server that lags behind must not show earlier holders
+        while holding := (await self._nodes(connection, path, timeout)).holding:
+            broken = [each for group in holding for each in group]
+            if token is not None:
+                read = await self._read(connection, [group[0] for group in holding], timeout)
+                having = {each for each, data, stat in read if metadata.token(data, stat) == token}
+                broken = [each for group in holding if group[0] in having for each in group]
+                if read and not broken:
+                    return False
+            if broken and await requester.delete_all(connection, broken, timeout):
                 return True
         return False
 
-    async def _break_holder(self, connection: Connection, path: str, timeout: float, token: int) -> bool:
-        """Remove the head of the queue if it was created with ``token``. Its path contains an id (Curator's nodes have
-        one too) that no other node has: if the node is gone before the deletion, nothing is deleted."""
+    async def _nodes(self, connection: Connection, path: str, timeout: float) -> Nodes:
         requester = self._requester
-        connection.sync(path, requester.reply().receiver)  # a server that lags behind must not show an earlier holder
-        while contenders := _contenders(await requester.children(connection, path, timeout)):
-            head = f"{path}/{contenders[0]}"
+        children = await requester.children(connection, path, timeout)
+        kind = layout.kind_of(children) or Kind.LOCK
+        if kind is not Kind.SEMAPHORE:
+            holding, waiting = order.divided(_contenders(children, kind), layout.markers(kind))
+            return Nodes(kind, [[f"{path}/{node}"] for node in holding], [f"{path}/{node}" for node in waiting])
+        leases, queue = layout.leases(path), layout.queue(path, kind)
+        groups = permits.grouped(await requester.children(connection, leases, timeout)).values()
+        held = [[f"{leases}/{node}" for node in group] for group in groups]
+        queued = _contenders(await requester.children(connection, queue, timeout), kind)
+        waiting = [f"{queue}/{node}" for node in queued]
+        try:
+            size = StoredSize.of(layout.size(path), *await requester.get(connection, layout.size(path), timeout))
+        except NoNodeError:
+            return Nodes(kind, held, waiting)
+        return Nodes(kind, held, waiting, size.number)
+
+    async def _read(self, connection: Connection, paths: Sequence[str], timeout: float) -> list[tuple[str, bytes, Any]]:
+        """Path, data and stat of nodes, read by pipelined requests; without those that are gone."""
+        requester, replies = self._requester, [self._requester.reply() for _ in paths]
+        for path, reply in zip(paths, replies, strict=True):
+            connection.get(path, reply.receiver)
+        left = await requester.wait_for_last(replies[-1], timeout) if replies else timeout
+        found = []
+        for path, reply in zip(paths, replies, strict=True):
             try:
-                _, stat = await requester.get(connection, head, timeout)
+                found.append((path, *await requester.read(connection, reply, left)))
             except NoNodeError:
-                continue  # released meanwhile
-            return bool(stat.czxid == token) and await requester.delete(connection, head, timeout)
-        return False
+                continue
+        return found
 
     async def ping(self, timeout: float) -> None:
         connection = await self._requester.connected(None, timeout)
@@ -90,6 +139,7 @@ class Operators:
         await self._requester.confirm(connection, synced, timeout)
 
 
-def _contenders(children: Sequence[str]) -> list[str]:
-    """The nodes of the queue in order, without foreign nodes."""
-    return [child for child in order.ordered(children) if order.sequence_of(child) is not None]
+def _contenders(children: Sequence[str], kind: Kind) -> list[str]:
+    """The nodes of a queue in order, without foreign nodes."""
+    markers = layout.markers(kind)
+    return [child for child in order.ordered(children, markers) if order.sequence_of(child, markers) is not None]

@@ -11,18 +11,22 @@ Python compares texts by code point and Java by UTF-16 unit. These differ only a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-#: Removed one after the other. A mutex has one; a read/write lock will have two, and a semaphore another one.
+#: Removed one after the other. A mutex has one, and a read-write lock has two.
 Markers = tuple[str, ...]
 MUTEX: Final[Markers] = ("lock-",)
+READ: Final = "__READ__"
+WRITE: Final = "__WRIT__"
+READ_WRITE: Final[Markers] = (READ, WRITE)
 
 #: From here on a parent is refused (rule 8): far enough from the wrap that no queued contender passes it.
 LAST_SEQUENCE: Final = 2**31 - 10**6
 
 #: As the servers write it: at least ten characters, including a minus sign.
 _SEQUENCE: Final = re.compile(r"[0-9]{10}|-[0-9]{9,10}")
+_PROTECTED: Final = re.compile(r"_c_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-")
 
 
 def protected(uuid: str, marker: str = MUTEX[0]) -> str:
@@ -38,22 +42,46 @@ def find_own(children: Iterable[str], uuid: str, markers: Markers = MUTEX) -> li
     return ordered((child for child in children if child.startswith(f"_c_{uuid}-")), markers)
 
 
+def id_in(child: str) -> str | None:
+    """The id for which a child was created; None if it has none."""
+    found = _PROTECTED.match(child)
+    return None if found is None else found[1]
+
+
 def ordered(children: Iterable[str], markers: Markers = MUTEX) -> list[str]:
     """All children in queue order. Children that compare equal keep their order."""
     return sorted(children, key=lambda child: _after(child, markers))
 
 
-def position(children: Iterable[str], own: str, markers: Markers = MUTEX) -> int | None:
-    """How many children are before ``own``; None if it is missing, because its session ended or it was deleted."""
-    queue = ordered(children, markers)
-    return queue.index(own) if own in queue else None
-
-
 def predecessor(children: Iterable[str], own: str, markers: Markers = MUTEX) -> str | None:
-    """The child right before ``own``, to wait for. None if ``own`` is the first, or is missing: see ``position``."""
+    """The child right before ``own``, to wait for. None if ``own`` is the first, or is missing."""
     queue = ordered(children, markers)
     place = queue.index(own) if own in queue else 0
     return queue[place - 1] if place else None
+
+
+def conflicting(children: Iterable[str], own: str, *, shared: bool) -> str | None:
+    """In a read-write lock, the nearest child before ``own`` that excludes it: for a reader a writer, for a writer any.
+
+    A child with the same number is not before it: a write and a read inside it belong to one caller.
+    """
+    number = _after(own, READ_WRITE)
+    before = [child for child in children if (WRITE in child or not shared) and _after(child, READ_WRITE) < number]
+    return max(before, key=lambda child: _after(child, READ_WRITE), default=None)
+
+
+def divided(contenders: Sequence[str], markers: Markers = MUTEX) -> tuple[list[str], list[str]]:
+    """Those of the ordered nodes of a queue that hold the object, and those that wait for it."""
+    if markers != READ_WRITE:
+        return list(contenders[:1]), list(contenders[1:])
+    numbers = [_after(child, READ_WRITE) for child in contenders]
+    first_write = next((number for child, number in zip(contenders, numbers, strict=True) if WRITE in child), None)
+    holding: list[str] = []
+    waiting: list[str] = []
+    for child, number in zip(contenders, numbers, strict=True):
+        reads = WRITE not in child and (first_write is None or number <= first_write)
+        (holding if reads or number == numbers[0] else waiting).append(child)
+    return holding, waiting
 
 
 def sequence_of(child: str, markers: Markers = MUTEX) -> int | None:

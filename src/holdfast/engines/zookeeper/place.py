@@ -1,11 +1,12 @@
-"""A claim's place in the queue: its node, and the predecessor it waits for. The first place holds the lock."""
+"""A claim's place: its node in a queue, and what it waits for; or, of a semaphore, the permits that it holds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.obstacles import Obstacle
 from holdfast.engines.zookeeper.reply import OneShotEvent
 
 #: Read the queue again after this long, even without an event.
@@ -18,16 +19,21 @@ _CONFIRMATION_LASTS: Final = 1 / 32
 class Place:
     name: str  #: of the lock
     connection: Connection
-    session: int  #: the session that created the node; the node ends with it
+    session: int  #: the session that created the nodes; they end with it
     ttl: float  #: the timeout of that session
-    path: str
-    czxid: int  #: the fencing token
+    paths: tuple[str, ...]  #: one node; of a semaphore that is held, one for each permit
+    token: int  #: the fencing token
     confirmed: float = float("-inf")  #: when the last request that the leader answered was sent
     counted: float = float("-inf")  #: the earliest time from which the leader counts the timeout, by that request
-    watched: bool = False  #: a watch reports the removal of the node
-    predecessor: str | None = None  #: the node before this one, when the queue was last read
-    predecessor_gone: OneShotEvent | None = None  #: set when that node is gone, or may be
-    arranged: float = 0.0  #: when the watch on it was set
+    watched: set[str] = field(default_factory=set)  #: the paths whose removal a watch reports
+    granting: bool = False  #: permits may have been created in exchange for the node; the answer is missing
+    awaited: tuple[Obstacle, ...] = ()  #: what it waited for when the queue was last read
+    changed: OneShotEvent | None = None  #: set when one of that has changed, or may have
+    arranged: float = 0.0  #: when the watches on it were set
+
+    @property
+    def path(self) -> str:
+        return self.paths[0]
 
     @property
     def parent(self) -> str:
@@ -39,7 +45,7 @@ class Place:
 
     @property
     def ended(self) -> bool:
-        """Whether its session has ended. A new session must never treat the node as its own."""
+        """Whether its session has ended. A new session must never treat the nodes as its own."""
         return self.connection.session != self.session
 
     def is_confirmed(self, now: float) -> bool:
@@ -47,7 +53,5 @@ class Place:
         return now - self.confirmed <= self.ttl * _CONFIRMATION_LASTS
 
     def is_waiting(self, now: float) -> bool:
-        """Whether nothing has changed before it since the queue was last read."""
-        return (
-            self.predecessor_gone is not None and not self.predecessor_gone.is_set and now - self.arranged < _LOOK_AGAIN
-        )
+        """Whether nothing that it waits for has changed since the queue was last read."""
+        return self.changed is not None and not self.changed.is_set and now - self.arranged < _LOOK_AGAIN

@@ -28,7 +28,7 @@ class Renewal:
         self._began = requester.runtime.now()
         self._asked: dict[Connection, Reply] = {}
         self._known: dict[Connection, float] = {}  # from when the leader counts, if it answers that
-        self._looks: dict[Place, Reply] = {}
+        self._looks: dict[Place, list[tuple[str, Reply]]] = {}
         self._failures: dict[Connection, RequestFailed | None] = {}
 
     async def run(self, attempts: Sequence[SimpleAttempt], ttl: float) -> Sequence[Found | RequestFailed]:
@@ -53,9 +53,10 @@ class Renewal:
             self._asked[connection] = self._requester.reply()
             self._known[connection] = connection.heartbeat.known(self._requester.runtime.now())
             connection.sync(place.parent, self._asked[connection].receiver)
-        if self._requester.hub.watch(place):
-            self._looks[place] = self._requester.reply()
-            connection.watch(place.path, self._looks[place].receiver)
+        for path in self._requester.hub.watch(place):
+            look = self._requester.reply()
+            self._looks.setdefault(place, []).append((path, look))
+            connection.watch(path, look.receiver)
 
     async def _outcome(self, connection: Connection, reply: Reply) -> RequestFailed | None:
         try:
@@ -77,18 +78,20 @@ class Renewal:
 
     async def _found(self, place: Place) -> Found | RequestFailed:
         failure = self._failures.get(place.connection, _NOT_CONNECTED)
-        look = self._looks.get(place)
-        if look is not None:
+        gone = False
+        for path, look in self._looks.get(place, ()):
             try:
                 await self._requester.answer(place.connection, look, self._timeout if failure is None else 0.0)
             except NoNodeError:
-                place.connection.watches.fire(place.path)
-                return Found.ENDED if place.ended else Found.GONE
+                place.connection.watches.fire(path)
+                gone = True
             except EngineRefused:
-                self._requester.hub.unwatchable(place)  # the node exists: a missing one is not refused
+                self._requester.hub.unwatchable(place, path)  # the node exists: a missing one is not refused
             except RequestFailed as error:
-                place.connection.watches.fire(place.path)  # it is unknown whether the watch is set
+                place.connection.watches.fire(path)  # it is unknown whether the watch is set
                 failure = failure or RequestFailed(str(error), may_have_happened=False)
+        if gone:  # of several permits one is enough
+            return Found.ENDED if place.ended else Found.GONE
         if place.ended:
             return Found.ENDED
         return Found.OURS if failure is None else failure

@@ -145,6 +145,20 @@ class Requester:
             return False
         return True
 
+    async def delete_all(self, connection: Connection, paths: Sequence[str], timeout: float) -> int:
+        """Delete nodes, by pipelined requests. How many of them existed."""
+        replies = [self.reply() for _ in paths]
+        for path, deleted in zip(paths, replies, strict=True):
+            connection.delete(path, deleted.receiver)
+        left, found = await self.wait_for_last(replies[-1], timeout), 0
+        for deleted in replies:
+            try:
+                await self.answer(connection, deleted, left)
+                found += 1
+            except NoNodeError:
+                pass
+        return found
+
     async def outcome(self, connection: Connection, reply: Reply, timeout: float) -> tuple[int, Exception] | None:
         """The answer to a ``multi``: None if it took effect. Else nothing did: which operation was refused, and whether
         its node does not exist, exists, or has another version. Raises anything else."""

@@ -1,4 +1,5 @@
-"""ZooKeeper's locks as the callers of one client use them: each contender is a node, and the first one holds the lock.
+"""ZooKeeper's locks as the callers of one client use them: each contender is a node, and a node that no conflicting one
+precedes holds the lock. ``semaphore.py`` has what is different in a semaphore.
 
 Written once for sync and async. Requests of one ZooKeeper session are answered in order, so requests that belong
 together are pipelined: an uncontended acquire is two pipelined requests, a release is one request.
@@ -6,25 +7,29 @@ together are pipelined: an uncontended acquire is two pipelined requests, a rele
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import (
     Busy,
+    Claim,
     Found,
     Granted,
+    Kind,
     LockState,
     RequestFailed,
     SimpleAttempt,
 )
-from holdfast.engines.zookeeper import order
+from holdfast.engines.zookeeper import layout
 from holdfast.engines.zookeeper.contender import ZooKeeperContender
 from holdfast.engines.zookeeper.hub import Hub
 from holdfast.engines.zookeeper.member import HubMember
+from holdfast.engines.zookeeper.nesting import NestedAttempt
+from holdfast.engines.zookeeper.obstacles import Predecessor
 from holdfast.engines.zookeeper.operators import Operators
-from holdfast.engines.zookeeper.place import Place
 from holdfast.engines.zookeeper.renewal import Renewal
+from holdfast.engines.zookeeper.semaphore import Semaphores
 
 #: A claim's node may be removed right after its creation; the claim gives up after this many times.
 _ATTEMPTS: Final = 5
@@ -39,41 +44,35 @@ class ZooKeeperSession(HubMember):
     def __init__(self, hub: Hub, runtime: Runtime, base: str, current: Callable[[], Hub] | None = None) -> None:
         super().__init__(hub, runtime, base, current)
         self._operators = Operators(self._requester, base)
+        self._semaphores = Semaphores(self._requester, self._queue)
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
+    def nested(self, claim: Claim, under: SimpleAttempt) -> SimpleAttempt:
+        write = self._hub.place(under)
+        return SimpleAttempt(claim) if write is None else NestedAttempt(claim, write)
+
     async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         self._reopen()
+        mode = attempt.claim.mode
+        if mode.kind is Kind.SEMAPHORE:
+            return await self._semaphores.acquire(attempt, timeout)
         for _ in range(_ATTEMPTS):
             asked = self._runtime.now()
-            place, children = await self._take_place(attempt, timeout)
+            place, children = await self._queue.enter(attempt, timeout)
             if children is None:
                 return Busy()
             # A node of an ended session does not count, even if a server still lists it.
-            before = None if place.ended else order.position(children, place.node)
-            if before == 0:
-                # A server with other limits may have shortened the session while this one waited.
-                ttl = min(place.ttl, place.connection.negotiated)
-                self._hub.held(place)
-                return Granted(place.czxid, ttl, self._hub.slack_of(place, ttl, asked))
-            if before is not None:
-                place.predecessor = order.predecessor(children, place.node)
-                return Busy()
-            self._hub.forget(attempt)  # removed, with the whole lock or its session: to the end of the queue
+            if place.ended or place.node not in children:
+                self._hub.forget(attempt)  # removed, with the whole lock or its session: to the end of the queue
+                continue
+            await self._queue.check_kind(attempt, children, place.node, timeout)
+            before = layout.blocking(children, place.node, mode)
+            if before is None:
+                return self._hub.granted(place, asked)
+            place.awaited = (Predecessor(f"{place.parent}/{before}"),)
+            return Busy()
         raise RequestFailed("the node of this claim is removed as soon as it is created", may_have_happened=False)
-
-    async def _take_place(self, attempt: SimpleAttempt, timeout: float) -> tuple[Place, Sequence[str] | None]:
-        """The claim's place in the queue and its nodes; None for the nodes if nothing changed since the last look."""
-        place = self._hub.place(attempt)
-        if place is not None and not place.ended:
-            if place.is_waiting(self._runtime.now()):
-                return place, None
-            await self._requester.reconnected(place.connection, timeout)
-            if not place.ended:
-                return place, await self._queue.look(place, timeout)
-        self._hub.forget(attempt)  # its node ended with its session
-        connection = await self._requester.connected(attempt.claim.ttl, timeout)
-        return await self._queue.join(connection, attempt, timeout)
 
     def contender(self, attempt: SimpleAttempt, timeout: float) -> ZooKeeperContender:
         return ZooKeeperContender(self._requester, self._queue, attempt, timeout)
@@ -96,9 +95,13 @@ class ZooKeeperSession(HubMember):
         if place.ended:
             self._hub.forget(attempt)
             return Found.ENDED
-        found = await self._requester.delete(place.connection, place.path, timeout)
+        found = await self._requester.delete_all(place.connection, place.paths, timeout)
         self._hub.forget(attempt)
-        return Found.OURS if found else Found.GONE
+        return Found.OURS if found == len(place.paths) else Found.GONE
+
+    async def resize(self, name: str, size: int, timeout: float) -> None:
+        self._reopen()
+        await self._semaphores.resize(name, size, timeout)
 
     # -- operators -------------------------------------------------------------------------------------------------
 

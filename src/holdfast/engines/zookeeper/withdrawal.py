@@ -12,7 +12,7 @@ from typing import Any, Final
 from kazoo.exceptions import NoNodeError
 
 from holdfast.engines.base import Found, RequestFailed, SimpleAttempt, Withdrawn
-from holdfast.engines.zookeeper import order
+from holdfast.engines.zookeeper import layout, order
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.queue import LockQueue, id_of
 from holdfast.engines.zookeeper.reply import Reply
@@ -81,10 +81,10 @@ class _Removal:
 
     def __init__(self, requester: Requester, queue: LockQueue, attempt: SimpleAttempt) -> None:
         self._requester = requester
+        self._queue = queue
         self._attempt = attempt
-        self._path = queue.path(attempt.claim.name)
         self._connection: Connection | None = None
-        self._listed: Reply | None = None
+        self._listed: list[tuple[str, Reply]] = []
         self._deleted: list[Reply] = []
         self._answer: Withdrawn | None = None
 
@@ -98,29 +98,28 @@ class _Removal:
             self._end(Found.ENDED)
         elif not connection.connected:
             self._fail(RequestFailed("ZooKeeper is not connected at present", may_have_happened=False))
-        elif place is not None:
-            self._delete(place.path)
+        elif place is not None and not place.granting:
+            for path in place.paths:
+                self._delete(path)
         else:
-            self._listed = self._requester.reply()
-            connection.sync(self._path, self._requester.reply().receiver)  # a server that lags behind must not hide it
-            connection.children(self._path, self._listed.receiver)
+            for folder in layout.folders(self._queue.path(attempt.claim.name), attempt.claim.mode.kind):
+                listed = self._requester.reply()
+                self._listed.append((folder, listed))
+                connection.sync(folder, self._requester.reply().receiver)  # a server that lags behind must not hide it
+                connection.children(folder, listed.receiver)
 
     async def look(self, until: float) -> None:
         """Remove nodes whose creation was not answered."""
-        if self._listed is None:
-            return
-        try:
-            children: Sequence[str] = await self._arrived(self._listed, until)
-        except NoNodeError:
-            children = ()
-        except (RequestFailed, EngineRefused) as failure:
-            self._fail(failure)
-            return
-        own = order.find_own(children, id_of(self._attempt))
-        for node in own:
-            self._delete(f"{self._path}/{node}")
-        if not own:
-            self._end(Found.GONE)
+        for folder, listed in self._listed:
+            try:
+                children: Sequence[str] = await self._arrived(listed, until)
+            except NoNodeError:
+                continue
+            except (RequestFailed, EngineRefused) as failure:
+                self._fail(failure)
+                return
+            for node in order.find_own(children, id_of(self._attempt)):
+                self._delete(f"{folder}/{node}")
 
     async def outcome(self, until: float) -> Withdrawn:
         found = Found.GONE
@@ -155,4 +154,4 @@ class _Removal:
         self._requester.hub.forget(self._attempt)
         self._answer = failure
         if self._connection is not None and isinstance(failure, RequestFailed):
-            self._requester.hub.leftovers.add(self._connection, self._path, id_of(self._attempt))
+            self._queue.leave_behind(self._connection, self._attempt)
