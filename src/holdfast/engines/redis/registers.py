@@ -15,8 +15,14 @@ from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.registers import Cell, Guard, Look, RegisterKey, Stale
 from holdfast.errors import EngineRefused
 
+#: So many waiters are remembered.
+_MOST_SEEN: Final = 10_000
 #: How long a listener's request may take (s).
 _TIMEOUT: Final = 1.0
+#: A thousand waiters look every two seconds. Those of one event loop return a little earlier, together: then their looks
+#: are sent and answered together (s). Shorter waits are not changed.
+_TOGETHER: Final = 0.1
+_TOGETHER_FROM: Final = 1.0
 #: A listener that cannot arm returns after this long: its waiter looks for itself (s).
 _LOOK_YOURSELF: Final = 0.5
 
@@ -28,6 +34,7 @@ class RedisRegisters:
         self._channel = channel
         self._runtime = runtime
         self._token_ttl = token_ttl
+        self._seen: dict[tuple[RegisterKey, str], bytes] = {}  # which queue each waiter has looked at last
 
     async def load(self, key: RegisterKey, guard: Guard, timeout: float) -> Cell | Stale:
         return dialect.decode_load(await self._run(key, dialect.encode_load(key, guard, self._token_ttl), timeout))
@@ -60,7 +67,18 @@ class RedisRegisters:
         return dialect.decode_store(await self._run(key, call, timeout, replicas))
 
     async def look(self, key: RegisterKey, waiter: str, timeout: float) -> Look:
-        return dialect.decode_look(await self._run(key, dialect.encode_look(key, waiter, self._token_ttl), timeout))
+        seen = self._seen.get((key, waiter), b"")
+        reply = await self._run(key, dialect.encode_look(key, waiter, self._token_ttl, seen), timeout)
+        self._remember(key, waiter, dialect.queue_seen(reply))
+        return dialect.decode_look(reply)
+
+    def _remember(self, key: RegisterKey, waiter: str, seen: bytes) -> None:
+        if not seen:
+            self._seen.pop((key, waiter), None)
+            return
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()  # of waiters that were given up, most of them; the others are asked about once more
+        self._seen[key, waiter] = seen
 
     async def peek(self, key: RegisterKey, timeout: float) -> Cell:
         return dialect.decode_cell(await self._run(key, dialect.encode_peek(key, self._token_ttl), timeout))
@@ -117,6 +135,8 @@ class RedisListener:
                 return
             if self._read != before:
                 return
+        if until - self._runtime.now() > _TOGETHER_FROM:
+            until -= until % _TOGETHER
         if await self._watch.pushed(until):
             self._armed = False
 

@@ -20,7 +20,14 @@ _WAKE_UP_TTL_MS: Final = 10_000
 #: Of the waiters before one that could pass a notification on, so many are counted.
 _MOST_RANKED: Final = 30
 
-_STANDINGS: Final = {b"": Standing.NOT_QUEUED, b"W": Standing.WAITING, b"N": Standing.NOTIFIED}
+#: Before the text that denotes a queue in which a waiter waits, and no other was notified.
+_SAME: Final = b"@"
+_STANDINGS: Final = {
+    b"": Standing.NOT_QUEUED,
+    b"W": Standing.WAITING,
+    b"N": Standing.NOTIFIED,
+    _SAME: Standing.WAITING,
+}
 
 
 class RegisterKeys:
@@ -107,14 +114,20 @@ def decode_store(reply: Any) -> int | Stale:
     return reply if reply.__class__ is int else _stale(reply)
 
 
-def encode_look(key: RegisterKey, waiter: str, token_ttl: int) -> Call:
+def encode_look(key: RegisterKey, waiter: str, token_ttl: int, seen: bytes) -> Call:
+    """``seen``: which queue the last look has seen, see ``queue_seen``."""
     keys = keys_of(key)
-    return Call(LOOK, (keys.register, keys.present), (waiter, _presence(), _ttl(key, token_ttl), _MOST_RANKED))
+    return Call(LOOK, (keys.register, keys.present), (waiter, _presence(), _ttl(key, token_ttl), _MOST_RANKED, seen))
 
 
 def decode_look(reply: bytes) -> Look:
     standing, rank = _STANDINGS[reply[:1]], reply[1:]
-    return Look(standing, int(rank), orphan=True) if rank else Look(standing)
+    return Look(standing, int(rank), orphan=True) if rank and reply[:1] != _SAME else Look(standing)
+
+
+def queue_seen(reply: bytes) -> bytes:
+    """Which queue a look has seen, if the same one has the same answer for the same waiter; else empty."""
+    return reply[1:] if reply[:1] == _SAME else b""
 
 
 def encode_peek(key: RegisterKey, token_ttl: int) -> Call:

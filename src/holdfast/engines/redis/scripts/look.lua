@@ -2,17 +2,23 @@
 --
 -- KEYS     1 register  2 who is present
 -- ARGV     1 waiter  2 for how long it is present, ms  3 ttl of the register, ms ('0': none)  4 rank to count to
+--          5 in which queue it was found to wait, and no waiter to be notified ('': in none)
 -- Returns  '': not in the queue; 'W': it waits; 'N': it was notified. If a waiter of its condition was notified and is
---          absent, the number follows of those that are present and wait before it.
+--          absent, the number follows of those that are present and wait before it. '@' and a text: it waits, and no
+--          waiter was notified, in the queue that the text denotes (see register.lua).
 --
--- Idempotent. A thousand waiters look every two seconds at a queue of 20 KB: it is searched for one entry and for the
--- mark N, and not parsed. The queue is text: condition=waiter:mark,waiter:mark;condition=…
+-- Idempotent. A thousand waiters look every two seconds at a queue of 20 KB. Nearly always it is the one that they have
+-- looked at before, and it is not read. Else it is searched for one entry and for the mark N, and not parsed.
+-- The queue is text: condition=waiter:mark,waiter:mark;condition=…
 local register, present, me = KEYS[1], KEYS[2], ARGV[1]
 keep_read(register, ARGV[3])
-local queue = redis.call('HMGET', register, 'queue')[1] or ''
 local now = server_time()
 local problem = attend(present, me, now, tonumber(ARGV[2]))
 if problem then return problem end
+local queued = redis.call('HMGET', register, 'queued')[1]
+if not queued then return '' end
+if queued == ARGV[5] then return '@' .. queued end
+local queue = redis.call('HMGET', register, 'queue')[1] or ''
 
 -- Of the condition whose waiters have this place among them: where they begin and end.
 local function condition_at(place)
@@ -44,6 +50,7 @@ repeat
 until first and first <= place
 local mark = string.sub(queue, place + #me + 1, place + #me + 1)
 
+if not string.find(queue, ':N', 1, true) then return '@' .. queued end
 local notified, orphan = first - 1, false
 repeat
     notified = string.find(queue, ':N', notified + 1, true)

@@ -1,7 +1,8 @@
 -- Put before the scripts that use registers.
 --
--- A register is a hash: value, queue, version; token and owner of the last guard. Who waits is in a sorted set beside it:
--- waiter -> until when it is present, in ms of the server's clock.
+-- A register is a hash: value, queue, version; token and owner of the last guard; queued: the token and the version of
+-- the store that wrote the queue, which no other queue has, not even after the register was lost and written anew. Who
+-- waits is in a sorted set beside it: waiter -> until when it is present, in ms of the server's clock.
 --
 -- The first write of a script is one that is refused when the server has no memory: so nothing has happened then. A TTL
 -- that is refused (an ACL without PEXPIRE) must leave no key without one: a new key is removed again, and the refusal

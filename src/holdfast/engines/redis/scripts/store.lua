@@ -26,7 +26,9 @@ end
 local following = tonumber(version) + 1
 local changes = {'version', string.format('%.0f', following)}
 if ARGV[7] == '1' then changes[3], changes[4] = 'value', ARGV[6] end
-if ARGV[9] == '1' then changes[#changes + 1], changes[#changes + 2] = 'queue', ARGV[8] end
+if ARGV[9] == '1' then
+    for _, word in ipairs({'queue', ARGV[8], 'queued', ARGV[1] .. '.' .. changes[2]}) do changes[#changes + 1] = word end
+end
 redis.call('HSET', register, unpack(changes))
 keep(register, ARGV[4], false)
 for i = 14, #ARGV do

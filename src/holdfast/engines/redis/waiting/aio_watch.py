@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.engines.redis.connections.aio import AsyncioChannel
 
 #: The loop's clock stops while the machine is suspended: look at the lease clock this often (s).
-_SLICE: Final = 1.0
+_SLICE: Final = 2.5
 _OPPOSITE: Final = {"SUBSCRIBE": "UNSUBSCRIBE", "SSUBSCRIBE": "SUNSUBSCRIBE"}
 
 
