@@ -66,7 +66,8 @@ def some_command(dice: random.Random) -> Sequence[str | int]:
             ("RPUSH", key, word, number), ("LPUSH", key, word, number), ("LPOP", key), ("LLEN", key),
             ("LINDEX", key, number), ("LPOS", key, word), ("LRANGE", key, number, -number),
             ("LREM", key, number, word), ("ZADD", key, number, word), ("ZREM", key, word), ("ZCARD", key),
-            ("ZRANGE", key, 0, -1), ("GET",), ("HGET", key),
+            ("ZRANGE", key, 0, -1), ("ZRANGEBYSCORE", key, f"({number}", "+inf"),
+            ("ZREMRANGEBYSCORE", key, "-inf", number), ("GET",), ("HGET", key),
         ]
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ from unittest import mock
 
 from holdfast._config.targets import parse_target
 from holdfast._runtime.asyncio import AsyncioRuntime
+from holdfast._runtime.base import Runtime
 from holdfast._runtime.blocking import BLOCKING, run
 from holdfast.engines.base import Attempt, Claim, Engine, Granted, Session
 from holdfast.engines.registers import Cell, Guard, Listener, Look, RegisterKey, Registers, Stale, Standing
@@ -43,9 +44,9 @@ _SHORT: Final = 0.3
 class World:
     """Two sessions of one engine on one runtime. Names are unique, so that cases may share a server."""
 
-    def __init__(self, engine: Engine, api: str) -> None:
+    def __init__(self, engine: Engine, runtime: Runtime) -> None:
         self._engine = engine
-        self._runtime = BLOCKING if api == "sync" else AsyncioRuntime()
+        self._runtime = runtime
         self._session: Session[Any] = engine.session(self._runtime)
         self._other: Session[Any] = engine.session(self._runtime)
         self._held: dict[str, Attempt] = {}
@@ -167,19 +168,24 @@ def _case(case: Case) -> Case:
 
 
 def check(case: Case, engine: Engine, api: str) -> None:
-    """Run one case."""
-
-    async def main() -> None:
-        world = World(engine, api)
-        try:
-            await case(world)
-        finally:
-            await world.close()
-
+    """Run one case, sync or async."""
     if api == "sync":
-        run(main())
+        run(check_on(BLOCKING, case, engine))
     else:
-        asyncio.run(main())
+        asyncio.run(_check_in_a_loop(case, engine))
+
+
+async def _check_in_a_loop(case: Case, engine: Engine) -> None:
+    await check_on(AsyncioRuntime(), case, engine)
+
+
+async def check_on(runtime: Runtime, case: Case, engine: Engine) -> None:
+    """Run one case on any runtime."""
+    world = World(engine, runtime)
+    try:
+        await case(world)
+    finally:
+        await world.close()
 
 
 # -- load and store ------------------------------------------------------------------------------------------------

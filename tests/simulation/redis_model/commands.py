@@ -362,3 +362,29 @@ def zcard(keys: Keyspace, now: int, words: Words) -> int:
 def zrange(keys: Keyspace, now: int, words: Words) -> list[bytes]:
     members = keys.read(words[0], SortedSet) or SortedSet()
     return _span([member for member, _ in members.ranked()], words[1], words[2])
+
+
+def _bound(word: bytes, *, low: bool) -> Callable[[float], bool]:
+    """A limit of scores, as ZRANGEBYSCORE takes it: ``(`` excludes it."""
+    exclusive = word[:1] == b"("
+    limit = float(word[1:] if exclusive else word)
+    if low:
+        return lambda score: score > limit if exclusive else score >= limit
+    return lambda score: score < limit if exclusive else score <= limit
+
+
+def _between(keys: Keyspace, words: Words) -> list[bytes]:
+    least, most = _bound(words[1], low=True), _bound(words[2], low=False)
+    members = keys.read(words[0], SortedSet) or SortedSet()
+    return [member for member, score in members.ranked() if least(score) and most(score)]
+
+
+@_command(3, reads=_FIRST)
+def zrangebyscore(keys: Keyspace, now: int, words: Words) -> list[bytes]:
+    return _between(keys, words)
+
+
+@_command(3)
+def zremrangebyscore(keys: Keyspace, now: int, words: Words) -> int:
+    gone: int = zrem(keys, now, (words[0], *_between(keys, words)))
+    return gone

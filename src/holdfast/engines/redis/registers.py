@@ -19,8 +19,8 @@ from holdfast.errors import EngineRefused
 _MOST_SEEN: Final = 10_000
 #: How long a listener's request may take (s).
 _TIMEOUT: Final = 1.0
-#: A thousand waiters look every two seconds. Those of one event loop return a little earlier, together: then their looks
-#: are sent and answered together (s). Shorter waits are not changed.
+#: A thousand waiters look every two seconds. Those of one event loop return a little earlier, together: then their
+#: looks are sent and answered together (s). Shorter waits are not changed.
 _TOGETHER: Final = 0.1
 _TOGETHER_FROM: Final = 1.0
 #: A listener that cannot arm returns after this long: its waiter looks for itself (s).
