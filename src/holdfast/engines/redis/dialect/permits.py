@@ -28,7 +28,7 @@ _NEVER: Final = 922337203685477
 def encode_acquire(claim: Claim, owner: str, waiter: str | None, counter_ttl: int, publish: Publish) -> Call:
     """``waiter``: the claim's entry in the queue, which a grant removes."""
     keys, shared = keys_of(claim.name), shared_keys_of(claim.name)
-    named = (claim.name, keys.timeouts, shared.holders, keys.queue, keys.tombstones, keys.token)
+    named = (claim.name, keys.timeouts, shared.holders, keys.queue, keys.tombstones)
     args = (
         owner,
         milliseconds(claim.ttl),
@@ -96,11 +96,11 @@ def encode_resize(name: str, size: int, counter_ttl: int, publish: Publish) -> C
 
 def encode_inspect(name: str) -> Call:
     keys, shared = keys_of(name), shared_keys_of(name)
-    return Call(PERMITS_INSPECT, (name, keys.timeouts, shared.holders, keys.queue, keys.token), (MOST_WAITERS,))
+    return Call(PERMITS_INSPECT, (name, keys.timeouts, shared.holders, keys.queue), (MOST_WAITERS,))
 
 
 def decode_inspect(name: str, reply: Sequence[Any]) -> LockState:
-    free, ours, others, counter, waiting, seconds, micros, described, expired = reply
+    free, ours, others, waiting, seconds, micros, described, expired = reply
     now = int(seconds) + int(micros) / 1e6
     holders = [_holder(owner.decode("utf-8", "replace"), count, score, fact) for owner, count, score, fact in ours]
     holders += [_holder(id_.hex(), 1, score, None) for id_, score in zip(others[::2], others[1::2], strict=True)]
@@ -110,7 +110,7 @@ def decode_inspect(name: str, reply: Sequence[Any]) -> LockState:
         name,
         tuple(holders),
         waiting,
-        metadata.number(counter),
+        None,
         max(max(ends) - now, 0.0) if ends else None,
         tuple(metadata.waiters(described, lambda _: "permits")),
         kind="semaphore",
@@ -133,4 +133,4 @@ def encode_break(name: str, publish: Publish, counter_ttl: int, token: int | Non
     """As ``operators.encode_break``. The reply is that of ``break.lua``."""
     keys, shared = keys_of(name), shared_keys_of(name)
     args = (shared.permits_channel, publish, counter_ttl, "" if token is None else str(token))
-    return Call(PERMITS_BREAK, (name, keys.timeouts, shared.holders, keys.token, shared.broken), args)
+    return Call(PERMITS_BREAK, (name, keys.timeouts, shared.holders, shared.broken), args)

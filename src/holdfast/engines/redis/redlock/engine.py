@@ -53,6 +53,14 @@ class RedlockEngine:
         self._token_ttl = token_ttl
         self._channels: weakref.WeakSet[BlockingChannel | AsyncioChannel] = weakref.WeakSet()
 
+    def why_not(self, kind: Kind) -> str:
+        """Why a name cannot be of this kind here."""
+        if kind is Kind.SEMAPHORE:
+            return "each server would count its own permits, and together they could grant half as many again"
+        if kind is Kind.RWLOCK:
+            return "there is no queue that all servers share, so readers could keep a writer waiting for ever"
+        return "servers that know nothing of each other have no common state; use one server, Sentinel or a cluster"
+
     def validate_name(self, name: str) -> None:
         keys.validate(name)
 

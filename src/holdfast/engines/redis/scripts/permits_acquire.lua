@@ -1,23 +1,24 @@
 -- Take permits of a semaphore for one claim: all of them or none.
 --
 -- KEYS     1 free permits (string)  2 permits that are out (sorted set)  3 facts about the holders (hash)  4 queue
---          5 what tombstones begin with  6 counter, for ids of grants  [7 key of this claim's waiter]
+--          5 what tombstones begin with  [6 key of this claim's waiter]
 -- ARGV     1 owner  2 ttl ms  3 how many permits  4 size, if there is no such semaphore (0: any number)
---          5 description of the holder (JSON)  6 ttl of semaphore and counter, ms (0: none)  7 channel
+--          5 description of the holder (JSON)  6 ttl of the semaphore, ms (0: none)  7 channel
 --          8 how to publish  [9 waiter]
 -- Returns  token and size: granted. nil and size: the semaphore never has so many; the waiter was removed. Number: busy.
 --
 -- Granted if enough are free and no live waiter is before this claim: so that a large claim is served, too. The number
 -- of free permits may be gone (evicted): it is size - out then. Permits expire by the server's clock, a second later
 -- than asked for: Redisson compares them with the clocks of its clients, which may be fast.
+-- A token is no fence here, where several have permits: it is the server's time, and names the grant.
 -- Idempotent per claim: a repeat that finds its own permits extends them, never shortens, and returns the same token. A
 -- late duplicate of a claim that was released or withdrawn finds its tombstone.
 local call, out, owner, keep = redis.call, KEYS[2], ARGV[1], ARGV[6]
 local wanted = tonumber(ARGV[3])
 
 local function leave_queue()
-    if KEYS[7] then
-        call('DEL', KEYS[7])
+    if KEYS[6] then
+        call('DEL', KEYS[6])
         call('LREM', KEYS[4], 1, ARGV[9])
     end
 end
@@ -25,26 +26,26 @@ end
 local free, problem = number_of(KEYS[1])
 if problem then return problem end
 if call('EXISTS', KEYS[5] .. ':gone:' .. owner) == 1 then return -1 end
-local now = server_ms()
+local time = call('TIME')
+local token = string.format('%.0f', time[1] * 1000000 + time[2])
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local expires = now + ARGV[2] + 1000
 local ids = permit_ids(owner, wanted)
-local current, ours = scores(out, ids)
-if ours == wanted then
-    for i = 1, wanted do
-        if expires > tonumber(current[i]) then call('ZADD', out, string.format('%.0f', expires), ids[i]) end
+local held, reclaimed = call('ZCARD', out), 0
+if held > 0 then
+    local current, ours = scores(out, ids)
+    if ours == wanted then
+        for i = 1, wanted do
+            if expires > tonumber(current[i]) then call('ZADD', out, string.format('%.0f', expires), ids[i]) end
+        end
+        leave_queue()
+        -- If its facts are gone: no reply can have carried the token, so a new one is as good.
+        local first = string.match(call('HGET', KEYS[3], owner) or '', '^(%d+) ')
+        return {first or token, free and free + held or 0}
     end
-    leave_queue()
-    local token = string.match(call('HGET', KEYS[3], owner) or '', '^(%d+) ')
-    if not token then
-        -- Its facts are gone. No reply can have carried the token, so a new one is as good.
-        token, problem = raise_counter(KEYS[6], 1, keep, '0')
-        if not token then return problem end
-    end
-    return {token, free and free + call('ZCARD', out) or 0}
+    reclaimed = reclaim(out, now)
+    held = held - reclaimed
 end
-
-local reclaimed = reclaim(out, now)
-local held = call('ZCARD', out)
 local limited, size = free or ARGV[4] ~= '0', 0
 if limited then
     local known = free
@@ -61,8 +62,6 @@ if limited then
     end
 end
 
-local token, time = raise_counter(KEYS[6], 1, keep, '0')
-if not token then return time end
 leave_queue()
 
 -- A refusal between two commands (an ACL without one of them) must neither lose permits nor leave a key without a TTL.
@@ -72,8 +71,9 @@ local function take()
     elseif keep ~= '0' then
         call('PEXPIRE', out, keep)
     end
-    local lasts = math.max(call('PTTL', KEYS[3]), ARGV[2] + 1000)
-    call('HSET', KEYS[3], owner, token .. ' ' .. time .. ' ' .. wanted .. ' ' .. ARGV[5])
+    local lasts = math.max(held > 0 and call('PTTL', KEYS[3]) or 0, ARGV[2] + 1000)
+    local since = time[1] .. '.' .. string.sub('00000' .. time[2], -6)
+    call('HSET', KEYS[3], owner, token .. ' ' .. since .. ' ' .. wanted .. ' ' .. ARGV[5])
     call('PEXPIRE', KEYS[3], lasts)
 end
 
@@ -91,7 +91,7 @@ if not done then
     return type(failure) == 'table' and failure or redis.error_reply(tostring(failure))
 end
 if limited then free = free - wanted end
-if KEYS[7] and limited and free > 0 and call('LLEN', KEYS[4]) > 0 then
+if KEYS[6] and limited and free > 0 and call('LLEN', KEYS[4]) > 0 then
     -- The next waiter may be served, too. One that tracks keys is woken by the end of this one's.
     publish(ARGV[7], ARGV[8], string.format('%.0f', free))
 end

@@ -1,8 +1,7 @@
 -- Take permits of a semaphore from their holders.
 --
--- KEYS     1 free permits  2 permits that are out  3 facts about the holders  4 counter of grants  5 key that holders
---          watch
--- ARGV     1 channel  2 how to publish  3 ttl of semaphore and counter, ms (0: none)  4 token ('': any)
+-- KEYS     1 free permits  2 permits that are out  3 facts about the holders  4 key that holders watch
+-- ARGV     1 channel  2 how to publish  3 ttl of the semaphore, ms (0: none)  4 token ('': any)
 -- Returns  1 if permits were taken from a holder, else 0.
 --
 -- Idempotent with a token: only the holder that has it is broken. Without one a repeat breaks whatever it finds.
@@ -24,11 +23,6 @@ else
         end
     end
 end
-local token
-if #gone > 0 then
-    token, problem = raise_counter(KEYS[4], 1, ARGV[3], '0')
-    if not token then return problem end
-end
 local taken = 0
 each_chunk(gone, function(...) taken = taken + call('ZREM', KEYS[2], ...) end)
 if free and taken + reclaimed > 0 then
@@ -41,5 +35,5 @@ if ARGV[4] == '' then
 else
     call('HDEL', KEYS[3], unpack(broken))
 end
-call('SET', KEYS[5], token, 'PX', '5000')
+call('SET', KEYS[4], '1', 'PX', '5000')
 return 1

@@ -1,11 +1,11 @@
 -- Look at a semaphore.
 --
--- KEYS     1 free permits  2 permits that are out  3 facts about the holders  4 queue  5 counter of grants
+-- KEYS     1 free permits  2 permits that are out  3 facts about the holders  4 queue
 -- ARGV     1 how many waiters to describe at most
 -- Returns  free permits or nil; for each holder of ours: owner, how many permits, when they expire (ms), fact; of other
---          permits: id, when it expires …; the counter or nil; number of live waiters; the server's time: seconds,
---          microseconds; of the first live waiters: id, value, id, value …; of permits that are out and have expired:
---          how many. A string that is no number is refused.
+--          permits: id, when it expires …; number of live waiters; the server's time: seconds, microseconds; of the
+--          first live waiters: id, value, id, value …; of permits that are out and have expired: how many. A string
+--          that is no number is refused.
 --
 -- Idempotent: writes nothing.
 local call = redis.call
@@ -40,6 +40,6 @@ end
 local waiting, described = waiters(KEYS[4], tonumber(ARGV[1]))
 local time = call('TIME')
 return {
-    free and string.format('%.0f', free), holders, others, call('GET', KEYS[5]), waiting, time[1], time[2], described,
+    free and string.format('%.0f', free) or false, holders, others, waiting, time[1], time[2], described,
     expired,
 }
