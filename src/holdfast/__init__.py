@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from holdfast.lease import Lease
+    from holdfast.primitives.latch import Latch
     from holdfast.primitives.multi import MultiLease, MultiLock
     from holdfast.primitives.rwlock import RWLock
     from holdfast.primitives.semaphore import Semaphore
@@ -82,6 +83,7 @@ __all__ = [
     "Guarantees",
     "Holder",
     "InvalidName",
+    "Latch",
     "Lease",
     "Lock",
     "LockError",
@@ -129,6 +131,7 @@ _HOMES = {
     "decorator": ("locked",),
     "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
+    "primitives.latch": ("Latch",),
     "primitives.multi": ("MultiLease", "MultiLock"),
     "primitives.rwlock": ("RWLock",),
     "primitives.semaphore": ("Semaphore",),

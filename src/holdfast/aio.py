@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, Keys, LockedFunction, P, R
+    from holdfast.primitives.aio.latch import AsyncLatch
     from holdfast.primitives.aio.multi import AsyncMultiLease, AsyncMultiLock
     from holdfast.primitives.aio.semaphore import AsyncSemaphore
     from holdfast.primitives.rwlock import AsyncRWLock
 
 __all__ = [
     "AsyncClient",
+    "AsyncLatch",
     "AsyncLease",
     "AsyncLock",
     "AsyncMultiLease",
@@ -51,6 +53,7 @@ __all__ = [
 
 # What is built on locks is loaded when it is first used.
 _HOMES: Final = {
+    "primitives.aio.latch": ("AsyncLatch",),
     "primitives.aio.multi": ("AsyncMultiLease", "AsyncMultiLock"),
     "primitives.aio.semaphore": ("AsyncSemaphore",),
     "primitives.rwlock": ("AsyncRWLock",),
@@ -285,6 +288,16 @@ class AsyncClient(BaseClient):
         from holdfast.primitives.aio.multi import AsyncMultiLock  # imported here: few programs need it
 
         return AsyncMultiLock(locks, timeout, on_lost)
+
+    def latch(self, name: str, count: int | None) -> AsyncLatch:
+        """A latch: callers wait until it was counted down to zero. No I/O.
+
+        ``count``: how often; it counts when the latch is first used, by any client. None: only use one that exists.
+        Raises UsageError on an engine without registers.
+        """
+        from holdfast.primitives.aio.latch import AsyncLatch  # imported here: few programs need it
+
+        return AsyncLatch(self, name, count)
 
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...  # type: ignore[overload-overlap]

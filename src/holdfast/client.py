@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import D, Key, Keys, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
+    from holdfast.primitives.latch import Latch
     from holdfast.primitives.multi import MultiLease, MultiLock
     from holdfast.primitives.rwlock import RWLock
     from holdfast.primitives.semaphore import Semaphore
@@ -254,6 +255,16 @@ class Client(BaseClient):
         from holdfast.primitives.multi import MultiLock  # imported here: few programs need it
 
         return MultiLock(locks, timeout, on_lost)
+
+    def latch(self, name: str, count: int | None) -> Latch:
+        """A latch: callers wait until it was counted down to zero. No I/O.
+
+        ``count``: how often; it counts when the latch is first used, by any client. None: only use one that exists.
+        Raises UsageError on an engine without registers.
+        """
+        from holdfast.primitives.latch import Latch  # imported here: few programs need it
+
+        return Latch(self, name, count)
 
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]

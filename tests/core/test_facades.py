@@ -19,13 +19,15 @@ PAIRS = [
     (holdfast.RWLock, aio.AsyncRWLock),
     (holdfast.Semaphore, aio.AsyncSemaphore),
     (holdfast.MultiLock, aio.AsyncMultiLock),
+    (holdfast.Latch, aio.AsyncLatch),
     (holdfast.MultiLease, aio.AsyncMultiLease),
 ]
 #: What may be only in async.
 ONLY_ASYNC = {"AsyncClient.aclose"}
 #: What may do I/O, or wait.
 AWAITED = {
-    "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait", "attach", "detach",
+    "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait",
+    "attach", "detach", "count_down", "count", "reset",
     "AsyncLock.locked", "resize",
 }  # fmt: skip
 #: Words that differ between sync and async.

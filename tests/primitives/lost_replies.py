@@ -47,6 +47,25 @@ class LossyRequests:
         return [await getattr(self._inner, self._method)(*arguments, **keywords) for arguments, keywords in late]
 
 
+class WithRegisters:
+    """A session with other registers."""
+
+    def __init__(self, session: Any, registers: Any) -> None:
+        self._session = session
+        self.registers = registers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+def lose_of_registers(client: Any, method: str, *losses: Loss) -> LossyRequests:
+    """The same for its registers."""
+    core = client._open()
+    lossy = LossyRequests(core.session.registers, method, list(losses))
+    core.session = WithRegisters(core.session, lossy)
+    return lossy
+
+
 def lose(client: Any, method: str, *losses: Loss) -> LossyRequests:
     """From now on, the client's calls of ``method`` of its session are lost in this way, one after another."""
     core = client._open()

@@ -57,8 +57,8 @@ class Ticket(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The owner of the lock at the engine, until the ticket is used."""
-        return f"detached:{hashlib.sha256(self.secret.encode()).hexdigest()}"
+        """The owner of the lock at the engine, until the ticket is used. An id and a number, as all owners are."""
+        return f"{hashlib.sha256(self.secret.encode()).hexdigest()}:0"
 
     def text(self) -> str:
         fields = json.dumps(tuple(self), ensure_ascii=False, separators=(",", ":")).encode()

@@ -16,6 +16,7 @@ from holdfast.testing.conformance.cases.dying import DyingCases, InterruptedCase
 from holdfast.testing.conformance.cases.exclusion import ExclusionCases
 from holdfast.testing.conformance.cases.fairness import FairnessCases, HandOverCases
 from holdfast.testing.conformance.cases.inspecting import InspectingCases
+from holdfast.testing.conformance.cases.latches import LatchCases, RegistersRefusedCases
 from holdfast.testing.conformance.cases.lifetime import LifetimeCases
 from holdfast.testing.conformance.cases.loops import LoopCases
 from holdfast.testing.conformance.cases.losing import LosingCases
@@ -50,6 +51,8 @@ ALL: Final = (
     MultiLockCases,
     DetachingCases,
     DetachingRefusedCases,
+    LatchCases,
+    RegistersRefusedCases,
     ObservingCases,
     DyingCases,
     InterruptedCases,
