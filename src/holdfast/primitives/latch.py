@@ -24,7 +24,8 @@ from holdfast._config import names
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core.core import Core
 from holdfast._runtime.blocking import run
-from holdfast.client import BaseClient, Client
+from holdfast.base_client import BaseClient
+from holdfast.client import Client
 from holdfast.engines.registers import RegisterKey
 from holdfast.errors import OutcomeUnknown, UsageError
 from holdfast.lease import NotPortable

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from holdfast._core import operators
 from holdfast._core.core import Core
-from holdfast.client import BaseClient
+from holdfast.base_client import BaseClient
 from holdfast.engines.registers import Cell, Listener, RegisterKey, Registers
 from holdfast.errors import EngineRefused, UsageError
 
