@@ -24,9 +24,11 @@ class FakeKazoo:
     waits = False
     pinged = False
     attended = 0
+    not_again_within = float("inf")
 
-    def attend(self) -> None:
+    def attend(self) -> float:
         self.attended += 1
+        return self.not_again_within
 
 
 @pytest.fixture

@@ -48,13 +48,20 @@ def to_text(queue: Queue) -> str:
 
 def look(text: str, waiter: str, present: Collection[str]) -> Look:
     """How ``waiter`` stands in the queue."""
+    return looks(text, present).get(waiter, Look(Standing.NOT_QUEUED))
+
+
+def looks(text: str, present: Collection[str]) -> dict[str, Look]:
+    """The same for all waiters, in one pass."""
+    found: dict[str, Look] = {}
     for entries in parse(text).values():
-        marks = dict(entries)
-        if waiter not in marks:
-            continue
-        orphan = any(mark == NOTIFIED and each != waiter and each not in present for each, mark in entries)
-        if marks[waiter] == NOTIFIED:
-            return Look(Standing.NOTIFIED, 0, orphan)
-        before = entries[: list(marks).index(waiter)]
-        return Look(Standing.WAITING, sum(mark == WAITING and each in present for each, mark in before), orphan)
-    return Look(Standing.NOT_QUEUED)
+        orphans = {waiter for waiter, mark in entries if mark == NOTIFIED and waiter not in present}
+        rank = 0
+        for waiter, mark in entries:
+            orphan = bool(orphans) and orphans != {waiter}
+            if mark == NOTIFIED:
+                found.setdefault(waiter, Look(Standing.NOTIFIED, 0, orphan))
+            else:
+                found.setdefault(waiter, Look(Standing.WAITING, rank, orphan))
+                rank += waiter in present
+    return found

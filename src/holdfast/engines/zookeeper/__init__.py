@@ -10,6 +10,9 @@ Read ``session.py`` first, then ``queue.py`` and ``layout.py``.
 * ``queue.py``, ``place.py``: joining, reading and leaving a queue; a claim's node in it. ``nesting.py``: a read inside
   a write. ``semaphore.py``: permits, which are taken in exchange for that node; ``permits.py``: counting them (pure).
 * ``layout.py``, ``order.py``, ``names.py``, ``metadata.py``: Curator's layouts, order, names and node data (pure).
+* ``registers.py``: registers. ``register_layout.py``: their nodes (pure); ``register_reading.py``,
+  ``register_listener.py``, ``register_removal.py``: reading one, waiting for a change, removing unused ones.
+  ``presences.py``: the waiters that are present.
 * ``hub.py``: the ZooKeeper sessions of one client and the places in them. ``timeouts.py``: which ttl uses which
   session. ``heartbeat.py``: from when the leader counts a session's timeout (pure).
 * ``renewal.py``, ``withdrawal.py``: batches of the watchdog. ``leftovers.py``: nodes to be removed later.

@@ -24,6 +24,7 @@ from kazoo.protocol.serialization import (
     Delete,
     Exists,
     GetChildren,
+    GetChildren2,
     GetData,
     SetData,
     Sync,
@@ -84,7 +85,7 @@ class _Quiet(logging.LoggerAdapter[logging.Logger]):
 
 class Connection:
     """``start`` opens it. kazoo's thread calls ``on_change`` when its state changes, and ``attend`` when it is about
-    to wait and a moment later if it still waits.
+    to wait, a moment later if it still waits, and after as many seconds as ``attend`` has answered.
 
     Requests are sent in the order of the calls. Without a connection they wait for the next one, which may have another
     session.
@@ -97,7 +98,7 @@ class Connection:
         tick: float,
         keywords: dict[str, Any],
         on_change: Callable[[Connection], None],
-        attend: Callable[[Connection], None],
+        attend: Callable[[Connection], float],
     ) -> None:
         self.timeout = timeout  #: the requested session timeout
         self.negotiated = 0.0  #: the one that the servers granted; 0.0 before the first connection
@@ -266,6 +267,13 @@ class Connection:
 
     def children(self, path: str, receiver: Receiver) -> None:
         self._send(GetChildren(path, None), receiver)
+
+    def children_and_stat(self, path: str, receiver: Receiver) -> None:
+        self._send(GetChildren2(path, None), receiver)
+
+    def stat(self, path: str, receiver: Receiver) -> None:
+        """None for a node that does not exist."""
+        self._send(Exists(path, None), receiver)
 
     def get(self, path: str, receiver: Receiver) -> None:
         """Data and stat."""

@@ -29,6 +29,8 @@ _GUARANTEES: Final = Guarantees(
     loss_bound="none while a majority of the servers keeps its data: leases end before their sessions do",
     shared=True,
     permits=True,
+    registers=True,
+    state_bound="none while a majority of the servers keeps its data",
 )
 
 
@@ -43,11 +45,19 @@ class ZooKeeperEngine:
     replicates = False
     early_watch = False
 
-    def __init__(self, target: ZooKeeperTarget, ttl: float, tick: float, keywords: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        target: ZooKeeperTarget,
+        ttl: float,
+        tick: float,
+        keywords: dict[str, Any],
+        token_ttl: float | None = None,
+    ) -> None:
         self._target = target
         self._ttl = ttl
         self._tick = tick
         self._keywords = keywords
+        self._token_ttl = token_ttl
         self._opening = threading.RLock()
         self._hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
         self._hub: Hub | None = None
@@ -56,7 +66,7 @@ class ZooKeeperEngine:
         names.path(self._target.base, name)
 
     def session(self, runtime: Runtime) -> ZooKeeperSession:
-        return ZooKeeperSession(self._open_hub(), runtime, self._target.base, self._open_hub)
+        return ZooKeeperSession(self._open_hub(), runtime, self._target.base, self._open_hub, self._token_ttl)
 
     def keeper(self, runtime: Runtime) -> ZooKeeperKeeper:
         """It shares the sessions at the servers with the session of the same client."""
@@ -77,7 +87,7 @@ class ZooKeeperEngine:
         return hub
 
     def _connect(
-        self, timeout: float, on_change: Callable[[Connection], None], attend: Callable[[Connection], None]
+        self, timeout: float, on_change: Callable[[Connection], None], attend: Callable[[Connection], float]
     ) -> Connection:
         return Connection(self._target.connection_string, timeout, self._tick, self._keywords, on_change, attend)
 
@@ -94,8 +104,7 @@ class ZooKeeperEngine:
 def connect(target: ZooKeeperTarget, options: dict[str, Any]) -> ZooKeeperEngine:
     """The engine for some of an ensemble's servers. Does no I/O."""
     keywords = dict(options)
-    del keywords["token_ttl"]
-    ttl, tick = keywords.pop("ttl"), keywords.pop("tick")
+    ttl, tick, token_ttl = keywords.pop("ttl"), keywords.pop("tick"), keywords.pop("token_ttl")
     if keywords.pop("acl", None) == "creator":
         keywords["default_acl"] = CREATOR_ALL_ACL
-    return ZooKeeperEngine(target, ttl, tick, keywords)
+    return ZooKeeperEngine(target, ttl, tick, keywords, token_ttl)

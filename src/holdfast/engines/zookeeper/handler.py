@@ -61,14 +61,14 @@ class _Flag:
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """``requests_wait``: whether requests are queued for sending. ``pinged``: whether a ping is unanswered. ``attend``:
-    called on the thread before it waits, and up to three times while it waits, ``MOMENT`` apart. ``on_end``: called on
-    the thread when it ends."""
+    called on the thread before it waits, up to three times while it waits, ``MOMENT`` apart, and then after as many
+    seconds as it has answered. ``on_end``: called on the thread when it ends."""
 
     def __init__(
         self,
         requests_wait: Callable[[], bool],
         pinged: Callable[[], bool],
-        attend: Callable[[], None],
+        attend: Callable[[], float],
         on_end: Callable[[], None],
     ) -> None:
         super().__init__()
@@ -150,12 +150,13 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
                 self.wake()
             # A caller registers its grant after this thread has delivered the answer: at the first call of ``attend``
             # it may not be due.
-            for _look in range(_LOOKS):
-                if timeout > MOMENT:
-                    if (found := _ready(readers, writers, MOMENT)) != ([], []):
-                        return *found, []
-                    self._attend()
-                    timeout -= MOMENT
+            looks, pause = _LOOKS, MOMENT
+            while pause < timeout:
+                if (found := _ready(readers, writers, pause)) != ([], []):
+                    return *found, []
+                timeout, looks = timeout - pause, looks - 1
+                wanted = self._attend()
+                pause = MOMENT if looks > 0 else max(MOMENT, wanted)
         return *_ready(readers, writers, timeout), []
 
     # -- connecting ------------------------------------------------------------------------------------------------

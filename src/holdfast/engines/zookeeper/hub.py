@@ -23,6 +23,7 @@ from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.handler import MOMENT
 from holdfast.engines.zookeeper.leftovers import Leftovers
 from holdfast.engines.zookeeper.place import Place
+from holdfast.engines.zookeeper.presences import Presences
 from holdfast.engines.zookeeper.reply import Callbacks, ReplyReceiver, ignore
 from holdfast.engines.zookeeper.timeouts import session_timeout
 from holdfast.errors import UsageError
@@ -37,7 +38,8 @@ _IDLE: Final = 10.0
 _JUST_GIVEN: Final = 1.0
 
 Tell = Callable[[Connection], None]
-Connect = Callable[[float, Tell, Tell], Connection]
+Attend = Callable[[Connection], float]
+Connect = Callable[[float, Tell, Attend], Connection]
 
 
 class Hub:
@@ -48,6 +50,7 @@ class Hub:
         self._tick = tick
         self.closed = False
         self.leftovers = Leftovers()
+        self.presences = Presences()
         self._users: tuple[int, ...] = ()
         self._connect = connect
         # Re-entrant: a task whose event loop was closed gives up its place when it is garbage collected, on any thread,
@@ -184,6 +187,10 @@ class Hub:
         """The attempt's place, if it has one."""
         return self._places.get(attempt.claim.owner)
 
+    def place_of(self, owner: str) -> Place | None:
+        """The place of the claim of ``owner``, if it has one."""
+        return self._places.get(owner)
+
     def settle(self, attempt: SimpleAttempt, place: Place) -> None:
         with self._mutex:
             self._places[attempt.claim.owner] = place
@@ -208,8 +215,9 @@ class Hub:
         ttl = min(place.ttl, place.connection.negotiated)
         return Granted(place.token, ttl, self.slack_of(place, ttl, asked), size)
 
-    def _attend(self, connection: Connection) -> None:
-        """Watch places that have been held for a moment. Called by the session's thread when it is idle."""
+    def _attend(self, connection: Connection) -> float:
+        """Watch places that have been held for a moment, and remove waiters that look no more. Called by the session's
+        thread when it is idle. For how many seconds it need not be called again."""
         self._end_idle(connection)
         if self._fresh:
             due = now() - MOMENT
@@ -220,6 +228,7 @@ class Hub:
                     if connection.connected and not place.ended:
                         for path in self.watch(place):
                             connection.watch(path, Callbacks(ignore, partial(self._unwatched, place, path)))
+        return self.presences.sweep()
 
     def watch(self, place: Place) -> list[str]:
         """Report a change of the nodes of ``place``. The caller must set a watch on each returned path, see

@@ -28,6 +28,7 @@ from holdfast.engines.zookeeper.member import HubMember
 from holdfast.engines.zookeeper.nesting import NestedAttempt
 from holdfast.engines.zookeeper.obstacles import Predecessor
 from holdfast.engines.zookeeper.operators import Operators
+from holdfast.engines.zookeeper.registers import ZooKeeperRegisters
 from holdfast.engines.zookeeper.renewal import Renewal
 from holdfast.engines.zookeeper.semaphore import Semaphores
 
@@ -39,12 +40,24 @@ class ZooKeeperSession(HubMember):
     """See :class:`holdfast.engines.base.Session`."""
 
     attempt = SimpleAttempt
-    registers = None
 
-    def __init__(self, hub: Hub, runtime: Runtime, base: str, current: Callable[[], Hub] | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        runtime: Runtime,
+        base: str,
+        current: Callable[[], Hub] | None = None,
+        token_ttl: float | None = None,
+    ) -> None:
         super().__init__(hub, runtime, base, current)
+        self._registers = ZooKeeperRegisters(self._requester, self._queue, base, token_ttl)
         self._operators = Operators(self._requester, base)
         self._semaphores = Semaphores(self._requester, self._queue)
+
+    @property
+    def registers(self) -> ZooKeeperRegisters:
+        self._reopen()
+        return self._registers
 
     # -- acquiring -------------------------------------------------------------------------------------------------
 
