@@ -127,6 +127,14 @@ class BaseLease(AnyLease):
         return self._hold.grant.attempt.owner
 
     @property
+    def mode(self) -> str:
+        """How it is held: ``"exclusive"``, ``"read"``, ``"write"`` or ``"permits"``, as in ``Holder.mode``.
+
+        A fence lets a read pass if no newer token was seen, and does not store it; permits have no fencing token.
+        """
+        return self._hold.policy.mode.label
+
+    @property
     def ttl(self) -> float:
         """Seconds that each renewal makes the lease valid for."""
         return self._hold.grant.ttl

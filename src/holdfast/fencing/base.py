@@ -14,7 +14,9 @@ class Fence(abc.ABC):
     """Refuses a caller whose fencing token is older than one that was accepted for the resource before.
 
     A lock alone cannot stop a holder that was frozen past its lease and writes when it wakes up; a fence does. It
-    accepts a token that is greater than the newest it has seen for the resource, or equal with the same owner.
+    accepts a token that is greater than the newest it has seen for the resource, or equal with the same owner. The
+    lease of a read lock passes if its token is not older, and the fence does not remember it; that of a semaphore is a
+    UsageError.
     """
 
     def guard(

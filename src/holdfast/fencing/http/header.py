@@ -2,6 +2,8 @@
 
     Holdfast-Fence: "orders";token="1790000000000000";owner="6f1c…:42"
 
+The lease of a read lock adds ``;mode="read"``: it passes if no newer token was seen, and is not stored.
+
 The token is a String: an Integer of RFC 9651 ends at 15 digits, and tokens have 16 or more. A resource or owner with
 characters outside of printable ASCII is a Display String, ``%"caf%c3%a9"``.
 
@@ -30,12 +32,24 @@ _TOKEN: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class Presented(NamedTuple):
-    """The contents of a header: a resource, and the token and owner of a lease. To check it with another fence:
-    ``fence.check(…, presented.token, presented.owner)``."""
+    """The contents of a header: a resource, and the token, owner and mode of a lease. To check it with another fence:
+    ``fence.check(…, presented.token, presented.owner)``, or ``fence.check(…, presented)``, which also tells it the mode
+    and needs an owner."""
 
     resource: str
     token: int
     owner: str | None
+
+    @property
+    def mode(self) -> str:
+        """``"read"`` for the lease of a read lock, else ``"exclusive"``."""
+        return "exclusive"
+
+
+class PresentedByReader(Presented):
+    """What a header of a read lease contains. Equal to a Presented with the same contents."""
+
+    mode = "read"
 
 
 def header(resource: str, token: int | Lease, owner: str | None = None) -> dict[str, str]:
@@ -46,6 +60,8 @@ def header(resource: str, token: int | Lease, owner: str | None = None) -> dict[
     resource = names.validate(resource, what="resource name")
     incoming = bearer(token, owner)
     value = f'{_written(resource)};token="{incoming.token}"'
+    if incoming.reads:
+        value += ';mode="read"'
     return {NAME: value if incoming.owner is None else f"{value};owner={_written(incoming.owner)}"}
 
 
@@ -61,20 +77,24 @@ def parse(value: str) -> Presented:
         if found is None:
             raise ValueError(f"no parameter at character {position + 1}")
         name = found[1]
-        if name not in ("token", "owner") or name in parameters:
+        if name not in ("token", "owner", "mode") or name in parameters:
             raise ValueError(f"parameter {name!r} is unknown, or given twice")
-        if name == "token" and value.startswith("%", found.end()):
-            raise ValueError("the token is not a String")
+        if name != "owner" and value.startswith("%", found.end()):
+            raise ValueError(f"the {name} is not a String")
         parameters[name], position = _text_at(value, found.end())
     token = parameters.get("token")
     if token is None or not _TOKEN.fullmatch(token):
         raise ValueError("it has no token, or one that is not a decimal number")
-    return _checked(resource, int(token), parameters.get("owner"))
+    return _checked(resource, int(token), parameters.get("owner"), parameters.get("mode"))
 
 
-def _checked(resource: str, token: int, owner: str | None) -> Presented:
+def _checked(resource: str, token: int, owner: str | None, mode: str | None) -> Presented:
     incoming: Bearer = bearer(token, owner)  # ValueError for a token or an owner that no lease has
-    return Presented(names.validate(resource, what="resource name"), incoming.token, incoming.owner)
+    if mode is not None and (mode != "read" or owner is None):
+        raise ValueError("its mode is not that of a read lease")
+    resource = names.validate(resource, what="resource name")
+    kind = Presented if mode is None else PresentedByReader
+    return kind(resource, incoming.token, incoming.owner)
 
 
 def _written(text: str) -> str:

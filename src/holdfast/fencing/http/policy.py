@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from holdfast._config import names
 from holdfast._config.durations import Duration, check_timeout
@@ -13,6 +13,7 @@ from holdfast.fencing.guard import Guard
 from holdfast.fencing.http import problem
 from holdfast.fencing.http.header import Presented, parse
 from holdfast.fencing.http.problem import Problem
+from holdfast.fencing.rule import Lease
 
 #: Methods that are not safe by IANA's registry of HTTP methods (WebDAV's too), and so may change the resource.
 UNSAFE_METHODS: Final = frozenset(
@@ -82,6 +83,9 @@ class Policy(Generic[Request]):
         """The guard of the fence for what was presented; None without a fence."""
         if self.fence is None:
             return None
+        if presented.mode == "read":
+            reader = cast("Lease", presented)  # with an owner: ``parse`` refuses a read without one
+            return self.fence.guard(presented.resource, reader, timeout=self.timeout)
         return self.fence.guard(presented.resource, presented.token, presented.owner, timeout=self.timeout)
 
     def _requires(self, method: str) -> bool:

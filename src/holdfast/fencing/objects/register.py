@@ -42,14 +42,18 @@ class Register:
     def __init__(self, port: Port) -> None:
         self._port = port
 
-    async def raise_guard(self, key: str, incoming: Bearer) -> Head:
-        """Make ``incoming`` the head's bearer and keep the value. May be repeated. Raises StaleToken."""
+    async def raise_guard(self, key: str, incoming: Bearer) -> Head | None:
+        """Make ``incoming`` the head's bearer and keep the value. May be repeated. Raises StaleToken.
+
+        A reader's leaves the head as it is; None if there is none.
+        """
         unanswered = 0
         for pause in _pauses():
             if pause:
                 await self._port.sleep(pause)
             current = await self._current(key)
-            if not admit(key, current.bearer, incoming) and current.head is not None:
+            raises = admit(key, current.bearer, incoming)
+            if incoming.reads or (current.head is not None and not raises):
                 return current.head
             head = Head.first(incoming) if current.head is None else current.head.raised(incoming)
             try:
@@ -69,6 +73,8 @@ class Register:
             if pause:
                 await self._port.sleep(pause)
             head = await self.raise_guard(key, incoming)
+            if head is None:
+                return None
             value = await self._value(key, head)
             if not isinstance(value, _Gone):
                 return value
@@ -89,6 +95,8 @@ class Register:
 
     async def store(self, key: str, data: Any, incoming: Bearer) -> None:
         """Replace the value; ``data`` None removes it. The head must have been raised by ``incoming``."""
+        if incoming.reads:
+            raise UsageError(f"a read lease cannot change {key!r}: store with the lease of the write lock")
         current = await self._current(key)
         self._require(key, current, incoming)  # also before a long upload
         await self._point_to(key, current, data, incoming)

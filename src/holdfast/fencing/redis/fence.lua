@@ -3,7 +3,7 @@
 -- KEYS[1]     the guard: "<token> +<owner>", or "<token> -" if no owner was named
 -- KEYS[2..]   the data
 -- ARGV[1]     the caller's token, decimal, without leading zeros
--- ARGV[2]     "+<owner>", or "-"
+-- ARGV[2]     "+<owner>", or "-"; "<" of a reader: it passes if no newer token was seen, and is not stored
 -- ARGV[3]     TTL of the guard in ms; "0": none
 -- ARGV[4]     a command, called with the one data key and the arguments; "": only check;
 --             "script": ARGV[5] is a Lua script, run with the data keys and the remaining arguments
@@ -33,7 +33,11 @@ if guard then
   if not token then
     return {'foreign'}
   end
-  if not newer(ARGV[1], token) and not (ARGV[1] == token and ARGV[2] == owner) then
+  if ARGV[2] == '<' then
+    if newer(token, ARGV[1]) then
+      return {'stale', token, owner}
+    end
+  elseif not newer(ARGV[1], token) and not (ARGV[1] == token and ARGV[2] == owner) then
     return {'stale', token, owner}
   end
 end
@@ -61,7 +65,11 @@ if ARGV[4] == 'script' then
 end
 
 -- Always, also for an equal token: SET removes a TTL that an earlier setting left, or starts the present one again.
-if ARGV[3] == '0' then
+if ARGV[2] == '<' then
+  if ARGV[3] ~= '0' then
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  end
+elseif ARGV[3] == '0' then
   redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2])
 else
   redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2], 'PX', ARGV[3])

@@ -63,6 +63,8 @@ def check(resource: str, incoming: Bearer, ttl: int) -> Operation:
 
 def command(resource: str, incoming: Bearer, ttl: int, name: str, key: Key, *arguments: Value) -> Operation:
     """Check, then call the command ``name`` with the key and the arguments."""
+    if incoming.reads and name != "GET":
+        raise UsageError(f"a read lease cannot change {resource!r}: use the lease of the write lock")
     return _operation(resource, incoming, ttl, [key], name, *arguments)
 
 
@@ -79,7 +81,7 @@ def _operation(
     resource: str, incoming: Bearer, ttl: int, keys: Sequence[Key], name: str, *arguments: Value
 ) -> Operation:
     # As bytes: the client's own encoding may not be UTF-8.
-    owner = b"-" if incoming.owner is None else b"+" + incoming.owner.encode()
+    owner = b"<" if incoming.reads else b"-" if incoming.owner is None else b"+" + incoming.owner.encode()
     words = (1 + len(keys), guard_key(resource).encode(), *keys, str(incoming.token), owner, ttl, name, *arguments)
     return Operation(resource, incoming, words)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.errors import EngineRefused, UsageError
 from holdfast.fencing.sql.plan import Plan, Row
-from holdfast.fencing.sql.statements import Dialect, Operation, Request, Style
+from holdfast.fencing.sql.statements import Dialect, Request, Style
 from holdfast.fencing.sql.table import TableName
 
 _NO_TABLE: Final = "42P01"
@@ -44,7 +44,7 @@ class SyncDatabase(Database):
         with closing(plan):
             request = next(plan, None)
             while request is not None:
-                if request.operation is Operation.RAISE:
+                if request.locks:
                     self.require_transaction()
                 with explained(request.table, self.dialect):
                     row = self.execute(request)
@@ -62,7 +62,7 @@ class AsyncDatabase(Database):
         with closing(plan):
             request = next(plan, None)
             while request is not None:
-                if request.operation is Operation.RAISE:
+                if request.locks:
                     self.require_transaction()
                 with explained(request.table, self.dialect):
                     row = await self.execute(request)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.fencing.sql.database import AsyncDatabase, Database, SyncDatabase, no_transaction
 from holdfast.fencing.sql.plan import Row
-from holdfast.fencing.sql.statements import Operation, Request
+from holdfast.fencing.sql.statements import Request
 
 if TYPE_CHECKING:
     import sqlite3
@@ -100,7 +100,7 @@ class _Psycopg(Database):
     def _require_still(self, request: Request) -> None:
         """A pipeline in autocommit mode with statements under way has the status ACTIVE, whether or not there is a
         transaction. After the fetch the status is known."""
-        if request.operation is Operation.RAISE:
+        if request.locks:
             self.require_transaction()
 
 

@@ -25,6 +25,10 @@ def check(table: TableName, resource: str, token: int | Lease, owner: str | None
 
 
 def _check(table: TableName, resource: str, incoming: Bearer, owner: str | None) -> Plan:
+    if incoming.reads:
+        row = yield Request(Operation.COMPARE, table, {"resource": resource})
+        admit(resource, None if row is None else Bearer(int(row[0]), row[1]), incoming)
+        return
     values: Values = {"resource": resource, "token": incoming.token, "owner": owner}
     if (yield Request(Operation.RAISE, table, values)) is not None:
         passed(resource, incoming)

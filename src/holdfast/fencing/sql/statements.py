@@ -31,6 +31,8 @@ class Operation(enum.Enum):
 
     #: Store the token if the rule accepts it, and lock the row until the transaction ends. No row: not accepted.
     RAISE = enum.auto()
+    #: Lock the row until the transaction ends, and read what is stored: for a reader, which stores nothing.
+    COMPARE = enum.auto()
     #: Read what is stored.
     SEEN = enum.auto()
     #: Create the table if it does not exist.
@@ -47,6 +49,11 @@ class Request(NamedTuple):
     @property
     def returns_rows(self) -> bool:
         return self.operation is not Operation.CREATE
+
+    @property
+    def locks(self) -> bool:
+        """Whether it has to be part of a transaction that outlives it."""
+        return self.operation in (Operation.RAISE, Operation.COMPARE)
 
     def text(self, dialect: Dialect, style: Style) -> str:
         return _text(self.operation, self.table, dialect, style)
@@ -65,6 +72,8 @@ def _text(operation: Operation, table: TableName, dialect: Dialect, style: Style
     match operation:
         case Operation.RAISE:
             return _raise(table, dialect, style)
+        case Operation.COMPARE:
+            return _compare(table, dialect, style)
         case Operation.SEEN:
             resource = _PLACEHOLDER[style].format("resource")
             return f"SELECT token, owner FROM {table.quoted} WHERE resource = {resource}"  # noqa: S608 - validated name
@@ -88,6 +97,15 @@ def _raise(table: TableName, dialect: Dialect, style: Style) -> str:
         f"OR (fence.token = excluded.token AND fence.owner {_SAME[dialect]} excluded.owner) "
         "RETURNING token, owner"
     )
+
+
+def _compare(table: TableName, dialect: Dialect, style: Style) -> str:
+    """In PostgreSQL readers share the lock, and exclude a check that stores. In SQLite it must be a statement that
+    writes: only that makes Python open a transaction, and keeps others from storing until it ends."""
+    row = f"WHERE resource = {_PLACEHOLDER[style].format('resource')}"
+    if dialect == "postgresql":
+        return f"SELECT token, owner FROM {table.quoted} {row} FOR SHARE"  # noqa: S608 - validated name
+    return f"UPDATE {table.quoted} SET token = token {row} RETURNING token, owner"  # noqa: S608 - validated name
 
 
 def create_table(table: TableName, dialect: Dialect) -> str:
