@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from holdfast.lease import Lease
+    from holdfast.primitives.condition import Condition
     from holdfast.primitives.latch import Latch
     from holdfast.primitives.multi import MultiLease, MultiLock
     from holdfast.primitives.rwlock import RWLock
@@ -75,6 +76,7 @@ __all__ = [
     "Client",
     "ClusterOptions",
     "CommonOptions",
+    "Condition",
     "ConnectOptions",
     "Duration",
     "EngineError",
@@ -131,6 +133,7 @@ _HOMES = {
     "decorator": ("locked",),
     "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
+    "primitives.condition": ("Condition",),
     "primitives.latch": ("Latch",),
     "primitives.multi": ("MultiLease", "MultiLock"),
     "primitives.rwlock": ("RWLock",),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, Keys, LockedFunction, P, R
+    from holdfast.primitives.aio.condition import AsyncCondition
     from holdfast.primitives.aio.latch import AsyncLatch
     from holdfast.primitives.aio.multi import AsyncMultiLease, AsyncMultiLock
     from holdfast.primitives.aio.semaphore import AsyncSemaphore
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncClient",
+    "AsyncCondition",
     "AsyncLatch",
     "AsyncLease",
     "AsyncLock",
@@ -53,6 +55,7 @@ __all__ = [
 
 # What is built on locks is loaded when it is first used.
 _HOMES: Final = {
+    "primitives.aio.condition": ("AsyncCondition",),
     "primitives.aio.latch": ("AsyncLatch",),
     "primitives.aio.multi": ("AsyncMultiLease", "AsyncMultiLock"),
     "primitives.aio.semaphore": ("AsyncSemaphore",),
@@ -288,6 +291,16 @@ class AsyncClient(BaseClient):
         from holdfast.primitives.aio.multi import AsyncMultiLock  # imported here: few programs need it
 
         return AsyncMultiLock(locks, timeout, on_lost)
+
+    def condition(self, lock: AsyncLock, name: str = "") -> AsyncCondition:
+        """A condition variable of ``lock``; ``name`` tells the conditions of one lock apart. No I/O.
+
+        The lock must be an exclusive lock, or a write lock, of this client; its engine must have registers
+        (``guarantees.registers``).
+        """
+        from holdfast.primitives.aio.condition import AsyncCondition  # imported here: few programs need it
+
+        return AsyncCondition(self, lock, name)
 
     def latch(self, name: str, count: int | None) -> AsyncLatch:
         """A latch: callers wait until it was counted down to zero. No I/O.

@@ -144,6 +144,9 @@ class AsyncLeaseBlock(AnyLease):
     async def _end(self, error: BaseException | None, late: asyncio.CancelledError | None, ours: bool) -> None:
         """Release, and raise what must be raised after a body that ended with ``error``."""
         failure: LockError | None = None
+        if error is not None:
+            for hold in self._holds:
+                hold.failed = True
         try:
             await self.release()
         except LockError as raised:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import D, Key, Keys, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
+    from holdfast.primitives.condition import Condition
     from holdfast.primitives.latch import Latch
     from holdfast.primitives.multi import MultiLease, MultiLock
     from holdfast.primitives.rwlock import RWLock
@@ -255,6 +256,16 @@ class Client(BaseClient):
         from holdfast.primitives.multi import MultiLock  # imported here: few programs need it
 
         return MultiLock(locks, timeout, on_lost)
+
+    def condition(self, lock: Lock, name: str = "") -> Condition:
+        """A condition variable of ``lock``; ``name`` tells the conditions of one lock apart. No I/O.
+
+        The lock must be an exclusive lock, or a write lock, of this client; its engine must have registers
+        (``guarantees.registers``).
+        """
+        from holdfast.primitives.condition import Condition  # imported here: few programs need it
+
+        return Condition(self, lock, name)
 
     def latch(self, name: str, count: int | None) -> Latch:
         """A latch: callers wait until it was counted down to zero. No I/O.

@@ -167,6 +167,8 @@ class BaseLease(AnyLease):
         if self.released:
             raise NotHeld(f"this lease on lock {self.name!r} was released", name=self.name)
         if not self._hold.held:
+            if self._hold.state is states.PARKED:
+                raise NotHeld(f"lock {self.name!r} is not held while its holder waits for a condition", name=self.name)
             raise self._loss()
 
     def on_lost(self, callback: Callable[[Self], Any]) -> None:
@@ -186,7 +188,7 @@ class BaseLease(AnyLease):
         return (self._hold,)
 
     async def _until_changed(self, until: float) -> None:
-        await self._hold.over().wait(min(until, self._hold.deadline))
+        await self._hold.over().wait(min(until, self._hold.look_again))
 
     def _loss(self) -> LockLost:
         return LockLost(self._hold.lost or "expired", name=self.name, token=self.token)
@@ -225,7 +227,12 @@ class BaseLease(AnyLease):
             )
 
     def __repr__(self) -> str:
-        state = "released" if self.released else "held" if self.held else f"lost: {self.lost_reason}"
+        if self.released:
+            state = "released"
+        elif self.held:
+            state = "held"
+        else:
+            state = "waiting" if self._hold.state is states.PARKED else f"lost: {self.lost_reason}"
         return f"<{type(self).__name__} {self.name!r} token={self.token} {state}>"
 
 
@@ -254,9 +261,14 @@ async def until_lost(lease: AnyLease, timeout: Duration | None) -> bool:
         timeout = parse_duration(timeout, what="timeout")
     now = lease._holds[0].core.front.now
     until = float("inf") if timeout is None else now() + timeout
-    while lease.held and now() < until:
+    while (lease.held or _waits(lease)) and now() < until:
         await lease._until_changed(until)
     return lease.lost_reason is not None
+
+
+def _waits(lease: AnyLease) -> bool:
+    """Whether its caller waits for a condition: not held now, but neither lost nor released."""
+    return not lease.released and any(hold.state is states.PARKED for hold in lease._holds)
 
 
 class LeaseBlock(AnyLease):
@@ -280,6 +292,8 @@ class LeaseBlock(AnyLease):
         if error is None:
             self.release()
             return
+        for hold in self._holds:
+            hold.failed = True
         try:
             self.release()
         except LockError as failure:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast._core import retry
 from holdfast._core.grant import Grant
-from holdfast._core.hold import Handle
+from holdfast._core.hold import Handle, Hold
 from holdfast._core.local_queue import LocalWaiter, Turn
 from holdfast._core.policy import Policy
+from holdfast._runtime.base import Event
 from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Busy, Contender, Granted, RequestFailed
 from holdfast.errors import AcquireTimeout, EngineUnavailable, LockError, UsageError
 
@@ -75,7 +76,7 @@ class Acquisition:
                 self._grant = grant
                 if self._contender is not None:
                     self._drop_contender()
-                hold = core.begin_hold(grant, policy, self, handle, watched=inherited)
+                hold = self._begin_hold(grant, handle, inherited)
                 if self._report is not None:
                     self._report.acquired(hold, inherited=inherited)
             except LockError as error:
@@ -96,6 +97,9 @@ class Acquisition:
             core.acquiring.end(self)
             if core.closed:
                 core.acquisition_left()
+
+    def _begin_hold(self, grant: Grant, handle: Handle, inherited: bool) -> Hold:
+        return self._core.begin_hold(grant, self._policy, self, handle, watched=inherited)
 
     def _nesting(self, caller: Hashable) -> Attempt | None:
         """What the caller itself holds of a read-write lock: a write allows its read; a read refuses its write."""
@@ -176,7 +180,7 @@ class Acquisition:
         """An inherited grant, or None: it is our turn to contend."""
         core, waiter = self._core, self._waiter
         assert waiter is not None
-        await waiter.event.wait(self._deadline)
+        await self._until_turn(waiter.event)
         with core.lock:
             if core.queue.leave(self._policy.key, waiter):
                 ahead = core.queue.occupant(self._policy.key)
@@ -190,6 +194,9 @@ class Acquisition:
             return grant
         core.let_go(grant)
         return None
+
+    async def _until_turn(self, turn: Event) -> None:
+        await turn.wait(self._deadline)
 
     # -- at the engine ---------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from holdfast._core.policy import Policy
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Claim, Engine, SharedSession
-from holdfast.errors import LossReason, UsageError
+from holdfast.errors import LossReason, NotHeld, UsageError
 
 if TYPE_CHECKING:
     from holdfast.observer.reports import Reports
@@ -109,6 +109,15 @@ class Core:
             hold.add(handle)
         return True
 
+    def hold_of_caller(self, policy: Policy) -> Hold | None:
+        """The running caller's own hold on this name, perhaps one that is over."""
+        return self._holds.get((policy.place, self.front.caller()))
+
+    def held_by(self, place: Hashable, caller: Hashable) -> bool:
+        """Whether ``caller`` holds what ``place`` names (``Policy.place_of``)."""
+        hold = self._holds.get((place, caller))
+        return hold is not None and hold.held
+
     def held_for_writing(self, policy: Policy, caller: Hashable) -> Hold | None:
         """The hold by which the caller has the read-write lock of ``policy``, which is to read it, for writing."""
         hold = self._holds.get((policy.place_of(WRITE), caller))
@@ -137,7 +146,10 @@ class Core:
         Cancelled or interrupted, nothing stays behind: either it is undone here, or ``handle`` has the hold, and is
         garbage.
         """
-        acquisition = Acquisition(self, policy, timeout)
+        return self.begin(Acquisition(self, policy, timeout), handle)
+
+    def begin(self, acquisition: Acquisition, handle: Handle) -> Coroutine[Any, Any, None]:
+        """Run it, as one of those that are under way."""
         coroutine = acquisition.run(handle)
         self.acquiring.begin(acquisition, weakref.ref(coroutine))
         return coroutine
@@ -150,19 +162,33 @@ class Core:
 
     def begin_hold(self, grant: Grant, policy: Policy, seeker: Acquisition, handle: Handle, *, watched: bool) -> Hold:
         """Make a grant into the caller's hold, with one handle. The local slot passes from ``seeker`` to it."""
-        caller = handle._caller
-        hold = Hold(self, grant, policy, caller, self.front.now())
+        hold = Hold(self, grant, policy, handle._caller, self.front.now())
+        self._install(hold, grant, seeker, handle, watched)
+        return hold
+
+    def resume_hold(self, hold: Hold, grant: Grant, seeker: Acquisition, *, watched: bool) -> None:
+        """Make a grant into that of a parked hold, which has its handles already."""
+        self._install(hold, grant, seeker, None, watched)
+
+    def _install(self, hold: Hold, grant: Grant, seeker: Acquisition, handle: Handle | None, watched: bool) -> None:
+        policy = hold.policy
         with self.lock:
             if self.closed:
                 grant.attempt.unresolved = True  # granted, but too late to be held: have it withdrawn
                 raise UsageError("this client is closed", name=policy.name)
+            if handle is None and hold.state is not states.PARKED:
+                self.let_go(grant)
+                raise NotHeld(f"{policy.noun} {policy.name!r} was released while it waited", name=policy.name)
             grant.hold = hold
-            hold.add(handle)
+            if handle is None:
+                hold.resume(grant, self.front.now())
+            else:
+                hold.add(handle)
             grant.policy = policy
             self.queue.move_in(policy.key, seeker, hold)
             self.live[grant] = None
             if policy.reentrant:
-                self._holds[policy.place, caller] = hold
+                self._holds[policy.place, hold.caller] = hold
             if not watched or hold.ends is not None:
                 self.watchdog.watch(grant, grant.since)
             if seeker.suspected:
@@ -172,7 +198,6 @@ class Core:
                     grant.lost = "broken"
         if grant.lost is not None:  # while it was on its way to us
             self.lose_grant(grant, grant.lost)
-        return hold
 
     # -- giving up -------------------------------------------------------------------------------------------------
 
@@ -272,6 +297,31 @@ class Core:
                 self.withdraw_grant(hold.grant)
             waiter = self.queue.vacate(hold.policy.key, hold)
             hold.grant.hold = None
+        self._tell(hold, waiter)
+
+    def lose_parked(self, hold: Hold, reason: LossReason) -> None:
+        """A parked hold will not be resumed: it was lost before the engine released it, or the client is closed."""
+        with self.lock:
+            if hold.state is not states.PARKED:
+                return
+            hold.report_end(reason)
+            self.withdraw_unreleased(hold)
+            hold.advance(states.LOSE)
+            hold.reason = reason
+            waiter = self.queue.vacate(hold.policy.key, hold)
+        self._tell(hold, waiter)
+
+    def withdraw_unreleased(self, hold: Hold) -> None:
+        """Of a parked hold, what the engine may still have. The caller holds the lock."""
+        grant = hold.unreleased
+        if grant is not None:
+            grant.attempt.unresolved = True
+            self.withdraw_grant(grant)
+            hold.unreleased = None  # not before: interrupted, it is withdrawn once more
+
+    def _tell(self, hold: Hold, waiter: LocalWaiter | None) -> None:
+        """The hold is lost: tell its listeners and its innermost block, and the next local waiter."""
+        with self.lock:
             listeners = hold.take_listeners()
             scope = hold.scopes[-1] if hold.scopes else None
         if waiter is not None:
@@ -349,7 +399,9 @@ class Core:
             self.closed = True
             self._given_up += self.live
             self.queue.close()
-            acquiring = self.acquiring.all()
+            acquiring, leaving = self.acquiring.all(), self.releasing.all()
+        for hold in leaving:  # those that are parked: their callers find out
+            self.lose_parked(hold, "closed")
         while self._given_up:
             grant = self._given_up[-1]
             self.lose_grant(grant, "closed")
@@ -372,6 +424,10 @@ class Core:
             grant.lost = grant.lost or "forked"
             hold = grant.hold
             if hold is not None and hold.state is states.HELD:
+                hold.advance(states.LOSE)
+                hold.reason = "forked"
+        for hold in self.releasing.all():
+            if hold.state is states.PARKED:
                 hold.advance(states.LOSE)
                 hold.reason = "forked"
         self.live = {}

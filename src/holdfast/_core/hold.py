@@ -49,6 +49,16 @@ class HandleRef(weakref.ref[Handle]):
     forgotten: bool  #: set when it becomes garbage and was neither given back nor lost
 
 
+class Attachment(Protocol):
+    """What a synchronization primitive keeps with a hold."""
+
+    async def settle(self, *, failed: bool) -> None:
+        """Called while it is still held, before its last lease is released. ``failed``: the body raised.
+
+        Raises nothing but an interruption: what it leaves undone must be safe without it.
+        """
+
+
 class Scope(Protocol):
     """An open ``async with``: notified of the loss so that it can cancel its task."""
 
@@ -65,9 +75,11 @@ class Hold(states.Life):
 
     __slots__ = (
         "_changed",
+        "attachment",
         "caller",
         "core",
         "ends",
+        "failed",
         "grant",
         "handles",
         "listeners",
@@ -78,6 +90,7 @@ class Hold(states.Life):
         "scopes",
         "since",
         "token",
+        "unreleased",
     )
 
     def __init__(self, core: Core, grant: Grant, policy: Policy, caller: Hashable, started: float) -> None:
@@ -97,6 +110,9 @@ class Hold(states.Life):
         self.ends = None if policy.max_hold is None else started + policy.max_hold
         self.scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last
         self.listeners: dict[int, tuple[weakref.ref[Handle], list[Callback]]] = {}
+        self.attachment: Attachment | None = None
+        self.failed = False  #: a ``with`` block of it was left by an exception
+        self.unreleased: Grant | None = None  #: of a parked hold: what the engine may still have, see parking.py
         self._changed: Event | None = None
 
     def add(self, handle: Handle) -> None:
@@ -109,6 +125,15 @@ class Hold(states.Life):
         reference = HandleRef(handle, self.core.watchdog.dropped.append)
         reference.hold, reference.key, reference.acquired_at = self, handle._key, handle._acquired_at
         self.handles[handle._key] = reference
+
+    def resume(self, grant: Grant, now: float) -> None:
+        """It was parked, and is held again by a new grant: with a new token, and with all of ``max_hold``."""
+        self.grant = grant
+        self.token = grant.draw_token()
+        self.since = now
+        self.ends = None if self.policy.max_hold is None else now + self.policy.max_hold
+        self.failed = False
+        self.advance(states.RESUME)
 
     def report_end(self, how: End | LossReason) -> None:
         """To the observer. Before the state changes: interrupted in between, it is reported again, without effect."""
@@ -157,6 +182,11 @@ class Hold(states.Life):
             _ = self.held
         return self.reason
 
+    @property
+    def look_again(self) -> float:
+        """When it may have ended without a notification: at its deadline. A parked hold has none."""
+        return float("inf") if self.state is states.PARKED else self.deadline
+
     def why_over(self, now: float) -> LossReason:
         """The reason for a deadline that has passed."""
         if self.ends is not None and now >= self.ends and self.ends <= self.grant.deadline:
@@ -169,7 +199,7 @@ class Hold(states.Life):
             event = self._changed
             if event is None:
                 event = self.core.front.event()
-                if self.state is states.HELD:
+                if self.state is states.HELD or self.state is states.PARKED:
                     self._changed = event
                 else:
                     event.set()

@@ -1,5 +1,7 @@
 """Releasing: one handle after the other, then the lock: to the next local waiter, or to the engine.
 
+Before the last handle goes, what a primitive keeps with the hold is settled (``Hold.attachment``).
+
 A signal may interrupt every step. A release that was interrupted is finished in the background (:func:`abandon`). At
 the engine it takes effect exactly once, whatever becomes of the replies.
 """
@@ -45,12 +47,14 @@ def release(core: Core, hold: Hold, handle: Handle, finish: Finish | None = None
 
 
 async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running], finish: Finish) -> None:
+    if hold.attachment is not None:
+        await _settle(core, hold, handle)
     now = core.front.now()
     if now >= hold.deadline:
         core.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
     listeners: list[Callable[[], Any]] = []
     following: LocalWaiter | None = None
-    last = False
+    last = at_engine = False
     try:
         try:
             with core.lock:
@@ -65,7 +69,11 @@ async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]
                         listeners = hold.take_listeners(handle._key)
                     last, lost = not hold.handles, hold.reason
                     if last and lost is None:
-                        following = _end(core, hold, now)
+                        if hold.state is states.PARKED:
+                            abandon(core, hold)  # given back by another caller, or after an interrupted wait
+                        else:
+                            following = _end(core, hold, now)
+                            at_engine = following is None
                     elif last and not core.closed:
                         core.withdraw_grant(hold.grant)  # the engine may still have it
                 except BaseException:
@@ -77,7 +85,7 @@ async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]
             if lost is not None:
                 raise LockLost(lost, name=hold.policy.name, token=hold.token)
             hold.notify()
-            if last and following is None:
+            if at_engine:
                 await finish(core, hold)
         finally:
             if following is not None:
@@ -98,10 +106,31 @@ async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]
         raise
 
 
+async def _settle(core: Core, hold: Hold, handle: Handle) -> None:
+    """The caller's critical section ends, if no other lease of the caller is open. Before the lock is given up."""
+    if not hold.held or not hold.handles.keys() - hold.retentions <= {handle._key}:
+        return
+    assert hold.attachment is not None
+    try:
+        await hold.attachment.settle(failed=hold.failed)
+    except BaseException:
+        with core.lock:  # interrupted: the rest of the release is done in the background
+            hold.handles.pop(handle._key, None)
+            hold.take_listeners(handle._key)
+            abandon(core, hold)
+        hold.notify()
+        raise
+
+
 def abandon(core: Core, hold: Hold, outcome: End = "unknown") -> None:
-    """Finish a release as far as it got, in the background. Twice does no harm."""
+    """Finish a release as far as it got, in the background. Twice does no harm. A parked hold ends as released."""
     waiter = None
     with core.lock:
+        if hold.state is states.PARKED and is_over(core, hold):
+            hold.handles.clear()
+            core.withdraw_unreleased(hold)
+            hold.report_end(outcome)
+            hold.advance(states.CONFIRM)
         if hold.state is states.HELD and not hold.handles:
             waiter = _end(core, hold, core.front.now())
         if hold.state is states.RELEASING and hold.grant.handed_on_by(hold):
@@ -160,6 +189,8 @@ def drop_handle(core: Core, hold: Hold, key: int) -> bool:
 
 def is_over(core: Core, hold: Hold) -> bool:
     """Whether the hold should have ended, and no caller is about to end it."""
+    if hold.state is states.PARKED and not hold.handles:
+        return True  # its caller waits for a condition, and finds out
     return hold not in core.releasing and (hold.state is not states.HELD or not hold.handles)
 
 
@@ -169,7 +200,15 @@ def bounded(until: float) -> Finish:
 
 
 async def _release_at_engine(core: Core, hold: Hold, until: float | None = None) -> None:
-    """Release the grant of ``hold``, which is RELEASING already. Raises LockLost or OutcomeUnknown.
+    """Release the grant of ``hold``, which is RELEASING already. Raises LockLost or OutcomeUnknown."""
+    reason = await give_back(core, hold, until)
+    ended(core, hold, reason)
+    if reason is not None:
+        raise LockLost(reason, name=hold.policy.name, token=hold.token)
+
+
+async def give_back(core: Core, hold: Hold, until: float | None = None) -> LossReason | None:
+    """Have the engine release the grant of ``hold``, which does not count as held any more. Why it was lost, if it was.
 
     If it cannot be finished (unreachable until the deadline or ``until``, refused, cancelled, interrupted) the caller
     has the watchdog do it until the ttl. A reply may be lost after the engine has done it; so "not there" after an
@@ -189,9 +228,7 @@ async def _release_at_engine(core: Core, hold: Hold, until: float | None = None)
     reason = None if found is _OURS or unresolved else grant.why_lost(found, core.front.now())
     if attempt.has_leftovers:  # it is over, but one of several servers could not be reached
         core.withdraw_grant(grant)  # before the hold is released: if a signal comes in between, all of it is withdrawn
-    ended(core, hold, reason)
-    if reason is not None:
-        raise LockLost(reason, name=hold.policy.name, token=hold.token)
+    return reason
 
 
 def ended(core: Core, hold: Hold, reason: LossReason | None) -> None:

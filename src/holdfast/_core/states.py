@@ -5,9 +5,12 @@
     HELD ──RELEASE──▶ RELEASING ──CONFIRM──▶ RELEASED
      │                 │      └──GIVE_UP──▶ UNKNOWN
      └─────LOSE───────┴──LOSE──▶ LOST
+    HELD ──PARK──▶ PARKED ──RESUME──▶ HELD
+                    └──CONFIRM──▶ RELEASED, LOSE ──▶ LOST
 
 A hold counts as held in HELD alone: that ends *before* the first byte of a release leaves. LOST, RELEASED and UNKNOWN
-are final: no later answer of the engine brings a hold back (invariant I13, no resurrection).
+are final: no later answer of the engine brings a hold back (invariant I13, no resurrection). PARKED: its caller waits
+for a condition; the lock was given up, and RESUME brings a new grant with a new token into the same hold.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ class State(enum.Enum):
     __hash__ = object.__hash__  # members are singletons; the default hashes their names, in Python
 
     HELD = "held"
+    PARKED = "parked"
     RELEASING = "releasing"
     RELEASED = "released"
     LOST = "lost"
@@ -29,8 +33,10 @@ class State(enum.Enum):
 class Event(enum.Enum):
     __hash__ = object.__hash__
 
+    PARK = "park"  # the lock is given up until a condition is notified
+    RESUME = "resume"  # it was granted again
     RELEASE = "release"  # the last handle was released, or the hold is handed over
-    CONFIRM = "confirm"  # the engine has released it, or another caller of the process has taken it over
+    CONFIRM = "confirm"  # the engine has released it, another caller of the process has it, or a wait was given up
     GIVE_UP = "give up"  # the engine could not be reached until the deadline
     LOSE = "lose"  # the deadline passed, the engine reports that it is not ours, or this is a forked child
 
@@ -47,6 +53,10 @@ NEXT: Final = _Table(
     {
         (State.HELD, Event.RELEASE): State.RELEASING,
         (State.HELD, Event.LOSE): State.LOST,
+        (State.HELD, Event.PARK): State.PARKED,
+        (State.PARKED, Event.RESUME): State.HELD,
+        (State.PARKED, Event.CONFIRM): State.RELEASED,
+        (State.PARKED, Event.LOSE): State.LOST,
         (State.RELEASING, Event.CONFIRM): State.RELEASED,
         (State.RELEASING, Event.GIVE_UP): State.UNKNOWN,
         (State.RELEASING, Event.LOSE): State.LOST,
@@ -58,8 +68,11 @@ FINAL: Final = frozenset({State.RELEASED, State.LOST, State.UNKNOWN})
 
 # Before Python 3.12, a member that is looked up in its class costs 0.1 µs; a name of a module, nearly nothing.
 HELD: Final = State.HELD
+PARKED: Final = State.PARKED
 RELEASING: Final = State.RELEASING
 LOST: Final = State.LOST
+PARK: Final = Event.PARK
+RESUME: Final = Event.RESUME
 RELEASE: Final = Event.RELEASE
 CONFIRM: Final = Event.CONFIRM
 GIVE_UP: Final = Event.GIVE_UP

@@ -10,6 +10,7 @@ from holdfast.testing.conformance.cases.breaking import BreakingCases
 from holdfast.testing.conformance.cases.callers import CallerCases
 from holdfast.testing.conformance.cases.cancelling import CancellingCases
 from holdfast.testing.conformance.cases.closing import ClosingCases
+from holdfast.testing.conformance.cases.conditions import ConditionCases, RefusedConditionCases
 from holdfast.testing.conformance.cases.decorating import DecoratingCases
 from holdfast.testing.conformance.cases.detaching import DetachingCases, DetachingRefusedCases
 from holdfast.testing.conformance.cases.dying import DyingCases, InterruptedCases
@@ -54,6 +55,8 @@ ALL: Final = (
     LatchCases,
     RegistersRefusedCases,
     ObservingCases,
+    ConditionCases,
+    RefusedConditionCases,
     DyingCases,
     InterruptedCases,
     OfferedSharingCases,

@@ -1,0 +1,219 @@
+"""A register as the holder of its lock uses it: loaded under the guard of the hold, changed here, then stored at once.
+
+Loading it raises the guard, before anything is read: from then on no earlier holder can change it. What was loaded is
+valid for one token: a hold that was parked has another one, and loads again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from holdfast._core import renewing, retry
+from holdfast._core.core import Core
+from holdfast._core.hold import Hold
+from holdfast.engines import waiter_queue
+from holdfast.engines.base import RequestFailed
+from holdfast.engines.registers import Cell, Guard, RegisterKey, Registers, Stale
+from holdfast.engines.waiter_queue import Queue
+from holdfast.errors import EngineRefused, LockError, LockLost, OutcomeUnknown, UsageError
+from holdfast.primitives import condition_queue
+from holdfast.primitives.condition_queue import Change
+
+#: Whoever is present is known anew after this many seconds.
+_FRESH: Final = 1.0
+_LONGEST_QUEUE: Final = 64 * 1024
+_EMPTY: Final = Cell()
+
+T = TypeVar("T")
+
+
+class GuardedRegister:
+    """One register under one hold. The caller of the hold uses it."""
+
+    def __init__(self, core: Core, hold: Hold, registers: Registers, key: RegisterKey) -> None:
+        self.core = core
+        self.hold = hold
+        self.registers = registers
+        self.key = key
+        self.queue: Queue = {}  #: as it was loaded, with the changes that the next store makes
+        self.mine: set[str] = set()  #: the entries that leave the queue when the critical section ends
+        self._wake: list[str] = []  # whom the next store wakes
+        self._cell = _EMPTY
+        self._token: int | None = None  # of the hold that has loaded it
+        self._loaded = 0.0
+        self._unresolved = False  # a store was interrupted: it may take effect, now or later
+
+    @property
+    def value(self) -> bytes:
+        return self._cell.value
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to store."""
+        return self.loaded and waiter_queue.to_text(self.queue) != self._cell.queue
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the present hold has loaded it."""
+        return self._token == self.hold.token
+
+    def apply(self, change: Change) -> None:
+        """Have the next store make this change, too."""
+        self.queue = change.queue
+        self._wake += change.wake
+
+    async def load(self) -> None:
+        """Read it, unless that was done just now, and pass on the notifications of waiters that are gone."""
+        now = self.core.front.now()
+        if self.loaded and not self._unresolved and (self.changed or now < self._loaded + _FRESH):
+            return
+        self._wake.clear()
+        if self._unresolved:
+            await self._shut_out_late_store()
+        await self._load(self._limit())
+        self._loaded = now
+        self.queue = waiter_queue.parse(self._cell.queue)
+        self.apply(condition_queue.pass_on(self.queue, self._cell.present, self.mine))
+
+    async def store(self, *, value: bytes | None = None, join: str | None = None, limit: float | None = None) -> None:
+        """Write ``value``, if it is given, and the queue. By the hold's deadline, unless ``limit`` is earlier."""
+        text = waiter_queue.to_text(self.queue)
+        if len(text) > _LONGEST_QUEUE:
+            raise UsageError(f"lock {self.hold.policy.name!r} has too many waiters", name=self.hold.policy.name)
+        version, wake = self._cell.version, tuple(dict.fromkeys(self._wake))
+        guard, replicas = self._guard(), self.hold.policy.replicas
+
+        async def request() -> int | Stale:
+            return await self.registers.store(
+                self.key, guard, version, self._timeout(), value=value, queue=text, join=join, wake=wake,
+                replicas=replicas,
+            )  # fmt: skip
+
+        self._unresolved = True
+        answer = await self._answered(request, self.hold.deadline if limit is None else limit, "store")
+        if isinstance(answer, Stale):
+            if (answer.token, answer.version) != (guard.token, version + 1):
+                await self._refuse(answer)
+            # An earlier transmission took effect, and its reply was lost; unless an equal token is another owner's.
+            await self._load(self._limit())
+        else:
+            self._cell = Cell(self._cell.value if value is None else value, text, answer, self._cell.present)
+        self._unresolved = False
+        self._wake.clear()
+
+    async def settle(self, *, failed: bool) -> None:
+        """The critical section ends: the entries of its caller leave; if it ``failed``, others are notified instead."""
+        if self.mine or self.changed:
+            await self.load()
+            decide = condition_queue.give_up if failed else condition_queue.settle
+            self.apply(decide(self.queue, self.mine))
+            self.mine = set()
+            if self.changed:
+                await self.store(limit=self.core.front.now() + self._timeout())
+
+    async def _load(self, limit: float) -> None:
+        guard = self._guard()
+        answer = await self._answered(lambda: self.registers.load(self.key, guard, self._timeout()), limit, "load")
+        if isinstance(answer, Stale):
+            await self._refuse(answer)
+        else:
+            self._cell, self._token = answer, guard.token
+
+    async def _shut_out_late_store(self) -> None:
+        """A store that was interrupted may still be on its way. With another version it is refused from here on."""
+        cell = self._cell
+        if not self.loaded:
+            self._unresolved = False  # it was sent under an earlier token, which the next load shuts out
+            return
+        guard = self._guard()
+
+        async def request() -> int | Stale:
+            return await self.registers.store(self.key, guard, cell.version, self._timeout(), queue=cell.queue)
+
+        answer = await self._answered(request, self._limit(), "load")
+        if isinstance(answer, Stale) and answer.token != guard.token:
+            await self._refuse(answer)
+        self._unresolved = False
+
+    async def _answered(self, request: Callable[[], Awaitable[T]], limit: float, operation: str) -> T:
+        """Repeat ``request`` until it is answered, at most until ``limit``."""
+        hold, name = self.hold, self.hold.policy.name
+        may_be_stored = False
+
+        async def once() -> T:
+            nonlocal may_be_stored
+            if not hold.held:
+                lost = LockLost(hold.lost or "expired", name=name, token=hold.token)
+                raise unknown(str(lost)) if may_be_stored else lost
+            try:
+                return await request()
+            except RequestFailed as failure:
+                may_be_stored |= failure.may_have_happened and operation == "store"
+                raise
+
+        def unknown(why: str) -> OutcomeUnknown:
+            message = f"lock {name!r}: it is not known whether its state was stored: {why}"
+            return OutcomeUnknown(message, operation=operation, name=name)
+
+        def give_up(failure: RequestFailed) -> Exception:
+            if may_be_stored:
+                return unknown(str(failure))
+            message = f"lock {name!r}: {self.core.engine!r} could not {operation} its state: {failure}"
+            return retry.unavailable(message, failure, name=name)
+
+        return await retry.until_answered(self.core.front, once, limit, give_up, random.random)
+
+    async def _refuse(self, stale: Stale) -> None:
+        """A later holder was here, so this hold is over; or else the engine's counter of tokens was reset."""
+        hold, name = self.hold, self.hold.policy.name
+        await renewing.renew(self.core, hold, hold.grant.ttl)  # raises LockLost with the reason
+        raise EngineRefused(
+            f"lock {name!r} is held with token {hold.token}, but its state was written under token {stale.token}: the "
+            "engine's token counter was reset. Delete the state, or let the counter pass that token",
+            name=name,
+        )
+
+    def _guard(self) -> Guard:
+        return Guard(self.hold.token, self.hold.grant.attempt.owner)
+
+    def _timeout(self) -> float:
+        return self.hold.policy.request_timeout
+
+    def _limit(self) -> float:
+        return min(self.hold.deadline, self.core.front.now() + self.core.options.unavailable_after)
+
+
+class HeldRegisters:
+    """The registers that a hold uses: its attachment."""
+
+    def __init__(self, core: Core, hold: Hold) -> None:
+        self._core = core
+        self._hold = hold
+        self._by_key: dict[RegisterKey, GuardedRegister] = {}
+
+    def register(self, key: RegisterKey) -> GuardedRegister:
+        found = self._by_key.get(key)
+        if found is None:
+            registers = self._core.session.registers
+            assert registers is not None
+            found = self._by_key[key] = GuardedRegister(self._core, self._hold, registers, key)
+        return found
+
+    async def settle(self, *, failed: bool, but: GuardedRegister | None = None) -> None:
+        """Of all registers, except ``but``. What could not be settled is passed on to another waiter: it is gone."""
+        for register in list(self._by_key.values()):
+            if register is not but:
+                with suppress(LockError):
+                    await register.settle(failed=failed)
+
+
+def registers_of(core: Core, hold: Hold) -> HeldRegisters:
+    """The registers of ``hold``, which are settled when it ends."""
+    found = hold.attachment
+    if found is None:
+        found = hold.attachment = HeldRegisters(core, hold)
+    assert isinstance(found, HeldRegisters)
+    return found
