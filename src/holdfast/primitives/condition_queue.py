@@ -2,12 +2,12 @@
 
 The queue of a register (:mod:`holdfast.engines.waiter_queue`) changes only under the lock. An entry is W (waiting)
 until a notify makes it N. It stays N until the *end* of the critical section of its waiter: the store that ends that
-also removes the entry. Whoever reads the queue drops the entries of waiters that are not present, and passes on their
-notifications. So a waiter that dies, times out or is cancelled, at whatever moment, never swallows one:
+also removes the entry. Each holder that reads the queue drops the entries of waiters that are not present, and passes
+on their notifications. So a waiter that dies, times out or is cancelled, at whatever moment, never swallows one:
 
 * dead or cancelled while W: dropped by the next reader;
-* dead or cancelled while N, also inside its critical section: absent soon, and passed on by the next reader. If nobody
-  reads, a waiter notices it (:func:`is_heir`) and takes the lock in order to read;
+* dead or cancelled while N, also inside its critical section: absent soon, and passed on by the next reader. If there
+  is none, a waiter notices it (:func:`must_pass_on`) and takes the lock in order to read;
 * timed out: it looks under the lock whether it is N by now, which counts.
 
 Nothing more is promised than that: a notification may be passed on although its waiter lived (it was slow), so a wait
@@ -63,7 +63,7 @@ def settle(queue: Queue, mine: Collection[str]) -> Change:
 
 
 def give_up(queue: Queue, mine: Collection[str]) -> Change:
-    """It ends with an exception: its entries leave, and what it was notified of may be left. Somebody else may see."""
+    """It ends with an exception: its entries leave, and so another waiter is notified for each."""
     changed: Queue = {}
     woken: tuple[str, ...] = ()
     for condition, entries in queue.items():
@@ -80,11 +80,11 @@ def mark_of(queue: Queue, waiter: str) -> str | None:
 
 
 def is_over(look: Look, orphaned_looks: int) -> bool:
-    """Whether a waiter that has looked should take the lock. ``orphaned_looks``: see ``is_heir``."""
-    return look.standing is not Standing.WAITING or is_heir(look, orphaned_looks)
+    """Whether a waiter that has looked should take the lock. ``orphaned_looks``: see ``must_pass_on``."""
+    return look.standing is not Standing.WAITING or must_pass_on(look, orphaned_looks)
 
 
-def is_heir(look: Look, orphaned_looks: int) -> bool:
+def must_pass_on(look: Look, orphaned_looks: int) -> bool:
     """Whether it is for this waiter to pass on the notification of one that is gone.
 
     ``orphaned_looks``: how many looks in a row have found one, this one included. The first in the queue takes the lock

@@ -22,7 +22,7 @@ from holdfast.errors import EngineRefused, LockError, LockLost, OutcomeUnknown, 
 from holdfast.primitives import condition_queue
 from holdfast.primitives.condition_queue import Change
 
-#: Whoever is present is known anew after this many seconds.
+#: What was loaded longer ago, in seconds, is loaded again: it shows who is present.
 _FRESH: Final = 1.0
 _LONGEST_QUEUE: Final = 64 * 1024
 _EMPTY: Final = Cell()
