@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from holdfast.engines.base import RequestFailed, SimpleAttempt
-from holdfast.engines.sqlite import operations, statements
+from holdfast.engines.sqlite import operations, shares, statements
 from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.process_watch import ProcessWatch
 from holdfast.engines.sqlite.store import Store
@@ -32,6 +32,9 @@ class SqliteContender:
     def __init__(self, access: StoreAccess, attempt: SimpleAttempt, timeout: float) -> None:
         self._access = access
         self._attempt = attempt
+        shared = shares.is_shared(attempt.claim)
+        self._is_worth_trying = shares.is_worth_trying if shared else operations.is_worth_trying
+        self._leave_queue = shares.leave_queue if shared else operations.leave_queue
         self.timeout = timeout
         self._store: Store | None = None
         self._wakeup: WakeupSocket | None = None
@@ -59,7 +62,7 @@ class SqliteContender:
             await self._sleep(min(until, now + pause))
 
     def _look(self, store: Store, now: int) -> tuple[bool, Row | None]:
-        worthwhile, holder = operations.is_worth_trying(store, now, self._attempt.claim)
+        worthwhile, holder = self._is_worth_trying(store, now, self._attempt)
         process = None if holder is None else holder.process
         if process != self._holder:
             self._close_watch()
@@ -100,7 +103,7 @@ class SqliteContender:
             return
         attempt.queued = True
         socket_name = "" if self._wakeup is None else self._wakeup.name
-        about = (time.time_ns() // 1000, claim.description)
+        about = (time.time_ns() // 1000, claim.description, claim.mode.label, claim.mode.permits)
         entry = (claim.name, claim.owner, store.process, store.boot, expires, socket_name, *about, claim.name)
         store.write(statements.ENQUEUE, entry)
 
@@ -108,7 +111,7 @@ class SqliteContender:
         self.abandon()
         if self._attempt.queued:
             try:
-                await self._access.run_retrying(self.timeout, operations.leave_queue, self._attempt.claim)
+                await self._access.run_retrying(self.timeout, self._leave_queue, self._attempt.claim)
             except (RequestFailed, EngineRefused):
                 return False
             self._attempt.queued = False

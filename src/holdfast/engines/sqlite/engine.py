@@ -35,6 +35,8 @@ _GUARANTEES: Final = Guarantees(
     needs_clocks="this host's boot clock (CLOCK_BOOTTIME); the wall clock only for the first token of a forgotten name",
     loss_bound="about a second after the lock file was removed or replaced; else none: holder and file share one "
     "clock, and a process frozen inside a transaction stalls others",
+    shared=True,
+    permits=True,
     registers=True,
     detach=True,
     state_bound="a monitor's state is synced to the disk, and a damaged file with such state is refused and kept; a "
@@ -49,7 +51,7 @@ class SqliteEngine:
 
     scheme = "sqlite"
     guarantees = _GUARANTEES
-    kinds = frozenset({Kind.LOCK})
+    kinds = frozenset(Kind)
     reserves_tokens = True
     strict_order = False
     replicates = False

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from holdfast.engines.sqlite import liveness, register_statements, statements
+from holdfast.engines.sqlite import liveness, register_statements, share_statements, statements
 from holdfast.engines.sqlite.verdict import adopted
 
 #: How many liveness files of other processes are examined when a store is opened.
@@ -34,6 +34,14 @@ _LOCKS: Final = _Table(statements.LAST_ROW, statements.SLICE, (statements.ADOPT_
 _REGISTERS: Final = _Table(
     register_statements.LAST_REGISTER, register_statements.SLICE, (register_statements.FORGET_SLICE,)
 )
+#: Rows of another boot have their clock started; what has lapsed is deleted.
+_SHARES: Final = _Table(
+    share_statements.LAST_SHARE, share_statements.SLICE, (share_statements.ADOPT_SLICE, share_statements.REMOVE_SLICE)
+)
+#: Semaphores that were not used for ``token_ttl`` are deleted.
+_SEMAPHORES: Final = _Table(
+    share_statements.LAST_SEMAPHORE, share_statements.SEMAPHORES, (share_statements.FORGET_SEMAPHORES,)
+)
 
 
 class Sweep:
@@ -43,7 +51,7 @@ class Sweep:
     def __init__(self, boot: str, token_ttl: float | None) -> None:
         self._boot = boot
         self._token_ttl = token_ttl
-        self._after = dict.fromkeys((_LOCKS, _REGISTERS), -1)  # not begun
+        self._after = dict.fromkeys((_LOCKS, _REGISTERS, _SHARES, _SEMAPHORES), -1)  # not begun
 
     def go_on(self, run: Run, now: float, rows: int) -> None:
         """Examine the next ``rows`` rows of each table."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast._runtime.base import Runtime, Wakeup
 from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, SimpleAttempt, Suspects, Withdrawn
-from holdfast.engines.sqlite import operations, statements
+from holdfast.engines.sqlite import operations, shares, statements
 from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.faults import Contended
 from holdfast.engines.sqlite.store import Store
@@ -29,33 +29,39 @@ class SqliteKeeper(StoreAccess):
         self, attempts: Sequence[SimpleAttempt], ttl: float, timeout: float
     ) -> Sequence[Found | RequestFailed]:
         deadline = self.runtime.now() + timeout
-        answers: list[Found | RequestFailed] = []
+        answers: dict[SimpleAttempt, Found | RequestFailed] = {}
         for batch in _batches(attempts):
             left = max(0.0, deadline - self.runtime.now())
+            claims, shared = [attempt.claim for attempt in batch], shares.is_shared(batch[0].claim)
             try:
                 if len(batch) == 1:
-                    answers.append(await self.run_retrying(left, operations.extend, batch[0].claim, ttl))
+                    extend = shares.extend if shared else operations.extend
+                    found = [await self.run_retrying(left, extend, claims[0], ttl)]
                 else:
-                    answers += await self.run_retrying(
-                        left, operations.extend_all, [attempt.claim for attempt in batch], ttl
-                    )
+                    extend_all = shares.extend_all if shared else operations.extend_all
+                    found = await self.run_retrying(left, extend_all, claims, ttl)
+                answers.update(zip(batch, found, strict=True))
             except RequestFailed as failure:
-                answers += [failure] * len(batch)
-        return answers
+                answers.update(dict.fromkeys(batch, failure))
+        return [answers[attempt] for attempt in attempts]
 
     async def withdraw(self, attempts: Sequence[SimpleAttempt], timeout: float) -> Sequence[Withdrawn]:
         deadline = self.runtime.now() + timeout
-        answers: list[Withdrawn] = []
+        answers: dict[SimpleAttempt, Withdrawn] = {}
         for batch in _batches(attempts):
             left = max(0.0, deadline - self.runtime.now())
+            shared = shares.is_shared(batch[0].claim)
             try:
                 if len(batch) == 1:
-                    answers.append(await self.run_retrying(left, operations.withdraw, batch[0]))
+                    withdraw = shares.withdraw if shared else operations.withdraw
+                    found = [await self.run_retrying(left, withdraw, batch[0])]
                 else:
-                    answers += await self.run_retrying(left, operations.withdraw_all, batch)
+                    withdraw_all = shares.withdraw_all if shared else operations.withdraw_all
+                    found = await self.run_retrying(left, withdraw_all, batch)
+                answers.update(zip(batch, found, strict=True))
             except (RequestFailed, EngineError) as failure:
-                answers += [failure] * len(batch)
-        return answers
+                answers.update(dict.fromkeys(batch, failure))
+        return [answers[attempt] for attempt in attempts]
 
     async def wait_for_hints(self, until: float, wakeup: Wakeup) -> Suspects:
         before = self._wakeup
@@ -98,8 +104,15 @@ class SqliteKeeper(StoreAccess):
 
 
 def _batches(attempts: Sequence[SimpleAttempt]) -> Iterator[Sequence[SimpleAttempt]]:
-    """As many at a time as one statement takes; a few are faster one at a time. So are those of no process."""
-    detached = any(attempt.claim.detached for attempt in attempts)
-    step = statements.BATCH if len(attempts) > _FEW and not detached else 1
-    for start in range(0, len(attempts), step):
-        yield attempts[start : start + step]
+    """As many at a time as one statement takes, all in the same table; a few are faster one at a time. Those of no
+    process are not in the statement's process."""
+    plain: list[SimpleAttempt] = []
+    shared: list[SimpleAttempt] = []
+    detached: list[SimpleAttempt] = []
+    for attempt in attempts:
+        claim = attempt.claim
+        (shared if shares.is_shared(claim) else detached if claim.detached else plain).append(attempt)
+    for group, largest in ((plain, statements.BATCH), (shared, statements.BATCH), (detached, 1)):
+        step = largest if len(group) > _FEW else 1
+        for start in range(0, len(group), step):
+            yield group[start : start + step]

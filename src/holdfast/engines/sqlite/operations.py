@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.engines import descriptions
@@ -19,14 +19,17 @@ from holdfast.engines.base import (
     Found,
     Granted,
     Holder,
+    Kind,
     LockState,
     RequestFailed,
     SimpleAttempt,
     Waiter,
     is_of_grant,
+    wrong_kind,
 )
 from holdfast.engines.sqlite import statements
 from holdfast.engines.sqlite.faults import Contended
+from holdfast.engines.sqlite.share_rows import live_shares, marked_kind
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.verdict import Row, Verdict, adopted, judge
 from holdfast.engines.sqlite.wakeup_socket import FOR_WATCHDOG, send_wakeup
@@ -34,8 +37,8 @@ from holdfast.errors import EngineRefused
 
 SECOND: Final = 1_000_000
 _OURS: Final = Found.OURS  # looked up in its class it costs 0.1 µs, before Python 3.12
-# Lost races in a row before ``take`` answers "busy". In each of them another process got the name.
-_ROUNDS: Final = 8
+#: Lost races in a row before ``take`` answers "busy". In each of them another process got the name.
+ROUNDS: Final = 8
 # How many unreachable waiters are skipped to find one to wake; waiters behind them re-poll.
 _SKIPS: Final = 32
 
@@ -45,7 +48,7 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
     claim = attempt.claim
     wall = time.time_ns() // 1000
     first, victim, seen = wall, None, 0
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         if _try(store, now, claim, wall, first, victim, seen):
             return _granted(store, attempt, first + claim.tokens - 1)
         row = look(store, claim.name)
@@ -57,6 +60,11 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
             if extend(store, now, claim, claim.ttl) is _OURS:
                 return _granted(store, attempt, row.token)
             continue
+        kind = marked_kind(row.owner)
+        if kind is not None:
+            if kind is Kind.SEMAPHORE or live_shares(store, now, claim.name):
+                raise wrong_kind(claim.name, claim.mode.kind, kind)
+            continue  # nothing was held of it any more, and now it is free
         verdict = judge(row, now, store.boot, store.is_dead)
         if verdict is Verdict.FOREIGN:
             return _adopt(store, now, claim.name, row)
@@ -137,10 +145,15 @@ def _remove_dead_ahead(store: Store, now: int, claim: Claim) -> bool:
     if not (claim.fair or claim.non_barging):
         return True
     ahead = store.read(statements.AHEAD, (claim.name, store.boot, now, claim.name, claim.owner))
-    for (process,) in ahead:
+    return remove_dead(store, claim.name, ahead)
+
+
+def remove_dead(store: Store, name: str, processes: Sequence[tuple[str]]) -> bool:
+    """Remove the waiters of processes that have ended. False: one of them is alive."""
+    for (process,) in processes:
         if not store.is_dead(process):
             return False
-        store.write(statements.REMOVE_DEAD, (claim.name, process))
+        store.write(statements.REMOVE_DEAD, (name, process))
     return True
 
 
@@ -160,44 +173,44 @@ def look(store: Store, name: str) -> Row | None:
     return Row._make(rows[0]) if rows else None
 
 
-def is_worth_trying(store: Store, now: int, claim: Claim) -> tuple[bool, Row | None]:
-    """Whether ``take`` would succeed for a waiting ``claim`` now; and the row that prevents it, if not."""
+def is_worth_trying(store: Store, now: int, attempt: SimpleAttempt) -> tuple[bool, Row | None]:
+    """Whether ``take`` would succeed for a waiting claim now; and the row that prevents it, if not."""
+    claim = attempt.claim
     row = look(store, claim.name)
     if row is not None:
         verdict = judge(row, now, store.boot, store.is_dead)
         if verdict is Verdict.FOREIGN:
             return True, row  # ``take`` adopts it
         if verdict is Verdict.HELD:
-            return _is_ours(store, claim, row), row
+            return _is_ours(store, claim, row) or marked_kind(row.owner) is not None, row
     return _remove_dead_ahead(store, now, claim), None
 
 
 def extend(store: Store, now: int, claim: Claim, ttl: float) -> Found:
     """Move the expiry of a held claim to ``ttl`` from ``now`` or later; never creates anything."""
+    which = (claim.name, claim.owner, process_of(store, claim))
+    changed = store.write(statements.EXTEND, (*extension(store, now, ttl), *which))
+    return _OURS if changed else _found_instead(store, claim)
+
+
+def extension(store: Store, now: int, ttl: float) -> tuple[Any, ...]:
+    """The parameters of a statement that extends to ``ttl`` from ``now``."""
     micro = int(ttl * SECOND)
     expires = now + micro
     if expires > store.proven_until:
         store.extend_proof(expires, now)
-    changed = store.write(
-        statements.EXTEND,
-        (store.boot, expires, expires, store.boot, micro, claim.name, claim.owner, process_of(store, claim)),
-    )
-    return _OURS if changed else _found_instead(store, claim)
+    return store.boot, expires, expires, store.boot, micro
 
 
 def extend_all(store: Store, now: int, claims: Sequence[Claim], ttl: float) -> list[Found]:
     """The same for at most a batch of claims, in one statement if all of them are held."""
-    micro = int(ttl * SECOND)
-    expires = now + micro
-    if expires > store.proven_until:
-        store.extend_proof(expires, now)
-    setting = (store.boot, expires, expires, store.boot, micro, store.process)
-    if store.write(statements.EXTEND_ALL, (*_given(claims), *setting)) == len(claims):
+    setting = (*extension(store, now, ttl), store.process)
+    if store.write(statements.EXTEND_ALL, (*given(claims), *setting)) == len(claims):
         return [_OURS] * len(claims)
     return [extend(store, now, claim, ttl) for claim in claims]
 
 
-def _given(claims: Sequence[Claim]) -> list[str]:
+def given(claims: Sequence[Claim]) -> list[str]:
     """The names and owners of a batch, padded to its full size."""
     padding = statements.BATCH - len(claims)
     filled = [*claims, *[claims[-1]] * padding]
@@ -258,18 +271,18 @@ def withdraw_all(store: Store, now: int, attempts: Sequence[SimpleAttempt]) -> l
     for attempt in attempts:
         if attempt.queued:
             leave_queue(store, now, attempt.claim)
-    given = _given(claims)
-    ours = {owner for (owner,) in store.read(statements.COUNT_OURS, (*given, store.process))}
+    batch = given(claims)
+    ours = {owner for (owner,) in store.read(statements.COUNT_OURS, (*batch, store.process))}
     if ours:
-        store.write(statements.RELEASE_ALL, (*given, time.time_ns() // 1000, store.process))
+        store.write(statements.RELEASE_ALL, (*batch, time.time_ns() // 1000, store.process))
         store.held -= ours
-        _wake_awaited(store, now, given)
+        _wake_awaited(store, now, batch)
     return [_OURS if claim.owner in ours else _found_instead(store, claim) for claim in claims]
 
 
-def _wake_awaited(store: Store, now: int, given: Sequence[str]) -> None:
+def _wake_awaited(store: Store, now: int, batch: Sequence[str]) -> None:
     try:
-        for (name,) in store.read(statements.AWAITED, given):
+        for (name,) in store.read(statements.AWAITED, batch):
             wake_first(store, now, name)
     except (Contended, RequestFailed, EngineRefused):
         pass  # waiters re-poll
@@ -277,10 +290,15 @@ def _wake_awaited(store: Store, now: int, given: Sequence[str]) -> None:
 
 def leave_queue(store: Store, now: int, claim: Claim) -> None:
     """Remove the claim's queue entry. If the name is free, wake the next waiter: a wake-up may have been sent to it."""
-    store.write(statements.LEAVE, (claim.name, claim.owner))
+    leave(store, claim)
     row = look(store, claim.name)
     if row is None or row.owner is None:
         wake_first(store, now, claim.name)
+
+
+def leave(store: Store, claim: Claim) -> None:
+    """Remove the claim's queue entry, and no more."""
+    store.write(statements.LEAVE, (claim.name, claim.owner))
 
 
 def break_(store: Store, now: int, name: str, token: int | None = None) -> bool:
@@ -298,10 +316,16 @@ def break_(store: Store, now: int, name: str, token: int | None = None) -> bool:
     wall = time.time_ns() // 1000
     if not store.write(statements.BREAK, (wall, wall, name, row.owner)):
         return False
-    for socket_name in store.wakeup_sockets_of(row.process, FOR_WATCHDOG):
-        send_wakeup(store.directory, socket_name, name.encode())
+    report_break(store, name, {row.process})
     wake_first(store, now, name)
     return True
+
+
+def report_break(store: Store, name: str, processes: Collection[str]) -> None:
+    """Have the watchdogs of these processes verify what they hold of ``name``."""
+    for process in processes:
+        for socket_name in store.wakeup_sockets_of(process, FOR_WATCHDOG):
+            send_wakeup(store.directory, socket_name, name.encode())
 
 
 def inspect(store: Store, now: int, name: str) -> LockState:
@@ -329,10 +353,21 @@ def inspect(store: Store, now: int, name: str) -> LockState:
     return LockState(name, (holder,), waiters, row.token, remaining, queue)
 
 
+def waiters(store: Store, now: int, name: str) -> tuple[int, tuple[Waiter, ...]]:
+    """How many claims wait, and the first of them."""
+    ((number,),) = store.read(statements.COUNT_WAITERS, (name, store.boot, now))
+    return number, _queue(store, now, name) if number else ()
+
+
 def _queue(store: Store, now: int, name: str) -> tuple[Waiter, ...]:
     return tuple(
-        Waiter(owner, **descriptions.facts(descriptions.parsed(description)), since=since / SECOND if since else None)
-        for owner, since, description in store.read(statements.QUEUE, (name, store.boot, now, MOST_WAITERS))
+        Waiter(
+            owner,
+            **descriptions.facts(descriptions.parsed(description)),
+            since=since / SECOND if since else None,
+            mode=mode,
+        )
+        for owner, since, description, mode in store.read(statements.QUEUE, (name, store.boot, now, MOST_WAITERS))
     )
 
 
@@ -351,13 +386,14 @@ def _adopt_seen(store: Store, now: int, name: str, row: Row) -> Row:
     return row._replace(expires=now + row.ttl)
 
 
-def page_of_names(store: Store, now: int, prefix: str, after: str | None) -> list[tuple[str, bool]]:
-    """Some names that start with ``prefix`` and sort after ``after``, and whether each is held. Empty at the end."""
+def page_of_names(store: Store, now: int, prefix: str, after: str | None) -> list[tuple[str, str | None, bool]]:
+    """Some names that start with ``prefix`` and sort after ``after``, the owner of each, and whether it is held. Empty
+    at the end."""
     if after is None:
         rows = store.read(statements.NAMES_FROM, (prefix, _end_of(prefix)))
     else:
         rows = store.read(statements.NAMES_AFTER, (after, _end_of(prefix)))
-    return [(name, _is_held(store, now, name, Row._make(row))) for name, *row in rows]
+    return [(name, row[0], _is_held(store, now, name, Row._make(row))) for name, *row in rows]
 
 
 def _is_held(store: Store, now: int, name: str, row: Row) -> bool:

@@ -42,6 +42,49 @@ CREATE TRIGGER IF NOT EXISTS forgotten AFTER DELETE ON register BEGIN
 END;
 """
 
+# What is held of a read-write lock or a semaphore is in rows of ``share``, one for each claim. Meanwhile the row of its
+# name in ``lock`` has a mark as its owner, no process and no end: it keeps plain claims out, also those of processes
+# with an earlier version. Triggers write the mark, and leave the queue, in the same transaction as the grant. A
+# read-write lock of which nothing is held is forgotten; a semaphore is kept, because of its size.
+_MARKED: Final = """
+    INSERT INTO lock (name, owner, process, boot, expires, ttl, token, since, description)
+    VALUES (NEW.name, {mark}, '', {boot}, 4611686018427387904, 2305843009213693952, {token}, {since}, x'7b7d')
+    ON CONFLICT (name) DO UPDATE SET
+        owner = excluded.owner, process = '', boot = excluded.boot, expires = excluded.expires, ttl = excluded.ttl,
+        token = max(token, excluded.token), since = excluded.since, description = excluded.description;
+"""
+_NOW: Final = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+_SHARES: Final = f"""
+CREATE TABLE IF NOT EXISTS share (
+    name TEXT NOT NULL, owner TEXT NOT NULL, mode TEXT NOT NULL, permits INTEGER NOT NULL, process TEXT NOT NULL,
+    boot TEXT NOT NULL, expires INTEGER NOT NULL, ttl INTEGER NOT NULL, token INTEGER NOT NULL, since INTEGER NOT NULL,
+    description BLOB NOT NULL, UNIQUE (name, owner)
+);
+CREATE TABLE IF NOT EXISTS semaphore (name TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, used INTEGER NOT NULL);
+CREATE TRIGGER IF NOT EXISTS shared AFTER INSERT ON share BEGIN
+    {
+    _MARKED.format(
+        mark="CASE NEW.mode WHEN 'permits' THEN '#semaphore' ELSE '#rwlock' END",
+        boot="NEW.boot",
+        token="NEW.token",
+        since="NEW.since",
+    )
+}
+    UPDATE semaphore SET used = NEW.since WHERE name = NEW.name;
+    DELETE FROM queue WHERE name = NEW.name AND owner = NEW.owner;
+END;
+CREATE TRIGGER IF NOT EXISTS unshared AFTER DELETE ON share
+WHEN OLD.mode <> 'permits' AND NOT EXISTS (SELECT 1 FROM share WHERE name = OLD.name) BEGIN
+    UPDATE lock SET owner = NULL, since = {_NOW} WHERE name = OLD.name AND owner = '#rwlock';
+END;
+CREATE TRIGGER IF NOT EXISTS semaphore_created AFTER INSERT ON semaphore BEGIN
+    {_MARKED.format(mark="'#semaphore'", boot="''", token="0", since="NEW.used")}
+END;
+CREATE TRIGGER IF NOT EXISTS semaphore_forgotten AFTER DELETE ON semaphore BEGIN
+    UPDATE lock SET owner = NULL, since = {_NOW} WHERE name = OLD.name AND owner = '#semaphore';
+END;
+"""  # noqa: S608  (constants only)
+
 # A free lock keeps its row because of the token (owner IS NULL). Only the name is indexed: taking and freeing rewrite
 # one page, and pages are small because the log computes a checksum over the whole page.
 # ``waiting`` may be 1 without a waiter, never 0 with one: every entry into the queue sets it, and a release that finds
@@ -57,6 +100,7 @@ CREATE TABLE IF NOT EXISTS lock (
 CREATE TABLE IF NOT EXISTS queue (
     name TEXT, seq INTEGER, owner TEXT NOT NULL, process TEXT NOT NULL, boot TEXT NOT NULL, expires INTEGER NOT NULL,
     bell TEXT NOT NULL, since INTEGER NOT NULL DEFAULT 0, description BLOB NOT NULL DEFAULT x'',
+    mode TEXT NOT NULL DEFAULT 'exclusive', permits INTEGER NOT NULL DEFAULT 1,
     PRIMARY KEY (name, seq)
 ) WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS queued AFTER INSERT ON queue BEGIN
@@ -64,6 +108,7 @@ CREATE TRIGGER IF NOT EXISTS queued AFTER INSERT ON queue BEGIN
 END;
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 {_REGISTERS}
+{_SHARES}
 PRAGMA application_id = 1752132708;
 PRAGMA user_version = 1;
 COMMIT;
@@ -72,13 +117,22 @@ COMMIT;
 # For a file of an earlier version, which lacks columns or tables. The version number stays: processes with the earlier
 # version may have the file open, or open it later. They name the columns that they write, and the new ones have
 # defaults.
-_DESCRIBE_WAITERS: Final = """
-BEGIN IMMEDIATE;
-ALTER TABLE queue ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE queue ADD COLUMN description BLOB NOT NULL DEFAULT x'';
-COMMIT;
+_ADDITIONS: Final = {
+    "queue.description": """
+        ALTER TABLE queue ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE queue ADD COLUMN description BLOB NOT NULL DEFAULT x'';
+    """,
+    "queue.permits": """
+        ALTER TABLE queue ADD COLUMN mode TEXT NOT NULL DEFAULT 'exclusive';
+        ALTER TABLE queue ADD COLUMN permits INTEGER NOT NULL DEFAULT 1;
+    """,
+    "register": _REGISTERS,
+    "share": _SHARES,
+}
+_THERE: Final = """
+    SELECT name FROM sqlite_schema WHERE type = 'table'
+    UNION ALL SELECT 'queue.' || name FROM pragma_table_info('queue')
 """
-_ADD_REGISTERS: Final = f"BEGIN IMMEDIATE; {_REGISTERS} COMMIT;"
 
 
 def open_connection(path: str) -> sqlite3.Connection:
@@ -114,10 +168,11 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
     connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
     if fresh:
         connection.executescript(_CREATE)
-    elif not connection.execute("SELECT 1 FROM pragma_table_info('queue') WHERE name = 'description'").fetchall():
-        connection.executescript(_DESCRIBE_WAITERS)
-    if not fresh and not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'register_waiter'").fetchall():
-        connection.executescript(_ADD_REGISTERS)
+        return
+    there = {name for (name,) in connection.execute(_THERE)}
+    missing = [addition for what, addition in _ADDITIONS.items() if what not in there]
+    if missing:
+        connection.executescript(f"BEGIN IMMEDIATE; {''.join(missing)} COMMIT;")
 
 
 def set_sync(connection: sqlite3.Connection, level: str) -> None:

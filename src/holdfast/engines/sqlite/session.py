@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from holdfast.engines.base import Busy, Found, Granted, LockState, SimpleAttempt
-from holdfast.engines.sqlite import operations, statements
+from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, SimpleAttempt
+from holdfast.engines.sqlite import operations, shares, statements
 from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.contender import SqliteContender
 from holdfast.engines.sqlite.faults import Contended
@@ -31,40 +31,49 @@ class SqliteSession(StoreAccess):
 
     async def acquire(self, attempt: SimpleAttempt, timeout: float) -> Granted | Busy:
         now = self.runtime.now()
+        take = shares.take if shares.is_shared(attempt.claim) else operations.take
         try:
-            return operations.take(self.store(now), int(now * operations.SECOND), attempt)
+            return take(self.store(now), int(now * operations.SECOND), attempt)
         except Contended:
-            return await self.run_retrying(timeout, operations.take, attempt)
+            return await self.run_retrying(timeout, take, attempt)
+
+    def nested(self, claim: Claim, under: SimpleAttempt) -> SimpleAttempt:
+        return shares.NestedAttempt(claim, under.owner)
 
     def contender(self, attempt: SimpleAttempt, timeout: float) -> SqliteContender:
         return SqliteContender(self, attempt, timeout)
 
     async def release(self, attempt: SimpleAttempt, timeout: float) -> Found:
         now = self.runtime.now()
+        give_up = shares.give_up if shares.is_shared(attempt.claim) else operations.give_up
         try:
-            return operations.give_up(self.store(now), int(now * operations.SECOND), attempt.claim)
+            return give_up(self.store(now), int(now * operations.SECOND), attempt.claim)
         except Contended:
-            return await self.run_retrying(timeout, operations.give_up, attempt.claim)
+            return await self.run_retrying(timeout, give_up, attempt.claim)
 
     async def renew(self, attempt: SimpleAttempt, ttl: float, timeout: float) -> Found:
-        return await self.run_retrying(timeout, operations.extend, attempt.claim, ttl)
+        extend = shares.extend if shares.is_shared(attempt.claim) else operations.extend
+        return await self.run_retrying(timeout, extend, attempt.claim, ttl)
+
+    async def resize(self, name: str, size: int, timeout: float) -> None:
+        await self.run_retrying(timeout, shares.resize, name, size)
 
     async def transfer(self, attempt: SimpleAttempt, from_owner: str, timeout: float) -> Granted | Found:
         return await self.run_retrying(timeout, operations.transfer, attempt, from_owner)
 
     async def inspect(self, name: str, timeout: float) -> LockState:
-        return await self.run_retrying(timeout, operations.inspect, name)
+        return await self.run_retrying(timeout, shares.inspect, name)
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         after: str | None = None
-        while page := await self.run_retrying(timeout, operations.page_of_names, prefix, after):
+        while page := await self.run_retrying(timeout, shares.page_of_names, prefix, after):
             for name, held in page:
                 if held:
                     yield name
             after = page[-1][0]
 
     async def break_(self, name: str, timeout: float, token: int | None = None) -> bool:
-        return await self.run_retrying(timeout, operations.break_, name, token)
+        return await self.run_retrying(timeout, shares.break_, name, token)
 
     async def ping(self, timeout: float) -> None:
         await self.run_retrying(timeout, _ping)

@@ -36,10 +36,8 @@ TAKE_IN_TURN: Final = f"""
 """  # noqa: S608  (constants only)
 
 # Never shortens. An expiry written by another kernel is on another clock and is not compared.
-EXTEND: Final = """
-    UPDATE lock SET expires = CASE boot WHEN ? THEN max(expires, ?) ELSE ? END, boot = ?, ttl = max(ttl, ?)
-    WHERE name = ? AND owner = ? AND process = ?
-"""
+EXTENDED: Final = "expires = CASE boot WHEN ? THEN max(expires, ?) ELSE ? END, boot = ?, ttl = max(ttl, ?)"
+EXTEND: Final = f"UPDATE lock SET {EXTENDED} WHERE name = ? AND owner = ? AND process = ?"  # noqa: S608  (constants)
 
 # The process is part of the condition: a forked child has the parent's claim in memory, but not its identity.
 # Two statements; the first is nearly always enough. Its condition includes "no waiter", which saves reading the queue
@@ -75,8 +73,9 @@ INSPECT: Final = """
     FROM lock WHERE name = ?
 """
 QUEUE: Final = """
-    SELECT owner, since, description FROM queue WHERE name = ? AND boot = ? AND expires > ? ORDER BY seq LIMIT ?
+    SELECT owner, since, description, mode FROM queue WHERE name = ? AND boot = ? AND expires > ? ORDER BY seq LIMIT ?
 """
+COUNT_WAITERS: Final = "SELECT count(*) FROM queue WHERE name = ? AND boot = ? AND expires > ?"
 NAMES_FROM: Final = """
     SELECT name, owner, process, boot, expires, ttl, token FROM lock
     WHERE name >= ? AND name < ? AND owner IS NOT NULL ORDER BY name LIMIT 256
@@ -84,8 +83,8 @@ NAMES_FROM: Final = """
 NAMES_AFTER: Final = NAMES_FROM.replace("name >= ?", "name > ?")
 
 ENQUEUE: Final = """
-    INSERT INTO queue (name, seq, owner, process, boot, expires, bell, since, description)
-    SELECT ?, coalesce(max(seq), 0) + 1, ?, ?, ?, ?, ?, ?, ? FROM queue WHERE name = ?
+    INSERT INTO queue (name, seq, owner, process, boot, expires, bell, since, description, mode, permits)
+    SELECT ?, coalesce(max(seq), 0) + 1, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM queue WHERE name = ?
 """
 STAY: Final = "UPDATE queue SET expires = ? WHERE name = ? AND owner = ?"
 LEAVE: Final = "DELETE FROM queue WHERE name = ? AND owner = ?"
@@ -101,24 +100,34 @@ PING: Final = "UPDATE lock SET owner = owner WHERE name IS NULL"
 
 # Batches, each one statement. A shorter batch is filled up by repeating its last claim.
 BATCH: Final = 128
-_GIVEN: Final = f"WITH given (name, owner) AS (VALUES {', '.join(['(?, ?)'] * BATCH)})"
-_OURS: Final = """
-    SELECT lock.rowid FROM given CROSS JOIN lock
-    WHERE lock.name = given.name AND lock.owner = given.owner AND lock.process = ?
-"""
-COUNT_OURS: Final = f"{_GIVEN} SELECT owner FROM lock WHERE rowid IN ({_OURS})"  # noqa: S608  (constants only)
-EXTEND_ALL: Final = f"""
-    {_GIVEN}
-    UPDATE lock SET expires = CASE boot WHEN ? THEN max(expires, ?) ELSE ? END, boot = ?, ttl = max(ttl, ?)
-    WHERE rowid IN ({_OURS})
-"""  # noqa: S608  (constants only)
+GIVEN: Final = f"WITH given (name, owner) AS (VALUES {', '.join(['(?, ?)'] * BATCH)})"
+
+
+def ours(table: str) -> str:
+    """The rows of the batch that this process holds."""
+    return f"""
+        SELECT {table}.rowid FROM given CROSS JOIN {table}
+        WHERE {table}.name = given.name AND {table}.owner = given.owner AND {table}.process = ?
+    """  # noqa: S608  (constants only)
+
+
+def count_ours(table: str) -> str:
+    return f"{GIVEN} SELECT owner FROM {table} WHERE rowid IN ({ours(table)})"  # noqa: S608  (constants only)
+
+
+def extend_all(table: str) -> str:
+    return f"{GIVEN} UPDATE {table} SET {EXTENDED} WHERE rowid IN ({ours(table)})"  # noqa: S608  (constants only)
+
+
+COUNT_OURS: Final = count_ours("lock")
+EXTEND_ALL: Final = extend_all("lock")
 RELEASE_ALL: Final = f"""
-    {_GIVEN}
+    {GIVEN}
     UPDATE lock SET owner = NULL, since = ?, waiting = EXISTS (SELECT 1 FROM queue WHERE name = lock.name)
-    WHERE rowid IN ({_OURS})
+    WHERE rowid IN ({ours("lock")})
 """  # noqa: S608  (constants only)
 AWAITED: Final = f"""
-    {_GIVEN}
+    {GIVEN}
     SELECT DISTINCT lock.name FROM given CROSS JOIN lock
     WHERE lock.name = given.name AND lock.owner IS NULL AND lock.waiting
 """  # noqa: S608  (constants only)

@@ -30,6 +30,7 @@ from holdfast.engines.sqlite.process_watch import ProcessListener, ProcessWatch
 from holdfast.engines.sqlite.wakeup_socket import WakeupSocket, is_for_watchdog, send_wakeup
 
 Value = str | bytes | int | None
+Parameters = Sequence[Value] | Mapping[str, Value]
 # Seconds between two rounds of housekeeping, and how many rows each one examines: about a millisecond.
 _HOUSEKEEPING_EVERY: Final = 20.0
 _HOUSEKEEPING_ROWS: Final = 2000
@@ -99,7 +100,7 @@ class Store:
         except OSError:
             return None
 
-    def write(self, statement: str, parameters: Sequence[Value], *, durable: bool = False) -> int:
+    def write(self, statement: str, parameters: Parameters, *, durable: bool = False) -> int:
         """Run one writing statement, which is one transaction; returns how many rows it changed.
 
         ``durable``: it is on the disk then. Raises Displaced if the path does not lead to these files any more: then
@@ -131,7 +132,7 @@ class Store:
             return cursor.rowcount
 
     def _execute_durably(
-        self, connection: sqlite3.Connection, statement: str, parameters: Sequence[Value]
+        self, connection: sqlite3.Connection, statement: str, parameters: Parameters
     ) -> sqlite3.Cursor:
         if not self.durable:
             try:
@@ -146,7 +147,7 @@ class Store:
         finally:
             schema.set_sync(connection, schema.CHECKPOINTS)
 
-    def read(self, statement: str, parameters: Sequence[Value] | Mapping[str, Value]) -> list[tuple[Any, ...]]:
+    def read(self, statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
         """Run one reading statement to its end."""
         with self._lock:
             while True:
