@@ -13,7 +13,18 @@ from typing import Any
 
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import BLOCKING, run
-from holdfast.engines.base import Claim, Granted, RequestFailed, Session, SimpleAttempt
+from holdfast.engines.base import (
+    EXCLUSIVE,
+    READ,
+    WRITE,
+    Claim,
+    Granted,
+    Mode,
+    RequestFailed,
+    Session,
+    SimpleAttempt,
+    permits,
+)
 from holdfast.engines.registers import Cell, Guard, RegisterKey
 from holdfast.engines.sqlite import contender
 from holdfast.engines.sqlite.engine import connect
@@ -99,6 +110,43 @@ def join_register(session: Session[Any], name: str, waiter: str) -> None:
     run(registers.look(key, waiter, 5.0))
 
 
+def read_and_write(session: Session[Any], name: str, seconds: float) -> dict[str, Any]:
+    """Reads and writes in turn; returns the number of grants, and what a reader saw beside a writer or a writer beside
+    any other."""
+    grants, errors = 0, []
+    until = clock.now() + seconds
+    while clock.now() < until:
+        mode = READ if grants % 2 else WRITE
+        attempt = make_attempt(name, mode=mode)
+        assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
+        grants += 1
+        modes = [holder.mode for holder in run(session.inspect(name, 5.0)).holders]
+        if "write" in modes and len(modes) > 1:
+            errors.append(str(modes))
+        run(session.release(attempt, 5.0))
+    return {"grants": grants, "errors": errors}
+
+
+def take_permits(session: Session[Any], name: str, seconds: float) -> dict[str, Any]:
+    """Takes one or two of three permits, again and again."""
+    grants, errors = 0, []
+    until = clock.now() + seconds
+    while clock.now() < until:
+        attempt = make_attempt(name, mode=permits(1 + grants % 2, 3))
+        assert run(obtain(session, attempt, clock.now() + 30.0)) is not None
+        grants += 1
+        held = sum(holder.count or 0 for holder in run(session.inspect(name, 5.0)).holders)
+        if held > 3:
+            errors.append(str(held))
+        run(session.release(attempt, 5.0))
+    return {"grants": grants, "errors": errors}
+
+
+def _mode(order: dict[str, Any]) -> Mode:
+    modes = {"read": READ, "write": WRITE, "permits": permits(order.get("permits", 1), 2)}
+    return modes.get(order.get("mode", ""), EXCLUSIVE)
+
+
 def _renewed(session: Session[Any], attempt: SimpleAttempt, ttl: float) -> str:
     try:
         return str(run(session.renew(attempt, ttl, 5.0)).name)
@@ -115,7 +163,9 @@ def main() -> None:
         answer: dict[str, Any] = {}
         match order["do"]:
             case "acquire":
-                attempt = attempts[name] = make_attempt(name, order.get("ttl", 30.0), fair=order.get("fair", False))
+                attempt = attempts[name] = make_attempt(
+                    name, order.get("ttl", 30.0), fair=order.get("fair", False), mode=_mode(order)
+                )
                 got = run(obtain(session, attempt, clock.now() + order.get("timeout", 0.0)))
                 answer = {"token": got.token if got is not None else None}
             case "release":
@@ -124,6 +174,10 @@ def main() -> None:
                 answer = {"found": _renewed(session, attempts[name], order.get("ttl", 30.0))}
             case "hammer":
                 answer = hammer(session, name, order["seconds"])
+            case "read and write":
+                answer = read_and_write(session, name, order["seconds"])
+            case "take permits":
+                answer = take_permits(session, name, order["seconds"])
             case "count":
                 count(session, name, Path(order["file"]), order["times"])
             case "detach":
