@@ -147,6 +147,14 @@ def connections(server: RedisServer, name: str) -> Callable[[], int]:
     return lambda: sum(entry["name"] == name for entry in client.client_list())
 
 
+def dies_waiting(server: RedisServer, name: str, waiter: str | None) -> None:
+    """Its process was killed: its key expires, 2 s after the last look at most. Here the rest of it is cut short."""
+    client: Any = server.client()
+    key = f"holdfast_queue:{{{name}}}:{waiter}"
+    assert 0 < client.pttl(key) <= 2000
+    client.pexpire(key, 100)
+
+
 #: Commands that reading the statistics takes.
 _ASIDE: Final = frozenset({"cmdstat_config|resetstat", "cmdstat_hello", "cmdstat_info"})
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
-from holdfast.engines.base import Found, Granted, RequestFailed
+from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Found, Granted, Mode, RequestFailed, permits
 from holdfast.engines.redis import scripts
 from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.dialect import grants
@@ -92,6 +92,19 @@ def _raised(answer: object) -> object:
     return answer
 
 
+async def _resize(session: RedisSession, attempt: RedlockAttempt) -> object:
+    await session.resize(_NAME, 5, TIMEOUT)
+    return None
+
+
+async def _downgrade(session: RedisSession, attempt: RedlockAttempt) -> object:
+    """A release that leaves a reader."""
+    nested = session.nested(make_attempt(_NAME, mode=READ).claim, attempt)
+    await session.acquire(nested, TIMEOUT)
+    return await session.release(attempt, TIMEOUT)
+
+
+_PERMITS: Final = permits(2, 5)
 #: The operation, its script, and whether the claim already holds the lock.
 _ACTS: Final[list[tuple[Act, Script, bool]]] = [
     (_acquire, scripts.ACQUIRE, False),
@@ -106,6 +119,28 @@ _ACTS: Final[list[tuple[Act, Script, bool]]] = [
     (_join, scripts.JOIN, False),
     (_raise, scripts.RAISE, True),
 ]
+#: The same for other kinds, with the mode of the claim.
+_SHARED_ACTS: Final[list[tuple[Act, Script, bool, Mode]]] = [
+    (_acquire, scripts.RW_ACQUIRE, False, READ),
+    (_acquire_again, scripts.RW_ACQUIRE, True, READ),
+    (_acquire_fairly, scripts.RW_ACQUIRE, False, WRITE),
+    (_renew, scripts.RW_RENEW, True, READ),
+    (_release, scripts.RW_RELEASE, True, READ),
+    (_downgrade, scripts.RW_RELEASE, True, WRITE),
+    (_withdraw, scripts.RW_RELEASE, True, WRITE),
+    (_break, scripts.RW_BREAK, True, READ),
+    (_inspect, scripts.RW_INSPECT, True, READ),
+    (_acquire, scripts.PERMITS_ACQUIRE, False, _PERMITS),
+    (_acquire_again, scripts.PERMITS_ACQUIRE, True, _PERMITS),
+    (_acquire_fairly, scripts.PERMITS_ACQUIRE, False, _PERMITS),
+    (_renew, scripts.PERMITS_RENEW, True, _PERMITS),
+    (_release, scripts.PERMITS_RELEASE, True, _PERMITS),
+    (_withdraw, scripts.PERMITS_RELEASE, True, _PERMITS),
+    (_resize, scripts.PERMITS_RESIZE, True, _PERMITS),
+    (_break, scripts.PERMITS_BREAK, True, _PERMITS),
+    (_inspect, scripts.PERMITS_INSPECT, True, _PERMITS),
+]
+_ALL_ACTS: Final = [*((act, script, held, EXCLUSIVE) for act, script, held in _ACTS), *_SHARED_ACTS]
 
 
 def _used(script: Script) -> list[str]:
@@ -125,15 +160,19 @@ def _engine(server: RedisServer, *denied: str) -> RedisEngine:
     return connect(server.url.replace("redis://", "redis://locker:pw@"), {})
 
 
-@pytest.mark.parametrize("act, script, held", _ACTS, ids=[act.__name__.strip("_") for act, _, _ in _ACTS])
+@pytest.mark.parametrize(
+    "act, script, held, mode",
+    _ALL_ACTS,
+    ids=[f"{act.__name__.strip('_')}-{mode.label}" for act, _, _, mode in _ALL_ACTS],
+)
 @pytest.mark.parametrize("api", ["sync", "async"])
 def test_denying_any_command_leaves_no_key_without_a_ttl(
-    act: Act, script: Script, held: bool, api: str, redis_server: RedisServer
+    act: Act, script: Script, held: bool, mode: Mode, api: str, redis_server: RedisServer
 ) -> None:
     refusals = list[str]()
     for denied in _used(script):
         redis_server.flush()
-        attempt = make_attempt(_NAME)
+        attempt = make_attempt(_NAME, mode=mode)
         with Other(redis_server.url) as other:
             if held:
                 run(other.session.acquire(attempt, TIMEOUT))
@@ -161,6 +200,33 @@ def test_refused_acquire_leaves_the_lock_free(denied: tuple[str, ...], redis_ser
     eventually(lambda: not redis_server.client().exists(_NAME))  # at worst overwritten with a TTL of a millisecond
     with Other(redis_server.url) as other:
         other.hold(_NAME)
+
+
+@pytest.mark.parametrize("denied", ["pexpire", "hset", "set", "zadd"])
+def test_refused_acquire_takes_no_permit(denied: str, redis_server: RedisServer) -> None:
+    with Other(redis_server.url) as other:
+        run(other.session.resize(_NAME, 3, TIMEOUT))
+
+        async def body(session: RedisSession) -> None:
+            with pytest.raises(EngineRefused):
+                await session.acquire(make_attempt(_NAME, mode=permits(2, 3)), TIMEOUT)
+
+        on(_engine(redis_server, denied), "sync", body)
+        state = run(other.session.inspect(_NAME, TIMEOUT))
+        assert (state.holders, state.size, state.free) == ((), 3, 3)
+        assert redis_server.client().keys() == [_NAME.encode()]
+
+
+@pytest.mark.parametrize("mode", [READ, WRITE], ids=lambda mode: mode.label)
+@pytest.mark.parametrize("denied", ["pexpire", "hset", "set"])
+def test_refused_acquire_leaves_the_read_write_lock_free(denied: str, mode: Mode, redis_server: RedisServer) -> None:
+    async def body(session: RedisSession) -> None:
+        with pytest.raises(EngineRefused):
+            await session.acquire(make_attempt(_NAME, mode=mode), TIMEOUT)
+
+    on(_engine(redis_server, denied), "sync", body)
+    with Other(redis_server.url) as other:
+        assert isinstance(run(other.session.acquire(make_attempt(_NAME, mode=WRITE), TIMEOUT)), Granted)
 
 
 def test_server_out_of_memory_grants_nothing_and_stores_nothing(start_redis: Callable[..., RedisServer]) -> None:

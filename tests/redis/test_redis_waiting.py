@@ -17,7 +17,18 @@ from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.waiting.contender import RedisContender
 from holdfast.engines.redis.waiting.watch import Way
-from tests.redis.support import LATE, SOON, TIMEOUT, Other, command, keeper_of, make_attempt, on_api, sync_and_async
+from tests.redis.support import (
+    LATE,
+    SOON,
+    TIMEOUT,
+    Other,
+    command,
+    dies_waiting,
+    keeper_of,
+    make_attempt,
+    on_api,
+    sync_and_async,
+)
 from tests.servers.redis import RedisServer
 from tests.support.calls import Later
 from tests.support.waiting import eventually
@@ -419,3 +430,42 @@ def test_refused_probe_does_not_refuse_the_lock(redis_server: RedisServer) -> No
 
     on_api("sync", redis_server.url_as("narrow", "pw"), body)
     admin.acl_deluser("narrow")
+
+
+@sync_and_async
+async def test_dead_head_of_a_fair_queue_costs_two_seconds_at_most(session: RedisSession, server: RedisServer) -> None:
+    with Other(server.url) as other:
+        held = other.hold("job")
+        dead = make_attempt("job", fair=True)
+        contender = other.session.contender(dead, TIMEOUT)
+        run(contender.wait(clock.now() + 0.01))
+        contender.abandon()
+        dies_waiting(server, "job", dead.waiter)
+        other.release(held)
+        began = clock.now()
+        assert await acquire_with_timeout(session, fair=True) is not None
+        assert clock.now() - began < 0.1 + LATE
+
+
+@sync_and_async
+async def test_waiter_that_was_taken_for_dead_joins_again_and_excludes(
+    session: RedisSession, server: RedisServer
+) -> None:
+    """A stall of its loop longer than its key's life: it loses its place, and gets the lock in its turn."""
+    client = server.client()
+    with Other(server.url) as other:
+        held = other.hold("job")
+        slow, next_ = make_attempt("job", fair=True), make_attempt("job", fair=True)
+        stalled, behind = session.contender(slow, TIMEOUT), session.contender(next_, TIMEOUT)
+        await stalled.wait(clock.now() + 0.01)
+        await behind.wait(clock.now() + 0.01)
+        client.delete(keys_of("job").waiter(slow.waiter or ""))  # expired
+        other.release(held)
+        assert isinstance(await session.acquire(next_, TIMEOUT), Granted), "it passed the stalled one"
+        assert isinstance(await session.acquire(slow, TIMEOUT), Busy)
+        await stalled.wait(clock.now() + 0.01)
+        assert client.lrange(keys_of("job").queue, 0, -1) == [(slow.waiter or "").encode()]
+        await session.release(next_, TIMEOUT)
+        assert isinstance(await session.acquire(slow, TIMEOUT), Granted)
+        for contender in (stalled, behind):
+            contender.abandon()

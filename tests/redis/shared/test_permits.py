@@ -12,7 +12,7 @@ from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
 from tests.redis.shared.test_rwlock import endless, granted, queue_up
-from tests.redis.support import LATE, TIMEOUT, command, keeper_of, make_attempt, sync_and_async
+from tests.redis.support import LATE, TIMEOUT, command, dies_waiting, keeper_of, make_attempt, sync_and_async
 from tests.servers.redis import RedisServer
 
 NAME = "job"
@@ -241,11 +241,12 @@ async def test_dead_head_is_passed_over_within_two_seconds(session: RedisSession
     holder, dead, late = attempt(1, 2), attempt(2, 2), attempt(1, 2)
     await granted(session, holder)
     (await queue_up(session, dead)).abandon()
+    dies_waiting(server, NAME, dead.waiter)
     began = clock.now()
     contender = await queue_up(session, late)
     while isinstance(await session.acquire(late, TIMEOUT), Busy):
         await contender.wait(clock.now() + 10)
-    assert clock.now() - began < 2.0 + LATE
+    assert clock.now() - began < 0.1 + LATE
     contender.abandon()
 
 
