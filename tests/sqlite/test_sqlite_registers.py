@@ -229,3 +229,15 @@ def test_hundreds_of_waiters_are_woken_by_one_store(session: SqliteSession) -> N
         run(listener.wait(until))
         listener.close()
     assert clock.now() < until
+
+
+def test_inspect_counts_the_present_waiters_of_each_condition(session: SqliteSession, path: str) -> None:
+    guard, cell = enter(session, WAITERS)
+    queue = "full=a1:W,b2:W,gone:W,c3:N;empty=d4:W;idle=e5:N"
+    assert run(session.registers.store(WAITERS, guard, cell.version, TIMEOUT, queue=queue)) == 1
+    for waiter in ("a1", "b2", "c3", "d4", "e5"):
+        run(session.registers.look(WAITERS, waiter, TIMEOUT))
+    assert run(session.inspect("job", TIMEOUT)).conditions == {"full": 2, "empty": 1}
+    with another_program(path) as other:
+        other.execute("UPDATE register SET queue = 'x=y'")
+    assert run(session.inspect("job", TIMEOUT)).conditions == {}

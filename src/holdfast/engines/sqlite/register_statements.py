@@ -57,6 +57,7 @@ WAITERS: Final = f"""
     SELECT waiter, process FROM register_waiter
     WHERE name = ? AND part = ? AND waiter >= '{_AFTER_ALL_CHANGES}' AND boot = ? AND expires > ?
 """  # noqa: S608  (constants only)
+QUEUES: Final = "SELECT part, queue FROM register WHERE name = ? AND queue <> ''"
 # How a waiter is marked in the queue, and whether any waiter was notified; the whole queue is not copied for it. An
 # entry begins after "=" or ",": the id may be the end of another one.
 STANDING: Final = """

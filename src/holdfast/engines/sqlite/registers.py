@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection
 from typing import Any, Final
@@ -155,6 +156,19 @@ def _forget_socket(store: Store, key: RegisterKey, waiter: str, socket_name: str
         store.write(statements.STOP_LISTENING_TO_ALL, (key.name, key.part, waiter))
     else:
         store.write(statements.STOP_LISTENING, (key.name, key.part, waiter, socket_name))
+
+
+def conditions(store: Store, now: int, name: str) -> dict[str, int]:
+    """How many present waiters each condition of a lock has, for people."""
+    numbers: dict[str, int] = {}
+    for part, text in store.read(statements.QUEUES, (name,)):
+        present = _present(store, now, RegisterKey(name, part))
+        with contextlib.suppress(ValueError, TypeError, AttributeError):  # another program's content
+            for condition, entries in waiter_queue.parse(text).items():
+                waiting = sum(entry.mark == waiter_queue.WAITING and entry.waiter in present for entry in entries)
+                if waiting:
+                    numbers[condition] = numbers.get(condition, 0) + waiting
+    return numbers
 
 
 def _wall() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 
 from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, SimpleAttempt
@@ -9,7 +10,7 @@ from holdfast.engines.sqlite import operations, shares, statements
 from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.contender import SqliteContender
 from holdfast.engines.sqlite.faults import Contended
-from holdfast.engines.sqlite.registers import SqliteRegisters
+from holdfast.engines.sqlite.registers import SqliteRegisters, conditions
 from holdfast.engines.sqlite.store import Store
 
 
@@ -62,7 +63,9 @@ class SqliteSession(StoreAccess):
         return await self.run_retrying(timeout, operations.transfer, attempt, from_owner)
 
     async def inspect(self, name: str, timeout: float) -> LockState:
-        return await self.run_retrying(timeout, shares.inspect, name)
+        state = await self.run_retrying(timeout, shares.inspect, name)
+        waiting = await self.run_retrying(timeout, conditions, name)
+        return dataclasses.replace(state, conditions=waiting) if waiting else state
 
     async def names(self, prefix: str, timeout: float) -> AsyncIterator[str]:
         after: str | None = None
