@@ -165,7 +165,7 @@ class BaseLease(AnyLease):
     def check(self) -> None:
         """Raise LockLost if lost, NotHeld if released. No I/O: cheap enough for every step of a loop."""
         if self.released:
-            raise NotHeld(f"this lease on lock {self.name!r} was released", name=self.name)
+            raise NotHeld(f"this lease on {self._hold.policy.noun} {self.name!r} was released", name=self.name)
         if not self._hold.held:
             if self._hold.state is states.PARKED:
                 raise NotHeld(f"lock {self.name!r} is not held while its holder waits for a condition", name=self.name)
@@ -219,7 +219,8 @@ class BaseLease(AnyLease):
         hold.core.watchdog.abandoned(handle)
         if forgotten:
             warnings.warn(
-                f"a lease on lock {hold.policy.name!r} was dropped without release(); its lock is being released. "
+                f"a lease on {hold.policy.noun} {hold.policy.name!r} was dropped without release(); its lock is being "
+                "released. "
                 f"It was {call_site.describe(self._acquired_at)}",
                 ResourceWarning,
                 source=self,

@@ -232,3 +232,20 @@ async def test_an_async_generator_closed_by_another_task_releases_its_lease() ->
         lease = await asyncio.create_task(enter())
         await asyncio.create_task(leave())
         assert lease.released
+
+
+def test_stack_of_a_reader_that_another_thread_closes_ends_no_other_readers_lease(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with holdfast.connect("memory:readers-blocks") as client:
+        read = client.rwlock("it").read
+        leases = []
+        for _ in range(2):
+            thread = threading.Thread(target=lambda: leases.append(contextlib.ExitStack().enter_context(read)))
+            thread.start()
+            thread.join()
+        read.__exit__(None, None, None)  # this thread has entered nothing
+        assert [lease.held for lease in leases] == [True, True]
+        assert "nothing is released" in caplog.text
+        for lease in leases:
+            lease.release()

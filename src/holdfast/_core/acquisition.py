@@ -348,15 +348,17 @@ class Acquisition:
         )
 
     def _unavailable(self, attempt: Attempt, seconds: float, failure: RequestFailed) -> EngineUnavailable:
-        name, engine = self._policy.name, self._core.engine
+        name, engine, noun = self._policy.name, self._core.engine, self._policy.noun
         if attempt.unresolved:
             return retry.outcome_unknown(
-                f"lock {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the {self.operation} was sent; "
-                "it may have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
+                f"{noun} {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the {self.operation} was "
+                "sent; it may have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
                 failure,
                 operation=self.operation,
                 name=name,
             )
         return retry.unavailable(
-            f"lock {name!r}: {engine!r} could not serve for {seconds:.1f} s: {failure}", failure, name=name
+            f"{noun} {name!r}: {engine!r} could not serve for {seconds:.1f} s: {failure}",
+            failure,
+            name=name,
         )

@@ -11,12 +11,15 @@ Where ``__exit__`` is called in another way (``ExitStack``, a wrapper class), th
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable
 from types import FrameType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+_log: Final = logging.getLogger("holdfast.lease")
 
 
 class _Lease(Protocol):
@@ -100,13 +103,19 @@ class Blocks(Generic[L]):
 
         If the caller has none, it is one that another caller entered, as with a stack that is closed by another thread.
         Then a lease that is over is taken first: ending another caller's would let two in. All that are held belong to
-        one hold, since the lock is exclusive, and it ends with the last of them.
+        one hold if the lock is exclusive, and it ends with the last of them. Of a read lock or a semaphore, several
+        callers may hold some: which of them is meant is unknown, and ending the wrong one would let a writer in.
         """
         entries = self._others.copy()
         own = [entry for entry in entries if entry[0] == caller]
         over = [entry for entry in entries if not entry[1].held]
         choice = own or over or entries
         if not choice:
+            return None
+        if choice is entries and len({entry[0] for entry in entries}) > 1:
+            _log.warning(
+                "a block was ended by a caller that holds nothing, while several others do: nothing is released"
+            )
             return None
         self._others.remove(choice[-1])
         return choice[-1][1]

@@ -56,7 +56,8 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
         return found
 
     def give_up(failure: RequestFailed) -> Exception:
-        message = f"lock {hold.policy.name!r} could not be renewed: {core.engine!r} could not serve: {failure}"
+        policy = hold.policy
+        message = f"{policy.noun} {policy.name!r} could not be renewed: {core.engine!r} could not serve: {failure}"
         return retry.unavailable(message, failure, name=hold.policy.name)
 
     limit = sent + core.options.unavailable_after

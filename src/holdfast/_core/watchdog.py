@@ -373,12 +373,18 @@ class Watchdog:
             first, others = batch.newly_failing[0], len(batch.newly_failing) - 1
             more = f" (and {others} more)" if others else ""
             log_later(
-                _log, logging.WARNING, "lock %r%s could not be renewed yet: %s", first.policy.name, more, batch.failure
+                _log,
+                logging.WARNING,
+                "%s %r%s could not be renewed yet: %s",
+                first.policy.noun,
+                first.policy.name,
+                more,
+                batch.failure,
             )
         if batch.recovered:
             first, others = batch.recovered[0], len(batch.recovered) - 1
             more = f" (and {others} more)" if others else ""
-            log_later(_log, logging.INFO, "lock %r%s was renewed again", first.policy.name, more)
+            log_later(_log, logging.INFO, "%s %r%s was renewed again", first.policy.noun, first.policy.name, more)
         if self._core.reports is not None and ttl > _ONLY_ASK:
             self._core.reports.batch(batch, sent, self._runtime.now())
 
@@ -454,7 +460,8 @@ def _log_forgotten(handle: HandleRef) -> None:
     log_later(
         _lease_log,
         logging.WARNING,
-        "a lease on lock %r was dropped without release(); its lock is being released%s. It was %s",
+        "a lease on %s %r was dropped without release(); its lock is being released%s. It was %s",
+        handle.hold.policy.noun,
         handle.hold.policy.name,
         " with the last of its leases" if handle.hold.handles else "",
         call_site.describe(handle.acquired_at),
