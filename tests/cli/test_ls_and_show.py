@@ -56,9 +56,9 @@ def test_ls_prints_one_tab_separated_line_per_lock(run: Run, client: holdfast.Cl
         every = run("ls", "--url", url)
     assert (done.code, done.err) == (0, "")
     head, line = [text.split("\t") for text in done.out.splitlines()]
-    assert head == ["NAME", "HOLDER", "HELD", "REMAINING", "TOKEN", "WAITERS"]
-    name, holder, held, remaining, token, waiters = line
-    assert (name, token, waiters) == ("orders:7", str(lease.token), "0")
+    assert head == ["NAME", "HOLDER", "HELD", "REMAINING", "TOKEN", "WAITERS", "KIND"]
+    name, holder, held, remaining, token, waiters, kind = line
+    assert (name, token, waiters, kind) == ("orders:7", str(lease.token), "0", "lock")
     assert holder.endswith(f"@{os.uname().nodename} pid {os.getpid()}")
     assert held.endswith("s")
     assert remaining.endswith("s") or url.startswith("zookeeper")
@@ -80,7 +80,9 @@ def test_ls_json_prints_one_object_per_line(run: Run, client: holdfast.Client, u
         "orders": first.token,
         evil: second.token,
     }
-    assert found["orders"].keys() == {"name", "held", "token", "remaining", "waiters", "holders", "queue"}
+    assert found["orders"].keys() == {
+        *("name", "kind", "held", "token", "remaining", "size", "free", "waiters", "holders", "queue", "conditions")
+    }
 
 
 def test_show_prints_every_detail_of_the_holder(run: Run, client: holdfast.Client, url: str) -> None:
@@ -96,7 +98,7 @@ def test_show_prints_every_detail_of_the_holder(run: Run, client: holdfast.Clien
     assert lines[-1] == "waiters: 0"
     (holder,) = data["holders"]
     assert holder.keys() == {
-        *("owner", "host", "pid", "thread", "program", "label", "since", "until", "token", "count")
+        *("owner", "host", "pid", "thread", "program", "label", "since", "until", "token", "count", "mode")
     }
     assert (holder["pid"], holder["token"], data["held"], data["queue"]) == (os.getpid(), lease.token, True, [])
 

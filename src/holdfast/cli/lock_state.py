@@ -13,22 +13,27 @@ from typing import Any, Final
 from holdfast.cli.output import visible
 from holdfast.engines.base import Holder, LockState, Waiter
 
-#: The facts about a holder, in the order in which they are shown. A waiter has those up to "since".
-_FACTS: Final = ("owner", "host", "pid", "thread", "program", "label", "since", "until", "token", "count")
-_WAITER_FACTS: Final = _FACTS[: _FACTS.index("since") + 1]
+#: The facts about a holder, in the order in which they are shown. A waiter has those up to "since", and its mode.
+_FACTS: Final = ("owner", "host", "pid", "thread", "program", "label", "since", "until", "token", "count", "mode")
+_WAITER_FACTS: Final = (*_FACTS[: _FACTS.index("since") + 1], "mode")
 UNKNOWN: Final = "-"
+_USUAL: Final = "exclusive"
 
 
 def as_data(state: LockState) -> dict[str, Any]:
     """Everything known, for JSON. Times are epoch seconds; what is unknown is null."""
     return {
         "name": state.name,
+        "kind": state.kind,
         "held": bool(state.holders),
         "token": state.token,
         "remaining": state.remaining,
+        "size": state.size,
+        "free": state.free,
         "waiters": state.waiters,
         "holders": [holder_data(holder) for holder in state.holders],
         "queue": [_data(waiter, _WAITER_FACTS) for waiter in state.queue],
+        "conditions": dict(state.conditions),
     }
 
 
@@ -43,7 +48,8 @@ def token_of(state: LockState) -> int | None:
 
 def as_lines(state: LockState, now: float) -> Iterator[str]:
     """Everything known, for people."""
-    yield f"lock {visible(repr(state.name))}: {'held' if state.holders else 'free'}"
+    permits = "" if state.size is None else f", {_or_unknown(state.free)} of {state.size} permits free"
+    yield f"{state.kind} {visible(repr(state.name))}: {'held' if state.holders else 'free'}{permits}"
     if not state.holders and state.token is not None:
         yield f"  last token  {state.token}"
     for holder in state.holders:
@@ -52,14 +58,20 @@ def as_lines(state: LockState, now: float) -> Iterator[str]:
         yield f"  remaining  {duration(_remaining(state, holder, now))}"
         yield f"  token      {_or_unknown(holder.token)}"
         yield f"  count      {_or_unknown(holder.count)}"
+        if holder.mode != _USUAL:
+            yield f"  mode       {holder.mode}"
     yield f"waiters: {state.waiters}"
     for place, waiter in enumerate(state.queue, 1):
         yield from _person(f"{place}. waiter", waiter)
         yield f"  since      {_moment(waiter.since, now)}"
+        if waiter.mode != _USUAL:
+            yield f"  mode       {waiter.mode}"
+    for name, waiters in state.conditions.items():
+        yield f"condition {visible(repr(name))}: {waiters} waiting"
 
 
 def headings() -> tuple[str, ...]:
-    return ("NAME", "HOLDER", "HELD", "REMAINING", "TOKEN", "WAITERS")
+    return ("NAME", "HOLDER", "HELD", "REMAINING", "TOKEN", "WAITERS", "KIND")
 
 
 def as_row(state: LockState, now: float) -> tuple[str, ...]:
@@ -74,7 +86,16 @@ def as_row(state: LockState, now: float) -> tuple[str, ...]:
         duration(_remaining(state, first, now)),
         _or_unknown(token_of(state)),
         str(state.waiters),
+        _kind(state),
     )
+
+
+def _kind(state: LockState) -> str:
+    """With how it is held: rwlock:read, semaphore:2/5."""
+    if state.size is not None and state.free is not None:
+        return f"{state.kind}:{state.size - state.free}/{state.size}"
+    mode = state.holders[0].mode
+    return state.kind if mode == _USUAL else f"{state.kind}:{mode}"
 
 
 def person(one: Holder | Waiter, *, labelled: bool = True) -> str:

@@ -14,7 +14,7 @@ from holdfast.cli.output import write_error, write_json, write_result
 
 #: Columns on a terminal. Lines are written as locks are found, so the longest name is not known in advance; a longer
 #: one moves the rest of its own line.
-_WIDTHS: Final = (32, 36, 8, 10, 17, 7)
+_WIDTHS: Final = (32, 36, 8, 10, 17, 7, 15)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

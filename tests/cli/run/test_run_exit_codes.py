@@ -53,8 +53,10 @@ def test_run_exits_with_the_code_of_the_command(jobs: Jobs, arguments: tuple[str
         (("-E", "256", "x", "true"), "from 0 to 255"),
         (("--report", "9999", "x", "true"), "--report 9999"),
         (("--report", "out", "x", "true"), "--report is not a number"),
-        (("--shared", "x", "true"), "not in this version"),
-        (("--semaphore", "3", "x", "true"), "not in this version"),
+        (("--shared", "--semaphore", "3", "x", "true"), "not allowed with argument --shared"),
+        (("--shared", "--exclusive", "x", "true"), "not allowed with argument --shared"),
+        (("--semaphore", "0", "x", "true"), "would never run CMD"),
+        (("--semaphore", "many", "x", "true"), "--semaphore is not a number"),
         (("-c", "true", "x", "true"), "leave one of them out"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from holdfast.cli import exit_codes
 from holdfast.cli.run import schedule
@@ -24,18 +24,14 @@ class Order(NamedTuple):
     timeout: float | None
     ttl: float | None
     fair: bool
+    shared: bool
+    exclusive: bool
+    semaphore: int | None
     max_hold: float | None
     at_least: float
     grace: float | None
     report: int | None
     conflict_exit_code: int
-
-
-class _NotYet(argparse.Action):
-    """An option that is reserved, but not implemented in this version."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        parser.error(f"{self.option_strings[0]} is not in this version of holdfast")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,14 +46,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     waiting.add_argument("-n", "--nonblock", action="store_true", help="one try; the same as --timeout 0")
     add("--ttl", metavar="T", help="how long the lock outlives a runner that vanished; at least 3s; default 30s")
     add("--fair", action="store_true", help="strictly first come, first served")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--shared", action="store_true", help="the read lock of NAME, beside other runs with --shared")
+    kind.add_argument("--exclusive", action="store_true", help="the write lock of NAME, which keeps --shared out")
+    kind.add_argument("--semaphore", metavar="N", help="one of N permits of NAME: at most N runs at a time")
     add("--max-hold", metavar="T", help="stop CMD when the lock has been held for so long")
     add("--at-least", metavar="T", default="0", help="keep the lock for so long, also if CMD ends earlier")
     add("--grace", metavar="T", help="time from SIGTERM to SIGKILL; at most a third of the ttl; default 5s")
     add("--report", metavar="FD", help="write one JSON line about the outcome to this descriptor")
     add("-E", "--conflict-exit-code", metavar="N", default=str(exit_codes.BUSY), help="exit code if busy; default 75")
     add("-c", dest="shell", metavar="STRING", help=f"run STRING by {_SHELL} -c")
-    add("--shared", nargs=0, action=_NotYet, help=argparse.SUPPRESS)
-    add("--semaphore", action=_NotYet, help=argparse.SUPPRESS)
     # One argument for NAME and CMD: versions of argparse differ in how they treat a "--" between two positional
     # arguments, and CMD's options must not be parsed as ours.
     add("words", nargs=argparse.REMAINDER, metavar="NAME [--] CMD", help=argparse.SUPPRESS)
@@ -75,12 +73,17 @@ def read(arguments: argparse.Namespace) -> Order:
         timeout=0.0 if arguments.nonblock else _seconds(arguments.timeout, "--timeout"),
         ttl=_seconds(arguments.ttl, "--ttl"),
         fair=arguments.fair,
+        shared=arguments.shared,
+        exclusive=arguments.exclusive,
+        semaphore=None if arguments.semaphore is None else _number(arguments.semaphore, "--semaphore", 2**31 - 1),
         max_hold=_seconds(arguments.max_hold, "--max-hold"),
         at_least=_seconds(arguments.at_least, "--at-least") or 0.0,
         grace=_seconds(arguments.grace, "--grace"),
         report=None if arguments.report is None else _number(arguments.report, "--report", 2**31 - 1),
         conflict_exit_code=_number(arguments.conflict_exit_code, "--conflict-exit-code", 255),
     )
+    if order.semaphore == 0:
+        raise UsageError("--semaphore 0 would never run CMD: give 1 or more")
     shortest = schedule.SHORTEST_HOLD
     if order.max_hold is not None and order.max_hold < shortest:
         given = f"--max-hold {order.max_hold:g}s"

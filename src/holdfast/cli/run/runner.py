@@ -22,6 +22,7 @@ from holdfast.errors import AcquireTimeout, LockError, LockLost, UsageError
 if TYPE_CHECKING:
     from holdfast.client import Client, Lock
     from holdfast.lease import Lease
+    from holdfast.primitives.semaphore import Semaphore
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -105,15 +106,14 @@ class _Run:
             self._signals.collect()  # closing is bounded; a second Ctrl-C must not keep it from withdrawing the claim
             client.close()
 
-    def _lock(self, client: Client) -> tuple[Lock, str]:
+    def _lock(self, client: Client) -> tuple[Lock | Semaphore, str]:
         order = self._order
         ttl = client._options.ttl if order.ttl is None else order.ttl
         if ttl < schedule.SHORTEST_TTL:
             raise UsageError(f"a ttl of {ttl:g} s is too short to stop a command in time: give --ttl 3s or more")
         if order.grace is not None and order.grace > ttl / schedule.GRACE_SHARE:
             raise UsageError(f"--grace {order.grace:g}s is more than a third of the ttl of {ttl:g} s")
-        # Not re-entrant: another holder of the name is always another process.
-        lock = client.lock(order.name, ttl=ttl, fair=order.fair, max_hold=order.max_hold, reentrant=False)
+        lock = self._of_kind(client, ttl)
         marked = environment.mark(client, order.name)
         if environment.held_by_ancestor(self._given, marked):
             raise UsageError(
@@ -122,7 +122,17 @@ class _Run:
             )
         return lock, marked
 
-    def _with_lock(self, client: Client, lock: Lock, marked: str) -> Outcome:
+    def _of_kind(self, client: Client, ttl: float) -> Lock | Semaphore:
+        order = self._order
+        if order.semaphore is not None:
+            return client.semaphore(order.name, order.semaphore, ttl=ttl, max_hold=order.max_hold)
+        if order.shared or order.exclusive:
+            rwlock = client.rwlock(order.name, ttl=ttl, max_hold=order.max_hold)
+            return rwlock.read if order.shared else rwlock.write
+        # Not re-entrant: another holder of the name is always another process.
+        return client.lock(order.name, ttl=ttl, fair=order.fair, max_hold=order.max_hold, reentrant=False)
+
+    def _with_lock(self, client: Client, lock: Lock | Semaphore, marked: str) -> Outcome:
         began = clock.now()
         try:
             self._lease = lease = lock.acquire(timeout=self._order.timeout)

@@ -159,10 +159,11 @@ class BreakingCases:
     async def test_grant_with_reserved_tokens_is_broken_by_the_token_shown(self, world: World) -> None:
         """With local waiters behind it, a claim reserves tokens for them: the engine stores the last of the block."""
         client, operator, (one, two, three) = world.connect(), world.connect(), world.actors(3)
-        first = await one.do(client.lock(world.name()).acquire)
+        lock = client.lock(world.name(), ttl=3)  # where no push tells the holder, its next renewal does
+        first = await one.do(lock.acquire)
         waiting = []
         for number, actor in enumerate((two, three), 1):
-            waiting.append(actor.do(client.lock(world.name()).acquire))
+            waiting.append(actor.do(lock.acquire))
             await world.until_queued(client, world.name(), number)
         await one.do(first.release)
         second = await waiting[0]
