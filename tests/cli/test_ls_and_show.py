@@ -246,8 +246,24 @@ def test_waiters_are_shown_in_order_with_known_details() -> None:
 
 def test_holder_from_another_library_is_shown_by_its_owner() -> None:
     state = LockState("orders", (Holder("uuid:1\x1b", until=130.0, count=2),), 0, 7, 30.0)
-    assert lock_state.as_row(state, 100.0) == ("orders", r"uuid:1\x1b", "-", "30s", "-", "0")
+    assert lock_state.as_row(state, 100.0) == ("orders", r"uuid:1\x1b", "-", "30s", "-", "0", "lock")
     assert lock_state.token_of(state) is None, "7 is the last token of holdfast, not one of this holder"
+
+
+def test_kind_is_shown_with_how_it_is_held() -> None:
+    reading = LockState("orders", (Holder("o", mode="read"),), kind="rwlock")
+    assert lock_state.as_row(reading, 100.0)[-1] == "rwlock:read"
+    permits = LockState("orders", (Holder("o", mode="permits", count=2),), kind="semaphore", size=5, free=3)
+    assert lock_state.as_row(permits, 100.0)[-1] == "semaphore:2/5"
+    lines = list(lock_state.as_lines(permits, 100.0))
+    assert lines[0] == "semaphore 'orders': held, 3 of 5 permits free"
+    assert "  mode       permits" in lines
+
+
+def test_waiters_of_conditions_are_counted_for_each_condition() -> None:
+    state = LockState("orders", conditions={"not empty": 3})
+    assert list(lock_state.as_lines(state, 100.0))[-1] == "condition 'not empty': 3 waiting"
+    assert lock_state.as_data(state)["conditions"] == {"not empty": 3}
 
 
 def test_label_is_shown_after_the_process() -> None:

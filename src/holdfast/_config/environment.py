@@ -15,7 +15,7 @@ _TARGETS: Final = ("URL", "URL_FILE", "CONFIG", "PROFILE")
 #: The variables that are read, without the prefix.
 VARIABLES: Final = frozenset(_TARGETS) | {name.upper() for name in parameters.OWN}
 #: ``holdfast run`` sets these for its command, which may use holdfast itself. They are never options.
-RESERVED: Final = frozenset({"NAME", "TOKEN", "OWNER", "HELD"})
+RESERVED: Final = frozenset({"NAME", "TOKEN", "OWNER", "MODE", "HELD"})
 #: Kubernetes sets such variables in each pod if there is a service "holdfast" or "holdfast-…". They are no options.
 _SERVICE_HOST: Final = re.compile(r"(HOLDFAST(?:_[A-Z0-9_]+)?)_SERVICE_HOST")
 

@@ -16,7 +16,7 @@ from holdfast.cli.run import environment, lookup
 from tests.cli.run.jobs import Jobs
 
 
-def test_command_environment_differs_in_four_variables_only(jobs: Jobs, tmp_path: Path) -> None:
+def test_command_environment_differs_in_five_variables_only(jobs: Jobs, tmp_path: Path) -> None:
     given = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "ODD": "a b\n'\"", "PATH": os.environ["PATH"]}
     job = jobs.start("--report", "1", "töpf", "--", "cat", "/proc/self/environ", env=given)
     out = job.process.communicate(timeout=20)[0]
@@ -25,6 +25,7 @@ def test_command_environment_differs_in_four_variables_only(jobs: Jobs, tmp_path
     assert seen.pop("HOLDFAST_NAME") == "töpf"
     assert int(seen.pop("HOLDFAST_TOKEN")) == report["token"]
     assert seen.pop("HOLDFAST_OWNER") == report["owner"]
+    assert seen.pop("HOLDFAST_MODE") == "exclusive"
     assert seen.pop("HOLDFAST_HELD").endswith(":t%C3%B6pf")
     assert seen == given  # also without the LC_CTYPE that Python sets for itself
 

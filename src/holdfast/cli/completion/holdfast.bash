@@ -14,7 +14,7 @@ _shtab_holdfast_demo_option_strings=(-h --help --json --debug)
 _shtab_holdfast_doctor_option_strings=(-h --help --url --profile --namespace --json --debug)
 _shtab_holdfast_ladder_option_strings=(-h --help --rung --fault --runs --explain --json --debug)
 _shtab_holdfast_ls_option_strings=(-h --help --url --profile --namespace --json --debug)
-_shtab_holdfast_run_option_strings=(-h --help --url --profile --timeout -n --nonblock --ttl --fair --max-hold --at-least --grace --report -E --conflict-exit-code -c --debug)
+_shtab_holdfast_run_option_strings=(-h --help --url --profile --timeout -n --nonblock --ttl --fair --shared --exclusive --semaphore --max-hold --at-least --grace --report -E --conflict-exit-code -c --debug)
 _shtab_holdfast_show_option_strings=(-h --help --url --profile --namespace --json --exit-code --debug)
 _shtab_holdfast_option_strings=(-h --help --version --debug)
 
@@ -59,6 +59,8 @@ _shtab_holdfast_run___help_nargs=0
 _shtab_holdfast_run__n_nargs=0
 _shtab_holdfast_run___nonblock_nargs=0
 _shtab_holdfast_run___fair_nargs=0
+_shtab_holdfast_run___shared_nargs=0
+_shtab_holdfast_run___exclusive_nargs=0
 _shtab_holdfast_run___debug_nargs=0
 _shtab_holdfast_show__h_nargs=0
 _shtab_holdfast_show___help_nargs=0

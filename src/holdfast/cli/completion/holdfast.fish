@@ -51,7 +51,7 @@ function _shtab_holdfast_using
 end
 
 set -g _shtab_holdfast_commands break completion config demo doctor ladder ls run show
-set -g _shtab_holdfast_opts_with_value --at-least --conflict-exit-code --fault --grace --max-hold --namespace --profile --reason --report --rung --runs --timeout --token --ttl --url -E -c
+set -g _shtab_holdfast_opts_with_value --at-least --conflict-exit-code --fault --grace --max-hold --namespace --profile --reason --report --rung --runs --semaphore --timeout --token --ttl --url -E -c
 
 complete -c holdfast -e
 complete -c holdfast -f
@@ -114,6 +114,9 @@ complete -c holdfast -n '_shtab_holdfast_using run' -l timeout -x -d 'wait at mo
 complete -c holdfast -n '_shtab_holdfast_using run' -s n -l nonblock -d 'one try; the same as --timeout 0'
 complete -c holdfast -n '_shtab_holdfast_using run' -l ttl -x -d 'how long the lock outlives a runner that vanished; at least 3s; default 30s'
 complete -c holdfast -n '_shtab_holdfast_using run' -l fair -d 'strictly first come, first served'
+complete -c holdfast -n '_shtab_holdfast_using run' -l shared -d 'the read lock of NAME, beside other runs with --shared'
+complete -c holdfast -n '_shtab_holdfast_using run' -l exclusive -d 'the write lock of NAME, which keeps --shared out'
+complete -c holdfast -n '_shtab_holdfast_using run' -l semaphore -x -d 'one of N permits of NAME: at most N runs at a time'
 complete -c holdfast -n '_shtab_holdfast_using run' -l max-hold -x -d 'stop CMD when the lock has been held for so long'
 complete -c holdfast -n '_shtab_holdfast_using run' -l at-least -x -d 'keep the lock for so long, also if CMD ends earlier'
 complete -c holdfast -n '_shtab_holdfast_using run' -l grace -x -d 'time from SIGTERM to SIGKILL; at most a third of the ttl; default 5s'

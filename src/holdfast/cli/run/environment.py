@@ -1,4 +1,4 @@
-"""The environment of the command: the runner's own, and four variables about the lock.
+"""The environment of the command: the runner's own, and five variables about the lock.
 
 ``HOLDFAST_HELD`` lists the locks that the command's ancestors hold: words of the form ``fingerprint:name``, the name
 percent-encoded. The fingerprint is a hash of the engine's address, which has no secret in it.
@@ -62,6 +62,7 @@ def additions(environment: Mapping[str, str], lease: Lease, marked: str) -> dict
         "HOLDFAST_NAME": lease.name,
         "HOLDFAST_TOKEN": str(lease.token),
         "HOLDFAST_OWNER": lease.owner,
+        "HOLDFAST_MODE": lease._hold.policy.mode.label,
         HELD: " ".join([*environment.get(HELD, "").split(), marked]),
     }
 
