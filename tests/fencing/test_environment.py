@@ -29,6 +29,20 @@ def test_every_fence_accepts_it_as_a_lease() -> None:
         fence.check("report", lease.token, "another owner")
 
 
+def test_lease_of_a_shared_run_is_checked_as_a_read_and_not_stored() -> None:
+    fence, reading = MemoryFence(), from_env({**GIVEN, "HOLDFAST_MODE": "read"})
+    fence.check("report", reading)
+    fence.check("report", reading.token, "another owner")
+    fence.check("report", reading.token + 1, "a later writer")
+    with pytest.raises(StaleToken):
+        fence.check("report", reading)
+
+
+def test_lease_of_a_run_with_a_semaphore_is_refused() -> None:
+    with pytest.raises(UsageError, match="semaphore"):
+        MemoryFence().check("report", from_env({**GIVEN, "HOLDFAST_MODE": "permits"}))
+
+
 @pytest.mark.parametrize("name", GIVEN)
 @pytest.mark.parametrize("value", [None, ""])
 def test_absent_or_empty_variable_is_refused_with_a_remedy(name: str, value: str | None) -> None:
@@ -44,6 +58,7 @@ def test_absent_or_empty_variable_is_refused_with_a_remedy(name: str, value: str
         ("HOLDFAST_NAME", "x" * 513),
         ("HOLDFAST_NAME", "\udc80"),
         ("HOLDFAST_OWNER", "x" * 513),
+        ("HOLDFAST_MODE", "shared"),
     ],
 )
 def test_malformed_variable_is_refused(name: str, value: str) -> None:

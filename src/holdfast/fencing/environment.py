@@ -15,6 +15,8 @@ from holdfast.fencing.rule import LARGEST_TOKEN
 _NAME: Final = "HOLDFAST_NAME"
 _TOKEN: Final = "HOLDFAST_TOKEN"
 _OWNER: Final = "HOLDFAST_OWNER"
+_MODE: Final = "HOLDFAST_MODE"
+_MODES: Final = ("exclusive", "read", "write", "permits")
 _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}")  # in one spelling: int() would also take " 1_0 "
 
 
@@ -29,11 +31,12 @@ class InheritedLease:
     name: str
     token: int
     owner: str
+    mode: str = "exclusive"  #: with ``holdfast run --shared``, ``"read"``: a fence accepts it, and does not remember it
 
 
 def from_env(environment: Mapping[str, str] = os.environ) -> InheritedLease:
     """The lease under which ``holdfast run NAME -- CMD`` started this program, from ``HOLDFAST_NAME``,
-    ``HOLDFAST_TOKEN`` and ``HOLDFAST_OWNER``.
+    ``HOLDFAST_TOKEN``, ``HOLDFAST_OWNER`` and ``HOLDFAST_MODE``, without which the lock counts as exclusive.
 
     Does no I/O. Raises :class:`holdfast.UsageError` if one of them is absent or malformed. The variables are inherited
     by every process that CMD starts: one that outlives CMD still carries them, and is then refused by the fence.
@@ -46,7 +49,10 @@ def from_env(environment: Mapping[str, str] = os.environ) -> InheritedLease:
         names.validate(owner, what="lease owner")
     except InvalidName as error:
         raise UsageError(f"{_NAME} or {_OWNER} is not what 'holdfast run' sets: {error}") from error
-    return InheritedLease(name, int(token), owner)
+    mode = environment.get(_MODE, _MODES[0])
+    if mode not in _MODES:
+        raise UsageError(f"{_MODE} is {mode!r}, not one of {', '.join(_MODES)}; start this program with 'holdfast run'")
+    return InheritedLease(name, int(token), owner, mode)
 
 
 def _required(environment: Mapping[str, str], variable: str) -> str:

@@ -62,7 +62,7 @@ def additions(environment: Mapping[str, str], lease: Lease, marked: str) -> dict
         "HOLDFAST_NAME": lease.name,
         "HOLDFAST_TOKEN": str(lease.token),
         "HOLDFAST_OWNER": lease.owner,
-        "HOLDFAST_MODE": lease._hold.policy.mode.label,
+        "HOLDFAST_MODE": lease.mode,
         HELD: " ".join([*environment.get(HELD, "").split(), marked]),
     }
 
