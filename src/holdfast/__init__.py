@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from holdfast.lease import Lease
+    from holdfast.primitives.barrier import Barrier
     from holdfast.primitives.condition import Condition
     from holdfast.primitives.latch import Latch
     from holdfast.primitives.multi import MultiLease, MultiLock
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcquireTimeout",
+    "Barrier",
     "Client",
     "ClusterOptions",
     "CommonOptions",
@@ -134,6 +136,7 @@ _HOMES = {
     "engines.base": ("Guarantees", "Holder", "LockState", "Waiter"),
     "lease": ("Lease",),
     "primitives.condition": ("Condition",),
+    "primitives.barrier": ("Barrier",),
     "primitives.latch": ("Latch",),
     "primitives.multi": ("MultiLease", "MultiLock"),
     "primitives.rwlock": ("RWLock",),

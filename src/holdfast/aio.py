@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, Keys, LockedFunction, P, R
+    from holdfast.primitives.aio.barrier import AsyncBarrier
     from holdfast.primitives.aio.condition import AsyncCondition
     from holdfast.primitives.aio.latch import AsyncLatch
     from holdfast.primitives.aio.multi import AsyncMultiLease, AsyncMultiLock
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.primitives.rwlock import AsyncRWLock
 
 __all__ = [
+    "AsyncBarrier",
     "AsyncClient",
     "AsyncCondition",
     "AsyncLatch",
@@ -56,6 +58,7 @@ __all__ = [
 # What is built on locks is loaded when it is first used.
 _HOMES: Final = {
     "primitives.aio.condition": ("AsyncCondition",),
+    "primitives.aio.barrier": ("AsyncBarrier",),
     "primitives.aio.latch": ("AsyncLatch",),
     "primitives.aio.multi": ("AsyncMultiLease", "AsyncMultiLock"),
     "primitives.aio.semaphore": ("AsyncSemaphore",),
@@ -311,6 +314,15 @@ class AsyncClient(BaseClient):
         from holdfast.primitives.aio.latch import AsyncLatch  # imported here: few programs need it
 
         return AsyncLatch(self, name, count)
+
+    def barrier(self, name: str, parties: int) -> AsyncBarrier:
+        """A member of a double barrier: ``parties`` members enter together, and leave together. No I/O.
+
+        Each member makes an object of its own. Raises UsageError on an engine without registers or semaphores.
+        """
+        from holdfast.primitives.aio.barrier import AsyncBarrier  # imported here: few programs need it
+
+        return AsyncBarrier(self, name, parties)
 
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...  # type: ignore[overload-overlap]

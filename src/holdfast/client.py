@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.connect_options import ConnectOptions, DriverClient
     from holdfast.decorator.options import LockedOptions, WaitOrRaise
     from holdfast.decorator.shapes import D, Key, Keys, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
+    from holdfast.primitives.barrier import Barrier
     from holdfast.primitives.condition import Condition
     from holdfast.primitives.latch import Latch
     from holdfast.primitives.multi import MultiLease, MultiLock
@@ -276,6 +277,15 @@ class Client(BaseClient):
         from holdfast.primitives.latch import Latch  # imported here: few programs need it
 
         return Latch(self, name, count)
+
+    def barrier(self, name: str, parties: int) -> Barrier:
+        """A member of a double barrier: ``parties`` members enter together, and leave together. No I/O.
+
+        Each member makes an object of its own. Raises UsageError on an engine without registers or semaphores.
+        """
+        from holdfast.primitives.barrier import Barrier  # imported here: few programs need it
+
+        return Barrier(self, name, parties)
 
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]

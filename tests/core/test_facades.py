@@ -20,6 +20,7 @@ PAIRS = [
     (holdfast.Semaphore, aio.AsyncSemaphore),
     (holdfast.MultiLock, aio.AsyncMultiLock),
     (holdfast.Latch, aio.AsyncLatch),
+    (holdfast.Barrier, aio.AsyncBarrier),
     (holdfast.MultiLease, aio.AsyncMultiLease),
 ]
 #: What may be only in async.
@@ -27,7 +28,7 @@ ONLY_ASYNC = {"AsyncClient.aclose"}
 #: What may do I/O, or wait.
 AWAITED = {
     "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait",
-    "attach", "detach", "count_down", "count", "reset",
+    "attach", "detach", "count_down", "count", "reset", "enter", "leave",
     "AsyncLock.locked", "resize",
 }  # fmt: skip
 #: Words that differ between sync and async.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from holdfast.testing.conformance.cases.acquiring import AcquiringCases
+from holdfast.testing.conformance.cases.barriers import BarrierCases
 from holdfast.testing.conformance.cases.bodies import AsyncBodyCases
 from holdfast.testing.conformance.cases.breaking import BreakingCases
 from holdfast.testing.conformance.cases.callers import CallerCases
@@ -53,6 +54,7 @@ ALL: Final = (
     DetachingCases,
     DetachingRefusedCases,
     LatchCases,
+    BarrierCases,
     RegistersRefusedCases,
     ObservingCases,
     ConditionCases,
