@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from holdfast.engines.sqlite import liveness
-from holdfast.engines.sqlite.faults import Contended
+from holdfast.engines.sqlite.faults import Contended, Displaced
 from holdfast.engines.sqlite.paths import PrivateDirectory
 
 #: The key of the note in the lock file.
@@ -30,6 +30,8 @@ _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def is_marked(directory: PrivateDirectory) -> bool:
     """Whether the lock file contains user data, or soon will."""
+    if directory.fileno < 0:  # a signal handler has forked meanwhile, and this is the child
+        raise Displaced(directory.path)
     try:
         os.stat(_MARK, dir_fd=directory.fileno, follow_symlinks=False)
     except FileNotFoundError:

@@ -58,15 +58,7 @@ WAITERS: Final = f"""
     WHERE name = ? AND part = ? AND waiter >= '{_AFTER_ALL_CHANGES}' AND boot = ? AND expires > ?
 """  # noqa: S608  (constants only)
 QUEUES: Final = "SELECT part, queue FROM register WHERE name = ? AND queue <> ''"
-# How a waiter is marked in the queue, and whether any waiter was notified; the whole queue is not copied for it. An
-# entry begins after "=" or ",": the id may be the end of another one.
-STANDING: Final = """
-    SELECT substr(queue, at + length(:waiter) + 2, 1), at, instr(queue, ':N')
-    FROM (
-        SELECT queue, max(instr(queue, '=' || :waiter || ':'), instr(queue, ',' || :waiter || ':')) AS at
-        FROM register WHERE name = :name AND part = :part
-    )
-"""
+QUEUE: Final = "SELECT queue FROM register WHERE name = ? AND part = ?"
 
 # A waiter that listens does not become present by it, and one that is present stays so.
 LISTEN: Final = """

@@ -90,15 +90,16 @@ def _store(
 
 def _look(store: Store, now: int, key: RegisterKey, waiter: str) -> Look:
     store.write(statements.PRESENT, _presence(store, now, key, waiter))
-    rows = store.read(statements.STANDING, {"waiter": waiter, "name": key.name, "part": key.part})
-    if not rows or not rows[0][1]:
-        return Look(Standing.NOT_QUEUED)
-    ((mark, _, notified),) = rows
-    if mark == waiter_queue.WAITING and not notified:
-        return Look(Standing.WAITING)  # nothing to pass on, so the rank is not needed: the usual case, and a cheap one
-    _, cell = _content(store, now, key)
+    ((queue,),) = store.read(statements.QUEUE, (key.name, key.part)) or (("",),)
+    if not isinstance(queue, str):
+        raise _foreign(store, key)
+    # Among a thousand waiters it would take a millisecond to parse the queue. Mostly no waiter was notified: then there
+    # is nothing to pass on, and the rank is not needed. An entry begins after "=" or ",".
+    if f":{waiter_queue.NOTIFIED}" not in queue:
+        waiting = f"={waiter}:" in queue or f",{waiter}:" in queue
+        return Look(Standing.WAITING if waiting else Standing.NOT_QUEUED)
     try:
-        return waiter_queue.look(cell.queue, waiter, cell.present)
+        return waiter_queue.look(queue, waiter, _present(store, now, key))
     except ValueError as error:
         raise _foreign(store, key) from error
 

@@ -188,7 +188,10 @@ class Store:
             try:
                 with self._checkpointing(connection):
                     connection.close()  # the last process's close is a checkpoint
-            except (faults.Contended, OSError):
+            except (faults.Contended, OSError, sqlite3.Error):
+                # Perhaps another process is about to write the first user data.
+                with contextlib.suppress(sqlite3.Error):
+                    schema.set_sync(connection, schema.CHECKPOINTS)
                 connection.close()
         if anchor is not None:
             anchor.close()
@@ -291,10 +294,10 @@ class Store:
             raise
         self._connection = connection
         self.suspect = False  # the opening has checked the file
-        self.durable = durability.is_marked(self.directory)
         if self.directory.fileno < 0:  # a signal handler has forked meanwhile, and this is the child
             self._close_files()
             raise faults.Displaced(self.path)
+        self.durable = durability.is_marked(self.directory)
         if self._anchor.log_size() > schema.LOG_LIMIT:
             self._checkpoint()  # with many processes and few writes each, none would reach the number of writes
         return connection
