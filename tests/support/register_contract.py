@@ -105,7 +105,7 @@ class World:
     async def is_woken(self, listener: Listener) -> None:
         until = self.now() + _SOON
         await listener.wait(until)
-        assert self.now() < until, "the wake-up has not come"
+        assert self.now() < until - 1.0, "the wake-up has not come"
 
     async def is_not_woken(self, listener: Listener) -> None:
         until = self.now() + _A_MOMENT

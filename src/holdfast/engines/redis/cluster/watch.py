@@ -29,13 +29,15 @@ class ClusterWatch:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._place: Place | None = None
+        self._key = ""
         self._watch: Watch | None = None
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
         return int(await self.arm_reading(("PTTL", key), channel, timeout))
 
     async def arm_reading(self, words: Sequence[Argument], channel: str, timeout: float) -> Any:
-        place = await self._cluster.owner(str(words[1]), timeout)
+        self._key = str(words[1])
+        place = await self._cluster.owner(self._key, timeout)
         try:
             return await self._at(place).arm_reading(words, channel, timeout)
         except Redirected as redirection:
@@ -48,6 +50,8 @@ class ClusterWatch:
 
     async def pushed(self, until: float) -> bool:
         watch = self._watch
+        if self._cluster.known_owner(self._key) != self._place:
+            return True  # another request has found that the slot has moved. A key that is absent is not pushed then.
         try:
             return watch is None or await watch.pushed(until)
         except Redirected:

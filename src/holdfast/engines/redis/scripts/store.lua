@@ -34,7 +34,7 @@ keep(register, ARGV[4], false)
 for i = 14, #ARGV do
     local woken = KEYS[3] .. ':' .. ARGV[i]
     redis.pcall('SET', woken, changes[2], 'PX', ARGV[12])
-    publish(woken, ARGV[13])
+    publish(woken, ARGV[13], '0')
 end
-publish(register, ARGV[13])
+publish(register, ARGV[13], '0')
 return following

@@ -12,7 +12,7 @@ if (version or '0') == ARGV[1] then
     redis.call('HSET', register, 'value', ARGV[2], 'version', string.format('%.0f', tonumber(ARGV[1]) + 1))
     local problem = keep(register, ARGV[3], is_new)
     if problem then return problem end
-    publish(register, ARGV[4])
+    publish(register, ARGV[4], '0')
 else
     keep_read(register, ARGV[3])
 end
