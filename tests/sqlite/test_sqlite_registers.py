@@ -11,7 +11,8 @@ import pytest
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import Granted
-from holdfast.engines.registers import PRESENCE, Cell, Guard, RegisterKey, Stale
+from holdfast.engines.registers import PRESENCE, Cell, Guard, Look, RegisterKey, Stale, Standing
+from holdfast.engines.sqlite import register_statements
 from holdfast.engines.sqlite.session import SqliteSession
 from holdfast.errors import EngineRefused
 from tests.sqlite.conftest import TIMEOUT, MakeSession, Worker
@@ -75,6 +76,25 @@ def test_wake_up_of_a_killed_waiter_costs_nothing_and_is_not_tried_again(
     assert run(session.registers.store(WAITERS, guard, cell.version, TIMEOUT, wake=["w1"])) == 1
     with another_program(path) as other:
         assert other.execute("SELECT socket FROM register_waiter").fetchall() == [("",)]
+
+
+def test_waiter_finds_a_notification_whose_sender_was_killed_before_the_wake_up(session: SqliteSession) -> None:
+    guard, cell = enter(session, WAITERS)
+    run(session.registers.look(WAITERS, "w1", TIMEOUT))
+    stored = ("=w1:N", None, WAITERS.name, WAITERS.part, *guard, cell.version)
+    assert session.store(clock.now()).write(register_statements.STORE, (0, *stored)) == 1, "committed, and no more"
+    assert run(session.registers.look(WAITERS, "w1", TIMEOUT)) == Look(Standing.NOTIFIED)
+
+
+def test_hold_that_froze_after_its_load_cannot_store_over_its_successor(session: SqliteSession) -> None:
+    """The guard is raised by the load of the successor, before it has stored anything."""
+    frozen, cell = enter(session, STATE)
+    successor = Guard(frozen.token + 1, "successor")
+    assert isinstance(run(session.registers.load(STATE, successor, TIMEOUT)), Cell)
+    late = run(session.registers.store(STATE, frozen, cell.version, TIMEOUT, value=b"late"))
+    assert late == Stale(successor.token, 0)
+    assert run(session.registers.load(STATE, frozen, TIMEOUT)) == Stale(successor.token, 0)
+    assert run(session.registers.store(STATE, successor, 0, TIMEOUT, value=b"new")) == 1
 
 
 def test_frozen_process_does_not_delay_the_registers_of_others(
