@@ -38,7 +38,7 @@ def acquire(store: Store, attempt: SimpleAttempt, now: float) -> Granted | Busy:
     name, mode, owner = claim.name, claim.mode, claim.owner
     while True:
         forgotten, found = store.forgotten, store.names.get(name)
-        record = NOTHING._replace(token=forgotten) if found is None else found
+        record = Name(forgotten, None, ()) if found is None else found
         shared = _shared(record, claim, now)
         share = shared.of(owner)
         if share is not None:
@@ -75,7 +75,7 @@ def joined(store: Store, place: Place, name: str, now: float) -> Name:
     place.seen = now
     while True:
         forgotten, found = store.forgotten, store.names.get(name)
-        record = NOTHING._replace(token=forgotten) if found is None else found
+        record = Name(forgotten, None, ()) if found is None else found
         if place in record.queue or record.in_use_as(now) not in (None, place.mode.kind):
             return record
         shared = record.shared or Shared(place.mode.kind, place.mode.size)
@@ -133,7 +133,7 @@ def _missing(shared: Shared, mode: Mode) -> Found:
 def resize(store: Store, name: str, size: int, now: float) -> None:
     while True:
         forgotten, found = store.forgotten, store.names.get(name)
-        record = NOTHING._replace(token=forgotten) if found is None else found
+        record = Name(forgotten, None, ()) if found is None else found
         in_use = record.in_use_as(now)
         if in_use is not None and in_use is not Kind.SEMAPHORE:
             raise wrong_kind(name, Kind.SEMAPHORE, in_use)

@@ -40,10 +40,13 @@ class Shared(NamedTuple):
 
     def having(self, share: Share) -> Shared:
         """With ``share``, in the place of what its owner had."""
-        return self.without(share.owner)._replace(shares=(*self.without(share.owner).shares, share))
+        return Shared(self.kind, self.size, (*self._others(share.owner), share))
 
     def without(self, owner: str) -> Shared:
-        return self._replace(shares=tuple(share for share in self.shares if share.owner != owner))
+        return Shared(self.kind, self.size, self._others(owner))
+
+    def _others(self, owner: str) -> tuple[Share, ...]:
+        return tuple([share for share in self.shares if share.owner != owner])
 
     @property
     def free(self) -> int:
