@@ -74,7 +74,7 @@ async def test_readers_that_hold_do_not_make_each_other_renew(start_redis: Calla
     assert scripts <= clients * (3 * seconds / ttl + 2)
 
 
-async def test_broken_reader_is_told_by_a_push(start_redis: Callable[..., RedisServer]) -> None:
+async def test_broken_reader_is_notified_by_a_push(start_redis: Callable[..., RedisServer]) -> None:
     server = start_redis()
     async with holdfast.aio.connect(server.url, ttl=60) as client, holdfast.aio.connect(server.url) as operator:
         lost: list[str | None] = []

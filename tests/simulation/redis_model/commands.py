@@ -329,13 +329,17 @@ def lrem(keys: Keyspace, now: int, words: Words) -> int:
 # -- sorted sets ---------------------------------------------------------------------------------------------------
 
 
-@_command(3)
+@_command(-3)
 def zadd(keys: Keyspace, now: int, words: Words) -> int:
-    members = keys.open(words[0], SortedSet)
-    added = words[2] not in members
-    members[words[2]] = float(words[1])
-    keys.changed(words[0])
-    return int(added)
+    key, *pairs = words
+    if len(pairs) % 2:
+        raise ReplyError(_SYNTAX)
+    scores = [float(score) for score in pairs[::2]]
+    members = keys.open(key, SortedSet)
+    before = len(members)
+    members.update(zip(pairs[1::2], scores, strict=True))
+    keys.changed(key)
+    return len(members) - before
 
 
 @_command(-2)
@@ -349,8 +353,17 @@ def zrem(keys: Keyspace, now: int, words: Words) -> int:
 
 @_command(2, reads=_FIRST)
 def zscore(keys: Keyspace, now: int, words: Words) -> bytes | None:
-    score = (keys.read(words[0], SortedSet) or SortedSet()).get(words[1])
+    return _score((keys.read(words[0], SortedSet) or SortedSet()).get(words[1]))
+
+
+def _score(score: float | None) -> bytes | None:
     return None if score is None else b"%.17g" % score
+
+
+@_command(-2, reads=_FIRST)
+def zmscore(keys: Keyspace, now: int, words: Words) -> list[bytes | None]:
+    members = keys.read(words[0], SortedSet) or SortedSet()
+    return [_score(members.get(member)) for member in words[1:]]
 
 
 @_command(1, reads=_FIRST)
@@ -358,10 +371,15 @@ def zcard(keys: Keyspace, now: int, words: Words) -> int:
     return len(keys.read(words[0], SortedSet) or ())
 
 
-@_command(3, reads=_FIRST)
-def zrange(keys: Keyspace, now: int, words: Words) -> list[bytes]:
+@_command(-3, reads=_FIRST)
+def zrange(keys: Keyspace, now: int, words: Words) -> list[bytes | None]:
+    if [word.upper() for word in words[3:]] not in ([], [b"WITHSCORES"]):
+        raise ReplyError(_SYNTAX)
     members = keys.read(words[0], SortedSet) or SortedSet()
-    return _span([member for member, _ in members.ranked()], words[1], words[2])
+    chosen: list[bytes | None] = []
+    for member in _span([member for member, _ in members.ranked()], words[1], words[2]):
+        chosen += (member, _score(members[member])) if words[3:] else (member,)
+    return chosen
 
 
 def _bound(word: bytes, *, low: bool) -> Callable[[float], bool]:
@@ -379,9 +397,14 @@ def _between(keys: Keyspace, words: Words) -> list[bytes]:
     return [member for member, score in members.ranked() if least(score) and most(score)]
 
 
-@_command(3, reads=_FIRST)
+@_command(-3, reads=_FIRST)
 def zrangebyscore(keys: Keyspace, now: int, words: Words) -> list[bytes]:
-    return _between(keys, words)
+    if not words[3:]:
+        return _between(keys, words)
+    if len(words) != 6 or words[3].upper() != b"LIMIT":
+        raise ReplyError(_SYNTAX)
+    start, count = integer(words[4]), integer(words[5])
+    return _between(keys, words)[start:][:count]
 
 
 @_command(3)

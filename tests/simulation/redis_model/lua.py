@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -10,9 +11,10 @@ from tests.simulation.redis_model.keyspace import ReplyError
 
 # redis.call raises an error reply, redis.pcall returns it; a script sees KEYS, ARGV and no other global of its own.
 _PRELUDE: Final = rb"""
-local dispatch = ...
+local dispatch, sha1hex = ...
 local redis = {
   pcall = dispatch,
+  sha1hex = sha1hex,
   call = function(...)
     local reply = dispatch(...)
     if type(reply) == 'table' and reply.err then error(reply, 0) end
@@ -67,7 +69,7 @@ class LuaHost:
         self._lua = lua51.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
         self._call: Callable[[Sequence[bytes]], Any] | None = None
         self._bug: BaseException | None = None
-        parts = self._lua.execute(_PRELUDE, self._dispatch)
+        parts = self._lua.execute(_PRELUDE, self._dispatch, _sha1hex)
         self._compile_lua, self._invoke = parts[1], parts[2]
         self.compile = functools.cache(self._compile)
 
@@ -126,6 +128,10 @@ class LuaHost:
         while (item := result[len(items) + 1]) is not None:
             items.append(self._reply(item))
         return items
+
+
+def _sha1hex(text: bytes) -> bytes:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
 
 
 def _number(word: Any) -> bytes:
