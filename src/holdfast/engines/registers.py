@@ -71,7 +71,8 @@ class Standing(enum.Enum):
 class Look(NamedTuple):
     """What a waiter learns about itself. ``orphan``: a waiter of its condition was notified and is gone, so the
     notification must be passed on. ``rank``: how many present waiters of its condition wait before it. It decides who
-    does that: without an orphan an engine may answer 0, and of many it may count the first few only."""
+    does that: without an orphan an engine may answer 0, and of many it may count the first few only. Of many that were
+    notified it may look at the first few only, too: these leave the queue, or become absent."""
 
     standing: Standing
     rank: int = 0

@@ -51,13 +51,15 @@ until first and first <= place
 local mark = string.sub(queue, place + #me + 1, place + #me + 1)
 
 if not string.find(queue, ':N', 1, true) then return '@' .. queued end
+-- Bounded: a thousand may have been notified together. The first of them leave the queue, or become absent.
 local notified, orphan = first - 1, false
-repeat
+for _ = 1, 8 do
     notified = string.find(queue, ':N', notified + 1, true)
     if not notified or notified > last then break end
     local waiter = string.match(string.sub(queue, math.max(first, notified - 64), notified - 1), '[%w%-]+$')
     orphan = waiter ~= me and not is_present(waiter)
-until orphan
+    if orphan then break end
+end
 if not orphan then return mark end
 
 local rank, most = 0, tonumber(ARGV[4])
