@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from holdfast.lease import Lease
     from holdfast.primitives.barrier import Barrier
     from holdfast.primitives.condition import Condition
+    from holdfast.primitives.election import Election
     from holdfast.primitives.latch import Latch
     from holdfast.primitives.multi import MultiLease, MultiLock
     from holdfast.primitives.rwlock import RWLock
@@ -81,6 +82,7 @@ __all__ = [
     "Condition",
     "ConnectOptions",
     "Duration",
+    "Election",
     "EngineError",
     "EngineRefused",
     "EngineUnavailable",
@@ -137,6 +139,7 @@ _HOMES = {
     "lease": ("Lease",),
     "primitives.condition": ("Condition",),
     "primitives.barrier": ("Barrier",),
+    "primitives.election": ("Election",),
     "primitives.latch": ("Latch",),
     "primitives.multi": ("MultiLease", "MultiLock"),
     "primitives.rwlock": ("RWLock",),

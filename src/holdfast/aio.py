@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.decorator.shapes import AsyncDecorator, AsyncSkippingDecorator, D, Key, Keys, LockedFunction, P, R
     from holdfast.primitives.aio.barrier import AsyncBarrier
     from holdfast.primitives.aio.condition import AsyncCondition
+    from holdfast.primitives.aio.election import AsyncElection
     from holdfast.primitives.aio.latch import AsyncLatch
     from holdfast.primitives.aio.multi import AsyncMultiLease, AsyncMultiLock
     from holdfast.primitives.aio.semaphore import AsyncSemaphore
@@ -45,6 +46,7 @@ __all__ = [
     "AsyncBarrier",
     "AsyncClient",
     "AsyncCondition",
+    "AsyncElection",
     "AsyncLatch",
     "AsyncLease",
     "AsyncLock",
@@ -59,6 +61,7 @@ __all__ = [
 _HOMES: Final = {
     "primitives.aio.condition": ("AsyncCondition",),
     "primitives.aio.barrier": ("AsyncBarrier",),
+    "primitives.aio.election": ("AsyncElection",),
     "primitives.aio.latch": ("AsyncLatch",),
     "primitives.aio.multi": ("AsyncMultiLease", "AsyncMultiLock"),
     "primitives.aio.semaphore": ("AsyncSemaphore",),
@@ -323,6 +326,23 @@ class AsyncClient(BaseClient):
         from holdfast.primitives.aio.barrier import AsyncBarrier  # imported here: few programs need it
 
         return AsyncBarrier(self, name, parties)
+
+    def election(
+        self,
+        name: str,
+        *,
+        value: str | None = None,
+        ttl: Duration = _DEFAULT,
+        on_lost: Callable[[AsyncLease], Any] | None = None,
+    ) -> AsyncElection:
+        """An election: one of several candidates leads, in the order in which they came. No I/O.
+
+        ``value``: what observers learn of this candidate, at most 256 characters. ``ttl`` and ``on_lost`` as for
+        ``lock``. Raises UsageError on an engine without fair queues.
+        """
+        from holdfast.primitives.aio.election import AsyncElection  # imported here: few programs need it
+
+        return AsyncElection(self, name, value, ttl, on_lost)
 
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, AsyncLock]: ...  # type: ignore[overload-overlap]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.decorator.shapes import D, Key, Keys, LockedFunction, P, R, SyncDecorator, SyncSkippingDecorator
     from holdfast.primitives.barrier import Barrier
     from holdfast.primitives.condition import Condition
+    from holdfast.primitives.election import Election
     from holdfast.primitives.latch import Latch
     from holdfast.primitives.multi import MultiLease, MultiLock
     from holdfast.primitives.rwlock import RWLock
@@ -286,6 +287,23 @@ class Client(BaseClient):
         from holdfast.primitives.barrier import Barrier  # imported here: few programs need it
 
         return Barrier(self, name, parties)
+
+    def election(
+        self,
+        name: str,
+        *,
+        value: str | None = None,
+        ttl: Duration = _DEFAULT,
+        on_lost: Callable[[Lease], Any] | None = None,
+    ) -> Election:
+        """An election: one of several candidates leads, in the order in which they came. No I/O.
+
+        ``value``: what observers learn of this candidate, at most 256 characters. ``ttl`` and ``on_lost`` as for
+        ``lock``. Raises UsageError on an engine without fair queues.
+        """
+        from holdfast.primitives.election import Election  # imported here: few programs need it
+
+        return Election(self, name, value, ttl, on_lost)
 
     @overload
     def locked(self, function: Callable[P, R], /) -> LockedFunction[P, R, Lock]: ...  # type: ignore[overload-overlap]

@@ -21,6 +21,7 @@ PAIRS = [
     (holdfast.MultiLock, aio.AsyncMultiLock),
     (holdfast.Latch, aio.AsyncLatch),
     (holdfast.Barrier, aio.AsyncBarrier),
+    (holdfast.Election, aio.AsyncElection),
     (holdfast.MultiLease, aio.AsyncMultiLease),
 ]
 #: What may be only in async.
@@ -28,7 +29,7 @@ ONLY_ASYNC = {"AsyncClient.aclose"}
 #: What may do I/O, or wait.
 AWAITED = {
     "acquire", "try_acquire", "release", "renew", "inspect", "break_", "ping", "close", "wait",
-    "attach", "detach", "count_down", "count", "reset", "enter", "leave",
+    "attach", "detach", "count_down", "count", "reset", "enter", "leave", "campaign", "leader", "resign",
     "AsyncLock.locked", "resize",
 }  # fmt: skip
 #: Words that differ between sync and async.

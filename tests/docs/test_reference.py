@@ -27,9 +27,9 @@ PUBLIC: Final = [(module, name) for module in (holdfast, aio, fencing, observer)
 CLASSES: Final = [
     holdfast.Client, holdfast.Lock, holdfast.Lease, holdfast.Guarantees, holdfast.Holder, holdfast.LockState,
     holdfast.Waiter, holdfast.RWLock, holdfast.Semaphore, holdfast.MultiLock, holdfast.MultiLease,
-    holdfast.Latch, holdfast.Barrier,
+    holdfast.Latch, holdfast.Barrier, holdfast.Election,
     aio.AsyncClient, aio.AsyncLock, aio.AsyncLease, aio.AsyncRWLock, aio.AsyncSemaphore, aio.AsyncMultiLock,
-    aio.AsyncMultiLease, aio.AsyncLatch, aio.AsyncBarrier,
+    aio.AsyncMultiLease, aio.AsyncLatch, aio.AsyncBarrier, aio.AsyncElection,
     fencing.Fence, fencing.FileFence, fencing.MemoryFence, fencing.Guard, fencing.SqlFence,
     fencing.RedisFence, fencing.AsyncRedisFence, fencing.ObjectFence, fencing.AsyncObjectFence, fencing.InheritedLease,
     *(event for name in observer.__all__ if isinstance(event := getattr(observer, name), type)),

@@ -24,6 +24,7 @@ from holdfast._core.operations import Operations
 from holdfast._core.policy import Policy
 from holdfast._core.watchdog import Watchdog
 from holdfast._runtime.base import Runtime
+from holdfast._runtime.description import with_value
 from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Claim, Engine, SharedSession
 from holdfast.errors import LossReason, NotHeld, UsageError
 
@@ -79,7 +80,7 @@ class Core:
             policy.fair,
             non_barging,
             policy.replicas,
-            self._describe(),
+            self._describe() if policy.value is None else with_value(self._describe(), policy.value),
             policy.mode,
         )
         if under is not None:

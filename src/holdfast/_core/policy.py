@@ -26,6 +26,7 @@ class Policy:
     on_lost: Callable[[Any], Any] | None = None
     request_timeout: float = 1.0  #: how long one request about this lock may take
     mode: Mode = EXCLUSIVE
+    value: str | None = None  #: what a candidate says of itself, shown by ``inspect``
     attached: bool = False  #: it is taken over from a ticket: there is nothing to wait for in this process
     at_engine: bool = field(init=False)  #: every waiter queues at the engine, and none in the process
     place: Hashable = field(init=False)  #: with the caller, what finds the hold that a re-entry joins

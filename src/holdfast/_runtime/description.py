@@ -37,6 +37,11 @@ class Description:
         return f"{self._before}{encode_basestring_ascii(thread[:_LONGEST])}}}".encode()
 
 
+def with_value(description: bytes, value: str) -> bytes:
+    """``description`` with a value that the caller gives."""
+    return description[:-1] + f',"value":{encode_basestring_ascii(value)}}}'.encode()
+
+
 def program() -> str:
     """The name of the running program, without its path, and never its arguments: those may hold a password."""
     path = sys.argv[0] if sys.argv else ""

@@ -23,6 +23,7 @@ class Facts(TypedDict, total=False):
     thread: str
     program: str
     label: str
+    value: str
 
 
 def parsed(description: bytes) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def parsed(description: bytes) -> dict[str, Any]:
 def facts(about: Mapping[str, Any]) -> Facts:
     """What it gives about a caller. Anything of the wrong type or size is left out."""
     found = Facts()
-    for key in ("host", "thread", "program", "label"):
+    for key in ("host", "thread", "program", "label", "value"):
         if (value := text(about.get(key))) is not None:
             found[key] = value
     pid = about.get("pid")

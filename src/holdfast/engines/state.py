@@ -48,7 +48,7 @@ class Holder:
     first 10 ms of a grant), ``thread`` and, seen from another client, ``token`` are those of the first of them.
     ``count``: how many times the owner holds it at the engine. holdfast acquires once for all re-entrant handles, so
     it is 1; Redisson counts re-entries there. Of a semaphore: how many permits it has. ``mode``: ``"exclusive"``,
-    ``"read"``, ``"write"`` or ``"permits"``.
+    ``"read"``, ``"write"`` or ``"permits"``. ``value``: of a candidate in an election, what it was given.
     """
 
     owner: str
@@ -62,6 +62,7 @@ class Holder:
     count: int | None = None
     label: str | None = None
     mode: str = "exclusive"
+    value: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Waiter:
     """One claim in the engine's queue for a lock. What the engine does not know of it is None.
 
     ``owner`` is the text that ``Holder.owner`` will be when the lock is granted to it, or a foreign waiter's own id.
-    ``since``: when it joined the queue, in epoch seconds. ``thread``, ``label`` and ``mode`` as for a Holder.
+    ``since``: when it joined the queue, in epoch seconds. ``thread``, ``label``, ``mode``, ``value``: as for a Holder.
     """
 
     owner: str
@@ -80,6 +81,7 @@ class Waiter:
     label: str | None = None
     since: float | None = None
     mode: str = "exclusive"
+    value: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

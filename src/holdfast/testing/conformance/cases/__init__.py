@@ -15,6 +15,7 @@ from holdfast.testing.conformance.cases.conditions import ConditionCases, Refuse
 from holdfast.testing.conformance.cases.decorating import DecoratingCases
 from holdfast.testing.conformance.cases.detaching import DetachingCases, DetachingRefusedCases
 from holdfast.testing.conformance.cases.dying import DyingCases, InterruptedCases
+from holdfast.testing.conformance.cases.elections import ElectionCases, ElectionRefusedCases
 from holdfast.testing.conformance.cases.exclusion import ExclusionCases
 from holdfast.testing.conformance.cases.fairness import FairnessCases, HandOverCases
 from holdfast.testing.conformance.cases.inspecting import InspectingCases
@@ -55,6 +56,8 @@ ALL: Final = (
     DetachingRefusedCases,
     LatchCases,
     BarrierCases,
+    ElectionCases,
+    ElectionRefusedCases,
     RegistersRefusedCases,
     ObservingCases,
     ConditionCases,

@@ -1,0 +1,140 @@
+"""An election: one of several candidates leads, and the next one follows when it resigns, dies or is lost.
+
+Leadership is a lease on a fair lock, with a fencing token and a loss signal: candidates lead in the order in which they
+came. What a candidate says of itself, its value, is stored with its claim, so observers learn it by ``inspect``.
+
+Here are the steps that do I/O (written once), and the sync API. ``aio/election.py`` has the async API.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, TypeVar
+
+from holdfast._config.durations import Duration, check_timeout
+from holdfast._core import operators
+from holdfast._core.core import Core
+from holdfast._runtime.blocking import run
+from holdfast.base_client import _DEFAULT, BaseClient
+from holdfast.client import Client
+from holdfast.engines.base import Holder
+from holdfast.errors import LockLost, UsageError
+from holdfast.lease import BaseLease, Lease, NotPortable
+from holdfast.primitives.multi import release_all
+
+#: How often an observer asks who leads, in seconds.
+_ASKS_EVERY: Final = (0.5, 1.0)
+#: The longest value, in characters: it is stored with every claim.
+_LONGEST_VALUE: Final = 256
+
+T = TypeVar("T", bound=BaseLease)
+
+
+class BaseElection(NotPortable, Generic[T]):
+    """What sync and async elections share."""
+
+    def __init__(
+        self, client: BaseClient, name: str, value: str | None, ttl: Duration, on_lost: Callable[[Any], Any] | None
+    ) -> None:
+        if not client._engine.guarantees.fair:
+            raise UsageError(
+                f"election {name!r}: {client._engine!r} keeps no queue, so candidates could not follow each other in "
+                "their order; use an engine whose guarantees include 'fair', or a plain lock",
+                name=name,
+            )
+        if value is not None and (type(value) is not str or len(value) > _LONGEST_VALUE):
+            raise UsageError(f"election {name!r}: value is a text of at most {_LONGEST_VALUE} characters", name=name)
+        policy = client._policy(
+            name,
+            ttl=ttl,
+            renew=_DEFAULT,
+            timeout=None,
+            fair=True,
+            reentrant=True,
+            max_hold=None,
+            replicas=_DEFAULT,
+            on_lost=on_lost,
+            require=(),
+        )
+        self._policy = dataclasses.replace(policy, value=value)
+        self._leases: list[T] = []  # of campaigns that were won, until resign
+
+    @property
+    def name(self) -> str:
+        """The election's name, without the namespace."""
+        return self._policy.name
+
+    async def _campaign(self, core: Core, lease: T, timeout: float | None) -> T:
+        if not core.reenter(self._policy, lease):
+            await core.acquire(self._policy, timeout, lease)
+        self._leases = [each for each in self._leases if not each.released] + [lease]
+        return lease._ready(self._policy.on_lost)
+
+    async def _resign(self) -> None:
+        leases, self._leases = self._leases, []
+        try:
+            await release_all(leases)
+        except LockLost:
+            pass  # it does not lead any more, which is what the caller wants
+
+    async def _leader(self, core: Core) -> Holder | None:
+        holders = (await operators.inspect(core, self.name)).holders
+        return holders[0] if holders else None
+
+    async def _next_leader(self, core: Core, known: tuple[Holder | None] | None) -> Holder | None:
+        """The leader, as soon as it is another one than the last that was reported; None: there is none."""
+        while True:
+            leader = await self._leader(core)
+            if known is None or _identity(leader) != _identity(known[0]):
+                return leader
+            await core.front.sleep_until(core.front.now() + random.uniform(*_ASKS_EVERY))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+def _identity(leader: Holder | None) -> tuple[str, int | None] | None:
+    return None if leader is None else (leader.owner, leader.token)
+
+
+class Election(BaseElection[Lease]):
+    """One of several candidates leads. Creating the object does no I/O; threads may share it."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        value: str | None,
+        ttl: Duration,
+        on_lost: Callable[[Lease], Any] | None,
+    ) -> None:
+        super().__init__(client, name, value, ttl, on_lost)
+        self._client = client
+
+    def campaign(self, timeout: Duration | None = None) -> Lease:
+        """Wait until this candidate leads, for at most ``timeout`` seconds, and return the lease of its leadership.
+
+        It leads until the lease is released, ``resign`` is called, or the lease is lost. Raises what ``Lock.acquire``
+        raises: AcquireTimeout if another one led all the time.
+        """
+        return run(self._campaign(self._client._open(), Lease(), check_timeout(timeout)))
+
+    def leader(self) -> Holder | None:
+        """Who leads, as the engine saw it just now: ``value``, ``host``, ``token``; None if there is no leader."""
+        return run(self._leader(self._client._open()))
+
+    def observe(self) -> Iterator[Holder | None]:
+        """Yield the leader now, and again whenever it is another one; None while there is none. It never ends.
+
+        It asks once a second at least, and yields the latest leader: one that led between two questions is skipped.
+        """
+        known: tuple[Holder | None] | None = None
+        while True:
+            known = (run(self._next_leader(self._client._open(), known)),)
+            yield known[0]
+
+    def resign(self) -> None:
+        """Give up the leadership that campaigns of this object have won. Idempotent; quiet if it was lost before."""
+        run(self._resign())
