@@ -15,6 +15,9 @@ EXPECTED: Final = {
     "nightly_report.py": ["report.txt: written"],
     "async_worker.py": ["long: dropped (broken)", "short: done"],
     "counter.py": ["60 of 60"],
+    "leader_with_standby.py": ["one: leads", "observer: one", "one: resigned", "two: leads", "observer: then two"],
+    "cron_once.py": ["cleaned up, skipped, skipped"],
+    "web_to_worker.py": ["request: holds it no more (False), and it is locked", "worker: holds order:7", "is free"],
 }
 
 
@@ -28,6 +31,10 @@ def test_every_example_is_run() -> None:
         ("nightly_report.py", "sqlite"),
         ("async_worker.py", "sqlite"),
         ("counter.py", "sqlite"),
+        ("leader_with_standby.py", "sqlite"),
+        ("cron_once.py", "sqlite"),
+        ("web_to_worker.py", "sqlite"),
+        pytest.param("web_to_worker.py", "redis", marks=pytest.mark.needs_redis),
         pytest.param("counter.py", "redis", marks=pytest.mark.needs_redis),
         pytest.param("counter.py", "zookeeper", marks=pytest.mark.needs_zookeeper),
     ],
