@@ -39,7 +39,7 @@ def test_an_item_that_is_taken_twice_or_still_there_is_doubled() -> None:
     assert examine(SOUND, left=[3], last_taken={"killed": 1}).doubled == {1}
 
 
-def test_an_item_that_nobody_has_put_is_invented() -> None:
+def test_an_item_that_was_never_put_is_invented() -> None:
     assert examine([*SOUND, *take(9, 3.0, 3.1)], left=[3], last_taken={}).invented == {9}
 
 

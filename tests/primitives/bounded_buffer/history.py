@@ -3,8 +3,8 @@
 An item is *acknowledged* when its ``put`` has returned. It was *taken* when a ``take`` has returned it, or, if the
 consumer was killed before it could record that, when the buffer names it as that consumer's last one.
 
-Times are those of one machine's monotonic clock. They are recorded around the operations, so an item counts as available
-from a little later than it was to a little later than it was taken.
+Times are those of one machine's monotonic clock. They are recorded around the operations, so an item counts as
+available from a little later than it was to a little later than it was taken.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _longest_wait(history: Sequence[Event], left: Sequence[int]) -> float:
 
 def _availability(history: Sequence[Event], left: Sequence[int], end: float) -> Iterator[Interval]:
     """When each item was there: from its acknowledgement to its end. A consumer that is frozen or killed may have taken
-    an item before that without recording it, so from then on an item that nobody else has recorded counts as gone."""
+    an item before that without recording it, so from then on an item that no other has recorded counts as gone."""
     stopped: dict[str, float] = {}  # since when an actor that waits cannot record anything
     gone: dict[int, float] = {}
     for event in history:
