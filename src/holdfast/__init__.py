@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         EngineRefused,
         EngineUnavailable,
         InvalidName,
+        InvalidState,
         LockError,
         LockLost,
         NotHeld,
@@ -69,12 +70,17 @@ if TYPE_CHECKING:
     from holdfast.primitives.condition import Condition
     from holdfast.primitives.election import Election
     from holdfast.primitives.latch import Latch
+    from holdfast.primitives.monitor import AsyncMonitor, AsyncMonitorCondition, Monitor, MonitorCondition
+    from holdfast.primitives.monitor import condition as condition
+    from holdfast.primitives.monitor import synchronized as synchronized
     from holdfast.primitives.multi import MultiLease, MultiLock
     from holdfast.primitives.rwlock import RWLock
     from holdfast.primitives.semaphore import Semaphore
 
 __all__ = [
     "AcquireTimeout",
+    "AsyncMonitor",
+    "AsyncMonitorCondition",
     "Barrier",
     "Client",
     "ClusterOptions",
@@ -89,6 +95,7 @@ __all__ = [
     "Guarantees",
     "Holder",
     "InvalidName",
+    "InvalidState",
     "Latch",
     "Lease",
     "Lock",
@@ -96,6 +103,8 @@ __all__ = [
     "LockLost",
     "LockState",
     "MemoryOptions",
+    "Monitor",
+    "MonitorCondition",
     "MultiLease",
     "MultiLock",
     "NotHeld",
@@ -112,12 +121,14 @@ __all__ = [
     "ZooKeeperOptions",
     "__version__",
     "aio",
+    "condition",
     "configure",
     "connect",
     "current_lease",
     "fencing",
     "locked",
     "observer",
+    "synchronized",
 ]
 
 # Names are loaded when they are first used: a program that imports holdfast but takes no lock pays nothing.
@@ -141,6 +152,14 @@ _HOMES = {
     "primitives.barrier": ("Barrier",),
     "primitives.election": ("Election",),
     "primitives.latch": ("Latch",),
+    "primitives.monitor": (
+        "AsyncMonitor",
+        "AsyncMonitorCondition",
+        "Monitor",
+        "MonitorCondition",
+        "condition",
+        "synchronized",
+    ),
     "primitives.multi": ("MultiLease", "MultiLock"),
     "primitives.rwlock": ("RWLock",),
     "primitives.semaphore": ("Semaphore",),

@@ -93,6 +93,20 @@ class InvalidName(LockError, ValueError):
     """Raised when a lock name is not a str of 1 to 512 UTF-8 bytes, or the engine cannot represent it."""
 
 
+class InvalidState(LockError):
+    """Raised when a variable of a monitor, or what is stored of one, does not fit its annotation. Nothing was stored.
+
+    ``path``: which value (``items[3]``; empty: the state as a whole). ``expected``, ``found``: should be, is.
+    """
+
+    def __init__(self, path: str, expected: str, found: str, *, name: str | None = None) -> None:
+        where = f"{path} of monitor {name!r}" if path and name else path or f"the state of monitor {name!r}"
+        super().__init__(f"{where} is {found}, and should be {expected}", name=name)
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
 class UsageError(LockError, RuntimeError):
     """Raised when holdfast is used in a way that cannot work. The message names the remedy."""
 

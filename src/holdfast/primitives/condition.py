@@ -58,6 +58,14 @@ def refuse_nested_read(core: Core, hold: Hold) -> None:
         )
 
 
+def check_name(name: Any) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} cannot name a condition: use at most 64 letters, digits, dots, hyphens and underscores"
+        )
+    return name
+
+
 def checked_count(count: int) -> int:
     if isinstance(count, bool) or not isinstance(count, int):
         raise TypeError(f"the number of waiters to notify is a {type(count).__name__}, not an int")
@@ -113,11 +121,7 @@ class BaseCondition(NotPortable):
                 f"lock {lock.name!r} has reentrant=False: a condition could not know who of its holders calls it",
                 name=lock.name,
             )
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InvalidName(
-                f"{name!r} cannot name a condition: use at most 64 letters, digits, dots, hyphens and underscores"
-            )
-        self._name: str = name
+        self._name = check_name(name)
         self._key = RegisterKey(self._policy.key, f"condition:{name}")
 
     @property

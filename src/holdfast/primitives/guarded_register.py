@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from holdfast._core import renewing, retry
 from holdfast._core.core import Core
@@ -45,6 +45,7 @@ class GuardedRegister:
         self._token: int | None = None  # of the hold that has loaded it
         self._loaded = 0.0
         self._unresolved = False  # a store was interrupted: it may take effect, now or later
+        self.content: object = None  #: what a primitive has made of the value, during the critical section
 
     @property
     def value(self) -> bytes:
@@ -65,6 +66,26 @@ class GuardedRegister:
         self.queue = change.queue
         self._wake += change.wake
 
+    def savepoint(self) -> object:
+        """For ``restore``: the changes that the next store makes."""
+        return self.queue, tuple(self._wake)
+
+    def restore(self, savepoint: object) -> None:
+        self.queue, wake = cast("tuple[Queue, tuple[str, ...]]", savepoint)
+        self._wake = list(wake)
+
+    def discard(self) -> None:
+        """Nothing is to be stored but what follows from the loaded queue itself: waiters that are gone."""
+        self._wake.clear()
+        if self.loaded:
+            self.queue = waiter_queue.parse(self._cell.queue)
+            self.apply(condition_queue.pass_on(self.queue, self._cell.present, self.mine))
+
+    def leave_queue(self) -> None:
+        """The critical section ends well with the next store: the entries of its caller leave."""
+        self.apply(condition_queue.settle(self.queue, self.mine))
+        self.mine = set()
+
     async def load(self) -> None:
         """Read it, unless that was done just now, and pass on the notifications of waiters that are gone."""
         now = self.core.front.now()
@@ -75,8 +96,7 @@ class GuardedRegister:
             await self._shut_out_late_store()
         await self._load(self._limit())
         self._loaded = now
-        self.queue = waiter_queue.parse(self._cell.queue)
-        self.apply(condition_queue.pass_on(self.queue, self._cell.present, self.mine))
+        self.discard()
 
     async def store(self, *, value: bytes | None = None, join: str | None = None, limit: float | None = None) -> None:
         """Write ``value``, if it is given, and the queue. By the hold's deadline, unless ``limit`` is earlier."""
@@ -108,9 +128,9 @@ class GuardedRegister:
         """The critical section ends: the entries of its caller leave; if it ``failed``, others are notified instead."""
         if self.mine or self.changed:
             await self.load()
-            decide = condition_queue.give_up if failed else condition_queue.settle
-            self.apply(decide(self.queue, self.mine))
-            self.mine = set()
+            if failed:
+                self.apply(condition_queue.give_up(self.queue, self.mine))
+            self.leave_queue()
             if self.changed:
                 await self.store(limit=self.core.front.now() + self._timeout())
 

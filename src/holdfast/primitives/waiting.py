@@ -68,9 +68,8 @@ class _Waiter:
         await self._listen()
         await registers_of(core, hold).settle(failed=False, but=register)
         await register.load()
-        register.apply(condition_queue.settle(register.queue, register.mine))
+        register.leave_queue()
         register.apply(condition_queue.join(register.queue, condition, me))
-        register.mine = set()
         await register.store(value=value, join=me)
         while True:
             await parking.away(core, hold, self._sleep, self._stay_present)
@@ -79,8 +78,7 @@ class _Waiter:
             if condition_queue.mark_of(register.queue, me) != WAITING:
                 return True
             if core.front.now() >= self._deadline:
-                register.apply(condition_queue.settle(register.queue, register.mine))
-                register.mine = set()
+                register.leave_queue()  # with the next store
                 return False
             # It came for the notification of a waiter that is gone, and others have passed that on: wait again.
             register.mine = set()

@@ -205,12 +205,14 @@ def ends(lease: Any) -> float:
 
 
 class _CountedSession:
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, counted: Counter[str] | None = None) -> None:
         self._session = session
-        self.counted: Counter[str] = Counter()
+        self.counted: Counter[str] = Counter() if counted is None else counted
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._session, name)
+        if name == "registers":
+            return method and _CountedSession(method, self.counted)
 
         def counted(*arguments: Any, **keywords: Any) -> Any:
             self.counted[name] += 1

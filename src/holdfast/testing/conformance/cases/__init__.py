@@ -23,6 +23,7 @@ from holdfast.testing.conformance.cases.latches import LatchCases, RegistersRefu
 from holdfast.testing.conformance.cases.lifetime import LifetimeCases
 from holdfast.testing.conformance.cases.loops import LoopCases
 from holdfast.testing.conformance.cases.losing import LosingCases
+from holdfast.testing.conformance.cases.monitors import MonitorCases, RefusedMonitorCases
 from holdfast.testing.conformance.cases.naming import NamingCases
 from holdfast.testing.conformance.cases.observing import ObservingCases
 from holdfast.testing.conformance.cases.permits import KilledPermitCases, OfferedPermitCases, PermitCases
@@ -62,6 +63,8 @@ ALL: Final = (
     ObservingCases,
     ConditionCases,
     RefusedConditionCases,
+    MonitorCases,
+    RefusedMonitorCases,
     DyingCases,
     InterruptedCases,
     OfferedSharingCases,
