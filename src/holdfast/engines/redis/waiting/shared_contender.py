@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdfast.engines.base import Kind
 from holdfast.engines.redis.dialect.keys import shared_keys_of
 from holdfast.engines.redis.waiting.contender import GONE, RedisContender
+
+#: A watch without a push may be at a server that does not have the slot any more (s).
+_ARM_AGAIN: Final = 5.0
 
 
 class SharedContender(RedisContender):
@@ -17,6 +22,7 @@ class SharedContender(RedisContender):
     """
 
     _armed: str | None = None  # the key whose next change is pushed
+    _armed_at: float = 0.0
     _left: int = -1  # its PTTL when it was armed
 
     async def wait(self, until: float) -> None:
@@ -24,7 +30,7 @@ class SharedContender(RedisContender):
         while True:
             ahead = await self._queue_up()
             key = keys.name if ahead is None else keys.waiter(ahead)
-            if key != self._armed:
+            if key != self._armed or now() >= self._armed_at + _ARM_AGAIN:
                 await self._arm(key)
                 if ahead is None:
                     return  # there may be room since the last acquire
@@ -49,4 +55,4 @@ class SharedContender(RedisContender):
         is_rwlock = self._attempt.claim.mode.kind is Kind.RWLOCK
         channel = shared.rwlock_channel if is_rwlock else shared.permits_channel
         self._left = await self._watch.arm(key, channel, self.timeout)
-        self._armed = key
+        self._armed, self._armed_at = key, self._runtime.now()
