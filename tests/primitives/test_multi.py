@@ -65,6 +65,19 @@ def test_what_cannot_be_acquired_together_is_refused(client: holdfast.Client) ->
             client.multi(locks)
 
 
+def test_read_and_write_locks_take_part_but_not_both_of_one_name(client: holdfast.Client) -> None:
+    one, two = client.rwlock("one"), client.rwlock("two")
+    with client.multi([one.read, two.write, client.lock("plain")]) as lease:
+        assert list(lease.tokens) == ["one", "plain", "two"]
+        assert [holder.mode for holder in client.inspect("one").holders] == ["read"]
+        assert [holder.mode for holder in client.inspect("two").holders] == ["write"]
+    with pytest.raises(holdfast.UsageError, match="cannot be acquired together"):
+        client.multi([one.read, one.write])
+    semaphore: Any = client.semaphore("three", 2)
+    with pytest.raises(holdfast.UsageError, match="cannot be part"):
+        client.multi([semaphore])
+
+
 def test_timeout_is_the_shortest_of_the_locks_unless_given(client: holdfast.Client) -> None:
     locks = [client.lock("a", timeout=5), client.lock("b", timeout="2s"), client.lock("c")]
     assert client.multi(locks)._timeout == 2
