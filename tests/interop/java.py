@@ -1,4 +1,4 @@
-"""A Java process with Curator's mutex that executes commands of the test: see ``curator/Contender.java``."""
+"""A Java process with Curator's recipes that executes commands of the test: see ``curator/Contender.java``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 
 PROJECT: Final = Path(__file__).parent / "curator"
 #: Another Curator version to test with, such as 5.4.0; by default the version in pom.xml.
@@ -28,9 +28,12 @@ def classpath(scratch: Path) -> str:
     return found.read_text("utf-8")
 
 
+Recipe = Literal["mutex", "read", "write", "permits"]
+
+
 class Held(NamedTuple):
     at: float  #: on the clock of ``time.monotonic``, which Java shares
-    czxid: int
+    czxid: int  #: of a mutex; else 0
     node: str
 
 
@@ -50,9 +53,18 @@ class Java:
 
     # ---- commands
 
-    def acquire(self, contender: str, path: str, *, timeout: float | None = None) -> None:
-        """Starts to acquire the lock without waiting: ``held`` waits."""
-        self._send("acquire", contender, path, "-1" if timeout is None else str(round(timeout * 1000)))
+    def acquire(
+        self,
+        contender: str,
+        path: str,
+        *,
+        timeout: float | None = None,
+        recipe: Recipe = "mutex",
+        size: int = 0,
+    ) -> None:
+        """Starts to acquire the lock without waiting: ``held`` waits. ``size`` of a semaphore; 0: as its node says."""
+        limit = "-1" if timeout is None else str(round(timeout * 1000))
+        self._send("acquire", contender, path, limit, recipe, str(size))
 
     def held(self, contender: str) -> Held | None:
         """Waits until the contender has the lock; None if it timed out."""
@@ -62,9 +74,9 @@ class Java:
         at, czxid, node = facts
         return Held(int(at) / 1e9, int(czxid), node)
 
-    def release(self, contender: str) -> float:
+    def release(self, contender: str, recipe: Recipe = "mutex") -> float:
         """Releases the lock and returns the time at which the release began."""
-        self._send("release", contender)
+        self._send("release", contender, recipe)
         return int(self._answer(contender)[1]) / 1e9
 
     def count(self, contender: str, path: str, file: Path, rounds: int) -> None:

@@ -12,11 +12,15 @@ import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
+import org.apache.curator.framework.recipes.shared.SharedCount;
 import org.apache.curator.retry.RetryOneTime;
 
 /**
- * Does what it is told, line by line, with Curator's own InterProcessMutex. Arguments: connect string, session time-out
+ * Does what it is told, line by line, with Curator's own recipes: mutex, read, write, permits. Arguments: connect string, session time-out
  * in ms. Fields are separated by tabs. Each contender has an id and a thread of its own, since a mutex belongs to its
  * thread; answers begin with the id and come when there is one. Times are of the clock that all processes of a host
  * share.
@@ -24,7 +28,15 @@ import org.apache.curator.retry.RetryOneTime;
 public final class Contender {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private static final Map<String, ExecutorService> THREADS = new ConcurrentHashMap<>();
-    private static final Map<String, InterProcessMutex> HELD = new ConcurrentHashMap<>();
+    /** By id and recipe: a contender may read and write at a time. */
+    private static final Map<String, Release> HELD = new ConcurrentHashMap<>();
+    /** A read inside a write must be of the same object. */
+    private static final Map<String, InterProcessReadWriteLock> RW_LOCKS = new ConcurrentHashMap<>();
+
+    private interface Release {
+        void run() throws Exception;
+    }
+
     private static CuratorFramework client;
 
     public static void main(String[] arguments) throws Exception {
@@ -47,10 +59,10 @@ public final class Contender {
         try {
             switch (words[0]) {
                 case "acquire":
-                    return acquire(words[1], words[2], Long.parseLong(words[3]));
+                    return acquire(words);
                 case "release":
                     long before = System.nanoTime();
-                    HELD.remove(words[1]).release();
+                    HELD.remove(words[1] + words[2]).run();
                     return "released\t" + before;
                 case "count":
                     return count(words[2], Path.of(words[3]), Integer.parseInt(words[4]));
@@ -71,18 +83,53 @@ public final class Contender {
         return new InterProcessMutex(client, path);
     }
 
-    /** The lock's node, when it was granted, and the id of the transaction that created it. */
-    private static String acquire(String id, String path, long milliseconds) throws Exception {
-        InterProcessMutex mutex = mutex(path);
-        if (milliseconds < 0) {
-            mutex.acquire();
-        } else if (!mutex.acquire(milliseconds, TimeUnit.MILLISECONDS)) {
-            return "busy";
+    /**
+     * When it was granted; of a mutex also the id of the transaction that created its node, and the node. The words: id,
+     * path, milliseconds, recipe, how many permits there are (0: as the SharedCount says).
+     */
+    private static String acquire(String[] words) throws Exception {
+        String id = words[1], path = words[2], recipe = words[4];
+        long milliseconds = Long.parseLong(words[3]);
+        InterProcessMutex mutex = null;
+        if (recipe.equals("permits")) {
+            int size = Integer.parseInt(words[5]);
+            InterProcessSemaphoreV2 semaphore = size > 0
+                    ? new InterProcessSemaphoreV2(client, path, size)
+                    : new InterProcessSemaphoreV2(client, path, counted(path + "/permits"));
+            Lease lease = semaphore.acquire(limit(milliseconds), TimeUnit.MILLISECONDS);
+            if (lease == null) {
+                return "busy";
+            }
+            HELD.put(id + recipe, () -> semaphore.returnLease(lease));
+        } else {
+            mutex = recipe.equals("mutex") ? mutex(path) : ofReadWriteLock(path, recipe);
+            if (!mutex.acquire(limit(milliseconds), TimeUnit.MILLISECONDS)) {
+                return "busy";
+            }
+            HELD.put(id + recipe, mutex::release);
         }
         long held = System.nanoTime();
-        HELD.put(id, mutex);
+        if (!recipe.equals("mutex")) {
+            return "held\t" + held + "\t0\t-";
+        }
         String node = mutex.getParticipantNodes().iterator().next();
         return "held\t" + held + "\t" + client.checkExists().forPath(node).getCzxid() + "\t" + node;
+    }
+
+    private static long limit(long milliseconds) {
+        return milliseconds < 0 ? TimeUnit.DAYS.toMillis(1) : milliseconds;
+    }
+
+    private static InterProcessMutex ofReadWriteLock(String path, String recipe) {
+        InterProcessReadWriteLock lock =
+                RW_LOCKS.computeIfAbsent(path, each -> new InterProcessReadWriteLock(client, each));
+        return recipe.equals("read") ? lock.readLock() : lock.writeLock();
+    }
+
+    private static SharedCount counted(String path) throws Exception {
+        SharedCount count = new SharedCount(client, path, 1);
+        count.start();
+        return count;
     }
 
     /** Read, add one and write, again and again: an update is lost if anybody else does so at the same time. */
