@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
 import holdfast
-from holdfast.engines.base import Kind
+from holdfast._runtime.blocking import run
+from holdfast.engines.base import Busy, Claim, Found, Granted, Kind, Mode
 from holdfast.engines.zookeeper import layout, order
 from tests.servers.zookeeper import BASE, ZooKeeperServer
 from tests.servers.zookeeper_proxy import ZooKeeperProxy
@@ -146,6 +147,21 @@ def test_claim_of_another_kind_is_refused_and_leaves_nothing(
     lease.release()
 
 
+def test_an_election_has_the_nodes_of_curators_leader_latch(connect: Connect, plain: KazooClient) -> None:
+    locks = connect()
+    locks.ping()
+    assert locks._opened is not None
+    session = locks._opened.session
+    attempt = session.attempt(Claim("a", f"{uuid.uuid4()}:1", 30.0, mode=Mode(Kind.ELECTION)))
+    theirs = java(plain, "a", "latch-")
+    assert isinstance(run(session.acquire(attempt, LONG_TIMEOUT)), Busy)
+    plain.delete(theirs)
+    assert isinstance(run(session.acquire(attempt, LONG_TIMEOUT)), Granted)
+    assert re.fullmatch(f"{ID}latch-[0-9]{{10}}", nodes(plain, "a")[0])
+    assert locks.inspect("a").kind == "election"
+    assert run(session.release(attempt, LONG_TIMEOUT)) is Found.OURS
+
+
 def test_of_two_kinds_that_meet_the_later_is_refused() -> None:
     lock, read = f"_c_{uuid.uuid4()}-lock-0000000004", f"_c_{uuid.uuid4()}-__READ__0000000005"
     assert layout.other_kind([lock, read], Kind.LOCK, 4) is None
@@ -160,6 +176,14 @@ def test_of_two_kinds_that_meet_the_later_is_refused() -> None:
 queues = st.lists(st.sampled_from([order.READ, order.WRITE]), min_size=1, max_size=8).map(
     lambda marks: [f"_c_{uuid.uuid4()}-{mark}{number:010d}" for number, mark in enumerate(marks)]
 )
+
+
+def test_resize_of_a_name_of_another_kind_is_refused(connect: Connect, plain: KazooClient) -> None:
+    locks = connect()
+    with locks.lock("a"):
+        with pytest.raises(holdfast.EngineRefused, match="in use as a lock, not as a semaphore"):
+            locks.semaphore("a", 2).resize(3)
+        assert plain.exists(f"{BASE}/a/permits") is None
 
 
 @given(queues)
