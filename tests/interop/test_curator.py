@@ -293,7 +293,7 @@ def test_readers_of_both_languages_hold_together_and_exclude_writers_of_both(
     java.release("j", "read")
     with rwlock.write.acquire(timeout=5):
         for recipe in ("read", "write"):
-            java.acquire("j", path, recipe=recipe, timeout=0.2)  # type: ignore[arg-type]
+            java.acquire("j", path, recipe=recipe, timeout=0.2)
             assert java.held("j") is None
     java.acquire("w", path, recipe="write", timeout=5)
     assert java.held("w") is not None
