@@ -98,7 +98,7 @@ class Run:
 
     def complete(self, faults: Sequence[Fault]) -> Report:
         began = time.monotonic()
-        share = self.items // PRODUCERS
+        share = -(-self.items // PRODUCERS)
         for number in range(PRODUCERS):
             self._start(f"p{number}", range(number * share, (number + 1) * share))
         for number in range(CONSUMERS):
