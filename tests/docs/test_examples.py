@@ -16,6 +16,8 @@ EXPECTED: Final = {
     "async_worker.py": ["long: dropped (broken)", "short: done"],
     "counter.py": ["60 of 60"],
     "leader_with_standby.py": ["one: leads", "observer: one", "one: resigned", "two: leads", "observer: then two"],
+    "at_most_n_workers.py": ["6 pictures, never more than 2 at once: True"],
+    "cache_refresh.py": ["100 reads, 0 of them torn; 10 versions, 0 of them lost"],
     "cron_once.py": ["cleaned up, skipped, skipped"],
     "web_to_worker.py": ["request: holds it no more (False), and it is locked", "worker: holds order:7", "is free"],
 }
@@ -33,6 +35,9 @@ def test_every_example_is_run() -> None:
         ("counter.py", "sqlite"),
         ("leader_with_standby.py", "sqlite"),
         ("cron_once.py", "sqlite"),
+        ("at_most_n_workers.py", "sqlite"),
+        ("cache_refresh.py", "sqlite"),
+        pytest.param("cache_refresh.py", "redis", marks=pytest.mark.needs_redis),
         ("web_to_worker.py", "sqlite"),
         pytest.param("web_to_worker.py", "redis", marks=pytest.mark.needs_redis),
         pytest.param("counter.py", "redis", marks=pytest.mark.needs_redis),
