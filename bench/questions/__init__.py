@@ -11,7 +11,7 @@ from bench.harness import Answer, Scale
 #: In the order in which they are asked.
 NAMES: Final = (
     "uncontended", "tasks", "reentry", "embedded", "overhead", "handover", "latency", "fairness", "leases",
-    "cluster", "redlock", "failover", "zookeeper", "zookeeper_handover",
+    "family", "condition", "sleepers", "cluster", "redlock", "failover", "zookeeper", "zookeeper_handover",
 )  # fmt: skip
 
 
