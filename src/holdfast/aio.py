@@ -166,7 +166,7 @@ class AsyncLock(AsyncLockBlock[AsyncLease]):
         return bool((await self.inspect()).holders)
 
     def __repr__(self) -> str:
-        return f"<AsyncLock {self.name!r} of {self._client!r}>"
+        return f"<AsyncLock {self._policy.shown} of {self._client!r}>"
 
 
 class AsyncClient(BaseClient):

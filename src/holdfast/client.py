@@ -128,7 +128,7 @@ class Lock(LockBlock[Lease]):
         return bool(self.inspect().holders)
 
     def __repr__(self) -> str:
-        return f"<Lock {self.name!r} of {self._client!r}>"
+        return f"<Lock {self._policy.shown} of {self._client!r}>"
 
 
 class Client(BaseClient):

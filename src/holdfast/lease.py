@@ -234,7 +234,7 @@ class BaseLease(AnyLease):
             state = "held"
         else:
             state = "waiting" if self._hold.state is states.PARKED else f"lost: {self.lost_reason}"
-        return f"<{type(self).__name__} {self.name!r} token={self.token} {state}>"
+        return f"<{type(self).__name__} {self._hold.policy.shown} token={self.token} {state}>"
 
 
 class Loss:

@@ -44,6 +44,11 @@ class Policy:
         return self.key if mode is EXCLUSIVE else (self.key, mode.kind, mode.shared)
 
     @property
+    def shown(self) -> str:
+        """Its name as a repr shows it; with the mode, unless that is the usual one."""
+        return repr(self.name) if self.mode is EXCLUSIVE else f"{self.name!r} ({self.mode.label})"
+
+    @property
     def noun(self) -> str:
         """What messages call it, before its name."""
         if self.mode.kind is Kind.RWLOCK:
