@@ -46,7 +46,7 @@ def test_count_down_of_the_last_opens_and_begins_the_next_round() -> None:
     state = state.counted_down("b", 1)
     assert (state.left, state.round, state.open) == (0, 1, True)
     assert state.counted_down("c", 1) == state
-    assert (state.reset(None).left, state.reset(5).size, state.reset(None).round) == (2, 5, 1)
+    assert (state.reset("a", 2, None).left, state.reset("a", 2, 5).size, state.reset("a", 2, None).round) == (2, 5, 1)
 
 
 def test_marks_are_found_for_two_rounds_and_then_dropped() -> None:
@@ -54,7 +54,7 @@ def test_marks_are_found_for_two_rounds_and_then_dropped() -> None:
     for number in range(1, 3):
         assert state.has("a", 1)
         assert not state.has("a", 2)
-        state = state.reset(None).counted_down("b", number)
+        state = state.reset("b", 2 * number, None).counted_down("b", 2 * number + 1)
     assert state.round == 3
     assert set(state.marks) == {"b"}
 
@@ -101,6 +101,28 @@ def test_count_down_whose_reply_is_lost_counts_once_beside_others(client: holdfa
     latch.count_down()
     core.session = session
     assert latch.count() == 5
+
+
+def test_reset_whose_reply_is_lost_does_not_undo_what_was_counted_since(client: holdfast.Client) -> None:
+    """Fault: the reset takes effect, others count down before it is asked for again, and it is done twice."""
+    latch = client.latch("a", 3)
+    latch.count_down()
+    core = client._open()
+    session: Any = core.session
+
+    class Interleaved(LossyRequests):
+        def __getattr__(self, name: str) -> Any:
+            if name == "swap" and self.calls == 1:
+                self.calls = 2
+                core.session, lossy = session, core.session
+                latch.count_down()
+                core.session = lossy
+            return super().__getattr__(name)
+
+    core.session = WithRegisters(session, Interleaved(session.registers, "swap", ["reply"]))
+    latch.reset()
+    core.session = session
+    assert latch.count() == 2
 
 
 def test_late_duplicate_of_a_count_down_does_not_count(client: holdfast.Client) -> None:

@@ -4,9 +4,9 @@ Its state is one register: the count, and the number of the *round*, which grows
 is through when the latch is open, or when the round in which it began to wait is over: so it does not miss that the
 latch was opened and reset between two of its looks.
 
-Every count_down leaves its mark: a *lane*, which one call of a client uses at a time, and the number of the operation
-in that lane. A call whose reply was lost finds its number, and does not count twice. Marks older than two rounds are
-dropped: an operation that is still unresolved then has an unknown outcome.
+Every count_down and every reset leaves its mark: a *lane*, which one call of a client uses at a time, and the number of
+the operation in that lane. A call whose reply was lost finds its number, and is not done twice. Marks older than two
+rounds are dropped: an operation that is still unresolved then has an unknown outcome.
 
 Here are the rules (pure), the steps that do I/O (written once), and the sync API. ``aio/latch.py`` has the async API.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Self
 
@@ -96,10 +96,10 @@ class LatchState(NamedTuple):
             marks={**(kept if opens else self.marks), lane: Mark(number, self.round)},
         )
 
-    def reset(self, size: int | None) -> Self:
-        """Closed, with the whole count; waiters of the round go on waiting."""
+    def reset(self, lane: str, number: int, size: int | None) -> Self:
+        """Closed, with the whole count; waiters of the round go on waiting. It must not have taken effect yet."""
         size = self.size if size is None else size
-        return self._replace(left=size, size=size)
+        return self._replace(left=size, size=size, marks={**self.marks, lane: Mark(number, self.round)})
 
 
 # -- steps that do I/O ---------------------------------------------------------------------------------------------
@@ -170,28 +170,37 @@ class BaseLatch(NotPortable):
         return state
 
     async def _count_down(self, core: Core) -> None:
+        await self._operate(core, "count_down", lambda state, lane, number: state.counted_down(lane, number))
+
+    async def _reset(self, core: Core) -> None:
+        # With a mark, too: a reset that is done again after a lost reply would undo what was counted since.
+        await self._operate(core, "reset", lambda state, lane, number: state.reset(lane, number, self._size))
+
+    async def _operate(self, core: Core, operation: str, change: Callable[[LatchState, str, int], LatchState]) -> None:
+        """Change the state by one operation, exactly once."""
         shared = self._state_at(core)
         began: LatchState | None = None
         with self._lanes.one() as (lane, number):
 
-            def change(value: Any) -> LatchState | None:
+            def changed(value: Any) -> LatchState | None:
                 nonlocal began
                 state = self._needed(self._parse(shared, value))
-                if state.has(lane, number) or state.open:
+                if state.has(lane, number):
                     return None
                 if began is not None and (state.made != began.made or state.round > began.round + _MARKS_LAST):
-                    raise self._unknown()
+                    raise self._unknown(operation)
                 if value is not None and began is None:
                     began = state  # from here on a swap without a reply may have left its mark there
-                return state.counted_down(lane, number)
+                after = change(state, lane, number)
+                return None if after == state else after
 
-            await shared.change(change)
+            await shared.change(changed)
 
-    def _unknown(self) -> OutcomeUnknown:
+    def _unknown(self, operation: str) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"latch {self._name!r}: the reply was lost, and it was opened and reset since; so it is not known whether "
-            "this count_down took effect",
-            operation="count_down",
+            f"this {operation} took effect",
+            operation=operation,
             name=self._name,
         )
 
@@ -199,16 +208,6 @@ class BaseLatch(NotPortable):
         shared = self._state_at(core)
         state = self._parse(shared, await shared.read())
         return None if state is None else state.left
-
-    async def _reset(self, core: Core) -> None:
-        shared = self._state_at(core)
-
-        def change(value: Any) -> LatchState | None:
-            state = self._needed(self._parse(shared, value))
-            after = state.reset(self._size)
-            return None if after == state and value is not None else after
-
-        await shared.change(change)
 
     async def _wait(self, core: Core, timeout: float | None) -> bool:
         shared = self._state_at(core)
