@@ -12,8 +12,10 @@ import pytest
 
 import holdfast
 from holdfast._core import parking, states
+from holdfast._runtime.blocking import run
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.memory import registers as memory_registers
+from holdfast.engines.registers import Stale
 from holdfast.primitives import waiting
 from tests.support.waiting import eventually
 
@@ -284,3 +286,42 @@ def test_an_operation_that_has_lost_its_lock_stores_nothing(clients: Any) -> Non
     with pytest.raises(holdfast.LockLost):
         monitor.add(late=True)
     assert monitor.snapshot() == {"count": 1}
+
+
+class _Delayed:
+    """Registers whose first store is interrupted, and arrives when ``arrive`` is called."""
+
+    def __init__(self, registers: Any) -> None:
+        self._registers = registers
+        self.arrive: Callable[[], Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._registers, name)
+
+    async def store(self, *arguments: Any, **keywords: Any) -> Any:
+        if self.arrive is None:
+            self.arrive = lambda: run(self._registers.store(*arguments, **keywords))
+            raise KeyboardInterrupt
+        return await self._registers.store(*arguments, **keywords)
+
+
+def test_a_store_that_was_interrupted_and_arrives_late_changes_nothing(
+    clients: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the late one would take back what was stored after it, or be taken for it."""
+    client = clients()
+    first, second = Waiting(clients()), Waiting(clients(), timeout=2.0)
+    client.ping()
+    delayed = _Delayed(client._opened.session.registers)
+    monkeypatch.setattr(type(client._opened.session), "registers", delayed)
+    lock = client.lock("a")
+    with lock:
+        condition = client.condition(lock)
+        with pytest.raises(KeyboardInterrupt):
+            condition.notify()
+        condition.notify()
+        assert delayed.arrive is not None
+        assert isinstance(delayed.arrive(), Stale)
+    first.join(20)
+    second.join(20)
+    assert (first.woken, second.woken) == (True, False)
