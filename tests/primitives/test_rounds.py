@@ -83,7 +83,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 class Worker:
-    """A process of ``rounds_worker``. It begins when it is told to."""
+    """A process of ``rounds_worker``. It begins at ``begin``."""
 
     def __init__(self, url: str, kind: str, number: int, rounds: int) -> None:
         command = [sys.executable, "-m", "tests.primitives.rounds_worker", url, kind, str(number), str(rounds)]
