@@ -15,8 +15,8 @@ class Schema:
 
     def __init__(self, checks: Mapping[str, Check], initial: Mapping[str, Any]) -> None:
         self._checks = checks
-        self._initial = json.dumps(dict(initial))
         self.check(initial, None)
+        self._initial = json.dumps(dict(initial))
 
     def check(self, values: Mapping[str, Any], name: str | None) -> None:
         """InvalidState if a value does not fit its annotation. ``name``: the monitor's."""
