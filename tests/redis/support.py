@@ -20,6 +20,7 @@ from holdfast.engines.base import Claim, Found, Keeper, RequestFailed, Session
 from holdfast.engines.redis.attempt import RedlockAttempt
 from holdfast.engines.redis.engine import RedisEngine, connect
 from holdfast.engines.redis.session import RedisSession
+from holdfast.engines.redis.waiting.watch import Way
 from tests.servers.redis import RedisServer
 
 TIMEOUT: Final = 5.0
@@ -29,6 +30,12 @@ WOKEN: Final = 0.4
 SOON: Final = 4.0
 #: Tolerated delay on a machine with scheduler stalls.
 LATE: Final = 1.5
+#: The rights that each wake-up method needs.
+USERS: Final = {
+    Way.TRACKING: "+@all",
+    Way.CHANNEL: "+@all -client|tracking",
+    Way.POLLING: "+@all -client|tracking -subscribe",
+}
 
 Body = Callable[..., Coroutine[Any, Any, None]]
 S = TypeVar("S", bound=Session[Any], covariant=True)

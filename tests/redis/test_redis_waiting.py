@@ -21,6 +21,7 @@ from tests.redis.support import (
     LATE,
     SOON,
     TIMEOUT,
+    USERS,
     Other,
     command,
     dies_waiting,
@@ -32,13 +33,6 @@ from tests.redis.support import (
 from tests.servers.redis import RedisServer
 from tests.support.calls import Later
 from tests.support.waiting import eventually
-
-#: The rights each wake-up method needs, and how the server shows that a waiter is ready.
-USERS = {
-    Way.TRACKING: "+@all",
-    Way.CHANNEL: "+@all -client|tracking",
-    Way.POLLING: "+@all -client|tracking -subscribe",
-}
 
 
 def armed(server: RedisServer, way: Way, name: str = "job", waiters: int = 1) -> Callable[[], object]:

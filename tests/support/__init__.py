@@ -12,6 +12,7 @@ Read ``waiting`` first: no test sleeps to wait for something.
 - ``processes``: what /proc shows of processes, and waiting for their end (``Death``)
 - ``terminal``: a command in a pseudo-terminal (``terminal``)
 - ``register_contract``: what registers do, on every engine that has them (``CASES``, ``check``)
+- ``readers``: a lease of a read lock, as far as a fence knows it
 - ``register``, ``history``: a resource behind a lock, and what several processes held and when
 - ``certificates``: certificates for servers with TLS
 - ``runs``: runs of pytest and of servers in processes of their own, for tests/harness

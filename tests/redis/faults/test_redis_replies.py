@@ -9,7 +9,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,12 +17,11 @@ import pytest
 import holdfast
 from holdfast.engines.redis import scripts
 from holdfast.testing.proxy import FaultProxy
+from tests.redis.losses import LOSSES, Arm, every_loss, only_keys_with_ttl
 from tests.servers.redis import RedisServer
 from tests.support.child import Child
 from tests.support.signal_injector import interrupting
 from tests.support.waiting import LASTING, eventually, renewed
-
-Arm = Callable[[FaultProxy, object], object]
 
 
 @pytest.fixture
@@ -36,31 +35,6 @@ def locks(proxy: FaultProxy) -> Iterator[holdfast.Client]:
     with holdfast.connect(proxy.url, ttl=3.0, request_timeout=0.4) as client:
         client.ping()
         yield client
-
-
-def reply_lost_by_reset(proxy: FaultProxy, script: object) -> object:
-    return proxy.on(script=script).drop_reply_and_reset()  # type: ignore[arg-type]
-
-
-def reply_lost_in_a_black_hole(proxy: FaultProxy, script: object) -> object:
-    return proxy.on(script=script).black_hole()  # type: ignore[arg-type]
-
-
-def request_lost_by_reset(proxy: FaultProxy, script: object) -> object:
-    return proxy.on(script=script).drop_request_and_reset()  # type: ignore[arg-type]
-
-
-def request_lost_in_a_black_hole(proxy: FaultProxy, script: object) -> object:
-    return proxy.on(script=script).drop_request_black_hole()  # type: ignore[arg-type]
-
-
-LOSSES = [reply_lost_by_reset, reply_lost_in_a_black_hole, request_lost_by_reset, request_lost_in_a_black_hole]
-every_loss = pytest.mark.parametrize("lose", LOSSES)
-
-
-def only_keys_with_ttl(server: RedisServer) -> bool:
-    client = server.client()
-    return all(client.pttl(key) != -1 for key in client.scan_iter())
 
 
 # -- faults R1, R2, R3, R8: the reply to an acquire is lost ----------------------------------------------------------

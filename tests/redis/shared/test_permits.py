@@ -11,7 +11,7 @@ from holdfast.engines.base import Busy, Found, Granted, permits
 from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
-from tests.redis.shared.test_rwlock import endless, granted, queue_up
+from tests.redis.shared.claims import endless, granted, queue_up
 from tests.redis.support import LATE, TIMEOUT, command, dies_waiting, keeper_of, make_attempt, sync_and_async
 from tests.servers.redis import RedisServer
 

@@ -11,11 +11,12 @@ import pytest
 
 from holdfast._runtime import clock
 from holdfast._runtime.blocking import run
-from holdfast.engines.base import READ, WRITE, Busy, Found, Granted, Mode, permits
+from holdfast.engines.base import READ, WRITE, Busy, Found, Mode, permits
 from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.dialect.keys import shared_keys_of
 from holdfast.engines.redis.session import RedisSession
 from holdfast.errors import EngineRefused
+from tests.redis.shared.claims import endless, granted, queue_up
 from tests.redis.support import LATE, TIMEOUT, Other, command, dies_waiting, keeper_of, make_attempt, sync_and_async
 from tests.servers.redis import RedisServer
 from tests.support.waiting import eventually
@@ -25,25 +26,6 @@ NAME = "job"
 
 def attempt(mode: Mode, ttl: float = 30.0) -> RedisAttempt:
     return make_attempt(NAME, ttl, mode=mode)
-
-
-async def granted(session: RedisSession, wanted: RedisAttempt) -> int:
-    answer = await session.acquire(wanted, TIMEOUT)
-    assert isinstance(answer, Granted), f"busy: {answer}"
-    return answer.token
-
-
-async def queue_up(session: RedisSession, wanted: RedisAttempt) -> Any:
-    """Have it wait: its entry in the queue is there, and its watch is armed."""
-    assert isinstance(await session.acquire(wanted, TIMEOUT), Busy)
-    contender = session.contender(wanted, TIMEOUT)
-    await contender.wait(clock.now())
-    return contender
-
-
-def endless(server: RedisServer) -> list[bytes]:
-    client = server.client()
-    return [key for key in client.scan_iter() if client.pttl(key) == -1]
 
 
 @sync_and_async

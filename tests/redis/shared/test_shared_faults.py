@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.engines.redis import scripts
 from holdfast.testing.proxy import FaultProxy
-from tests.redis.faults.test_redis_replies import LOSSES, Arm, only_keys_with_ttl
+from tests.redis.losses import LOSSES, Arm, only_keys_with_ttl
 from tests.servers.redis import RedisServer
 from tests.support.waiting import LASTING, eventually, renewed, until
 

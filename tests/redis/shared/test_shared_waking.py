@@ -11,9 +11,8 @@ from holdfast._runtime.blocking import run
 from holdfast.engines.base import READ, WRITE, Busy, Mode, permits
 from holdfast.engines.redis.session import RedisSession
 from holdfast.engines.redis.waiting.watch import Way
-from tests.redis.shared.test_rwlock import queue_up
-from tests.redis.support import TIMEOUT, Other, command, make_attempt, on_api
-from tests.redis.test_redis_waiting import USERS
+from tests.redis.shared.claims import queue_up
+from tests.redis.support import TIMEOUT, USERS, Other, command, make_attempt, on_api
 from tests.servers.redis import RedisServer
 from tests.support.calls import Later
 from tests.support.clients import APIS
