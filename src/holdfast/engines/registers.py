@@ -21,6 +21,8 @@ from typing import Final, NamedTuple, Protocol
 
 #: For how long a look makes a waiter present, in seconds. Waiters look at least every second or two.
 PRESENCE: Final = 5.0
+#: The part of a monitor: its variables, and the waiters of its conditions. It is durable.
+MONITOR: Final = "monitor"
 
 
 class RegisterKey(NamedTuple):

@@ -7,7 +7,7 @@ a server can answer a waiter's look without sending it the whole queue.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from holdfast.engines.registers import Look, Standing
@@ -65,3 +65,22 @@ def looks(text: str, present: Collection[str]) -> dict[str, Look]:
                 found.setdefault(waiter, Look(Standing.WAITING, rank, orphan))
                 rank += waiter in present
     return found
+
+
+def waiting(queues: Iterable[tuple[object, Collection[str]]]) -> dict[str, int]:
+    """How many present waiters each condition has that were not notified yet, for people.
+
+    ``queues``: of each register of a lock its queue, and who is present. What is not such a text is left out: another
+    program may have written it.
+    """
+    numbers: dict[str, int] = {}
+    for text, present in queues:
+        try:
+            found = parse(text) if isinstance(text, str) else {}
+        except (ValueError, TypeError):
+            continue
+        for condition, entries in found.items():
+            count = sum(entry.mark == WAITING and entry.waiter in present for entry in entries)
+            if count:
+                numbers[condition] = numbers.get(condition, 0) + count
+    return numbers

@@ -80,6 +80,8 @@ class MemoryRegisters:
         found = self._store.registers.get(place)
         if found is not None:
             return found
+        name, part = place
+        self._store.parts.setdefault(name, {})[part] = None  # before: interrupted here, it is listed without a register
         return self._store.registers.setdefault(place, Register(_NO_GUARD, b"", "", 0, Waiters()))
 
     def _replace(self, place: Place, seen: Register, register: Register) -> bool:
@@ -139,6 +141,12 @@ class MemoryRegisters:
 
     async def peek(self, key: RegisterKey, timeout: float) -> Cell:
         return self.register((key.name, key.part)).cell(self.runtime.now())
+
+    def conditions(self, name: str) -> dict[str, int]:
+        """How many waiters each condition of a lock has."""
+        parts, now = list(self._store.parts.get(name, ())), self.runtime.now()
+        found = [self._store.registers.get((name, part)) for part in parts]
+        return waiter_queue.waiting((each.queue, each.waiters.present(now)) for each in found if each is not None)
 
     async def swap(self, key: RegisterKey, version: int, value: bytes, timeout: float) -> Cell:
         place = (key.name, key.part)

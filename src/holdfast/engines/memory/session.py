@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import AsyncIterator
 
@@ -111,6 +112,10 @@ class MemorySession(StoreView):
                     return Granted(token)
 
     async def inspect(self, name: str, timeout: float) -> LockState:
+        waiting = self.registers.conditions(name)
+        return dataclasses.replace(self._state(name), conditions=waiting) if waiting else self._state(name)
+
+    def _state(self, name: str) -> LockState:
         now = self.runtime.now()
         record = self.store.names.get(name, NOTHING)
         entry = record.live(now)

@@ -153,6 +153,7 @@ class Store:
     def __init__(self) -> None:
         self.names: dict[str, Name] = {}
         self.registers: dict[tuple[str, str], Register] = {}  #: by name and part
+        self.parts: dict[str, dict[str, None]] = {}  #: of each name: the parts that may have a register
         self.keepers: set[weakref.ref[MemoryKeeper]] = set()  #: those to which a break is reported
         self.forgotten = 0  #: the largest token of any name that was dropped
         self.lock = threading.RLock()

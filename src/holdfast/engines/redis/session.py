@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -161,11 +162,12 @@ class RedisSession:
     async def inspect(self, name: str, timeout: float) -> LockState:
         try:
             reply = await self._channel.run(operators.encode_inspect(name), timeout)
+            conditions = operators.decode_conditions(reply)
             if operators.is_rwlock(reply):
                 reply = await self._channel.run(rwlocks.encode_inspect(name), timeout)
-                return rwlocks.decode_inspect(name, reply)
+                return dataclasses.replace(rwlocks.decode_inspect(name, reply), conditions=conditions)
             if not operators.is_semaphore(reply):
-                return operators.decode_inspect(name, reply)
+                return dataclasses.replace(operators.decode_inspect(name, reply), conditions=conditions)
         except WrongType as error:
             if isinstance(error, NotALock):
                 raise await self._foreign(name, error, timeout) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Collection
 from typing import Any, Final
@@ -160,16 +159,9 @@ def _forget_socket(store: Store, key: RegisterKey, waiter: str, socket_name: str
 
 
 def conditions(store: Store, now: int, name: str) -> dict[str, int]:
-    """How many present waiters each condition of a lock has, for people."""
-    numbers: dict[str, int] = {}
-    for part, text in store.read(statements.QUEUES, (name,)):
-        present = _present(store, now, RegisterKey(name, part))
-        with contextlib.suppress(ValueError, TypeError, AttributeError):  # another program's content
-            for condition, entries in waiter_queue.parse(text).items():
-                waiting = sum(entry.mark == waiter_queue.WAITING and entry.waiter in present for entry in entries)
-                if waiting:
-                    numbers[condition] = numbers.get(condition, 0) + waiting
-    return numbers
+    """How many waiters each condition of a lock has."""
+    queues = store.read(statements.QUEUES, (name,))
+    return waiter_queue.waiting((queue, _present(store, now, RegisterKey(name, part))) for part, queue in queues)
 
 
 def _wall() -> int:

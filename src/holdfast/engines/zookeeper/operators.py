@@ -11,6 +11,7 @@ from holdfast.engines.base import MOST_WAITERS, Holder, Kind, LockState, Waiter
 from holdfast.engines.zookeeper import layout, metadata, names, order, permits
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.permits import StoredSize
+from holdfast.engines.zookeeper.register_inspection import ConditionsReading
 from holdfast.engines.zookeeper.requests import Requester
 
 
@@ -38,6 +39,7 @@ class Operators:
     async def inspect(self, name: str, timeout: float) -> LockState:
         path = names.path(self._base, name)
         connection = await self._requester.connected(None, timeout)
+        registers = ConditionsReading(self._requester, connection, self._base, name)
         while True:
             nodes = await self._nodes(connection, path, timeout)
             holders, remaining = await self._holders(connection, nodes, timeout)
@@ -58,6 +60,7 @@ class Operators:
             nodes.kind.value,
             nodes.size,
             nodes.free,
+            await registers.conditions(timeout),
         )
 
     async def _holders(self, connection: Connection, nodes: Nodes, timeout: float) -> tuple[list[Holder], float | None]:

@@ -33,13 +33,19 @@ def folder(base: str) -> str:
     return f"{base}/{_REGISTERS}"
 
 
+def folders(base: str, name: str) -> tuple[str, str]:
+    """The nodes above the registers of one lock."""
+    encoded = names.encode(name)
+    return f"{folder(base)}/{encoded}", f"{base}/{_STATE}/{encoded}"
+
+
 class RegisterPath(NamedTuple):
     root: str
 
     @classmethod
     def of(cls, base: str, key: RegisterKey) -> RegisterPath:
-        above = f"{base}/{_STATE}" if key.durable else folder(base)
-        return cls(f"{above}/{names.encode(key.name)}/{names.encode(key.part)}")
+        forgettable, durable = folders(base, key.name)
+        return cls(f"{durable if key.durable else forgettable}/{names.encode(key.part)}")
 
     @property
     def parent(self) -> str:

@@ -15,7 +15,7 @@ from holdfast._runtime.callers import current_caller
 from holdfast.aio import AsyncClient, AsyncLock
 from holdfast.base_client import BaseClient
 from holdfast.client import Client, Lock
-from holdfast.engines.registers import RegisterKey, Registers
+from holdfast.engines.registers import MONITOR, RegisterKey, Registers
 from holdfast.errors import LockLost, UsageError
 from holdfast.lease import NotPortable
 from holdfast.primitives.condition import check_registers
@@ -118,7 +118,7 @@ class BaseMonitor(NotPortable):
 
 
 def _key(policy: Policy) -> RegisterKey:
-    return RegisterKey(policy.key, "monitor", durable=True)
+    return RegisterKey(policy.key, MONITOR, durable=True)
 
 
 def _schema_of(cls: type) -> Schema:

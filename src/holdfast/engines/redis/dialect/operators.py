@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from holdfast.engines.base import MOST_WAITERS, LockState
-from holdfast.engines.redis.dialect import metadata
+from holdfast.engines.redis.dialect import metadata, registers
 from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
 from holdfast.engines.redis.dialect.requests import Call, Publish
@@ -17,11 +17,17 @@ _PING: Final = Call(PING, (), ())
 
 def encode_inspect(name: str) -> Call:
     keys = keys_of(name)
-    return Call(INSPECT, keys.inspect, (MOST_WAITERS, keys.redisson_queue, keys.timeouts))
+    args = (MOST_WAITERS, keys.redisson_queue, keys.timeouts, *registers.inspected(name))
+    return Call(INSPECT, keys.inspect, args)
 
 
 def decode_inspect(name: str, reply: Sequence[Any]) -> LockState:
     return metadata.lock_state(name, reply)
+
+
+def decode_conditions(reply: Sequence[Any]) -> dict[str, int]:
+    """Of the same reply only how many waiters each condition has."""
+    return registers.decode_conditions(reply[10])
 
 
 def decode_inspect_blocks(reply: Sequence[Any]) -> dict[str, metadata.Block | None]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
-from holdfast.engines import registers
+from holdfast.engines import registers, waiter_queue
 from holdfast.engines.redis.dialect.keys import prefixed
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
 from holdfast.engines.redis.dialect.requests import Call, Publish
@@ -34,7 +34,7 @@ class RegisterKeys:
     """The keys of one register.
 
     The part is quoted, so that it has neither a colon nor a brace: two registers never share a key, and all their keys
-    are in the slot of the lock.
+    are in the slot of the lock. The empty part is no register's: its key is the list of those that have waiters.
     """
 
     __slots__ = ("present", "register", "wake")
@@ -62,6 +62,26 @@ def keys_of(key: RegisterKey) -> RegisterKeys:
 def _ttl(key: RegisterKey, token_ttl: int) -> int:
     """How long the register lasts after its last use, in ms; 0: it never expires."""
     return 0 if key.durable else token_ttl
+
+
+def _listed(key: RegisterKey) -> tuple[str, ...]:
+    """Where the register is listed while it has waiters. One that never expires would need a list that does not either;
+    there is only one such part, and inspect looks for it without a list."""
+    return () if key.durable else (_keys(key.name, "").register,)
+
+
+def inspected(name: str) -> tuple[Argument, ...]:
+    """What ``inspect.lua`` finds the conditions of a lock by."""
+    keys = _keys(name, "")
+    return keys.register, keys.present, quote(registers.MONITOR, safe="")
+
+
+def decode_conditions(queues: Sequence[Any]) -> dict[str, int]:
+    """How many waiters each condition has: from the end of the reply of ``inspect.lua``."""
+    return waiter_queue.waiting(
+        (queue.decode("utf-8", "replace"), frozenset([each.decode("utf-8", "replace") for each in present]))
+        for queue, present in zip(queues[::2], queues[1::2], strict=True)
+    )
 
 
 def _presence() -> int:
@@ -107,7 +127,7 @@ def encode_store(
         _WAKE_UP_TTL_MS,
         publish,
     )
-    return Call(STORE, (keys.register, keys.present, keys.wake), (*args, *wake))
+    return Call(STORE, (keys.register, keys.present, keys.wake, *_listed(key)), (*args, *wake))
 
 
 def decode_store(reply: Any) -> int | Stale:
@@ -117,7 +137,8 @@ def decode_store(reply: Any) -> int | Stale:
 def encode_look(key: RegisterKey, waiter: str, token_ttl: int, seen: bytes) -> Call:
     """``seen``: which queue the last look has seen, see ``queue_seen``."""
     keys = keys_of(key)
-    return Call(LOOK, (keys.register, keys.present), (waiter, _presence(), _ttl(key, token_ttl), _MOST_RANKED, seen))
+    args: tuple[Argument, ...] = (waiter, _presence(), _ttl(key, token_ttl), _MOST_RANKED, seen)
+    return Call(LOOK, (keys.register, keys.present, *_listed(key)), args)
 
 
 def decode_look(reply: bytes) -> Look:

@@ -20,16 +20,30 @@ local function keep(register, ttl, is_new)
 end
 
 -- keep_read(register, ttl): the same where it is only read. Every write wakes those that watch the register, so this
--- one is made in the last 29 thirtieths of the ttl only.
+-- one is made in the last 29 thirtieths of the ttl only. Returns whether it was made.
 local function keep_read(register, ttl)
-    if ttl == '0' then return end
+    if ttl == '0' then return false end
     local left = redis.call('PTTL', register)
-    if left >= 0 and left < ttl * 29 / 30 then redis.call('PEXPIRE', register, ttl) end
+    if left < 0 or left >= ttl * 29 / 30 then return false end
+    return redis.call('PEXPIRE', register, ttl) == 1
 end
 
 local function server_time()
     local time = redis.call('TIME')
     return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- list(queues, register, ttl, is_waited_for): the registers of a lock that have waiters are listed for inspect, each
+-- until its ttl is over. queues: sorted set, what follows it in the key of a register -> until when, ms; nil: the
+-- register is not listed. It is for people, so it never fails a script.
+local function list(queues, register, ttl, is_waited_for)
+    if not queues then return end
+    local now = server_time()
+    local last = ttl == '0' and '+inf' or string.format('%.0f', now + ttl)
+    local added = redis.pcall('ZADD', queues, is_waited_for and last or '0', string.sub(register, #queues + 1))
+    if type(added) ~= 'number' then return end
+    redis.pcall('ZREMRANGEBYSCORE', queues, '-inf', string.format('%.0f', now))
+    keep(queues, ttl, added == 1)
 end
 
 -- attend(present, waiter, now, lasting): the waiter is present for so many ms. Returns nil, or a refusal.

@@ -1,6 +1,7 @@
 -- Write a register, if guard and version are still those of the last load.
 --
--- KEYS     1 register  2 who is present  3 what keys of wake-ups begin with
+-- KEYS     1 register  2 who is present  3 what keys of wake-ups begin with  4 registers with waiters (absent: it is not
+--          listed there)
 -- ARGV     1 token  2 owner  3 version  4 ttl of the register, ms ('0': none)  5 '1': write in any case
 --          6 value  7 '1': write it  8 queue  9 '1': write it  10 waiter that joins ('': none)
 --          11 for how long it is present, ms  12 ttl of a wake-up, ms  13 how to publish  14… waiters to be woken
@@ -31,6 +32,7 @@ if ARGV[9] == '1' then
 end
 redis.call('HSET', register, unpack(changes))
 keep(register, ARGV[4], false)
+if ARGV[9] == '1' then list(KEYS[4], register, ARGV[4], ARGV[8] ~= '') end
 for i = 14, #ARGV do
     local woken = KEYS[3] .. ':' .. ARGV[i]
     redis.pcall('SET', woken, changes[2], 'PX', ARGV[12])

@@ -95,6 +95,24 @@ class ConditionCases:
         await asyncio.gather(*still_waiting)
 
     @case
+    async def test_inspect_counts_the_waiters_of_each_condition(self, world: World) -> None:
+        client, other, actors = world.connect(), world.connect(), world.actors(4)
+        assert (await world.inspect(other, world.name())).conditions == {}
+        waiting = [*_queue_up(world, client, actors[:2], name="full")[1]]
+        waiting += _queue_up(world, other, actors[2:3])[1]
+
+        async def counted(expected: dict[str, int]) -> bool:
+            return (await world.inspect(other, world.name())).conditions == expected
+
+        await world.until(lambda: counted({"full": 2, "": 1}))
+        await _notify(world, actors[3], client, name="full")
+        await world.until(lambda: counted({"full": 1, "": 1}))
+        await _notify(world, actors[3], client, name="full", count=None)
+        await _notify(world, actors[3], client)
+        await asyncio.gather(*waiting)
+        assert await counted({})
+
+    @case
     async def test_wait_for_returns_the_value_of_its_predicate(self, world: World) -> None:
         client, other, (one, two) = world.connect(), world.connect(), world.actors(2)
         lock, items, asked = client.lock(world.name()), list[str](), list[int]()

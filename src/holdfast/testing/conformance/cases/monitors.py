@@ -163,6 +163,20 @@ class MonitorCases:
         assert await world.is_free(world.name())
 
     @case
+    async def test_inspect_counts_the_waiters_of_its_conditions(self, world: World) -> None:
+        client, actor = world.connect(), world.actor()
+        monitor = buffer(world, client)
+        taking = actor.do(monitor.take)
+
+        async def counted() -> bool:
+            return (await world.inspect(client, world.name())).conditions == {"not_empty": 1}
+
+        await world.until(counted)
+        await world.do(lambda: monitor.put(7))
+        assert await taking == 7
+        assert (await world.inspect(client, world.name())).conditions == {}
+
+    @case
     async def test_values_that_do_not_fit_are_refused_and_nothing_is_stored(self, world: World) -> None:
         monitor = buffer(world, world.connect(), max_bytes=100)
         await world.do(lambda: monitor.put(1))

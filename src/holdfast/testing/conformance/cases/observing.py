@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast.observer import Acquired, Broken, Busy, Event, Lost, Released, Renewed, Waiting
 from holdfast.testing.conformance.world import World
-from holdfast.testing.conformance.writing import case
+from holdfast.testing.conformance.writing import case, needs
 
 
 class ObservingCases:
@@ -108,3 +108,73 @@ class ObservingCases:
         lost = {event.token: event.reason for event in events if isinstance(event, Lost)}
         assert sorted(lost.values()) == ["closed"] * 3
         assert {event.name for event in events if isinstance(event, Lost)} == {lease.name for lease in leases}
+
+    @needs("shared")
+    @case
+    async def test_every_hold_of_a_read_write_lock_ends_once(self, world: World) -> None:
+        events: list[Event] = []
+        client = world.connect(observer=events.append, ttl=world.lasting)
+        lock, (one, two) = client.rwlock(world.name()), world.actors(2)
+        readers = [await one.do(lock.read.acquire), await two.do(lock.read.acquire)]
+        for lease in readers:
+            await world.do(lease.release)
+        writing = await one.do(lock.write.acquire)
+        nested = await one.do(lock.read.acquire)
+        await one.do(writing.release)
+        broken = [nested, await two.do(lambda: lock.read.acquire(timeout=world.soon))]
+        await world.do(lambda: client.break_(world.name()))
+        for lease in broken:
+            with pytest.raises(holdfast.LockLost):
+                await world.do(lease.release)
+        await world.do(client.close)
+        assert _holds(events) == {
+            **{(lease.token, lease.owner): "released" for lease in (*readers, writing)},
+            **{(lease.token, lease.owner): "broken" for lease in broken},
+        }
+
+    @needs("permits")
+    @case
+    async def test_every_hold_of_permits_ends_once(self, world: World) -> None:
+        events: list[Event] = []
+        client = world.connect(observer=events.append, ttl=world.lasting)
+        semaphore = client.semaphore(world.name(), 3)
+        released = await world.do(lambda: semaphore.acquire(2))
+        kept = await world.do(semaphore.acquire)
+        assert await world.do(semaphore.try_acquire) is None
+        await world.do(released.release)
+        await world.do(client.close)
+        assert _holds(events) == {(released.token, released.owner): "released", (kept.token, kept.owner): "closed"}
+        assert [event.waited for event in events if isinstance(event, Busy)] == [False]
+
+    @needs("registers")
+    @case
+    async def test_a_condition_wait_ends_one_hold_and_begins_another(self, world: World) -> None:
+        events: list[Event] = []
+        client = world.connect(observer=events.append, ttl=world.lasting)
+        lock, actor, seen = client.lock(world.name()), world.actor(), list[tuple[int, str]]()
+        outer, inner = await actor.do(lock.acquire), await actor.do(lock.acquire)
+        seen.append((outer.token, outer.owner))
+        for _ in range(2):
+            assert await actor.do(lambda: client.condition(lock).wait(timeout=0.01)) is False
+            seen.append((outer.token, outer.owner))
+        await actor.do(inner.release)
+        await actor.do(outer.release)
+        await world.do(client.close)
+        assert len(set(seen)) == 3
+        assert _holds(events) == dict.fromkeys(seen, "released")
+
+
+def _holds(events: list[Event]) -> dict[tuple[int, str], str]:
+    """Token and owner of each hold, and how it ended. Each begins once, and then ends once."""
+    began: set[tuple[int, str]] = set()
+    ended: dict[tuple[int, str], str] = {}
+    for event in events:
+        if isinstance(event, Acquired):
+            assert (event.token, event.owner) not in began
+            began.add((event.token, event.owner))
+        elif isinstance(event, (Lost, Released)):
+            hold = event.token, event.owner
+            assert hold in began - ended.keys()
+            ended[hold] = event.reason if isinstance(event, Lost) else event.outcome
+    assert began == ended.keys()
+    return ended
