@@ -18,11 +18,13 @@ local waiting, described = waiters(KEYS[4], most)
 local fair = redis.pcall('LRANGE', ARGV[2], 0, most - 1)
 local semaphore = #holders == 0 and redis.pcall('EXISTS', ARGV[3]) == 1
 local time = redis.call('TIME')
-local after = string.format('(%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-local parts = redis.pcall('ZRANGEBYSCORE', ARGV[4], after, '+inf', 'LIMIT', '0', ARGV[1])
-if parts.err then parts = {} end
-parts[#parts + 1] = ARGV[6]
-local queues = {}
+-- Commands for registers are used only if there are some: a user of locks may have no right to them.
+local after, parts, queues = string.format('(%.0f', time[1] * 1000 + math.floor(time[2] / 1000)), {}, {}
+if redis.pcall('EXISTS', ARGV[4]) == 1 then
+    local listed = redis.pcall('ZRANGEBYSCORE', ARGV[4], after, '+inf', 'LIMIT', '0', ARGV[1])
+    if not listed.err then parts = listed end
+end
+if redis.pcall('EXISTS', ARGV[4] .. ARGV[6]) == 1 then parts[#parts + 1] = ARGV[6] end
 for _, part in ipairs(parts) do
     local queue = redis.pcall('HMGET', ARGV[4] .. part, 'queue')[1]
     if queue and queue ~= '' then
