@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -174,6 +175,18 @@ def test_releasing_its_leases_from_another_thread_ends_a_wait(clients: Any) -> N
     waiter.join(5)
     assert isinstance(waiter.error, holdfast.NotHeld)
     client.lock("a").acquire(timeout=5).release()
+
+
+def test_in_a_forked_child_a_lease_that_waits_is_lost(clients: Any) -> None:
+    client, other = clients(), clients()
+    waiter = Waiting(client)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if waiter.lease.lost_reason == "forked" and not waiter.lease.held else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    notify(other)
+    waiter.join(20)
+    assert waiter.woken is True
 
 
 def test_a_lease_that_came_back_is_renewed_lost_and_reported_as_before(clients: Any) -> None:

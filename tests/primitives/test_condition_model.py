@@ -33,14 +33,14 @@ class World(NamedTuple):
 
     steps: tuple[int, ...]  # of the consumers, then of the producers
     timed_out: tuple[bool, ...]
-    holder: int | None  # who has the lock
+    holder: int | None  # number has the lock
     queue: str  # as it is stored
     view: str  # as the holder has it
     item: int  # how many there are
     faults: int
 
-    def put(self, who: int, step: int) -> World:
-        return self._replace(steps=(*self.steps[:who], step, *self.steps[who + 1 :]))
+    def put(self, number: int, step: int) -> World:
+        return self._replace(steps=(*self.steps[:number], step, *self.steps[number + 1 :]))
 
 
 class Model:
@@ -56,108 +56,108 @@ class Model:
 
     def next(self, world: World) -> Iterator[World]:
         """Steps that happen by themselves."""
-        for who in range(len(world.steps)):
-            yield from self._consumer(world, who) if who < len(CONSUMERS) else self._producer(world, who)
+        for number in range(len(world.steps)):
+            yield from self._consumer(world, number) if number < len(CONSUMERS) else self._producer(world, number)
 
     def present(self, world: World) -> frozenset[str]:
         """Those that look at the register: asleep, or on their way back."""
-        return frozenset(name for who, name in enumerate(CONSUMERS) if world.steps[who] in (ASLEEP, BACK))
+        return frozenset(name for number, name in enumerate(CONSUMERS) if world.steps[number] in (ASLEEP, BACK))
 
     def _load(self, world: World, mine: str) -> str:
         change = condition_queue.pass_on(waiter_queue.parse(world.queue), self.present(world), {mine})
         return waiter_queue.to_text(change.queue)
 
-    def _take_lock(self, world: World, who: int, step: int) -> Iterator[World]:
+    def _take_lock(self, world: World, number: int, step: int) -> Iterator[World]:
         if world.holder is None:
-            yield world._replace(holder=who).put(who, step)
+            yield world._replace(holder=number).put(number, step)
 
-    def _leave(self, world: World, who: int, step: int, *, failed: bool = False) -> World:
+    def _leave(self, world: World, number: int, step: int, *, failed: bool = False) -> World:
         """The store that ends the critical section, then the release."""
         queue = waiter_queue.parse(world.view)
-        mine = {CONSUMERS[who]} if who < len(CONSUMERS) else set()
+        mine = {CONSUMERS[number]} if number < len(CONSUMERS) else set()
         change = (condition_queue.give_up if failed else condition_queue.settle)(queue, mine)
-        return world._replace(queue=waiter_queue.to_text(change.queue), view="", holder=None).put(who, step)
+        return world._replace(queue=waiter_queue.to_text(change.queue), view="", holder=None).put(number, step)
 
-    def _consumer(self, world: World, who: int) -> Iterator[World]:
-        step, me = world.steps[who], CONSUMERS[who]
+    def _consumer(self, world: World, number: int) -> Iterator[World]:
+        step, me = world.steps[number], CONSUMERS[number]
         if step == START:
-            yield from self._take_lock(world, who, CHECK)
+            yield from self._take_lock(world, number, CHECK)
         elif step == CHECK:  # it has the lock, and no entry
             view = self._load(world, me)
             if world.item:
-                yield world._replace(view=view).put(who, TAKE)
+                yield world._replace(view=view).put(number, TAKE)
             elif self._mutant == "late entry":  # it releases first
-                yield world._replace(queue=view, view="", holder=None).put(who, LATE_ENTRY)
+                yield world._replace(queue=view, view="", holder=None).put(number, LATE_ENTRY)
             else:
                 joined = condition_queue.join(waiter_queue.parse(view), CONDITION, me)
-                yield world._replace(queue=waiter_queue.to_text(joined.queue), view="", holder=None).put(who, ASLEEP)
+                yield world._replace(queue=waiter_queue.to_text(joined.queue), view="", holder=None).put(number, ASLEEP)
         elif step == LATE_ENTRY:
             joined = condition_queue.join(waiter_queue.parse(world.queue), CONDITION, me)
-            yield world._replace(queue=waiter_queue.to_text(joined.queue)).put(who, ASLEEP)
+            yield world._replace(queue=waiter_queue.to_text(joined.queue)).put(number, ASLEEP)
         elif step == ASLEEP:
             look = waiter_queue.look(world.queue, me, self.present(world))
-            heir = self._mutant != "nobody passes on" and condition_queue.must_pass_on(look, look.rank + 1)
-            if condition_queue.mark_of(waiter_queue.parse(world.queue), me) != WAITING or heir:
-                yield world.put(who, BACK)
+            passes_on = self._mutant != "none passes on" and condition_queue.must_pass_on(look, look.rank + 1)
+            if condition_queue.mark_of(waiter_queue.parse(world.queue), me) != WAITING or passes_on:
+                yield world.put(number, BACK)
         elif step == BACK:
-            yield from self._take_lock(world, who, LOAD)
+            yield from self._take_lock(world, number, LOAD)
         elif step == LOAD:
-            yield self._loaded(world, who)
+            yield self._loaded(world, number)
         elif step == TAKE:
-            yield world._replace(item=world.item - 1).put(who, LEAVE) if world.item else world.put(who, LEAVE)
+            yield world._replace(item=world.item - 1).put(number, LEAVE) if world.item else world.put(number, LEAVE)
         elif step == LEAVE:
-            yield self._leave(world, who, DONE)
+            yield self._leave(world, number, DONE)
         elif step == RAISE:
-            yield self._leave(world, who, DONE, failed=self._mutant != "exception")
+            yield self._leave(world, number, DONE, failed=self._mutant != "exception")
 
-    def _loaded(self, world: World, who: int) -> World:
+    def _loaded(self, world: World, number: int) -> World:
         """With the lock again: was it notified?"""
-        me, view = CONSUMERS[who], self._load(world, CONSUMERS[who])
+        me, view = CONSUMERS[number], self._load(world, CONSUMERS[number])
         queue = waiter_queue.parse(view)
-        timed_out = world.timed_out[who]
+        timed_out = world.timed_out[number]
         if condition_queue.mark_of(queue, me) != WAITING and not (self._mutant == "blind time-out" and timed_out):
             if self._mutant == "consumed at grant":
                 view = waiter_queue.to_text(condition_queue.settle(queue, {me}).queue)
                 world = world._replace(queue=view)
             if world.item or timed_out:
-                return world._replace(view=view).put(who, TAKE if world.item else LEAVE)
+                return world._replace(view=view).put(number, TAKE if world.item else LEAVE)
             rest = condition_queue.settle(queue, {me}).queue  # woken for nothing: it waits again
             joined = condition_queue.join(rest, CONDITION, me)
-            return world._replace(queue=waiter_queue.to_text(joined.queue), view="", holder=None).put(who, ASLEEP)
+            return world._replace(queue=waiter_queue.to_text(joined.queue), view="", holder=None).put(number, ASLEEP)
         if timed_out:
-            return self._leave(world._replace(view=view), who, DONE)
-        return world._replace(queue=view, view="", holder=None).put(who, ASLEEP)
+            return self._leave(world._replace(view=view), number, DONE)
+        return world._replace(queue=view, view="", holder=None).put(number, ASLEEP)
 
-    def _producer(self, world: World, who: int) -> Iterator[World]:
-        step = world.steps[who]
+    def _producer(self, world: World, number: int) -> Iterator[World]:
+        step = world.steps[number]
         if step == START:
-            yield from self._take_lock(world, who, CHECK)
+            yield from self._take_lock(world, number, CHECK)
         elif step == CHECK:
             change = condition_queue.notify(waiter_queue.parse(self._load(world, "")), CONDITION, 1)
-            yield world._replace(item=world.item + 1, view=waiter_queue.to_text(change.queue)).put(who, LEAVE)
+            yield world._replace(item=world.item + 1, view=waiter_queue.to_text(change.queue)).put(number, LEAVE)
         elif step == LEAVE:
-            yield self._leave(world, who, DONE)
+            yield self._leave(world, number, DONE)
 
     def faults(self, world: World) -> Iterator[World]:
         """What may go wrong: each costs one of the faults that are left."""
         if not world.faults:
             return
         hit = world._replace(faults=world.faults - 1)
-        for who, me in enumerate(CONSUMERS):
-            step = world.steps[who]
+        for number, me in enumerate(CONSUMERS):
+            step = world.steps[number]
             if step in (START, DONE, DEAD):
                 continue
             # Killed, or its lease has expired; cancelled, while it has no lock, looks the same.
-            released = hit._replace(holder=None, view="") if world.holder == who else hit
-            yield released.put(who, DEAD)
+            released = hit._replace(holder=None, view="") if world.holder == number else hit
+            yield released.put(number, DEAD)
             if step in (ASLEEP, BACK) and self._mutant == "blind cancel":
                 left = condition_queue.settle(waiter_queue.parse(world.queue), {me})
-                yield hit._replace(queue=waiter_queue.to_text(left.queue)).put(who, DEAD)
+                yield hit._replace(queue=waiter_queue.to_text(left.queue)).put(number, DEAD)
             if step == ASLEEP:
-                timed_out = tuple(True if each == who else old for each, old in enumerate(world.timed_out))
-                yield hit._replace(timed_out=timed_out).put(who, BACK)
+                timed_out = tuple(True if each == number else old for each, old in enumerate(world.timed_out))
+                yield hit._replace(timed_out=timed_out).put(number, BACK)
             if step == TAKE:
-                yield hit.put(who, RAISE)
+                yield hit.put(number, RAISE)
 
 
 def stuck(model: Model) -> World | None:
@@ -182,7 +182,7 @@ def test_no_item_is_left_beside_a_consumer_that_sleeps(producers: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "mutant", ["late entry", "consumed at grant", "blind time-out", "blind cancel", "nobody passes on", "exception"]
+    "mutant", ["late entry", "consumed at grant", "blind time-out", "blind cancel", "none passes on", "exception"]
 )
 def test_the_model_catches(mutant: str) -> None:
     assert stuck(Model(mutant)) is not None
