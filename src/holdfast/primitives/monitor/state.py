@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from holdfast.errors import InvalidState, UsageError
 from holdfast.primitives.monitor.variables import Check
@@ -30,11 +30,11 @@ class Schema:
         values: dict[str, Any] = json.loads(self._initial)
         return values
 
-    def encode(self, values: Mapping[str, Any], name: str, max_bytes: int) -> bytes:
+    def encode(self, values: dict[str, Any], name: str, max_bytes: int) -> bytes:
         """As it is stored. InvalidState, or UsageError if it is too large."""
         self.check(values, name)
         try:
-            data = json.dumps(dict(values), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+            data = _ENCODER.encode(values).encode()
         except UnicodeEncodeError as error:
             raise InvalidState("", "text that UTF-8 can represent", str(error), name=name) from error
         if len(data) > max_bytes:
@@ -51,20 +51,20 @@ class Schema:
         InvalidState for anything else that does not fit, also for variables that the class does not have: storing
         would drop them.
         """
-        values = self.initial()
-        if data:
-            found = _parsed(data, name)
-            for variable in found:
-                if variable not in values:
-                    raise InvalidState(variable, "no such variable", type(found[variable]).__name__, name=name)
-            values |= found
-            self.check(values, name)
+        if not data:
+            return self.initial()
+        values = _parsed(data, name)
+        for variable in values.keys() - self._checks.keys():
+            raise InvalidState(variable, "no such variable", type(values[variable]).__name__, name=name)
+        if len(values) < len(self._checks):
+            values = self.initial() | values
+        self.check(values, name)
         return values
 
 
 def _parsed(data: bytes, name: str) -> dict[str, Any]:
     try:
-        found = json.loads(data, parse_constant=_no_constant)
+        found = _DECODER.decode(data.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidState("", "a JSON object", f"{len(data)} bytes that are not JSON", name=name) from error
     if not isinstance(found, dict):
@@ -74,3 +74,7 @@ def _parsed(data: bytes, name: str) -> dict[str, Any]:
 
 def _no_constant(constant: str) -> NoReturn:
     raise ValueError(f"not JSON: {constant}")
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
