@@ -21,9 +21,9 @@ _POLL: Final = 0.25
 _FIRST_POLL: Final = 0.05
 # After the watch on the holder ended: its flock ends a moment later, since the kernel closes descriptors one by one.
 _POLL_AFTER_DEATH: Final = 0.002
-# How long a queue entry is valid without a refresh. A frozen waiter at the head delays the others by this, once; its
-# entry stays, and is valid again after its next refresh.
-_ENTRY_TTL: Final = 2.0
+# How long a queue entry is valid without a refresh. A frozen waiter at the head delays the others by this and a poll,
+# once, which is two seconds together; its entry stays, and is valid again after its next refresh.
+_ENTRY_TTL: Final = 1.75
 
 
 class SqliteContender:
