@@ -59,7 +59,7 @@ class DetachingCases:
     @case
     async def test_ticket_that_is_not_used_runs_out_with_the_ttl(self, world: World) -> None:
         client, actor = world.connect(), world.actor()
-        lease = await actor.do(client.lock(world.name(), ttl=world.paced(0.2)).acquire)
+        lease = await actor.do(client.lock(world.name(), ttl=world.paced(0.6)).acquire)
         ticket = await actor.do(lease.detach)
         await world.until_free(world.name())
         with pytest.raises(holdfast.NotHeld):
