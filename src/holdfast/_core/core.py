@@ -316,6 +316,10 @@ class Core:
         """Of a parked hold, what the engine may still have. The caller holds the lock."""
         grant = hold.unreleased
         if grant is not None:
+            # Interrupted while it was parked, it may still be counted as live: it would be renewed for ever.
+            self.forget_caller(hold)
+            self.live.pop(grant, None)
+            grant.hold = None
             grant.attempt.unresolved = True
             self.withdraw_grant(grant)
             hold.unreleased = None  # not before: interrupted, it is withdrawn once more

@@ -154,10 +154,14 @@ class BaseBarrier(NotPortable):
             await releasing.release(core, lease._hold, lease)
             return False
         except BaseException:
-            # The other members see that the permit is gone, and remove its id.
-            self._membership = None
-            drop([lease])
+            self._abandon(lease)
             raise
+
+    def _abandon(self, lease: BaseLease) -> None:
+        """It was interrupted or refused: the other members see that the permit is gone, and remove its id."""
+        if self._membership is not None and self._membership.lease is lease:
+            self._membership = None
+        drop([lease])
 
     async def _leave(self, core: Core, timeout: float | None) -> bool:
         membership = self._membership
@@ -319,7 +323,12 @@ class Barrier(BaseBarrier):
         A caller that comes while a round is open waits for the next. Raises LockLost if the membership was lost while
         it waited, UsageError if it has entered already or the members do not agree about their number.
         """
-        return run(self._enter(self._client._open(), Lease(), check_timeout(timeout)))
+        lease = Lease()
+        try:
+            return run(self._enter(self._client._open(), lease, check_timeout(timeout)))
+        except BaseException:
+            self._abandon(lease)
+            raise
 
     def leave(self, timeout: Duration | None = None) -> bool:
         """Leave, and wait until all members of the round have left or are dead: True; False after ``timeout`` seconds.

@@ -22,7 +22,7 @@ from holdfast.client import Client
 from holdfast.engines.base import Holder
 from holdfast.errors import LockLost, UsageError
 from holdfast.lease import BaseLease, Lease, NotPortable
-from holdfast.primitives.multi import release_all
+from holdfast.primitives.multi import drop, release_all
 
 #: How often an observer asks who leads, in seconds.
 _ASKS_EVERY: Final = (0.5, 1.0)
@@ -72,12 +72,19 @@ class BaseElection(NotPortable, Generic[T]):
         self._leases = [each for each in self._leases if not each.released] + [lease]
         return lease._ready(self._policy.on_lost)
 
+    def _abandon(self, lease: T) -> None:
+        """A campaign was interrupted: its caller has no lease, so it must not lead, also if it had just won."""
+        self._leases = [each for each in self._leases if each is not lease]
+        drop([lease])
+
     async def _resign(self) -> None:
-        leases, self._leases = self._leases, []
+        leases = self._leases
         try:
             await release_all(leases)
         except LockLost:
             pass  # it does not lead any more, which is what the caller wants
+        # Not before: interrupted, the next call finds what is left.
+        self._leases = [each for each in self._leases if each not in leases]
 
     async def _leader(self, core: Core) -> Holder | None:
         holders = (await operators.inspect(core, self.name)).holders
@@ -119,7 +126,12 @@ class Election(BaseElection[Lease]):
         It leads until the lease is released, ``resign`` is called, or the lease is lost. Raises what ``Lock.acquire``
         raises: AcquireTimeout if another one led all the time.
         """
-        return run(self._campaign(self._client._open(), Lease(), check_timeout(timeout)))
+        lease = Lease()
+        try:
+            return run(self._campaign(self._client._open(), lease, check_timeout(timeout)))
+        except BaseException:
+            self._abandon(lease)
+            raise
 
     def leader(self) -> Holder | None:
         """Who leads, as the engine saw it just now: ``value``, ``host``, ``token``; None if there is no leader."""
