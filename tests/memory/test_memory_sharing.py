@@ -54,6 +54,22 @@ def test_waiter_that_is_garbage_is_passed_over_at_once() -> None:
     assert isinstance(shared_names.acquire(store, _attempt("a", READ), 100.1), Granted)
 
 
+def test_look_of_one_of_many_waiters_ends_at_the_first_that_it_waits_for() -> None:
+    """Regression: 2,000 waiters of one semaphore looked at all before them, all the time, and took two minutes."""
+    store = Store()
+    shared_names.acquire(store, _attempt("first", permits(1, 2)), 100.0)
+    waiters = [_queued(store, f"waiter {number}", permits(2, 2), 100.0) for number in range(100)]
+    record = store.names["it"]
+    assert record.shared is not None
+    before = record.waiting_before("waiter 99", 100.0)
+    assert not record.shared.grants(permits(2, 2), before)
+    assert len(list(before)) == 99, "there was no room, so it had no reason to look"
+    before = record.waiting_before("waiter 99", 100.0)
+    assert not record.shared.grants(permits(1, 2), before)
+    assert len(list(before)) == 98, "the first of them decides"
+    assert len(waiters) == len(record.queue)
+
+
 def test_repeated_acquire_extends_what_is_held_and_has_the_same_token() -> None:
     store, attempt = Store(), _attempt("owner", permits(2, 3))
     first = shared_names.acquire(store, attempt, 100.0)

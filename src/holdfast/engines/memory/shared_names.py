@@ -47,6 +47,7 @@ def acquire(store: Store, attempt: SimpleAttempt, now: float) -> Granted | Busy:
             for place in record.queue:
                 if place.owner == owner:
                     place.seen = now
+                    break
             impossible = shared.impossible(mode)
             if impossible is not None:
                 store.leave(name, owner, now)

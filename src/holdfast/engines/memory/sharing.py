@@ -5,7 +5,7 @@ One rule decides: a request is granted when there is room for it, and no request
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.engines.base import Kind, Mode
@@ -58,7 +58,7 @@ class Shared(NamedTuple):
             return self.size == 0 or mode.permits <= self.free
         return not any(conflict(mode, share.mode) for share in self.shares)
 
-    def grants(self, mode: Mode, before: Sequence[Mode]) -> bool:
+    def grants(self, mode: Mode, before: Iterable[Mode]) -> bool:
         """Whether a request may be granted that waits behind those in ``before``."""
         return self.has_room_for(mode) and not any(conflict(mode, each) for each in before)
 

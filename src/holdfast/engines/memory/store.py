@@ -56,6 +56,10 @@ class Place:
         """Whether it is still there, and acquires when it is notified."""
         return self.contender() is not None and (self.notified is None or now < self.notified + TURN_LASTS)
 
+    def waits(self, now: float) -> bool:
+        """Whether others must wait behind it, for a read-write lock or a semaphore."""
+        return self.present(now) and now < self.seen + _WAITER_LASTS
+
     def late(self, now: float) -> bool:
         """Whether others have overtaken it for long enough since its turn came."""
         return self.first_notified is not None and now >= self.first_notified + _OVERTAKEN
@@ -93,16 +97,16 @@ class Name(NamedTuple):
 
     def waiting(self, now: float) -> Iterator[Place]:
         """The waiters of a read-write lock or a semaphore that others must wait behind, in order."""
-        return (place for place in self.queue if place.present(now) and now < place.seen + _WAITER_LASTS)
+        return (place for place in self.queue if place.waits(now))
 
-    def waiting_before(self, owner: str, now: float) -> list[Mode]:
-        """What is wanted by those that wait before the place of ``owner``; by all, if it has none."""
-        before = []
-        for place in self.waiting(now):
+    def waiting_before(self, owner: str, now: float) -> Iterator[Mode]:
+        """What is wanted by those that wait before the place of ``owner``; by all, if it has none. Lazy: thousands may
+        wait, and the first of them mostly decides."""
+        for place in self.queue:
             if place.owner == owner:
-                break
-            before.append(place.mode)
-        return before
+                return
+            if place.waits(now):
+                yield place.mode
 
     def in_use_as(self, now: float) -> Kind | None:
         """The kind of what is held or waited for."""
