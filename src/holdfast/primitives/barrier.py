@@ -168,6 +168,8 @@ class BaseBarrier(NotPortable):
         if membership is None:
             raise NotHeld(f"barrier {self.name!r} was not entered by this object", name=self.name)
         lease, made, round_ = membership
+        if lease._hold.core is not core:
+            lease.check()  # raises: this is a forked child, and the member is its parent
         deadline = None if timeout is None else core.front.now() + timeout
         members = _Members(self, core)
         await members.remove({lease.owner})

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,9 +107,11 @@ class LatchState(NamedTuple):
 
 
 class Lanes:
-    """The lanes of one latch object. Each step is one atomic operation. An interrupted lane is not used again."""
+    """The lanes of one latch object in one process. Each step is one atomic operation. An interrupted lane is not used
+    again."""
 
     def __init__(self) -> None:
+        self.process: Final = os.getpid()  #: a forked child must not use them: its marks would pass for its parent's
         self._client = secrets.token_urlsafe(8)
         self._numbers = itertools.count()
         self._idle: list[tuple[str, Iterator[int]]] = []
@@ -180,6 +183,8 @@ class BaseLatch(NotPortable):
         """Change the state by one operation, exactly once."""
         shared = self._state_at(core)
         began: LatchState | None = None
+        if self._lanes.process != os.getpid():
+            self._lanes = Lanes()
         with self._lanes.one() as (lane, number):
 
             def changed(value: Any) -> LatchState | None:
