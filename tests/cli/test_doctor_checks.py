@@ -91,6 +91,10 @@ CASES: Final[dict[str, tuple[Facts, str, Level]]] = {
     "may not inspect": (server(lacks=(Lack(Purpose.INSPECTING, "+hgetall"),)), "rights", WARNING),
     "may not track": (server(way="channel", lacks=(Lack(Purpose.PUSHES, "+client|tracking"),)), "rights", NOTICE),
     "may not listen": (server(lacks=(Lack(Purpose.CHANNEL, "+subscribe"),)), "rights", NOTICE),
+    "may not listen for shares": (server(lacks=(Lack(Purpose.FURTHER_CHANNELS, "&x"),)), "rights", NOTICE),
+    "ttl above that of Redisson's watchdog": (
+        replace(server(), options=ClientOptions(ttl=60.0)), "redisson", NOTICE,
+    ),
     "may not list": (server(lacks=(Lack(Purpose.LISTING, "+scan"),)), "rights", NOTICE),
     "may not WAIT": (server(ONLINE, lacks=(Lack(Purpose.REPLICAS, "+wait"),)), "rights", NOTICE),
     "may not WAIT and must": (
@@ -210,6 +214,13 @@ def test_every_complaint_has_a_remedy() -> None:
         for finding in checks.judge(facts):
             assert finding.sentence
             assert finding.remedy or finding.level is OK or finding.check == "idle"
+
+
+def test_rights_for_what_redlock_does_not_have_are_not_asked_for() -> None:
+    lacks = tuple(Lack(purpose, "+x") for purpose in (Purpose.SHARED, Purpose.REGISTERS, Purpose.FURTHER_CHANNELS))
+    facts = redlock(*(replace(node, lacks=lacks) for node in different(3)))
+    assert levels(facts, "rights") == []
+    assert levels(server(lacks=lacks), "rights") == [NOTICE] * 3
 
 
 def test_unknown_facts_are_not_judged() -> None:

@@ -28,6 +28,7 @@ class Purpose(enum.Enum):
     LISTING = enum.auto()  #: locks(), and naming the type of a foreign key
     REGISTERS = enum.auto()  #: conditions, monitors, latches, barriers
     SHARED = enum.auto()  #: read-write locks and semaphores
+    FURTHER_CHANNELS = enum.auto()  #: of read-write locks, semaphores and registers
     REPLICAS = enum.auto()  #: WAIT
 
 

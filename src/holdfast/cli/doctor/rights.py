@@ -46,10 +46,18 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
 
     gone, waiter = f"{prefixed('holdfast_lock', name)}:gone:x", keys.waiter("x")
     probe = f"{prefixed('holdfast_probe', name)}:x"
-    channel = f"&redisson_lock__channel:{{{inner}" if namespace else "&redisson_lock__channel:*"
+
+    def on_channel(purpose: Purpose, channel: str, prefix: str) -> list[Need]:
+        pattern = f"&{prefix}:{{{inner}" if namespace else f"&{prefix}:*"
+        return [
+            Need(purpose, ("publish", channel, "0"), pattern),
+            Need(purpose, ("subscribe", channel), pattern),
+            Need(purpose, ("unsubscribe", channel)),
+        ]
+
     register = RegisterKeys(name, "x")
     take, wait, look = Purpose.LOCKS, Purpose.WAITING, Purpose.INSPECTING
-    state, several = Purpose.REGISTERS, Purpose.SHARED
+    state, several, further = Purpose.REGISTERS, Purpose.SHARED, Purpose.FURTHER_CHANNELS
     shared = shared_keys_of(name)
 
     def of_shared(key: str, *commands: str) -> list[Need]:
@@ -73,9 +81,7 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
         Need(Purpose.PUSHES, ("client", "tracking", "on", "optin")),
         Need(Purpose.PUSHES, ("client", "caching", "yes")),
         *on(Purpose.PUSHES, probe, "holdfast_probe", "set 1 px 1000", "pttl", "del"),
-        Need(Purpose.CHANNEL, ("publish", keys.channel, "0"), channel),
-        Need(Purpose.CHANNEL, ("subscribe", keys.channel), channel),
-        Need(Purpose.CHANNEL, ("unsubscribe", keys.channel)),
+        *on_channel(Purpose.CHANNEL, keys.channel, "redisson_lock__channel"),
         *on(state, register.register, "holdfast_register", "hmget f", "hset f 1", "pttl", "pexpire 1000", "exists"),
         *on(state, register.present, "holdfast_register_present", "zadd 1 x", "zscore x", "zrangebyscore 0 1"),
         *on(state, register.present, "holdfast_register_present", "zremrangebyscore 0 1", "pexpire 1000"),
@@ -97,14 +103,19 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
         *of_shared(keys.timeouts, "zadd 1 x", "zrem x", "zcard", "zmscore x", "zrange 0 0", "zrangebyscore 0 1"),
         *of_shared(keys.timeouts, "pexpire 1000", "persist", "exists"),
         *on(several, keys.queue, "holdfast_queue", "llen"),
+        *on_channel(further, shared.rwlock_channel, "redisson_rwlock"),
+        *on_channel(further, shared.permits_channel, "redisson_sc"),
+        *on_channel(further, register.register, "holdfast_register"),
+        *on_channel(further, register.wake_up("x"), "holdfast_register_wake"),
         Need(Purpose.LISTING, ("scan", "0")),
         *on(Purpose.LISTING, keys.name, "", "type"),
         Need(Purpose.REPLICAS, ("wait", "0", "1")),
-        *(_of_clusters(keys.channel, channel) if clustered else ()),
+        *(_of_clusters(keys.channel, namespace) if clustered else ()),
     ]
 
 
-def _of_clusters(channel: str, pattern: str) -> list[Need]:
+def _of_clusters(channel: str, namespace: str) -> list[Need]:
+    pattern = f"&redisson_lock__channel:{{{namespace}:*" if namespace else "&redisson_lock__channel:*"
     return [
         Need(Purpose.LOCKS, ("cluster", "slots")),
         Need(Purpose.LOCKS, ("asking",)),

@@ -2,7 +2,7 @@
 
 * ``server.py``: one server by itself; ``rights.py``: the user's rights; ``limits.py``: memory and connections
 * ``durability.py``: restarts; ``replication.py``: replicas; ``clocks.py``: clocks
-* ``sentinels.py``, ``clusters.py``, ``redlock.py``: several servers together
+* ``sentinels.py``, ``clusters.py``, ``redlock.py``: several servers together; ``redisson.py``: names shared with Java
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from holdfast.cli.doctor.checks import (
     clusters,
     durability,
     limits,
+    redisson,
     redlock,
     replication,
     rights,
@@ -37,6 +38,7 @@ TOGETHER: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
     redlock.majority,
     redlock.same_server,
     clocks.between_nodes,
+    redisson.watchdog_timeout,
 )
 
 #: About each server that answers.

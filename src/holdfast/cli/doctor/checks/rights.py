@@ -20,14 +20,22 @@ _WITHOUT: Final = {
     Purpose.SHARED: (Level.NOTICE, "read-write locks and semaphores are refused"),
     Purpose.LISTING: (Level.NOTICE, "locks() is refused, and errors about keys of other libraries are less clear"),
     Purpose.REGISTERS: (Level.NOTICE, "conditions, monitors, latches and barriers are refused"),
+    Purpose.FURTHER_CHANNELS: (
+        Level.NOTICE,
+        "waiters for read-write locks, semaphores and conditions look for themselves where no push wakes them",
+    ),
     Purpose.REPLICAS: (Level.NOTICE, "replicas=n would be refused"),
 }
+
+_NOT_ON_REDLOCK: Final = frozenset({Purpose.SHARED, Purpose.REGISTERS, Purpose.FURTHER_CHANNELS})
 
 
 def lacking(node: Node, facts: Facts) -> Iterator[Finding]:
     if RIGHTS in node.withheld:
         return  # not known
     for purpose, (level, consequence) in _WITHOUT.items():
+        if facts.engine == "redlock" and purpose in _NOT_ON_REDLOCK:
+            continue
         rights = dict.fromkeys(lack.right for lack in node.lacks if lack.purpose is purpose)
         if purpose is Purpose.REPLICAS:
             if facts.options.replicas:
