@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 
 import pytest
@@ -39,6 +40,22 @@ def test_a_later_load_shuts_out_an_earlier_holder(registers: MemoryRegisters) ->
     assert run(registers.load(KEY, Guard(2, "c"), 1.0)) == Stale(2, 0)
     assert run(registers.store(KEY, SECOND, 0, 1.0, value=b"new")) == 1
     assert run(registers.peek(KEY, 1.0)).value == b"new"
+
+
+def test_a_listener_that_is_closed_while_it_is_woken_ends_quietly(
+    registers: MemoryRegisters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: "Exception ignored in … KeyError" on stderr, now and then, of a barrier or latch."""
+    ignored = list[object]()
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    listener = registers.listener(KEY, None)
+    run(listener.arm())
+    being_woken = list(registers.register((KEY.name, KEY.part)).waiters.watching)
+    listener.close()
+    del listener
+    gc.collect()
+    assert [reference() for reference in being_woken] == [None]
+    assert not ignored
 
 
 def test_a_store_without_a_load_is_refused(registers: MemoryRegisters) -> None:

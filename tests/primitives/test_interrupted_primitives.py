@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast._core.core import Core
-from tests.support.signal_injector import SOURCE, InjectedInterrupt, SignalInjector
+from tests.support.signal_injector import SOURCE, HandlerInjector, InjectedInterrupt, SignalInjector
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_dropped_objects")
@@ -101,3 +101,20 @@ def test_interrupted_enter_is_no_member(client: holdfast.Client) -> None:
             barrier.leave()
         number += 1
     assert number > 5
+
+
+def test_signal_handler_may_take_and_keep_the_read_lock_that_is_being_released(client: holdfast.Client) -> None:
+    """Regression: the release removed the handler's hold in the place of its own, or raised KeyError."""
+    number = 0
+    while True:
+        rwlock = client.rwlock(f"a{number}")
+        outer, inner = rwlock.read.acquire(), list[holdfast.Lease]()
+        injector = HandlerInjector(number, lambda: inner.append(rwlock.read.acquire()), CORE)  # noqa: B023
+        with injector:
+            outer.release()
+        if not injector.handled:
+            break
+        assert core_of(client).hold_of_caller(rwlock.read._policy) is inner[0]._hold, injector.interrupted_at
+        inner[0].release()
+        number += 1
+    assert number > 10

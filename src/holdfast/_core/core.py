@@ -250,9 +250,10 @@ class Core:
             self.watchdog.withdraw(grant.attempt, self.front.now() + grant.longest_ttl)
 
     def forget_caller(self, hold: Hold) -> None:
-        place = (hold.policy.place, hold.caller)
-        if self._holds.get(place) is hold:
-            del self._holds[place]
+        place, holds = (hold.policy.place, hold.caller), self._holds
+        # No call from here on: a signal handler of this caller may read the same lock, by another hold.
+        if place in holds and holds[place] is hold:
+            del holds[place]
 
     def renewed(self, grant: Grant, sent: float, ttl: float) -> None:
         """The user renewed by hand: ``ttl`` is what the watchdog renews to from now on, unless a session decides."""

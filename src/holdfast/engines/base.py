@@ -36,6 +36,8 @@ from holdfast.errors import EngineError, EngineRefused
 class Kind(enum.Enum):
     """What a name is at the engine. One name has one kind."""
 
+    __hash__ = object.__hash__  # the default is written in Python: it is slow, and a signal may be handled in it
+
     LOCK = "lock"
     ELECTION = "election"
     RWLOCK = "rwlock"

@@ -18,14 +18,14 @@ Place = tuple[str, str]
 
 
 class Waiters:
-    """Who looks at a register and who listens to it. Each step is one operation on a dict, which is atomic."""
+    """Who looks at a register and who listens to it. Each step is one operation on a dict or a set, which is atomic."""
 
     __slots__ = ("by_name", "looked", "watching")
 
     def __init__(self) -> None:
         self.looked: dict[str, float] = {}  #: when each waiter has looked last
         self.by_name: dict[str, weakref.ref[MemoryListener]] = {}  #: the listener of each waiter
-        self.watching: dict[weakref.ref[MemoryListener], None] = {}  #: the listeners for all changes
+        self.watching: set[weakref.ref[MemoryListener]] = set()  #: the listeners for all changes
 
     def present(self, now: float) -> frozenset[str]:
         return frozenset(waiter for waiter in list(self.looked) if now < self.looked.get(waiter, 0.0) + PRESENCE)
@@ -176,7 +176,7 @@ class MemoryListener:
     async def arm(self) -> None:
         waiters = self._registers.register(self._place).waiters
         if self._waiter is None:
-            waiters.watching[weakref.ref(self, waiters.watching.pop)] = None
+            waiters.watching.add(weakref.ref(self, waiters.watching.discard))
         else:
             waiters.by_name[self._waiter] = weakref.ref(self)
 
@@ -189,6 +189,6 @@ class MemoryListener:
 
     def close(self) -> None:
         waiters = self._registers.register(self._place).waiters
-        waiters.watching.pop(weakref.ref(self), None)
+        waiters.watching.discard(weakref.ref(self))
         if self._waiter is not None:
             waiters.by_name.pop(self._waiter, None)
