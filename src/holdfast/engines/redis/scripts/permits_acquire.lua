@@ -23,6 +23,11 @@ local function leave_queue()
     end
 end
 
+-- The next waiter may be served, too. One that tracks keys is woken by the end of this one's.
+local function wake_next(free)
+    if KEYS[6] and free > 0 and call('LLEN', KEYS[4]) > 0 then publish(ARGV[7], ARGV[8], string.format('%.0f', free)) end
+end
+
 local free, problem = number_of(KEYS[1])
 if problem then return problem end
 if call('EXISTS', KEYS[5] .. ':gone:' .. owner) == 1 then return -1 end
@@ -54,6 +59,7 @@ if limited then
     if free ~= known then write_free(KEYS[1], free, out, keep) end
     if wanted > size then
         leave_queue()
+        wake_next(free)
         return {false, size}
     end
     if free < wanted or not is_next(KEYS[4], ARGV[9]) then
@@ -90,9 +96,5 @@ if not done then
     redis.pcall('HDEL', KEYS[3], owner)
     return type(failure) == 'table' and failure or redis.error_reply(tostring(failure))
 end
-if limited then free = free - wanted end
-if KEYS[6] and limited and free > 0 and call('LLEN', KEYS[4]) > 0 then
-    -- The next waiter may be served, too. One that tracks keys is woken by the end of this one's.
-    publish(ARGV[7], ARGV[8], string.format('%.0f', free))
-end
+if limited then wake_next(free - wanted) end
 return {token, size}
