@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.engines.base import is_of_grant
 from tests.simulation.checkers.history import Violation
@@ -15,6 +15,27 @@ class Change(NamedTuple):
 
     granted: list[str]
     displaced: list[str]
+
+
+class View(Protocol):
+    """What one server holds, by its own clock, and the checks of each script that it runs."""
+
+    names: Sequence[str]
+
+    def owners(self, name: str) -> Sequence[str]:
+        """The owners that hold ``name`` now."""
+
+    def before(self) -> None:
+        """Called before each script."""
+
+    def after(self, script: str, words: Sequence[bytes], reply: Any) -> Change:
+        """Called after each script."""
+
+    def left_model(self, names: Sequence[str], *, all_keys: bool) -> list[str]:
+        """An operator or the server is about to remove keys. Returns the owners that lose their locks."""
+
+    def counters_lost(self) -> None:
+        """The server has lost its counters, within the engine's model."""
 
 
 class EngineView:
@@ -37,6 +58,10 @@ class EngineView:
         if len(fields) > 1:
             raise Violation("I2", f"{name} has two owners at once: {sorted(fields)}")
         return next(iter(fields)).decode()
+
+    def owners(self, name: str) -> Sequence[str]:
+        owner = self.owner(name)
+        return [] if owner is None else [owner]
 
     def before(self) -> None:
         """Notes expired locks, which no script reports."""

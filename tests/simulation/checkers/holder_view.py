@@ -97,16 +97,21 @@ class HolderView:
         if known is not None:
             return self._entered_again(known)
         tracked = self._known[hold] = TrackedHold(hold, attempt.process, attempt.name)
-        if hold.token <= attempt.floor:
-            raise Violation("I5", f"{tracked}: a grant with the token {attempt.floor} was complete before this began")
-        if self._tokens.setdefault((attempt.name, hold.token), tracked.owner) != tracked.owner:
-            raise Violation("I5", f"{tracked}: another owner was given the same token")
+        self.check_token(tracked, attempt.floor)
         if hold.state is State.HELD and not tracked.is_valid():
             raise Violation("I1", f"{tracked}: acquire returned a lease without any time left")
         self._largest[attempt.name] = max(hold.token, self._largest.get(attempt.name, 0))
         self.grants += 1
         self.live.setdefault(attempt.name, []).append(tracked)
         return tracked
+
+    def check_token(self, tracked: TrackedHold, floor: int) -> None:
+        """``floor``: the largest token whose grant was complete before the acquire began."""
+        token = tracked.hold.token
+        if token <= floor:
+            raise Violation("I5", f"{tracked}: a grant with the token {floor} was complete before this began")
+        if self._tokens.setdefault((tracked.name, token), tracked.owner) != tracked.owner:
+            raise Violation("I5", f"{tracked}: another owner was given the same token")
 
     def _entered_again(self, tracked: TrackedHold) -> TrackedHold:
         if tracked.handles == 0:
@@ -158,13 +163,13 @@ class HolderView:
         for name, holders in self.live.items():
             held = [tracked for tracked in holders if tracked.is_valid()]
             if len(held) > 1:
-                self._check_exclusion(name, held)
+                self.check_exclusion(name, held)
             if self.faults.healed:
                 self._check_progress(name, bool(held), time)
             for tracked in holders:
                 self._check_reports(tracked, time)
 
-    def _check_exclusion(self, name: str, held: list[TrackedHold]) -> None:
+    def check_exclusion(self, name: str, held: list[TrackedHold]) -> None:
         honest = [tracked for tracked in held if not self.forgotten(tracked.owner)]
         if len(honest) > 1:
             raise Violation("I1", f"{name} is held by " + " and by ".join(map(str, honest)))

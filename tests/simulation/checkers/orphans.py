@@ -45,12 +45,12 @@ class Orphans:
         since: dict[tuple[str, str], float] = {}
         for node in self._nodes:
             for name in node.view.names:
-                owner = node.view.owner(name)
-                if owner is not None and owner not in wanted:
-                    # It was given up after the last check.
-                    place = (node.name, owner)
-                    since[place] = self._since.get(place, self._last_look)
-                    self._check(node, name, owner, since[place], time)
+                for owner in node.view.owners(name):
+                    if owner not in wanted:
+                        # It was given up after the last check.
+                        place = (node.name, owner)
+                        since[place] = self._since.get(place, self._last_look)
+                        self._check(node, name, owner, since[place], time)
         self._since, self._last_look = since, time
 
     def _check(self, node: Node, name: str, owner: str, given_up: float, time: float) -> None:

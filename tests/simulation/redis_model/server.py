@@ -44,7 +44,7 @@ class RedisModel:
 
     def __init__(self, microseconds: Callable[[], int]) -> None:
         self.microseconds = microseconds
-        self.keys = Keyspace(self._milliseconds, self._touched)
+        self.keys = Keyspace(self.milliseconds, self._touched)
         self.connections: dict[ServerConnection, None] = {}
         self._scripts: dict[bytes, str] = {}
         self._tracked: dict[bytes, dict[ServerConnection, None]] = {}
@@ -52,7 +52,7 @@ class RedisModel:
         self._frozen: int | None = None  # the time of the running command or script, which does not advance
         self._outbox: list[tuple[ServerConnection, Push]] = []
 
-    def _milliseconds(self) -> int:
+    def milliseconds(self) -> int:
         return (self.microseconds() if self._frozen is None else self._frozen) // 1000
 
     # -- connections ---------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class RedisModel:
         run, reads, least, most = command
         if not least <= len(arguments) <= most:
             raise ReplyError(f"ERR wrong number of arguments for '{words[0].decode().lower()}' command")
-        reply = run(self.keys, self._milliseconds(), arguments)
+        reply = run(self.keys, self.milliseconds(), arguments)
         if reads is not None:
             self._remember(arguments[reads])
         return reply

@@ -111,6 +111,10 @@ class Faults:
             whole = self._whole or self
             whole.last_effect = max(whole.last_effect, time)
 
+    def last_disturbance(self) -> float:
+        """The end of the last fault of anything so far."""
+        return max((end for each in (self, *self._parts) for end in each._disturbed.values()), default=-math.inf)
+
     def disturbed(self, process: Process) -> float:
         """The end of the last fault of ``process`` or of this part; for the whole world: the end of any fault."""
         related = (self, *self._parts) if self._whole is None else (self, self._whole)

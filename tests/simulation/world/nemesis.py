@@ -157,7 +157,7 @@ class Nemesis:
             node.model.keys.expire_all()  # otherwise expired keys would be valid again for a moment
             node.ahead -= _STEP_BACK * dice.random()
             return
-        displaced = [owner for name in self._world.names if (owner := node.view.owner(name)) is not None]
+        displaced = [owner for name in self._world.names for owner in node.view.owners(name)]
         node.ahead += 2 * self._world.ttl * dice.random()
         node.view.before()
         self._world.displaced(node, displaced)

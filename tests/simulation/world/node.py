@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.simulation.checkers.engine_view import EngineView
+from tests.simulation.checkers.engine_view import EngineView, View
 from tests.simulation.redis_model.server import RedisModel
 from tests.simulation.world.faults import Faults
 from tests.simulation.world.network import Network
@@ -28,6 +28,7 @@ class Node:
         rate: float,
         ahead: float = 0.0,
         client_timeout: float = 1.0,
+        view: Callable[[RedisModel, Sequence[str]], View] = EngineView,
     ) -> None:
         self.name = name
         self.faults = faults
@@ -36,7 +37,7 @@ class Node:
         self._rate = rate
         self.model = RedisModel(self._microseconds)
         self.network = Network(simulator, self.model, faults, ttl, client_timeout=client_timeout)
-        self.view = EngineView(self.model, names)
+        self.view = view(self.model, names)
         self.network.before_execution = self.view.before
 
     def _microseconds(self) -> int:

@@ -20,7 +20,7 @@ from tests.simulation.world.base import BaseWorld, Report
 from tests.simulation.world.faults import ONE_SERVER, FaultPlan, draw_plan
 from tests.simulation.world.nemesis import Nemesis
 from tests.simulation.world.node import Node
-from tests.simulation.world.runtime import Process, SimulatedRuntime
+from tests.simulation.world.runtime import Process, SimulatedRuntime, Task
 from tests.simulation.world.workload import Shared, User
 
 _FAULT_PHASE: Final = (4.0, 12.0)
@@ -37,14 +37,16 @@ class World(BaseWorld):
     restart_is_harmless = False  #: a restart without memory is within the engine's model
     #: A release or withdrawal that meets no fault takes a few round trips.
     grace = 0.5
+    processes = (2, 4)  #: how many, at least and at most
+    lasting_keys: frozenset[bytes] = frozenset()  #: keys of users' data, which never expire
     skipped_for = 0.0  #: how long after a fault a client may skip a server
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         dice = self.dice
         self.ttl = round(dice.uniform(1.0, 5.0), 1)
-        self.names = ["a", "b"][: dice.choice((1, 1, 2))]
-        self.holders = HolderView(self.faults, self.ttl, self.ttl + _POLL_CAP + _SLACK)
+        self.names = self.draw_names()
+        self.holders = self.make_holders()
         self.nodes = self.make_nodes()
         self.majority = Majority([node.view for node in self.nodes])
         self.orphans = Orphans(self.holders, self.nodes, grace=self.grace, skipped_for=self.skipped_for)
@@ -53,13 +55,16 @@ class World(BaseWorld):
         self.register = self.make_register()
         self.cores: dict[Process, Core] = {}
         self.shared = Shared(self.holders, self.faults, self.history, self.register)
-        self._users: list[Any] = []
+        self._users: list[Task] = []
         self._populate()
 
     # -- overridden in other worlds ------------------------------------------------------------------------------------
 
     def draw_plan(self) -> FaultPlan:
         return draw_plan(self.dice, ONE_SERVER)
+
+    def draw_names(self) -> list[str]:
+        return ["a", "b"][: self.dice.choice((1, 1, 2))]
 
     def make_nodes(self) -> list[Node]:
         faults = self.faults.part(self.faults.plan)
@@ -72,16 +77,14 @@ class World(BaseWorld):
     def make_register(self) -> Register:
         return Register(self.nodes[0].network)
 
-    # -- users ---------------------------------------------------------------------------------------------------------
+    def make_holders(self) -> HolderView:
+        return HolderView(self.faults, self.ttl, self.ttl + _POLL_CAP + _SLACK)
 
-    def _options(self) -> ClientOptions:
-        dice = self.dice
-        return ClientOptions(
-            ttl=self.ttl, request_timeout=dice.choice((1.0, 1.0, 0.3)), unavailable_after=dice.choice((3.0, 1.0, 0.4))
-        )
+    def make_user(self, core: Core, process: Process, name: str, policies: Sequence[Policy]) -> User:
+        return User(self.shared, core, process, name, policies)
 
-    def _policies(self, options: ClientOptions, engine: Engine) -> list[Policy]:
-        """One for each name. The policies of two processes may differ."""
+    def make_policies(self, options: ClientOptions, engine: Engine) -> list[Policy]:
+        """For one process: one policy for each name. Those of two processes may differ."""
         dice = self.dice
         ttl = self.ttl * dice.choice((1.0, 1.0, 0.5))
         return [
@@ -98,18 +101,26 @@ class World(BaseWorld):
             for name in self.names
         ]
 
+    # -- users ---------------------------------------------------------------------------------------------------------
+
+    def _options(self) -> ClientOptions:
+        dice = self.dice
+        return ClientOptions(
+            ttl=self.ttl, request_timeout=dice.choice((1.0, 1.0, 0.3)), unavailable_after=dice.choice((3.0, 1.0, 0.4))
+        )
+
     def _populate(self) -> None:
         dice = self.dice
         engine = self.make_engine()
-        for number in range(dice.randint(2, 4)):
+        for number in range(dice.randint(*self.processes)):
             process = self.simulator.process(f"p{number}", offset=dice.uniform(0.0, 1e6), rate=self.clock_rate())
             runtime = SimulatedRuntime(process)
             options = self._options()
             core = self.cores[process] = Core(engine, options, runtime, runtime)
             self.orphans.listen(core, process)
-            policies = self._policies(options, engine)
+            policies = self.make_policies(options, engine)
             for place in range(dice.randint(1, 3)):
-                user = User(self.shared, core, process, f"u{place}", policies)
+                user = self.make_user(core, process, f"u{place}", policies)
                 self._users.append(process.spawn(user.run(), f"u{place}"))
 
     # -- reported by the servers ---------------------------------------------------------------------------------------
@@ -169,7 +180,7 @@ class World(BaseWorld):
                 raise Violation("I3", f"register {name}: acknowledged additions {sorted(missing)} are not there")
         for name in self.names:
             for node in self.nodes:
-                if (owner := node.view.owner(name)) is not None:
+                for owner in node.view.owners(name):
                     raise Violation("I8", f"{node.name} still has {name} for …{owner[-4:]}, a ttl after the end")
         for node in self.nodes:
             self._check_leaks(node)
@@ -179,7 +190,7 @@ class World(BaseWorld):
 
     def _check_leaks(self, node: Node) -> None:
         for key in node.model.keys:
-            if node.model.keys.expiry(key) is None:
+            if node.model.keys.expiry(key) is None and key not in self.lasting_keys:
                 raise Violation("I9", f"key {key.decode()} would stay on {node.name} without an expiry")
         if node.network.watches:
             raise Violation("I9", f"{len(node.network.watches)} watches on {node.name} were never closed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from holdfast._core import breaking
@@ -19,6 +19,8 @@ from tests.simulation.checkers.holder_view import Attempt, HolderView, TrackedHo
 from tests.simulation.checkers.register import Register
 from tests.simulation.world.faults import Faults
 from tests.simulation.world.runtime import Process, Task
+
+Step = Callable[["SimLease"], Awaitable[None]]
 
 
 class SimLease(AsyncLease):
@@ -56,6 +58,7 @@ class User:
         self._policies = policies
         self._dice = process.simulator.random
         self._earlier: dict[str, int] = {}  # the last token of each name
+        self._forgot = False  # to release a lease
 
     def _note(self, what: str, *details: object) -> None:
         self._shared.history.add(self._process.simulator.time, f"{self._process.name}/{self._name}", what, *details)
@@ -82,17 +85,22 @@ class User:
         if self._dice.random() < 0.01 and not self._shared.faults.healed:
             await self._break(policy, lease.token)
         for _ in range(self._dice.randint(0, 3)):
-            await self._dice.choice((self._add, self._add, self._linger, self._reenter, self._renew))(lease)
+            await self._dice.choice(self._steps(lease))(lease)
         if self._dice.random() < 0.97:
             await self._release(lease)
         else:
             self._note("forget", lease.tracked)
+            self._forgot = True
             self._shared.holders.releases(lease.tracked)
         self._earlier[policy.name] = lease.token
         dropped = None if lease.released else weakref.ref(lease)
         del lease
         if dropped is not None and dropped() is not None:
             gc.collect()  # an exception may have left a cycle of frames that refers to it
+
+    def _steps(self, lease: SimLease) -> Sequence[Step]:
+        """What the user may do with a lease."""
+        return (self._add, self._add, self._linger, self._reenter, self._renew)
 
     def _may_interrupt(self, task: Task) -> None:
         """Sometimes arranges a signal between two steps of the call."""
