@@ -39,7 +39,7 @@ class BarrierCases:
     @case
     async def test_timeout_of_an_entering_member_takes_it_out(self, world: World) -> None:
         barriers, actors = members(world, 2), world.actors(2)
-        assert await actors[0].do(partial(barriers[0].enter, world.paced(0.05))) is False
+        assert await actors[0].do(partial(barriers[0].enter, world.paced(0.4))) is False
         assert await actors[1].do(partial(barriers[1].enter, 0)) is False
         with pytest.raises(holdfast.NotHeld):
             await actors[0].do(partial(barriers[0].leave, 0))
@@ -84,7 +84,7 @@ class BarrierCases:
         await world.do(dying.close)
         with pytest.raises(holdfast.LockError):
             await waiting
-        assert await actors[0].do(partial(barriers[0].enter, world.paced(0.05))) is False
+        assert await actors[0].do(partial(barriers[0].enter, world.paced(0.4))) is False
         waiting = actors[0].do(partial(barriers[0].enter, limit))
         assert await actors[1].do(partial(barriers[1].enter, limit)) is True
         assert await waiting is True

@@ -43,7 +43,7 @@ class ElectionCases:
         await actors[0].do(election.campaign)
         other = world.connect().election(world.name())
         with pytest.raises(holdfast.AcquireTimeout):
-            await actors[1].do(partial(other.campaign, world.paced(0.05)))
+            await actors[1].do(partial(other.campaign, world.paced(0.5)))
         assert (await world.do(election.leader)).value is None
         await actors[0].do(election.resign)
         assert await world.is_free(world.name())

@@ -229,7 +229,7 @@ class PermitCases:
         client, other, (one, two) = world.connect(), world.connect(), world.actors(2)
         semaphore = client.semaphore(world.name(), 2)
         held = await one.do(semaphore.acquire)
-        assert await two.do(lambda: other.semaphore(world.name(), 2).try_acquire(2, timeout=world.paced(0.1))) is None
+        assert await two.do(lambda: other.semaphore(world.name(), 2).try_acquire(2, timeout=world.paced(0.5))) is None
         await world.until_waiters_are_gone(client, world.name())
         lease = await two.do(lambda: other.semaphore(world.name(), 2).acquire(timeout=world.soon))
         for each in (held, lease):

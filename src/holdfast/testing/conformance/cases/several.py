@@ -48,9 +48,9 @@ class MultiLockCases:
         assert await actor.do(both.try_acquire) is None
         await world.until_free(world.name("a"))
         with pytest.raises(holdfast.AcquireTimeout) as caught:
-            await actor.do(lambda: both.acquire(timeout=world.paced(0.05)))
+            await actor.do(lambda: both.acquire(timeout=world.paced(0.5)))
         assert caught.value.name == world.name("b")
-        assert caught.value.timeout == world.paced(0.05)
+        assert caught.value.timeout == world.paced(0.5)
         await world.until_free(world.name("a"))
         assert await world.is_free(world.name("c"))
         await holder.do(busy.release)

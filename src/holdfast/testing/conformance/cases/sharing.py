@@ -233,7 +233,7 @@ class SharingCases:
     async def test_writer_that_times_out_leaves_no_waiter(self, world: World) -> None:
         client, other, (one, two, three) = world.connect(), world.connect(), world.actors(3)
         reading = await one.do(client.rwlock(world.name()).read.acquire)
-        assert await two.do(lambda: other.rwlock(world.name()).write.try_acquire(timeout=world.paced(0.1))) is None
+        assert await two.do(lambda: other.rwlock(world.name()).write.try_acquire(timeout=world.paced(0.5))) is None
         await world.until_waiters_are_gone(client, world.name())
         more = await three.do(lambda: other.rwlock(world.name()).read.acquire(timeout=world.soon))
         for lease in (reading, more):
