@@ -38,7 +38,8 @@ linux_only = pytest.mark.skipif(not anchor._LINUX, reason="without locks of open
 def remove(*suffixes: str) -> Callable[[str], None]:
     def displace(path: str) -> None:
         for suffix in suffixes:
-            os.unlink(path + suffix)
+            # A process that has noticed the first removal may have closed its connection, which removes the others.
+            Path(path + suffix).unlink(missing_ok=suffix != suffixes[0])
 
     return displace
 

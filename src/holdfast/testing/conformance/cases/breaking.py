@@ -159,7 +159,7 @@ class BreakingCases:
     async def test_grant_with_reserved_tokens_is_broken_by_the_token_shown(self, world: World) -> None:
         """With local waiters behind it, a claim reserves tokens for them: the engine stores the last of the block."""
         client, operator, (one, two, three) = world.connect(), world.connect(), world.actors(3)
-        lock = client.lock(world.name(), ttl=3)  # where no push tells the holder, its next renewal does
+        lock = client.lock(world.name(), ttl=world.paced(3))  # where no push tells the holder, its next renewal does
         first = await one.do(lock.acquire)
         waiting = []
         for number, actor in enumerate((two, three), 1):

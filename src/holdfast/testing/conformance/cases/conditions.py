@@ -45,7 +45,7 @@ class ConditionCases:
         lock = client.lock(world.name())
 
         async def wait(lease: Any) -> tuple[bool, bool]:
-            return await settled(client.condition(lock).wait(timeout=0.05)), lease.held
+            return await settled(client.condition(lock).wait(timeout=world.paced(0.05))), lease.held
 
         assert await _within(world, actor, lock, wait) == (False, True)
         assert await world.is_free(world.name())
@@ -123,7 +123,7 @@ class ConditionCases:
 
         async def wait(lease: Any) -> Any:
             condition = client.condition(lock)
-            assert not await settled(condition.wait_for(lambda: items, timeout=0.01))
+            assert not await settled(condition.wait_for(lambda: items, timeout=world.paced(0.01)))
             return await settled(condition.wait_for(predicate))
 
         waiting = _within(world, one, lock, wait)

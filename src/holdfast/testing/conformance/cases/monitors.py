@@ -157,7 +157,7 @@ class MonitorCases:
     async def test_a_wait_that_times_out_leaves_no_entry_behind(self, world: World) -> None:
         client = world.connect()
         monitor = buffer(world, client)
-        assert await world.do(lambda: monitor.take(timeout=0.02)) is None
+        assert await world.do(lambda: monitor.take(timeout=world.paced(0.02))) is None
         await world.do(lambda: monitor.put(3))
         assert await world.do(monitor.take) == 3
         assert await world.is_free(world.name())

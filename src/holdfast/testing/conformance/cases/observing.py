@@ -155,7 +155,7 @@ class ObservingCases:
         outer, inner = await actor.do(lock.acquire), await actor.do(lock.acquire)
         seen.append((outer.token, outer.owner))
         for _ in range(2):
-            assert await actor.do(lambda: client.condition(lock).wait(timeout=0.01)) is False
+            assert await actor.do(lambda: client.condition(lock).wait(timeout=world.paced(0.01))) is False
             seen.append((outer.token, outer.owner))
         await actor.do(inner.release)
         await actor.do(outer.release)
