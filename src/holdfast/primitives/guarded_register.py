@@ -18,7 +18,7 @@ from holdfast.engines import waiter_queue
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.registers import Cell, Guard, RegisterKey, Registers, Stale
 from holdfast.engines.waiter_queue import Queue
-from holdfast.errors import EngineRefused, LockError, LockLost, OutcomeUnknown, UsageError
+from holdfast.errors import EngineRefused, EngineUnavailable, LockError, LockLost, OutcomeUnknown, UsageError
 from holdfast.primitives import condition_queue
 from holdfast.primitives.condition_queue import Change
 
@@ -105,20 +105,32 @@ class GuardedRegister:
             raise UsageError(f"lock {self.hold.policy.name!r} has too many waiters", name=self.hold.policy.name)
         version, wake = self._cell.version, tuple(dict.fromkeys(self._wake))
         guard, replicas = self._guard(), self.hold.policy.replicas
+        may_be_stored = False
 
         async def request() -> int | Stale:
-            return await self.registers.store(
-                self.key, guard, version, self._timeout(), value=value, queue=text, join=join, wake=wake,
-                replicas=replicas,
-            )  # fmt: skip
+            nonlocal may_be_stored
+            try:
+                return await self.registers.store(
+                    self.key, guard, version, self._timeout(), value=value, queue=text, join=join, wake=wake,
+                    replicas=replicas,
+                )  # fmt: skip
+            except RequestFailed as failure:
+                may_be_stored |= failure.may_have_happened
+                raise
 
         self._unresolved = True
         answer = await self._answered(request, self.hold.deadline if limit is None else limit, "store")
         if isinstance(answer, Stale):
-            if (answer.token, answer.version) != (guard.token, version + 1):
-                await self._refuse(answer)
-            # An earlier transmission took effect, and its reply was lost; unless an equal token is another owner's.
-            await self._load(self._limit())
+            try:
+                if (answer.token, answer.version) != (guard.token, version + 1):
+                    await self._refuse(answer)
+                # An earlier transmission took effect, and its reply was lost; unless an equal token is another owner's.
+                await self._load(self._limit())
+            except (LockLost, EngineUnavailable) as error:
+                if not may_be_stored:
+                    raise
+                # It may have taken effect before a later holder came: so it is not known to have failed.
+                raise self._unknown(str(error)) from error
         else:
             self._cell = Cell(self._cell.value if value is None else value, text, answer, self._cell.present)
         self._unresolved = False
@@ -167,24 +179,25 @@ class GuardedRegister:
             nonlocal may_be_stored
             if not hold.held:
                 lost = LockLost(hold.lost or "expired", name=name, token=hold.token)
-                raise unknown(str(lost)) if may_be_stored else lost
+                raise self._unknown(str(lost)) if may_be_stored else lost
             try:
                 return await request()
             except RequestFailed as failure:
                 may_be_stored |= failure.may_have_happened and operation == "store"
                 raise
 
-        def unknown(why: str) -> OutcomeUnknown:
-            message = f"lock {name!r}: it is not known whether its state was stored: {why}"
-            return OutcomeUnknown(message, operation=operation, name=name)
-
         def give_up(failure: RequestFailed) -> Exception:
             if may_be_stored:
-                return unknown(str(failure))
+                return self._unknown(str(failure))
             message = f"lock {name!r}: {self.core.engine!r} could not {operation} its state: {failure}"
             return retry.unavailable(message, failure, name=name)
 
         return await retry.until_answered(self.core.front, once, limit, give_up, random.random)
+
+    def _unknown(self, why: str) -> OutcomeUnknown:
+        name = self.hold.policy.name
+        message = f"lock {name!r}: it is not known whether its state was stored: {why}"
+        return OutcomeUnknown(message, operation="store", name=name)
 
     async def _refuse(self, stale: Stale) -> None:
         """A later holder was here, so this hold is over; or else the engine's counter of tokens was reset."""
