@@ -10,7 +10,8 @@ Read ``world/single.py`` first. The parts:
 - ``redis_model/``: the Redis server, compared with a real one by ``test_redis_model.py``
 - ``client/``: the engine's channel on the simulated network
 - ``checkers/``: the invariants I1–I13, after every step and at the end
-- ``redlock/``: the same with several servers; ``sharing/``: read-write locks and semaphores
+- ``redlock/``: the same with several servers; ``sharing/``: read-write locks and semaphores;
+  ``conditions/``: a bounded buffer
 - ``mutants.py``: deliberate bugs, each of which a seed must find
 - ``runner.py``: runs seeds; ``determinism.py``: makes two runs of one seed equal
 """

@@ -6,6 +6,8 @@ import argparse
 import sys
 import time
 
+from tests.simulation.conditions.mutants import CONDITION_MUTANTS
+from tests.simulation.conditions.world import BufferWorld
 from tests.simulation.mutants import MUTANTS, Mutant, no_mutant
 from tests.simulation.redlock.grants import GrantsWorld
 from tests.simulation.redlock.mutants import REDLOCK_MUTANTS
@@ -21,6 +23,7 @@ WORLDS: dict[str, tuple[MakeWorld, dict[str, Mutant]]] = {
     "redlock": (RedlockWorld, REDLOCK_MUTANTS),
     "grants": (GrantsWorld, REDLOCK_MUTANTS),
     "sharing": (SharingWorld, SHARING_MUTANTS),
+    "conditions": (BufferWorld, CONDITION_MUTANTS),
 }
 
 
@@ -31,6 +34,7 @@ def main() -> int:
         ("redlock", "several servers, in place of one"),
         ("grants", "Redlock's tokens in great numbers, and nothing else"),
         ("sharing", "read-write locks and semaphores, in place of locks"),
+        ("conditions", "a bounded buffer, by conditions"),
     ):
         kind.add_argument(f"--{option}", dest="kind", action="store_const", const=option, default="", help=meaning)
     parser.add_argument("--seed", type=int, help="run this one and print its trace if it fails")

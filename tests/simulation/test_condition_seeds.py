@@ -1,0 +1,65 @@
+"""A bounded buffer by the shipped monitors and conditions, in worlds with dying waiters: no invariant is broken."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+
+from tests.simulation.conditions.mutants import CONDITION_MUTANTS
+from tests.simulation.conditions.world import BufferWorld
+from tests.simulation.runner import MakeWorld, first_noticed, run_seed, run_seeds
+from tests.simulation.world.faults import FaultPlan
+from tests.support.soak import soak
+
+#: SIM_SEEDS=100000 for a run of several hours.
+SEEDS = int(os.environ.get("SIM_SEEDS", "300")) // 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600 + 10 * SEEDS)
+@pytest.mark.parametrize(
+    "seeds", [SEEDS, soak(10 * SEEDS, reason="a thousand schedules with waiters that die, at rare moments too")]
+)
+def test_every_notify_reaches_a_live_waiter_and_no_item_is_lost(seeds: int) -> None:
+    summary = run_seeds(range(seeds), make=BufferWorld)
+    print(summary)
+    assert summary.grants > 20 * seeds
+    assert {"crash", "cut", "delete", "partition", "pause", "repeat_late", "stall"} <= set(summary.faults)
+
+
+def test_store_that_may_have_happened_is_not_reported_as_a_loss() -> None:
+    run_seed(79, make=BufferWorld)
+
+
+class RepeatingWorld(BufferWorld):
+    """Many requests arrive again, late."""
+
+    def draw_plan(self) -> FaultPlan:
+        return FaultPlan(repeat_late=0.15)
+
+
+#: For each mutant: the kind of world, the invariants that must detect it, and a seed that does, which is tried first.
+NOTICED: dict[str, tuple[MakeWorld, set[str], int]] = {
+    "exception-drops-the-entry": (BufferWorld, {"I6"}, 18),
+    "late-store-is-accepted": (RepeatingWorld, {"I3"}, 42),
+    "nothing-is-passed-on-while-waiting": (BufferWorld, {"I6"}, 4),
+    "only-stores-raise-the-guard": (BufferWorld, {"I3", "I4"}, 136),
+    "presence-by-the-clients-clock": (BufferWorld, {"I6"}, 107),
+    "registered-after-the-release": (BufferWorld, {"I6"}, 16),
+    "wake-without-a-store": (BufferWorld, {"I6"}, 0),
+}
+
+
+def test_every_mutant_has_expected_violations() -> None:
+    assert set(NOTICED) == set(CONDITION_MUTANTS)
+
+
+@pytest.mark.parametrize("name", sorted(NOTICED))
+@pytest.mark.timeout(600)
+def test_mutant_is_caught_within_a_thousand_seeds(name: str) -> None:
+    make, invariants, hint = NOTICED[name]
+    failure = first_noticed(itertools.chain([hint], range(1000)), CONDITION_MUTANTS[name], invariants, make)
+    assert failure is not None, f"{name} survived"
+    print(failure)
