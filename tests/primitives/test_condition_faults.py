@@ -16,8 +16,9 @@ from holdfast._core import parking, states
 from holdfast._runtime.blocking import run
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.memory import registers as memory_registers
-from holdfast.engines.registers import Stale
+from holdfast.engines.registers import Guard, RegisterKey, Stale
 from holdfast.primitives import waiting
+from holdfast.primitives.guarded_register import registers_of
 from tests.support.waiting import eventually
 
 
@@ -338,3 +339,33 @@ def test_a_store_that_was_interrupted_and_arrives_late_changes_nothing(
     first.join(20)
     second.join(20)
     assert (first.woken, second.woken) == (True, False)
+
+
+class Overtaken:
+    """Registers whose first store takes effect, without a reply. Before the second, another holder comes."""
+
+    def __init__(self, hold: Any) -> None:
+        self._hold, self._inner = hold, hold.core.session.registers
+        self._stores = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def store(self, key: Any, guard: Guard, *rest: Any, **options: Any) -> Any:
+        self._stores += 1
+        if self._stores > 1:
+            await self._hold.core.session.release(self._hold.grant.attempt, 1.0)
+            await self._inner.load(key, Guard(guard.token + 1, "another:1"), 1.0)
+            return await self._inner.store(key, guard, *rest, **options)
+        await self._inner.store(key, guard, *rest, **options)
+        raise RequestFailed("the reply was lost", may_have_happened=True)
+
+
+def test_a_store_that_may_have_happened_is_not_reported_as_a_mere_loss(clients: Any) -> None:
+    lease = clients().lock("a").acquire()
+    hold = lease._hold
+    register = registers_of(hold.core, hold).register(RegisterKey(hold.policy.key, "monitor"))
+    run(register.load())
+    register.registers = Overtaken(hold)
+    with pytest.raises(holdfast.OutcomeUnknown):
+        run(register.store(value=b"{}"))
