@@ -145,7 +145,8 @@ def make_attempt(name: str, ttl: float = 30.0, **keywords: Any) -> RedlockAttemp
 def command(server: RedisServer, *words: Any) -> Any:
     """Run any command as an operator."""
     client: Any = server.client()
-    return client.execute_command(*words)
+    with client:  # closed at once: a loop over hundreds of commands would use up the descriptors that select() can take
+        return client.execute_command(*words)
 
 
 def connections(server: RedisServer, name: str) -> Callable[[], int]:

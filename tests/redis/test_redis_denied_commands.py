@@ -150,8 +150,8 @@ def _used(script: Script) -> list[str]:
 
 def _endless(server: RedisServer) -> list[str]:
     """Returns the keys without an expiry."""
-    client = server.client()
-    return [key.decode() for key in client.scan_iter() if client.pttl(key) == -1]
+    with server.client() as client:
+        return [key.decode() for key in client.scan_iter() if client.pttl(key) == -1]
 
 
 def _engine(server: RedisServer, *denied: str) -> RedisEngine:
