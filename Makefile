@@ -7,6 +7,9 @@ ARGS ?=
 # Most tests wait for a server or a clock: eight at a time leave time for the servers. Tests of one module stay
 # together, since they share servers.
 SPREAD := -n 8 --dist loadscope
+# Tests that say nothing about the library at run time: of the tests' own servers (`make harness`) and of what a type
+# checker says to users (`make types`).
+APART := --ignore=tests/harness --ignore=tests/typing
 # What pytest ends with if ARGS chose no test of this part.
 NONE := [ $$? -eq 5 ]
 
@@ -29,7 +32,7 @@ UNMEASURED := not interrupt and not fork and not leak and not cost
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-waiting test-computing soak coverage lint types check api wheel sdist bench sim interop
+.PHONY: help setup demo test test-waiting test-computing harness soak coverage lint types check api wheel sdist bench sim interop
 .PHONY: clean
 .PHONY: redis zookeeper postgres compiler
 
@@ -43,10 +46,13 @@ demo: $(DONE)/wheel ## see it work
 
 test: setup redis zookeeper postgres compiler ## all tests, against the wheel
 	@$(MAKE) --no-print-directory --jobs=2 test-waiting test-computing
-	$(PYTEST) -m 'alone and not soak' $(ARGS) || $(NONE)
+	$(PYTEST) $(APART) -m 'alone and not soak' $(ARGS) || $(NONE)
 
 test-waiting:
-	$(PYTEST) $(SPREAD) -m 'not alone and not busy and not soak' $(ARGS) || $(NONE)
+	$(PYTEST) $(SPREAD) $(APART) -m 'not alone and not busy and not soak' $(ARGS) || $(NONE)
+
+harness: setup redis zookeeper postgres compiler ## tests of the tests' own servers, proxies and layout
+	$(PYTEST) $(SPREAD) tests/harness -m 'not soak' $(ARGS) || $(NONE)
 
 # Simulations compute all the time. With a low priority they have the cores while the tests above wait, and cost these
 # no time, since a process that wakes up has priority. For the same reason they may take long. They report at the end.
@@ -66,10 +72,11 @@ lint: $(DONE)/dev ## ruff: rules and format; codespell
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/codespell $(CODE) $(TEXTS)
 
-types: setup ## mypy, strict; what users see is checked by tests/typing
+types: setup ## mypy, strict; what a type checker says to users
 	$(CLEAN_PATH) $(BIN)/mypy $(filter-out examples,$(CODE))
+	$(PYTEST) -n 2 tests/typing
 
-check: lint types test ## lint, types and test
+check: lint types test harness ## lint, types, test and harness
 
 api: setup ## docs/reference/public-api.txt, from the wheel
 	$(CLEAN_PATH) $(BIN)/python -m tools.public_api >docs/reference/public-api.txt
