@@ -149,7 +149,7 @@ def test_node_of_an_expired_lease_is_removed_although_its_session_lives_on(
         with pytest.raises(holdfast.LockLost):
             lease.release()
     kept.release()
-    assert len(hub_of(locks)) == 0
+    eventually(lambda: len(hub_of(locks)) == 0)  # the watchdog forgets a place after its node was removed
 
 
 def test_release_while_the_connection_is_lost_raises_outcome_unknown(
