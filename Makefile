@@ -4,9 +4,9 @@
 PYTHON ?= python3
 # More arguments for pytest, the demo or the benchmark: make test ARGS="-k names"
 ARGS ?=
-# Most tests wait for a server or a clock: eight at a time leave time for the servers. Tests of one module stay
+# Most tests wait for a server or a clock: six at a time leave time for the servers. Tests of one module stay
 # together, since they share servers.
-SPREAD := -n 8 --dist loadscope
+SPREAD := -n 6 --dist loadscope
 # Tests that say nothing about the library at run time: of the tests' own servers (`make harness`) and of what a type
 # checker says to users (`make types`).
 APART := --ignore=tests/harness --ignore=tests/typing

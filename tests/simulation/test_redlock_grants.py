@@ -9,9 +9,9 @@ import pytest
 from tests.simulation.redlock.grants import GRANTS, GrantsWorld
 from tests.simulation.runner import run_seeds
 
-#: 50 seeds of 2000 grants; SIM_SEEDS=30000 for ten million.
-SEEDS = int(os.environ.get("SIM_SEEDS", "300")) // 6
-PARTS = 10
+#: 20 seeds of 2000 grants; SIM_SEEDS=75000 for ten million.
+SEEDS = int(os.environ.get("SIM_SEEDS", "300")) // 15
+PARTS = 4
 
 
 @pytest.mark.slow

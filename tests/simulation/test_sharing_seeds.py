@@ -47,7 +47,7 @@ class UntrackedWorld(SharingWorld):
 
 #: For each mutant: the invariants that must detect it, and a seed that does, which is tried first.
 NOTICED: dict[str, tuple[set[str], int]] = {
-    "evicted-count-is-made-anew": ({"I2"}, 15),
+    "evicted-count-is-made-anew": ({"I2"}, 101),
     "half-permits": ({"I4"}, 1),
     "impossible-claim-waits": ({"I6"}, 1),
     "large-claim-starves": ({"I11"}, 1),

@@ -79,6 +79,7 @@ def test_frozen_server_or_runner_does_not_keep_the_command_alive(
         assert ("(expired)" if frozen == "runner" else "(unreachable)") in job.errors()
 
 
+@pytest.mark.alone  # the guardian has 0.2 s for the kill, which it must get from the scheduler
 def test_frozen_runner_on_the_embedded_engine_loses_its_command(jobs: Jobs) -> None:
     job = jobs.start("--ttl", "3", "--grace", "500ms", "x", "--", "sh", "-c", TREE)
     deaths = deaths_of(job)
