@@ -104,10 +104,17 @@ def interrupt_a_waiter(source: Source, name: str) -> Facts:
     holder, client = source.open("sync"), source.open("sync")
     facts: Facts = {}
     main = threading.get_ident()
-    # Not both for each: the place of the first waiter is removed from the engine's queue in the background.
-    at_engine, in_process = lambda: client.inspect(name).waiters, lambda: holder._opened.queue.waiting(name)
+    strict = holder._engine.strict_order  # then no caller waits in the process
+
+    def at_engine() -> int:
+        return int(client.inspect(name).waiters)
+
+    def in_process() -> int:
+        return at_engine() if strict else int(holder._opened.queue.waiting(name))
+
     for where, waiting, waits in (("engine", client, at_engine), ("process", holder, in_process)):
         lease = _in_a_thread(holder.lock(name).acquire)
+        _until_none_waits(at_engine)  # the place of the first waiter is removed in the background
 
         def interrupt(waits: Callable[[], int] = waits) -> None:
             end = time.monotonic() + _LIMIT
@@ -127,11 +134,16 @@ def interrupt_a_waiter(source: Source, name: str) -> Facts:
         began = clock.now()
         source.open("sync").lock(name).acquire(timeout=_LIMIT).release()
         facts[f"{where}: free after"] = clock.now() - began
-    end = time.monotonic() + _LIMIT
-    while (waiters := client.inspect(name).waiters) and time.monotonic() < end:  # removed in the background
-        time.sleep(0.002)
-    facts["waiters"] = waiters
+    facts["waiters"] = _until_none_waits(at_engine)
     return facts
+
+
+def _until_none_waits(waiters: Callable[[], int]) -> int:
+    """Waits until there are none, for at most ``_LIMIT``. Returns how many there are."""
+    end = time.monotonic() + _LIMIT
+    while (found := waiters()) and time.monotonic() < end:
+        time.sleep(0.002)
+    return found
 
 
 def _in_a_thread(call: Callable[[], Any]) -> Any:
