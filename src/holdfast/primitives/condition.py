@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core.core import Core
@@ -23,20 +23,12 @@ from holdfast.errors import InvalidName, LockLost, NotHeld, UsageError
 from holdfast.lease import NotPortable
 from holdfast.primitives import condition_queue, waiting
 from holdfast.primitives.guarded_register import GuardedRegister, registers_of
-
-if TYPE_CHECKING:
-    pass
+from holdfast.primitives.shared_state import check_registers
 
 T = TypeVar("T")
 
 #: It is a part of the queue's text.
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{0,64}")
-
-
-def check_registers(client: BaseClient, what: str) -> None:
-    """UsageError if the client's engine cannot keep state."""
-    if not client.guarantees.registers:
-        raise UsageError(f"{client._engine!r} has no registers, which {what} need: it cannot keep state that all see")
 
 
 def held_by_caller(core: Core, policy: Policy) -> Hold:
@@ -94,21 +86,17 @@ async def satisfied(
     return value
 
 
-def _is(lock: object, kind: type) -> bool:
-    return isinstance(lock, kind)
-
-
 class BaseCondition(NotPortable):
     """What Condition and AsyncCondition share."""
 
     _remedy = "pass the URL and the names of lock and condition, and make it there"
 
-    def __init__(self, client: BaseClient, lock: Any, name: Any, kind: type) -> None:
-        check_registers(client, "conditions")
-        if not _is(lock, kind):
+    def __init__(self, client: BaseClient, lock: Any, name: Any, kind: type[Any]) -> None:
+        if not isinstance(lock, kind):
             raise UsageError(f"a condition needs a {kind.__name__}, not a {type(lock).__name__}")
         if lock._client is not client:
             raise UsageError(f"a condition needs a lock of its own client, not {lock!r}", name=lock.name)
+        check_registers(client, "condition of lock", lock.name)
         self._policy: Policy = lock._policy
         if self._policy.mode.shared or self._policy.mode.kind is Kind.SEMAPHORE:
             raise UsageError(

@@ -18,11 +18,11 @@ from holdfast.client import Client, Lock
 from holdfast.engines.registers import MONITOR, RegisterKey, Registers
 from holdfast.errors import LockLost, UsageError
 from holdfast.lease import NotPortable
-from holdfast.primitives.condition import check_registers
 from holdfast.primitives.monitor.conditions import AsyncMonitorCondition, MonitorCondition
 from holdfast.primitives.monitor.opened import Opened, Opening
 from holdfast.primitives.monitor.state import Schema
 from holdfast.primitives.monitor.variables import checks_of, shared_names
+from holdfast.primitives.shared_state import check_registers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,7 +76,7 @@ class BaseMonitor(NotPortable):
     def __init__(self, client: BaseClient, name: str, kind: type, max_bytes: Any) -> None:
         if not issubclass(type(client), kind):
             raise UsageError(f"{type(self).__name__} needs a {kind.__name__}, not a {type(client).__name__}")
-        check_registers(client, "monitors")
+        check_registers(client, type(self).__name__, name)
         if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 2:
             raise UsageError(f"max_bytes is {max_bytes!r}: give the largest size of the state, in bytes")
         self._client = client
