@@ -9,8 +9,10 @@ One call:
 
 * ``core``: one open client: its sessions, its holds, how they begin and end, how the client closes
 * ``policy``: what a Lock object is made of: a name and how to hold it
-* ``acquisition``: one acquire: the local queue, then the engine
+* ``acquisition``: one acquire: the local queue, then the engine; ``acquire_errors``: why it has failed;
+  ``acquire_time``: how long its requests may take
 * ``local_queue``: the waiters inside this process, and hand-over without a round trip
+* ``shared_looks``: one request for all sleeping waiters of conditions
 * ``releasing``: one release: to the next local waiter or the engine, finished also if it is interrupted
 * ``renewing``: renewal on the user's request; what a batch of renewals brought
 * ``operators``, ``breaking``: inspect, list, ping; take a lock away by force

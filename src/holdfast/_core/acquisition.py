@@ -7,78 +7,139 @@ without an answer is withdrawn by the watchdog, which does not depend on this ca
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Coroutine, Hashable
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast._core import retry
-from holdfast._core.grant import Grant
+from holdfast._core import acquire_errors as errors
+from holdfast._core import acquire_time, lease_time, retry
+from holdfast._core.grant import Asked, DirectGrant, Grant, attempt_of
 from holdfast._core.hold import Handle, Hold
 from holdfast._core.local_queue import LocalWaiter, Turn
+from holdfast._core.operations import Call
 from holdfast._core.policy import Policy
-from holdfast._runtime.base import Event
-from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Busy, Contender, Granted, RequestFailed
-from holdfast.errors import AcquireTimeout, EngineUnavailable, LockError, UsageError
+from holdfast._runtime.base import DONE, Event, Rest
+from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Busy, Contender, Granted, Handed, RequestFailed
+from holdfast.errors import EngineUnavailable, LockError, UsageError
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
+    from holdfast.observer.reports import Attempt as AttemptReport
 
-#: An acquire with a timeout may take this much longer, for a last look at a busy lock and for leaving its queue.
-_GRACE: Final = 0.09
-#: Of it, what the last look may take.
-_LAST_LOOK: Final = 0.05
-#: A request about a place in the queue gets at least this long.
-_SHORTEST_LEAVE: Final = 0.02
 #: Upper bound of one wait: a client that closes waits for its callers to notice, and has a second for everything.
 _LONGEST_WAIT: Final = 0.5
+
+
+#: What the engine has answered to a request; None: there is no answer yet.
+Answer = Any
+#: Answers that are there; others are awaitables.
+_ANSWERS: Final = (Busy, Exception)
+
+
+def _late() -> RequestFailed:
+    """The answer took longer than the lease (a pause between send and check): it is useless."""
+    return RequestFailed("the answer came after the lease had run out", may_have_happened=True)
 
 
 class Acquisition:
     """One call of ``acquire`` that was not a re-entry. It occupies the name's local slot until its hold does."""
 
-    __slots__ = (
-        "_attempt", "_contender", "_core", "_deadline", "_failures", "_grant", "_policy", "_report", "_timeout",
-        "_waiter", "broken_token", "suspected", "unanswered_since",
-    )  # fmt: skip
-
     operation = "acquire"  #: what an error about its outcome calls it
+
+    # What most never need has its first value here, and is stored once it differs.
+    _deadline: float | None = None
+    _waiter: LocalWaiter | None = None
+    _asked: Asked | None = None
+    _attempt: Attempt | None = None
+    _grant: Grant | None = None
+    _contender: Contender | None = None
+    _key = -1  # of its handle
+    _failures = 0  # of the requests since ``unanswered_since``
+    _report: AttemptReport | None = None
+    #: When the first request was sent that the engine has not answered yet; None: it has answered them all.
+    unanswered_since: float | None = None
+    suspected = False  #: ``break_`` may have taken what the engine has granted to it, or is about to
+    broken_token: int | None = None  #: the token of that, if it is known
 
     def __init__(self, core: Core, policy: Policy, timeout: float | None) -> None:
         self._core = core
         self._policy = policy
         self._timeout = timeout
-        self._deadline = None if timeout is None else core.front.now() + timeout
-        self._waiter: LocalWaiter | None = None
-        self._attempt: Attempt | None = None
-        self._grant: Grant | None = None
-        self._contender: Contender | None = None
-        #: When the first request was sent that the engine has not answered yet; None: it has answered them all.
-        self.unanswered_since: float | None = None
-        self._failures = 0  # of these requests
-        self.suspected = False  #: ``break_`` may have taken what the engine has granted to it, or is about to
-        self.broken_token: int | None = None  #: the token of that, if it is known
-        self._report = None if core.reports is None else core.reports.attempt(policy, timeout)
+        if timeout is not None:
+            self._deadline = core.front.now() + timeout
+        if core.reports is not None:
+            self._report = core.reports.attempt(policy, timeout)
 
-    async def run(self, handle: Handle) -> None:
+    def start(self, handle: Handle) -> Rest:
+        """A new hold, with ``handle`` as its first one. DONE: it has it. Else the rest of the acquire, to be run.
+
+        For what nearly every acquire is: no other caller of this process is at the name, and the first answer grants
+        it. That takes no attempt, and no coroutine if the engine blocks. All else goes on in ``run``, with the answer.
+        """
         core, policy = self._core, self._policy
+        acquiring, direct, shared = core.acquiring, core.direct, policy.at_engine
+        if direct is None or not policy.direct:
+            return core.begin(self, handle)
+        if shared and not (core.shares_directly and self._nesting(handle._caller) is None):
+            return core.begin(self, handle)
+        call, key = Call(), policy.key
+        answer: Answer = None
+        try:
+            acquiring.running[self] = weakref.ref(call, acquiring.on_garbage)
+            self._key = handle._key
+            if shared or core.queue.occupants.setdefault(key, self) is self:  # one step: no lock is needed
+                if core.closed:
+                    core.check_open()
+                self.unanswered_since = sent = core.now()
+                self._asked = asked = core.new_owner(), core.describe(), core
+                timeout = policy.request_timeout if self._deadline is None else self._request_timeout(sent)
+                if shared:
+                    mode, ttl = policy.mode, policy.ttl
+                    answer = direct.acquire_shared_directly(mode, key, asked[0], asked[1], ttl, timeout)
+                else:
+                    answer = direct.acquire_directly(key, asked[0], asked[1], policy.ttl, timeout)
+                if answer.__class__ is int or answer.__class__ is Granted:
+                    if self._begin_direct(answer, handle, sent, asked):
+                        acquiring.running.pop(self, None)  # as at the end of run
+                        if core.closed:
+                            core.acquisition_left(self)
+                        return DONE
+                    answer = _late()
+        except (RequestFailed, LockError) as error:
+            answer = error
+        except BaseException as error:
+            try:
+                self._undo_after(error)
+            finally:
+                del call  # the traceback keeps this frame: see operations.py
+            raise
+        return core.begin(self, handle, answer)
+
+    async def run(self, handle: Handle, answer: Answer = None) -> None:
+        """``answer``: to the direct request of ``start``, if there was one."""
+        core, policy = self._core, self._policy
+        self._key, granted = handle._key, False
         try:
             try:
-                grant = None
-                non_barging = False
-                if not (policy.at_engine or core.engine.strict_order) and not self._occupy():
-                    grant = await self._await_turn()
-                    # This process has had its turn: it may not overtake those that wait at the engine.
-                    non_barging = True
-                inherited = grant is not None
-                if grant is None:
-                    under = None if policy.mode is EXCLUSIVE else self._nesting(handle._caller)
-                    self._attempt = attempt = core.new_attempt(policy, non_barging=non_barging, under=under)
-                    grant = await self._until_granted(attempt)
-                self._grant = grant
-                if self._contender is not None:
-                    self._drop_contender()
-                hold = self._begin_hold(grant, handle, inherited)
-                if self._report is not None:
-                    self._report.acquired(hold, inherited=inherited)
+                if not (answer is None or isinstance(answer, _ANSWERS)):  # of an engine that is waited for
+                    direct, sent, asked = core.direct, self.unanswered_since or 0.0, self._asked
+                    assert direct is not None
+                    assert asked is not None
+                    try:
+                        reply = await answer
+                        if policy.at_engine:
+                            answer = direct.shared_acquired(policy.mode, reply)
+                        else:
+                            answer = direct.acquired(reply)
+                    except RequestFailed as failure:
+                        answer = failure
+                    if answer.__class__ is int or answer.__class__ is Granted:
+                        granted = self._begin_direct(answer, handle, sent, asked)
+                        answer = None if granted else _late()
+                if not granted:
+                    if isinstance(answer, LockError):
+                        raise answer
+                    await self._go_on(handle, answer)
             except LockError as error:
                 try:
                     await self._clean_up()
@@ -87,19 +148,82 @@ class Acquisition:
                 raise
         except LockError as error:
             self._report_failure(error)
+            core.acquisition_left(self)
             raise
         except BaseException as error:
-            self._undo(handle)  # cancelled or interrupted, perhaps in the middle of its clean-up
-            self._report_failure(error)
+            self._undo_after(error)
             raise
-        finally:
-            # Not before: from here on others may take its slot, and a grant that it inherited.
-            core.acquiring.end(self)
-            if core.closed:
-                core.acquisition_left()
+        # Not before: from here on others may take its slot, and a grant that it inherited. Not in a ``finally``: if a
+        # signal interrupts the clean-up, the watchdog does it.
+        core.acquiring.running.pop(self, None)
+        if core.closed:
+            core.acquisition_left(self)
 
-    def _begin_hold(self, grant: Grant, handle: Handle, inherited: bool) -> Hold:
-        return self._core.begin_hold(grant, self._policy, self, handle, watched=inherited)
+    def _begin_direct(self, granted: Answer, handle: Handle, sent: float, asked: Asked) -> bool:
+        """Begin the hold of what the direct request was granted; False: too late."""
+        core, policy = self._core, self._policy
+        now = core.now()
+        if now >= sent + policy.valid_for:
+            return False
+        token = granted if granted.__class__ is int else granted.token
+        self._grant = grant = DirectGrant(policy, sent, token, asked)
+        if token is not granted:
+            grant.size = granted.size
+        core.install(Hold(core, grant, policy, handle._caller, now), grant, self, handle, False)
+        return True
+
+    def _undo_after(self, error: BaseException) -> None:
+        """Cancelled or interrupted, perhaps in the middle of its clean-up."""
+        self._undo()
+        self._report_failure(error)
+        self._core.acquisition_left(self)
+
+    async def _go_on(self, handle: Handle, answer: Answer) -> None:
+        """From wherever it has got to. ``answer``: to the first request, if it was sent already."""
+        core, policy = self._core, self._policy
+        grant: Grant | None = None
+        inherited = non_barging = False
+        if self._asked is None:
+            if not (policy.at_engine or core.engine.strict_order) and not self._occupy():
+                grant = await self._await_turn()
+                inherited = grant is not None
+                # This process has had its turn: it may not overtake those that wait at the engine.
+                non_barging = True
+            if grant is None:
+                under = None if policy.mode is EXCLUSIVE else self._nesting(handle._caller)
+                self._attempt = core.new_attempt(policy, non_barging=non_barging, under=under)
+        if grant is None:
+            grant = await self._until_granted(self._known_attempt(), answer)
+        self._grant = grant
+        if self._contender is not None:
+            self._drop_contender()
+        hold = self._begin_hold(grant, handle, inherited, core.now())
+        if self._report is not None:
+            self._report.acquired(hold, inherited=inherited)
+
+    def _begin_hold(self, grant: Grant, handle: Handle, inherited: bool, now: float) -> Hold:
+        hold = Hold(self._core, grant, self._policy, handle._caller, now)
+        self._core.install(hold, grant, self, handle, inherited)
+        return hold
+
+    def finish(self) -> None:
+        """A signal has ended its call in the middle of its clean-up. Called by the watchdog, which does it all again.
+
+        No I/O.
+        """
+        contender, self._contender = self._contender, None
+        for each in (contender, self._attempt):
+            if each is not None:
+                self._core.front.dispatch(each.abandon)  # they belong to the callers' side
+        self._undo(drop=False)
+        self._core.repair_slot(self._policy.key)  # of a hold that it had begun, and begun to end
+
+    def _known_attempt(self) -> Attempt:
+        """What is known to the engine of this acquisition; made now, if the engine was asked directly."""
+        if self._attempt is None:
+            assert self._asked is not None
+            self._attempt = attempt_of(self._policy, self._asked)
+        return self._attempt
 
     def _nesting(self, caller: Hashable) -> Attempt | None:
         """What the caller itself holds of a read-write lock: a write allows its read; a read refuses its write."""
@@ -156,7 +280,7 @@ class Acquisition:
                 return True
             if self._timeout == 0:
                 if self._unreachable_since(core.queue.occupant(key)) is None:
-                    raise self._busy()
+                    raise errors.busy(self._policy, self._timeout)
                 return True  # unknown whether it is busy: one try needs one answer, so ask the engine too
             self._waiter = LocalWaiter(self, self._policy, core.front.event(), core.front.now())
             core.queue.join(key, self._waiter)
@@ -173,7 +297,7 @@ class Acquisition:
         unanswered = self._unreachable_since(occupant)
         if unanswered is None or unanswered > since:
             return False
-        enough = min(self._policy.request_timeout, max((self._timeout or 0.0) / 2, _LAST_LOOK))
+        enough = acquire_time.long_enough_for_an_answer(self._policy.request_timeout, self._timeout)
         return self._core.front.now() - unanswered >= enough
 
     async def _await_turn(self) -> Grant | None:
@@ -184,11 +308,15 @@ class Acquisition:
         with core.lock:
             if core.queue.leave(self._policy.key, waiter):
                 ahead = core.queue.occupant(self._policy.key)
-                raise self._unreachable_ahead() if self._is_unreachable(ahead, waiter.since) else self._busy()
+                raise (
+                    errors.unreachable_ahead(self._policy, self._core.engine)
+                    if self._is_unreachable(ahead, waiter.since)
+                    else errors.busy(self._policy, self._timeout)
+                )
         if waiter.turn is Turn.CLOSED:
             raise UsageError("this client was closed while waiting", name=self._policy.name)
         if waiter.turn is Turn.UNREACHABLE:
-            raise self._unreachable_ahead()
+            raise errors.unreachable_ahead(self._policy, self._core.engine)
         grant = waiter.inherited if waiter.inherits else None
         if grant is None or (grant.lost is None and grant.deadline > core.front.now()):
             return grant
@@ -200,47 +328,71 @@ class Acquisition:
 
     # -- at the engine ---------------------------------------------------------------------------------------------
 
-    async def _until_granted(self, attempt: Attempt) -> Grant:
+    async def _until_granted(self, attempt: Attempt, answer: Answer = None) -> Grant:
+        """``answer``: to the first request, if it was sent already."""
         core = self._core
         front = core.front
+        sent = self.unanswered_since or 0.0
+        attempt.waits = self._timeout != 0
         while True:
-            if core.closed:
-                core.check_open()
-            sent = front.now()
-            if self.unanswered_since is None:
-                self.unanswered_since = sent
-            if not attempt.unresolved:
-                self.suspected = False  # what was broken before cannot be what this request is granted
-            try:
-                answer = await self._ask(attempt, self._request_timeout(sent))
-            except RequestFailed as failure:
-                attempt.unresolved |= failure.may_have_happened
+            if answer is None:
+                if core.closed:
+                    core.check_open()
+                sent = front.now()
+                if self.unanswered_since is None:
+                    self.unanswered_since = sent
+                if not attempt.unresolved:
+                    self.suspected = False  # what was broken before cannot be what this request is granted
+                try:
+                    answer = await self._ask(attempt, self._request_timeout(sent))
+                except RequestFailed as failed:
+                    answer = failed
+                if answer.__class__ is Granted:
+                    grant = Grant(attempt, self._policy, sent, *answer)
+                    if grant.deadline > front.now():
+                        return grant
+                    answer = _late()  # the attempt may ask again: if it still holds, its lease is extended
+            if isinstance(answer, RequestFailed):
+                attempt.unresolved |= answer.may_have_happened
+                failure, answer = answer, None
+                assert self.unanswered_since is not None
                 await self._back_off(failure, attempt, self.unanswered_since)
-                continue
-            if answer.__class__ is Granted:
-                grant = Grant(attempt, self._policy, sent, *answer)
-                if grant.deadline > front.now():
-                    return grant
-                # The answer took longer than the lease (a pause between send and check): it is useless. The attempt
-                # may ask again: if it still holds, its lease is extended.
-                attempt.unresolved = True
-                late = RequestFailed("the answer came after the lease had run out", may_have_happened=True)
-                await self._back_off(late, attempt, self.unanswered_since)
                 continue
             self.unanswered_since = None
             if isinstance(answer, Busy) and answer.impossible is not None:
-                raise UsageError(
-                    f"{self._policy.noun} {self._policy.name!r}: {answer.impossible}", name=self._policy.name
-                )
+                raise UsageError(f"{self._policy.title}: {answer.impossible}", name=self._policy.name)
+            answer = None
             if self._deadline is not None and front.now() >= self._deadline:
-                raise self._busy()
-            await self._wait(attempt, sent)
+                raise errors.busy(self._policy, self._timeout)
+            handed = await self._wait(attempt, sent)
+            if handed is not None and (given := self._accepted(attempt, handed)) is not None:
+                return given
+
+    def _accepted(self, attempt: Attempt, handed: Handed) -> Grant | None:
+        """The grant that came without a request; None: ask, which finds it.
+
+        Its lease is short until the first renewal. So a lease that is not to be renewed is asked for, and one that is
+        to end by itself; and one that must be acknowledged or that reads a register, for only an answer says so.
+        """
+        policy, now, claim = self._policy, self._core.front.now(), attempt.claim
+        if claim.replicas or claim.register is not None:
+            return None
+        asked = self._asked
+        if asked is None or attempt.unresolved or attempt.owner != asked[0]:
+            grant = Grant(attempt, policy, handed.sent, handed.token)
+        else:
+            grant = DirectGrant(policy, handed.sent, handed.token, asked, attempt)
+        if handed.lease < claim.ttl:
+            grant.handed_over(handed.sent, handed.lease, now)
+            if not policy.renew or policy.max_hold is not None or not self._core.watchdog.started:
+                return None  # (to start a thread may take a while, on a machine that is busy)
+        return grant if lease_time.is_long_enough(handed.lease, grant.deadline, now) else None
 
     def _ask(self, attempt: Attempt, timeout: float) -> Coroutine[Any, Any, Granted | Busy]:
         """One request for the lock."""
         return self._core.session.acquire(attempt, timeout)
 
-    async def _wait(self, attempt: Attempt, sent: float) -> None:
+    async def _wait(self, attempt: Attempt, sent: float) -> Handed | None:
         if self._contender is None:
             self._report_waiting()
             with self._core.lock:
@@ -252,17 +404,14 @@ class Acquisition:
             until = min(until, self._deadline)
         self._contender.timeout = self._request_timeout(now)
         try:
-            await self._contender.wait(until)
+            return await self._contender.wait(until)
         except RequestFailed as failure:
             self.unanswered_since = sent
             await self._back_off(failure, attempt, sent)
+            return None
 
     def _request_timeout(self, now: float) -> float:
-        timeout = self._policy.request_timeout
-        if not self._timeout or self._deadline is None:
-            return timeout
-        # Half of what is left: a reply lost in a black hole must leave time to ask again.
-        return min(timeout, max((self._deadline - now) / 2, _LAST_LOOK))
+        return acquire_time.request_timeout(self._policy.request_timeout, self._timeout, self._deadline, now)
 
     async def _back_off(self, failure: RequestFailed, attempt: Attempt, since: float) -> None:
         """Pause before the next try, or give up. The error says unreachable, never busy."""
@@ -273,55 +422,69 @@ class Acquisition:
             limit = min(limit, self._deadline if self._timeout else since + 2 * self._policy.request_timeout)
         self._failures += 1
         if not await retry.back_off(front, self._failures, limit, random.random):
-            raise self._unavailable(attempt, front.now() - since, failure) from failure
+            raise errors.unavailable(
+                self._core.engine, self._policy, attempt, self.operation, front.now() - since, failure
+            ) from failure
 
     # -- giving up -------------------------------------------------------------------------------------------------
 
     async def _clean_up(self) -> None:
         """A definite end: nothing is held, unless an attempt is still under way somewhere."""
         attempt, contender = self._attempt, self._contender
+        if attempt is None and self._asked is not None:
+            attempt = self._known_attempt()
         if attempt is not None and (attempt.unresolved or self.unanswered_since is not None):
             self._core.withdraw(attempt)
         elif attempt is not None and (contender is not None or attempt.queued):
             # Not waited for beyond the caller's own time: the watchdog removes a place that could not be left by then.
             if contender is None:
                 self._contender = contender = self._core.session.contender(attempt, self._policy.request_timeout)
-            contender.timeout = self._time_to_leave()
+            most, now = self._policy.request_timeout, self._core.front.now()
+            contender.timeout = acquire_time.time_to_leave(most, self._timeout, self._deadline, now)
             if not await contender.leave():
                 self._core.withdraw(attempt)
         self._drop_contender()
 
-    def _time_to_leave(self) -> float:
-        timeout = self._policy.request_timeout
-        if not self._timeout or self._deadline is None:
-            return timeout
-        return min(timeout, max(self._deadline + _GRACE - self._core.front.now(), _SHORTEST_LEAVE))
+    def _undo(self, *, drop: bool = True) -> None:
+        """Cancelled or interrupted, no matter where: the attempt may hold the lock, now or later. ``drop``: also what
+        belongs to the callers' side."""
+        if drop:
+            self._drop_contender()
+        with self._core.lock:
+            if self._waiter is not None:
+                self._core.queue.leave(self._policy.key, self._waiter)
+            self._give_up_grant()
+        self._core.give_up_slot(self._policy, self, 0.0)
 
-    def _undo(self, handle: Handle) -> None:
-        """Cancelled or interrupted, no matter where: the attempt may hold the lock, now or later."""
-        core, waiter, grant = self._core, self._waiter, self._grant
-        self._drop_contender()
-        if waiter is not None:
-            with core.lock:
-                core.queue.leave(self._policy.key, waiter)
-        if grant is not None and grant.hold is not None and grant.hold.handles.keys() <= {handle._key}:
+    def _give_up_grant(self) -> None:
+        core, grant = self._core, self._grant
+        hold = None if grant is None else grant.hold
+        if grant is None or hold is None:
+            self.give_up_claim()
+        elif hold.handles.keys() <= {self._key}:
             # Interrupted when the hold was there but not yet returned. Left there, the same caller would re-enter it: a
             # lock that the engine is asked to give to others.
-            grant.hold.report_end("unknown")
+            hold.report_end("unknown")
             core.lose_grant(grant, "expired")
             grant.attempt.unresolved = True
             core.withdraw_grant(grant)
-        elif self.inherited is not None:
-            core.pass_on(self.inherited, self)
-        else:
+        else:  # a signal handler of this caller has re-entered it, and keeps it; or it was passed on
+            hold.handles.pop(self._key, None)
+
+    def give_up_claim(self) -> None:
+        """Pass on the grant that it inherited, and withdraw the attempt that it made. The caller holds the lock."""
+        if self.inherited is not None:
+            self._core.pass_on(self.inherited, self)
+        grant = self._grant
+        if grant is None or not grant.handed_on_from(self._waiter):
             self.withdraw()
-        core.give_up_slot(self._policy, self, 0.0)
 
     def withdraw(self) -> None:
         """Have the watchdog make sure that this attempt holds nothing, now or later."""
-        if self._attempt is not None:
-            self._attempt.unresolved = True
-            self._core.withdraw(self._attempt)
+        if self._attempt is not None or self._asked is not None:
+            attempt = self._known_attempt()
+            attempt.unresolved = True
+            self._core.withdraw(attempt)
 
     def _unreachable_for(self, error: LockError) -> float:
         """For how long the engine could not be reached, as far as this caller knows."""
@@ -333,32 +496,5 @@ class Acquisition:
         if self._contender is not None:
             self._contender.abandon()
             self._contender = None  # not before: an interrupted clean-up does it again
-
-    def _busy(self) -> AcquireTimeout:
-        timeout = self._timeout or 0.0
-        waited = f"stayed busy for {timeout:g} s" if timeout else "is busy"
-        return AcquireTimeout(
-            f"{self._policy.noun} {self._policy.name!r} {waited}", name=self._policy.name, timeout=timeout
-        )
-
-    def _unreachable_ahead(self) -> EngineUnavailable:
-        return EngineUnavailable(
-            f"lock {self._policy.name!r}: {self._core.engine!r} did not answer the caller ahead in this process",
-            name=self._policy.name,
-        )
-
-    def _unavailable(self, attempt: Attempt, seconds: float, failure: RequestFailed) -> EngineUnavailable:
-        name, engine, noun = self._policy.name, self._core.engine, self._policy.noun
-        if attempt.unresolved:
-            return retry.outcome_unknown(
-                f"{noun} {name!r}: {engine!r} stopped answering for {seconds:.1f} s after the {self.operation} was "
-                "sent; it may have been granted; holdfast goes on withdrawing it, and it ends by itself at its ttl",
-                failure,
-                operation=self.operation,
-                name=name,
-            )
-        return retry.unavailable(
-            f"{noun} {name!r}: {engine!r} could not serve for {seconds:.1f} s: {failure}",
-            failure,
-            name=name,
-        )
+        if self._attempt is not None:
+            self._attempt.abandon()

@@ -41,8 +41,8 @@ class BlockExit(Generic[L]):
         self._lock = lock
         self._end = end
 
-    def __call__(self, *error: Any) -> Any:
-        return self._end(self._lock, *error, lease=self.lease)
+    def __call__(self, kind: Any, error: Any, traceback: Any) -> Any:
+        return self._end(self._lock, kind, error, traceback, lease=self.lease)
 
     def take(self, lock: object, frame: FrameType) -> bool:
         """Whether it is for the block that ``frame`` enters with ``lock`` now."""
@@ -91,12 +91,9 @@ class Blocks(Generic[L]):
         found = _last.found()
         return found if found is not None and found.take(lock, frame) else None
 
-    def keep(self, block: BlockExit[L] | None, caller: Callable[[], Hashable], lease: L) -> None:
-        """``lease`` lives until its block ends."""
-        if block is None:
-            self._others.append((caller(), lease))
-        else:
-            block.lease = lease
+    def keep(self, caller: Hashable, lease: L) -> None:
+        """``lease``, of a block that was not entered by ``with``, lives until that ends."""
+        self._others.append((caller, lease))
 
     def leave(self, caller: Hashable) -> L | None:
         """The lease of a block that was not entered by ``with``: the caller's innermost one; None if there is none.

@@ -20,12 +20,14 @@ from holdfast._core.acquisition import Acquisition
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Handle, Hold
 from holdfast._core.local_queue import MAX_HANDOVERS, LocalQueue, LocalWaiter
-from holdfast._core.operations import Operations
+from holdfast._core.operations import Operations, Withdrawable
 from holdfast._core.policy import Policy
+from holdfast._core.shared_looks import SharedLooks
 from holdfast._core.watchdog import Watchdog
-from holdfast._runtime.base import Runtime
+from holdfast._runtime.base import Rest, Runtime
 from holdfast._runtime.description import with_value
-from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Claim, Engine, SharedSession
+from holdfast.engines.base import EXCLUSIVE, READ, WRITE, Attempt, Claim, Engine, Session
+from holdfast.engines.optional_sessions import SharedDirectSession, SharedSession
 from holdfast.errors import LossReason, NotHeld, UsageError
 
 if TYPE_CHECKING:
@@ -44,27 +46,43 @@ class Core:
         self.reports: Reports | None = None  #: to the observer, if there is one
         self.options = options
         self.front = front
+        self.now: Final = front.now
         self.session = engine.session(front)
         # Re-entrant: an acquire that never came to its end (its event loop was closed) is undone as garbage, on
         # whatever thread the collector runs; perhaps on one that has just taken it. So code that iterates takes a copy.
         self.lock = threading.RLock()
         self.queue = LocalQueue()
+        self.looks = SharedLooks(front)  #: of the waiters of conditions
         self.closed = False
         self.disowned = False  #: it belongs to the parent process
         self.orphaned = False  #: the client object is garbage: end when nothing is held any more
-        self._identity = str(uuid.uuid4())
-        self._describe = front.describer(options.label)
-        self._number = random.Random(os.urandom(16)).getrandbits  # tells the claims of this client apart
-        self._holds: dict[tuple[Hashable, Hashable], Hold] = {}  # by place and caller, for re-entry
+        #: None: every request goes through an attempt, for an observer to see, or since the engine cannot do without.
+        self.direct: SharedDirectSession[Any] | None = None if engine.strict_order else _direct(self.session)
+        #: Whether it serves read-write locks and semaphores. Else it is a DirectSession.
+        self.shares_directly: Final = hasattr(self.session, "acquire_shared_directly")
+        self._identity = f"{uuid.uuid4()}:"
+        self.describe: Final = front.describer(options.label)
+        # Tells the claims of this client apart. Random: an attempt may go on under the next number, which must be free.
+        self._number = random.Random(os.urandom(16)).getrandbits
+        # For re-entry, by place and caller: the holds that occupy no slot of the local queue.
+        self._holds: dict[tuple[Hashable, Hashable], Hold] = {}
         self.live: dict[Grant, None] = {}  #: what the watchdog renews; in the order in which they came
-        self.acquiring: Operations[Acquisition] = Operations()  #: a client that closes waits for them to leave
-        self.releasing: Operations[Hold] = Operations()  #: by callers to whom the client may be garbage already
         self.sizes_compared: set[str] = set()  #: the semaphores whose size was not the expected one, which was logged
         self._given_up: list[Grant] = []  # held when the client was closed: to be withdrawn
         self._idle = front.event()
         self.watchdog = Watchdog(self, back, engine.keeper(back))
+        self.on_dropped: Final = self.watchdog.dropped.append  #: of handles, see ``Hold.add``
+        interrupted = self.watchdog.call_interrupted
+        self.acquiring: Operations[Acquisition] = Operations(interrupted)  #: a client that closes waits for their end
+        self.releasing: Operations[Hold] = Operations(interrupted)  #: by callers to whom the client may be garbage
+        self.waiting: Operations[Hold] = Operations(interrupted)  #: for conditions
+        self.detaching: Operations[Withdrawable] = Operations(interrupted)
 
     # -- acquiring -------------------------------------------------------------------------------------------------
+
+    def new_owner(self) -> str:
+        """The owner of a new claim."""
+        return f"{self._identity}{self._number(63)}"
 
     def new_attempt(self, policy: Policy, *, non_barging: bool, under: Attempt | None = None) -> Attempt:
         """An attempt at a new claim; with local waiters behind it, it asks for enough tokens to be handed over.
@@ -74,14 +92,16 @@ class Core:
         reserve = self.queue.waiting(policy.key) and self.engine.reserves_tokens and not policy.at_engine
         claim = Claim(
             policy.key,
-            f"{self._identity}:{self._number(63)}",
+            self.new_owner(),
             policy.ttl,
             MAX_HANDOVERS + 1 if reserve else 1,
             policy.fair,
             non_barging,
             policy.replicas,
-            self._describe() if policy.value is None else with_value(self._describe(), policy.value),
+            self.describe() if policy.value is None else with_value(self.describe(), policy.value),
             policy.mode,
+            False,
+            policy.register,
         )
         if under is not None:
             return cast("SharedSession[Any]", self.session).nested(claim, under)  # type: ignore[no-any-return]
@@ -93,26 +113,50 @@ class Core:
         if not policy.reentrant:
             return False
         handle._caller = caller = self.front.caller()
-        hold = self._holds.get((policy.place, caller))
+        hold = self.queue.occupants.get(policy.key)
+        if hold is None and not self._holds:
+            return False
+        if hold.__class__ is not Hold or hold.policy is not policy or hold.caller != caller:
+            hold = self._hold_at(policy, caller)
         if hold is None or not hold.held:
             return False
-        if not policy.shares_hold_with(hold.policy):
+        if policy is not hold.policy and not policy.shares_hold_with(hold.policy):
             raise UsageError(
-                f"{policy.noun} {policy.name!r} is held by this caller with another ttl, fair, replicas, renew or "
+                f"{policy.title} is held by this caller with another ttl, fair, replicas, renew or "
                 "max_hold: use the same settings to re-enter, or reentrant=False to wait",
                 name=policy.name,
             )
         with self.lock:
             # Without a handle it is being given back: a release that was interrupted is finished by the watchdog. With
             # none but retentions the caller has left: at_least makes it wait like any other.
-            if hold.state is not states.HELD or hold.handles.keys() <= hold.retentions:
+            if hold.state is not states.HELD or not hold.handles:
+                return False
+            if hold.retentions and hold.handles.keys() <= hold.retentions:
                 return False
             hold.add(handle)
         return True
 
+    def _hold_at(self, policy: Policy, caller: Hashable) -> Hold | None:
+        """The hold of ``caller`` that a re-entry under ``policy`` would join."""
+        hold = self.queue.occupants.get(policy.key)
+        if hold.__class__ is Hold and hold.caller == caller and hold.policy.place == policy.place:
+            return hold if hold.state is states.HELD and hold.policy.reentrant else None
+        return self._holds.get((policy.place, caller)) if self._holds else None
+
     def hold_of_caller(self, policy: Policy) -> Hold | None:
         """The running caller's own hold on this name, perhaps one that is over."""
-        return self._holds.get((policy.place, self.front.caller()))
+        return self._hold_at(policy, self.front.caller())
+
+    def hold_of_block(self, policy: Policy) -> Hold | None:
+        """The hold on this name of which the running caller has an open block, though another caller has acquired it:
+        before Python 3.12, ``asyncio.wait_for(lock.acquire(), 1)`` acquires in a task of its own."""
+        holds = (grant.hold for grant in self.grants_on(policy.key))
+        for hold in holds:
+            if hold is None or hold.policy.place != policy.place:
+                continue
+            if any(scope.is_of_caller() for scope in hold.scopes):
+                return hold
+        return None
 
     def held_by(self, place: Hashable, caller: Hashable) -> bool:
         """Whether ``caller`` holds what ``place`` names (``Policy.place_of``)."""
@@ -141,37 +185,36 @@ class Core:
                 name=policy.name,
             )
 
-    def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Coroutine[Any, Any, None]:
-        """A new hold, with ``handle`` as its first one; see :mod:`.acquisition`.
+    def acquire(self, policy: Policy, timeout: float | None, handle: Handle) -> Rest:
+        """A new hold, with ``handle`` as its first one; see ``Acquisition.start``."""
+        return Acquisition(self, policy, timeout).start(handle)
 
-        Cancelled or interrupted, nothing stays behind: either it is undone here, or ``handle`` has the hold, and is
+    def begin(self, acquisition: Acquisition, handle: Handle, answer: Any = None) -> Coroutine[Any, Any, None]:
+        """Run it, as one of those that are under way: a new hold, with ``handle`` as its first one. ``answer``: to its
+        direct request, if it has begun (``Acquisition.start``).
+
+        Cancelled or interrupted, nothing stays behind: either it is undone there, or ``handle`` has the hold, and is
         garbage.
         """
-        return self.begin(Acquisition(self, policy, timeout), handle)
-
-    def begin(self, acquisition: Acquisition, handle: Handle) -> Coroutine[Any, Any, None]:
-        """Run it, as one of those that are under way."""
-        coroutine = acquisition.run(handle)
-        self.acquiring.begin(acquisition, weakref.ref(coroutine))
+        coroutine, acquiring = acquisition.run(handle, answer), self.acquiring
+        acquiring.running[acquisition] = weakref.ref(coroutine, acquiring.on_garbage)
         return coroutine
 
-    def acquisition_left(self) -> None:
-        """One acquisition less is under way; a client that is closing waits for the last one."""
+    def acquisition_left(self, acquisition: Acquisition) -> None:
+        """It is not under way any more."""
+        self.acquiring.end(acquisition)
+        if self.closed:
+            self._check_idle()
+
+    def _check_idle(self) -> None:
+        """A client that is closing waits for the last acquisition."""
         with self.lock:
             if not self.acquiring:
                 self._idle.set()
 
-    def begin_hold(self, grant: Grant, policy: Policy, seeker: Acquisition, handle: Handle, *, watched: bool) -> Hold:
-        """Make a grant into the caller's hold, with one handle. The local slot passes from ``seeker`` to it."""
-        hold = Hold(self, grant, policy, handle._caller, self.front.now())
-        self._install(hold, grant, seeker, handle, watched)
-        return hold
-
-    def resume_hold(self, hold: Hold, grant: Grant, seeker: Acquisition, *, watched: bool) -> None:
-        """Make a grant into that of a parked hold, which has its handles already."""
-        self._install(hold, grant, seeker, None, watched)
-
-    def _install(self, hold: Hold, grant: Grant, seeker: Acquisition, handle: Handle | None, watched: bool) -> None:
+    def install(self, hold: Hold, grant: Grant, seeker: Acquisition, handle: Handle | None, watched: bool) -> None:
+        """Make a grant into the caller's hold, with ``handle`` as its first one; None: it is a parked hold, which has
+        its own already. The local slot passes from ``seeker`` to it. ``watched``: the watchdog knows the grant."""
         policy = hold.policy
         with self.lock:
             if self.closed:
@@ -179,19 +222,24 @@ class Core:
                 raise UsageError("this client is closed", name=policy.name)
             if handle is None and hold.state is not states.PARKED:
                 self.let_go(grant)
-                raise NotHeld(f"{policy.noun} {policy.name!r} was released while it waited", name=policy.name)
+                raise NotHeld(f"{policy.title} was released while it waited", name=policy.name)
             grant.hold = hold
+            if grant.policy is not policy:
+                grant.policy = policy  # it was handed over
             if handle is None:
                 hold.resume(grant, self.front.now())
             else:
                 hold.add(handle)
-            grant.policy = policy
-            self.queue.move_in(policy.key, seeker, hold)
             self.live[grant] = None
-            if policy.reentrant:
+            occupants, key = self.queue.occupants, policy.key
+            if occupants.get(key) is seeker:
+                occupants[key] = hold
+            elif policy.reentrant:
                 self._holds[policy.place, hold.caller] = hold
-            if not watched or hold.ends is not None:
+            if hold.ends is not None:
                 self.watchdog.watch(grant, grant.since)
+            elif not watched:
+                self.watchdog.look_after(grant)
             if seeker.suspected:
                 grant.stop_handovers()
                 self.watchdog.suspect(policy.key)
@@ -202,17 +250,21 @@ class Core:
 
     # -- giving up -------------------------------------------------------------------------------------------------
 
-    def pass_on(self, grant: Grant, seeker: object) -> None:
+    def pass_on(self, grant: Grant, seeker: Acquisition) -> None:
         """A local waiter was given this grant but has gone: give it to the next, or to the engine. No I/O."""
         with self.lock:
-            if self.queue.occupant(grant.claim.name) is not seeker:
-                return  # it was passed on already, and may be held by now
+            if self.queue.occupant(grant.name) is not seeker:
+                # It was passed on already, and may be held by now; or its hold was ended, and then a signal came.
+                if not grant.handed_on_from(seeker.waiter):
+                    self.live.pop(grant, None)
+                    self.withdraw_grant(grant)
+                return
             following = self.queue.hand_over(grant, seeker, self.front.now())
             if following is None:
                 self.live.pop(grant, None)
                 if grant.lost is None:
                     self.withdraw_grant(grant)
-                following = self.queue.vacate(grant.claim.name, seeker)
+                following = self.queue.vacate(grant.name, seeker)
         if following is not None:
             following.event.set()
 
@@ -242,7 +294,7 @@ class Core:
     def withdraw(self, attempt: Attempt) -> None:
         """Have the watchdog make sure that ``attempt`` holds nothing, now or later."""
         with self.lock:
-            self.watchdog.withdraw(attempt, self.front.now() + attempt.claim.ttl)
+            self.watchdog.withdraw(attempt, self.front.now() + attempt.withdrawn_for)
 
     def withdraw_grant(self, grant: Grant) -> None:
         """The same for one that was granted: it may have been renewed to more than was asked for."""
@@ -250,6 +302,8 @@ class Core:
             self.watchdog.withdraw(grant.attempt, self.front.now() + grant.longest_ttl)
 
     def forget_caller(self, hold: Hold) -> None:
+        if not self._holds:
+            return
         place, holds = (hold.policy.place, hold.caller), self._holds
         # No call from here on: a signal handler of this caller may read the same lock, by another hold.
         if place in holds and holds[place] is hold:
@@ -350,7 +404,7 @@ class Core:
     def grants_on(self, key: str) -> list[Grant]:
         """What this client holds, or is handing over, under this name."""
         with self.lock:
-            return [grant for grant in list(self.live) if grant.claim.name == key]
+            return [grant for grant in list(self.live) if grant.name == key]
 
     # -- interrupted callers ---------------------------------------------------------------------------------------
 
@@ -373,7 +427,7 @@ class Core:
         until = self.front.now() + CLOSE_WITHIN
         self._shut()
         try:
-            self.acquisition_left()  # perhaps none is under way
+            self._check_idle()  # perhaps none is under way
             # They see that it is closed and withdraw their attempts: before the watchdog ends, which has to do it.
             await self._idle.wait(until)
             self._stop_watchdog()
@@ -437,3 +491,7 @@ class Core:
                 hold.advance(states.LOSE)
                 hold.reason = "forked"
         self.live = {}
+
+
+def _direct(session: Session[Any]) -> SharedDirectSession[Any] | None:
+    return cast("SharedDirectSession[Any]", session) if hasattr(session, "acquire_directly") else None

@@ -12,7 +12,7 @@ from holdfast._core.call_site import CallSite
 from holdfast._core.grant import Grant
 from holdfast._core.policy import Policy
 from holdfast._runtime.base import Event
-from holdfast.errors import LossReason
+from holdfast.errors import LockLost, LossReason
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
@@ -59,11 +59,25 @@ class Attachment(Protocol):
         """
 
 
+class Deferred(Protocol):
+    """A last step of the critical section that has not been made: the release at the engine is to include it."""
+
+    async def release(self) -> None:
+        """Make it, and release the grant of the hold, which is RELEASING already. Raises as a release, or an error of
+        the step."""
+
+    async def make(self) -> None:
+        """Make it alone: the hold goes on."""
+
+
 class Scope(Protocol):
     """An open ``async with``: notified of the loss so that it can cancel its task."""
 
     def on_loss(self) -> None:
         """Called once, from any thread."""
+
+    def is_of_caller(self) -> bool:
+        """Whether the running caller has opened it."""
 
 
 class Hold(states.Life):
@@ -73,25 +87,18 @@ class Hold(states.Life):
     the hold; so a holder that was paused learns of the loss with its first look.
     """
 
-    __slots__ = (
-        "_changed",
-        "attachment",
-        "caller",
-        "core",
-        "ends",
-        "failed",
-        "grant",
-        "handles",
-        "listeners",
-        "policy",
-        "reason",
-        "retained_until",
-        "retentions",
-        "scopes",
-        "since",
-        "token",
-        "unreleased",
-    )
+    # A hold is made for every acquire. What most never need has its first value here, and is stored once it differs.
+    reason: LossReason | None = None
+    retentions: frozenset[int] = _NO_RETENTIONS  #: those of ``handles`` that no user has, see retention.py
+    retained_until = float("-inf")  #: when the last of them ends
+    ends: float | None = None  #: by ``max_hold``
+    scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last
+    attachment: Attachment | None = None
+    deferred: Deferred | None = None
+    failed = False  #: a ``with`` block of it was left by an exception
+    unreleased: Grant | None = None  #: of a parked hold: what the engine may still have, see parking.py
+    listeners: dict[int, tuple[weakref.ref[Handle], list[Callback]]] | None = None
+    _changed: Event | None = None
 
     def __init__(self, core: Core, grant: Grant, policy: Policy, caller: Hashable, started: float) -> None:
         self.state = states.START
@@ -100,20 +107,12 @@ class Hold(states.Life):
         self.policy = policy
         self.caller = caller
         self.token = grant.draw_token()
-        self.reason: LossReason | None = None
+        self.since = started
         #: The handles that were not given back, by their keys. One atomic step gives one back: an interrupted release
         #: has either done it or not.
         self.handles: dict[int, HandleRef] = {}
-        self.retentions: frozenset[int] = _NO_RETENTIONS  #: those of ``handles`` that no user has, see retention.py
-        self.retained_until = started  #: when the last of them ends
-        self.since = started
-        self.ends = None if policy.max_hold is None else started + policy.max_hold
-        self.scopes: Sequence[Scope] = ()  #: the open ``async with`` blocks, innermost last
-        self.listeners: dict[int, tuple[weakref.ref[Handle], list[Callback]]] = {}
-        self.attachment: Attachment | None = None
-        self.failed = False  #: a ``with`` block of it was left by an exception
-        self.unreleased: Grant | None = None  #: of a parked hold: what the engine may still have, see parking.py
-        self._changed: Event | None = None
+        if policy.max_hold is not None:
+            self.ends = started + policy.max_hold
 
     def add(self, handle: Handle) -> None:
         """One more handle. It counts only when it knows its hold: garbage before, it could not be given back.
@@ -122,9 +121,11 @@ class Hold(states.Life):
         raises; so the reference is also put on the watchdog's list by a callback that is not written in Python.
         """
         handle._bind(self)
-        reference = HandleRef(handle, self.core.watchdog.dropped.append)
-        reference.hold, reference.key, reference.acquired_at = self, handle._key, handle._acquired_at
-        self.handles[handle._key] = reference
+        reference = HandleRef(handle, self.core.on_dropped)
+        reference.hold = self
+        reference.key = key = handle._key
+        reference.acquired_at = handle._acquired_at
+        self.handles[key] = reference
 
     def resume(self, grant: Grant, now: float) -> None:
         """It was parked, and is held again by a new grant: with a new token, and with all of ``max_hold``."""
@@ -144,6 +145,8 @@ class Hold(states.Life):
         """Have ``callback(handle)`` called at the loss; False if it is lost already. Under the core's lock."""
         if self.reason is not None:
             return False
+        if self.listeners is None:
+            self.listeners = {}
         # Weak: a strong reference would keep the handle, and so the lock, alive for ever.
         self.listeners.setdefault(handle._key, (weakref.ref(handle), []))[1].append(callback)
         return True
@@ -170,7 +173,7 @@ class Hold(states.Life):
         if self.state is not states.HELD:
             return False
         now = self.core.front.now()
-        if now < self.deadline:
+        if now < self.grant.deadline and (self.ends is None or now < self.ends):
             return True
         self.core.expire(self, now)
         return False
@@ -181,6 +184,11 @@ class Hold(states.Life):
         if self.state is states.HELD:
             _ = self.held
         return self.reason
+
+    def loss(self, reason: LossReason | None = None) -> LockLost:
+        """The error for its loss."""
+        policy = self.policy
+        return LockLost(reason or self.lost or "expired", name=policy.name, token=self.token, noun=policy.share)
 
     @property
     def look_again(self) -> float:

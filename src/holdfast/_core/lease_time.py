@@ -33,3 +33,8 @@ def retry_at(now: float, ttl: float, end: float) -> float:
 def request_timeout(configured: float, ttl: float) -> float:
     """A request may take no longer than a third of the lease it is about."""
     return min(configured, ttl / RENEWALS_PER_TTL)
+
+
+def is_long_enough(lease: float, deadline: float, now: float) -> bool:
+    """Whether a short lease that was handed over leaves enough time for the renewal that confirms it."""
+    return deadline - now >= lease / 2

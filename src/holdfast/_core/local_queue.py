@@ -10,8 +10,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from holdfast._core.grant import Grant
 from holdfast._core.policy import Policy
@@ -54,7 +53,7 @@ def may_hand_on(grant: Grant, receiver: Policy, now: float) -> bool:
     return (
         receiver.may_inherit_from(grant.policy)
         and grant.lost is None
-        and grant.ttl == grant.claim.ttl
+        and grant.ttl == grant.policy.ttl
         and grant.next_token <= grant.last_token
         and grant.deadline - now >= grant.ttl / 2
         and now - grant.since <= MAX_CHAIN_SECONDS
@@ -73,54 +72,58 @@ class LocalQueue:
     """
 
     def __init__(self) -> None:
-        self._occupants: dict[str, object] = {}
-        self._queues: dict[str, deque[LocalWaiter]] = {}
+        self.occupants: dict[str, Any] = {}  #: of each slot; for others to read, and for a hold to move in
+        self.waiters: dict[str, deque[LocalWaiter]] = {}  #: by name, in order; for others to read
 
     def occupy(self, key: str, occupant: object) -> bool:
         """Take the slot if it is vacant: then the occupant contends, and must vacate or hand on later."""
-        return self._occupants.setdefault(key, occupant) is occupant
-
-    def move_in(self, key: str, old: object, new: object) -> None:
-        """The acquisition has become a hold."""
-        if self._occupants.get(key) is old:
-            self._occupants[key] = new
+        return self.occupants.setdefault(key, occupant) is occupant
 
     def join(self, key: str, waiter: LocalWaiter) -> None:
         """Queue up at an occupied slot."""
-        self._queues.setdefault(key, deque()).append(waiter)
+        self.waiters.setdefault(key, deque()).append(waiter)
 
     def occupant(self, key: str) -> object | None:
         """The acquisition or hold that has the slot of this name."""
-        return self._occupants.get(key)
+        return self.occupants.get(key)
 
     def contended(self) -> list[str]:
         """The names that local callers wait for."""
-        return list(self._queues)
+        return list(self.waiters)
 
     def waiting(self, key: str) -> int:
-        return len(self._queues[key]) if key in self._queues else 0
+        return len(self.waiters[key]) if key in self.waiters else 0
 
     def hand_over(self, grant: Grant, occupant: object, now: float) -> LocalWaiter | None:
         """Hand ``grant`` to the head of the queue if ``may_hand_on`` allows it. The caller sets that waiter's event."""
-        key = grant.claim.name
-        head = self._head(key)
-        if head is None or self._occupants.get(key) is not occupant or not may_hand_on(grant, head.policy, now):
+        head = self.next_holder(grant, occupant, now)
+        if head is None:
             return None
+        key = grant.name
         head.inherited, grant.handover = grant, (occupant, head)
-        self._occupants[key] = head.caller
+        self.occupants[key] = head.caller
         head.turn = Turn.INHERIT  # from here on it is handed over, and not before: see Grant.handed_on_by
         self._remove(key, head)
         return head
 
+    def next_holder(self, grant: Grant, occupant: object, now: float) -> LocalWaiter | None:
+        """To whom ``hand_over`` would hand it."""
+        key = grant.name
+        head = self._head(key)
+        if head is None or self.occupants.get(key) is not occupant or not may_hand_on(grant, head.policy, now):
+            return None
+        return head
+
     def vacate(self, key: str, occupant: object) -> LocalWaiter | None:
         """``occupant`` is done. The next waiter, if any, takes the slot; the caller sets its event."""
-        if self._occupants.get(key) is not occupant:
+        occupants = self.occupants
+        if occupants.get(key) is not occupant:
             return None
-        head = self._head(key)
+        head = self._head(key) if key in self.waiters else None
         if head is None:
-            self._occupants.pop(key, None)
+            occupants.pop(key, None)
             return None
-        self._occupants[key] = head.caller
+        occupants[key] = head.caller
         head.turn = Turn.CONTEND
         self._remove(key, head)
         return head
@@ -132,24 +135,27 @@ class LocalQueue:
         self._remove(key, waiter)
 
     def _head(self, key: str) -> LocalWaiter | None:
-        queue = self._queues.get(key)
+        queue = self.waiters.get(key)
         while queue and queue[0].turn is not Turn.WAITING:
             queue.popleft()  # it learned of its turn, then the signal came
         return queue[0] if queue else None
 
     def _remove(self, key: str, waiter: LocalWaiter) -> None:
-        queue = self._queues.get(key)
+        queue = self.waiters.get(key)
         if queue is not None:
-            with suppress(ValueError):
-                queue.remove(waiter)
+            try:
+                if waiter in queue:
+                    queue.remove(waiter)
+            except ValueError:
+                pass  # a signal handler has removed it in between
             if not queue:
-                self._queues.pop(key, None)
+                self.waiters.pop(key, None)
 
     def leave(self, key: str, waiter: LocalWaiter) -> bool:
         """Give up waiting. False if it was this waiter's turn already: then it is for the waiter to pass it on."""
         if waiter.turn is not Turn.WAITING:
             return False
-        if self._occupants.get(key) is waiter.caller:
+        if self.occupants.get(key) is waiter.caller:
             self.repair(key, waiter)
             return False
         self._remove(key, waiter)
@@ -157,17 +163,17 @@ class LocalQueue:
 
     def turn_away(self, key: str, before: float) -> list[LocalWaiter]:
         """The engine cannot be reached: remove the waiters that have waited since ``before`` or longer."""
-        turned = _turned((waiter for waiter in self._queues.get(key, ()) if waiter.since <= before), Turn.UNREACHABLE)
+        turned = _turned((waiter for waiter in self.waiters.get(key, ()) if waiter.since <= before), Turn.UNREACHABLE)
         for waiter in turned:
             self._remove(key, waiter)
         return turned
 
     def close(self) -> None:
         """Turn all waiters away. The caller sets their events."""
-        for queue in list(self._queues.values()):
+        for queue in list(self.waiters.values()):
             _turned(queue, Turn.CLOSED)
-        self._queues.clear()
-        self._occupants.clear()
+        self.waiters.clear()
+        self.occupants.clear()
 
 
 def _turned(queue: Iterable[LocalWaiter], turn: Turn) -> list[LocalWaiter]:

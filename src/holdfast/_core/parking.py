@@ -19,7 +19,7 @@ from holdfast._core.hold import Handle, Hold
 from holdfast._core.operations import Running
 from holdfast._runtime.base import Event
 from holdfast.engines.base import Attempt
-from holdfast.errors import LockLost, LossReason, NotHeld
+from holdfast.errors import LossReason, NotHeld
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
@@ -40,7 +40,7 @@ def away(
     """
     itself: list[Running] = []
     coroutine = _away(core, hold, sleep, meanwhile, itself)
-    itself.append(weakref.ref(coroutine))
+    itself.append(weakref.ref(coroutine, core.releasing.on_garbage))
     return coroutine
 
 
@@ -56,12 +56,12 @@ async def _away(
         result = await sleep()
         await core.begin(Resumption(core, hold, meanwhile), _NoHandle(hold))
         check(hold)
-        return result
     except BaseException:
         end(core, hold)
-        raise
-    finally:
         core.releasing.end(hold)
+        raise
+    core.releasing.end(hold)
+    return result
 
 
 def check(hold: Hold) -> None:
@@ -69,18 +69,17 @@ def check(hold: Hold) -> None:
     if hold.state is states.PARKED or hold.held:
         return
     if hold.reason is not None:
-        raise LockLost(hold.reason, name=hold.policy.name, token=hold.token)
-    raise NotHeld(f"{hold.policy.noun} {hold.policy.name!r} was released while it waited", name=hold.policy.name)
+        raise hold.loss(hold.reason)
+    raise NotHeld(f"{hold.policy.title} was released while it waited", name=hold.policy.name)
 
 
 def end(core: Core, hold: Hold) -> None:
     """All handles end as released, and nothing stays at the engine. No I/O; what is left is done in the background."""
     with core.lock:
-        if hold.state in states.FINAL:
-            return
-        hold.handles.clear()
-        hold.take_listeners()
-        releasing.abandon(core, hold)
+        if hold.state not in states.FINAL:
+            hold.handles.clear()
+            hold.take_listeners()
+        releasing.abandon(core, hold)  # also if it has ended: a signal may have come before its slot was vacated
     hold.notify()
 
 
@@ -152,16 +151,14 @@ class _NoHandle:
 class Resumption(Acquisition):
     """An acquire into a parked hold."""
 
-    __slots__ = ("_due", "_hold", "_meanwhile")
-
     def __init__(self, core: Core, hold: Hold, meanwhile: Callable[[], Awaitable[object]]) -> None:
         super().__init__(core, hold.policy, None)
         self._hold = hold
         self._meanwhile = meanwhile
         self._due = core.front.now() + _MEANWHILE
 
-    def _begin_hold(self, grant: Grant, handle: Handle, inherited: bool) -> Hold:
-        self._core.resume_hold(self._hold, grant, self, watched=inherited)
+    def _begin_hold(self, grant: Grant, handle: Handle, inherited: bool, now: float) -> Hold:
+        self._core.install(self._hold, grant, self, None, inherited)
         return self._hold
 
     async def _until_turn(self, turn: Event) -> None:
@@ -178,16 +175,14 @@ class Resumption(Acquisition):
         await self._meanwhile()
         self._due = self._core.front.now() + _MEANWHILE
 
-    def _undo(self, handle: Handle) -> None:
+    def _give_up_grant(self) -> None:
         grant = self._grant
         if grant is None or grant.hold is not self._hold:
-            super()._undo(handle)
+            super()._give_up_grant()
             return
-        # Interrupted when the hold had the grant. It ends; if it was not resumed yet, the grant is not its own yet.
-        self._drop_contender()
-        with self._core.lock:
-            if self._hold.state is states.PARKED:
-                grant.attempt.unresolved = True
-                self._core.let_go(grant)
+        # Interrupted when the hold had the grant. It ends; if it was not resumed, the grant was never its own. (Its
+        # wait may have ended it meanwhile.)
+        if self._hold.state is not states.HELD:
+            grant.attempt.unresolved = True
+            self._core.let_go(grant)
         end(self._core, self._hold)
-        self._core.give_up_slot(self._policy, self, 0.0)

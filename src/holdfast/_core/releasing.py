@@ -1,6 +1,7 @@
 """Releasing: one handle after the other, then the lock: to the next local waiter, or to the engine.
 
-Before the last handle goes, what a primitive keeps with the hold is settled (``Hold.attachment``).
+Before the last handle goes, what a primitive keeps with the hold is settled (``Hold.attachment``). It may have left a
+last step to the release, for one request to do both (``Hold.deferred``). Then nothing is handed over.
 
 A signal may interrupt every step. A release that was interrupted is finished in the background (:func:`abandon`). At
 the engine it takes effect exactly once, whatever becomes of the replies.
@@ -15,9 +16,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast._core import retry, states
+from holdfast._core.grant import DirectGrant
 from holdfast._core.hold import Handle, Hold
 from holdfast._core.local_queue import LocalWaiter
-from holdfast._core.operations import Running
+from holdfast._core.operations import Call, Running
+from holdfast._runtime.base import DONE, Rest
 from holdfast.engines.base import Found, RequestFailed
 from holdfast.errors import LockLost, LossReason, OutcomeUnknown
 
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
 
 
 _OURS: Final = Found.OURS  # see states.py
+#: Answers that are there; others are awaitables.
+_ANSWERS: Final = (Found, RequestFailed)
+_HELD: Final = states.HELD
+_RELEASE: Final = states.RELEASE
+_CONFIRM: Final = states.CONFIRM
 #: A release that is not waited for gets at least this long.
 _SHORTEST_REQUEST: Final = 0.02
 
@@ -41,14 +49,103 @@ def release(core: Core, hold: Hold, handle: Handle, finish: Finish | None = None
     ``finish``: instead of the release at the engine; see ``bounded``, and detaching.
     """
     itself: list[Running] = []
-    coroutine = _release(core, hold, handle, itself, finish or _release_at_engine)
-    itself.append(weakref.ref(coroutine))
+    coroutine = _release(core, hold, handle, itself, finish or release_at_engine)
+    itself.append(weakref.ref(coroutine, core.releasing.on_garbage))
     return coroutine
+
+
+def give_back_handle(hold: Hold, handle: Handle) -> bool:
+    """Give back one of several handles: the lock stays held. No I/O. False: nothing was done, it takes a release."""
+    core = hold.core
+    with core.lock:
+        handles = hold.handles
+        if len(handles) < 2 or handle._key not in handles or hold.attachment or hold.listeners or not hold.held:
+            return False
+        handles.pop(handle._key)
+    if hold._changed is not None:
+        hold.notify()
+    return True
+
+
+def start(core: Core, hold: Hold, handle: Handle) -> Rest:
+    """As ``release``. DONE: it is over. Else the rest of the release, to be run.
+
+    For what nearly every release is: of the only handle, in time, and no local caller waits. That takes no attempt, and
+    no coroutine if the engine blocks.
+    """
+    policy, grant, direct, queue = hold.policy, hold.grant, core.direct, core.queue
+    if direct is None or grant.__class__ is not DirectGrant:
+        return release(core, hold, handle)
+    key, releasing, call = policy.key, core.releasing, Call()
+    try:
+        with core.lock:
+            handles = hold.handles
+            if (
+                hold.state is not _HELD
+                or core.now() >= grant.deadline
+                or len(handles) != 1
+                or handle._key not in handles
+                or hold.ends is not None
+                or hold.attachment is not None
+                or hold.deferred is not None
+                or hold.listeners is not None
+                or key in queue.waiters
+            ):
+                return release(core, hold, handle)
+            # In the order of _release: a signal handler that wants the lock must find it occupied.
+            releasing.running[hold] = weakref.ref(call, releasing.on_garbage)
+            handles.clear()
+            _stop_holding(core, hold)
+            core.live.pop(grant, None)
+        if hold._changed is not None:
+            hold.notify()
+        found: Any
+        try:
+            if policy.at_engine:
+                found = direct.release_shared_directly(policy.mode, key, grant.owner, policy.request_timeout)
+            else:
+                found = direct.release_directly(key, grant.owner, policy.request_timeout)
+        except RequestFailed as failure:
+            found = failure
+        if found is _OURS:
+            ended(core, hold, None)
+            releasing.running.pop(hold, None)  # as in _left
+            if core.orphaned:
+                core.watchdog.wake()
+            return DONE
+        coroutine = _go_on(core, hold, handle, found)
+        releasing.running[hold] = weakref.ref(coroutine, releasing.on_garbage)
+        return coroutine
+    except BaseException as error:
+        try:
+            _interrupted(core, hold, handle, error)
+        finally:
+            del call  # the traceback keeps this frame: see operations.py
+        raise
+
+
+async def _go_on(core: Core, hold: Hold, handle: Handle, found: Any) -> None:
+    """The rest of a release that has begun. ``found``: what came of its first request, or the way to it."""
+    try:
+        if not (found is None or isinstance(found, _ANSWERS)):  # of an engine that is waited for
+            assert core.direct is not None
+            try:
+                found = core.direct.released(await found)
+            except RequestFailed as failure:
+                found = failure
+        if found is _OURS:
+            ended(core, hold, None)
+        else:
+            await release_at_engine(core, hold, first=found)
+    except BaseException as error:
+        _interrupted(core, hold, handle, error)
+        raise
+    _left(core, hold)
 
 
 async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running], finish: Finish) -> None:
     if hold.attachment is not None:
-        await _settle(core, hold, handle)
+        await _settle(core, hold, handle, itself[0])
     now = core.front.now()
     if now >= hold.deadline:
         core.expire(hold, now)  # the deadline passed this moment, if not before: reported as a loss
@@ -83,34 +180,74 @@ async def _release(core: Core, hold: Hold, handle: Handle, itself: list[Running]
                         core.withdraw_grant(hold.grant)  # interrupted above, before it was: no handle is left to do it
                     raise
             if lost is not None:
-                raise LockLost(lost, name=hold.policy.name, token=hold.token)
+                raise hold.loss(lost)
             hold.notify()
             if at_engine:
-                await finish(core, hold)
+                await (finish(core, hold) if hold.deferred is None else hold.deferred.release())
+            elif not last and hold.deferred is not None:
+                await hold.deferred.make()  # a signal handler of this caller has re-entered the lock, and keeps it
         finally:
             if following is not None:
                 following.event.set()
-            if last:
-                core.releasing.end(hold)
-            if core.orphaned:
-                core.watchdog.wake()  # it may have waited for this before it ends
     except BaseException as error:
-        # Perhaps interrupted between two steps, or in the clean-up: what was left undone is done in the background.
-        abandon(core, hold)
-        core.repair_slot(hold.policy.key)
-        if not hold.handles:
-            core.releasing.end(hold)
+        _interrupted(core, hold, handle, error)
         if isinstance(error, LockLost):
-            handle._lost_on_release(error.reason)
             core.dispatch(listeners)
         raise
+    if last:
+        _left(core, hold)
 
 
-async def _settle(core: Core, hold: Hold, handle: Handle) -> None:
+def _left(core: Core, hold: Hold) -> None:
+    """Nothing is left to be done of a release. Not called in a ``finally``: if a signal interrupts the clean-up, the
+    watchdog does it."""
+    core.releasing.running.pop(hold, None)
+    if hold.attachment is not None or hold.deferred is not None:
+        hold.attachment = hold.deferred = None  # ends reference cycles, as in _end
+    if core.orphaned:
+        core.watchdog.wake()  # it may have waited for this before it ends
+
+
+def _interrupted(core: Core, hold: Hold, handle: Handle, error: BaseException) -> None:
+    """A release ends by ``error``, perhaps between two steps, or in the clean-up: what was left undone is done in the
+    background."""
+    if isinstance(error, LockLost):
+        handle._lost_on_release(error.reason)
+    abandon(core, hold)
+    core.repair_slot(hold.policy.key)
+    if not hold.handles:
+        _left(core, hold)
+
+
+def finish(core: Core, hold: Hold) -> None:
+    """A signal has ended a release or a wait in the middle of its clean-up. Called by the watchdog; no I/O.
+
+    One that had not begun to end the hold changes nothing: its leases are still held.
+    """
+    with core.lock:
+        if hold in core.releasing:
+            return  # another caller releases it
+        if hold.state is states.PARKED:
+            hold.handles.clear()
+        if hold.handles:
+            return
+        hold.take_listeners()
+        if hold.state is states.LOST and not core.closed:
+            core.withdraw_grant(hold.grant)  # the engine may still have it
+        abandon(core, hold)
+        hold.attachment = hold.deferred = None
+    core.repair_slot(hold.policy.key)
+    hold.notify()
+    if core.orphaned:
+        core.watchdog.wake()
+
+
+async def _settle(core: Core, hold: Hold, handle: Handle, itself: Running) -> None:
     """The caller's critical section ends, if no other lease of the caller is open. Before the lock is given up."""
     if not hold.held or not hold.handles.keys() - hold.retentions <= {handle._key}:
         return
     assert hold.attachment is not None
+    core.releasing.begin(hold, itself)
     try:
         await hold.attachment.settle(failed=hold.failed)
     except BaseException:
@@ -119,7 +256,9 @@ async def _settle(core: Core, hold: Hold, handle: Handle) -> None:
             hold.take_listeners(handle._key)
             abandon(core, hold)
         hold.notify()
+        core.releasing.end(hold)
         raise
+    core.releasing.end(hold)
 
 
 def abandon(core: Core, hold: Hold, outcome: End = "unknown") -> None:
@@ -154,17 +293,22 @@ def _end(core: Core, hold: Hold, now: float) -> LocalWaiter | None:
     grant = hold.grant
     if core.reports is not None:
         core.reports.releasing(hold, now)
-    hold.advance(states.RELEASE)
-    if hold.policy.reentrant:
-        core.forget_caller(hold)
-    grant.hold = None  # also ends a reference cycle, which would keep the garbage collector busy
-    following = core.queue.hand_over(grant, hold, now)
+    _stop_holding(core, hold)
+    # One that has a step to make yet cannot be another caller's before that.
+    following = core.queue.hand_over(grant, hold, now) if hold.deferred is None else None
     if following is not None:
         hold.report_end("handed_over")
         hold.advance(states.CONFIRM)
         return following
     core.live.pop(grant, None)
     return None
+
+
+def _stop_holding(core: Core, hold: Hold) -> None:
+    """From here on it does not count as held, and its caller does not find it. The grant is still live."""
+    hold.advance(_RELEASE)
+    core.forget_caller(hold)
+    hold.grant.hold = None  # also ends a reference cycle, which would keep the garbage collector busy
 
 
 def drop_handle(core: Core, hold: Hold, key: int) -> bool:
@@ -187,6 +331,15 @@ def drop_handle(core: Core, hold: Hold, key: int) -> bool:
     return known is not None
 
 
+def give_up_handle(core: Core, hold: Hold, key: int) -> None:
+    """The same for a handle that is no garbage, by a caller that a signal may interrupt: then the watchdog does it."""
+    with core.lock:
+        handle = hold.handles.get(key)
+        if handle is not None:
+            core.watchdog.abandoned(handle)
+            drop_handle(core, hold, key)
+
+
 def is_over(core: Core, hold: Hold) -> bool:
     """Whether the hold should have ended, and no caller is about to end it."""
     if hold.state is states.PARKED and not hold.handles:
@@ -196,18 +349,23 @@ def is_over(core: Core, hold: Hold) -> bool:
 
 def bounded(until: float) -> Finish:
     """The release at the engine, whose answer is not waited for beyond ``until``: then it is done in the background."""
-    return partial(_release_at_engine, until=until)
+    return partial(release_at_engine, until=until)
 
 
-async def _release_at_engine(core: Core, hold: Hold, until: float | None = None) -> None:
-    """Release the grant of ``hold``, which is RELEASING already. Raises LockLost or OutcomeUnknown."""
-    reason = await give_back(core, hold, until)
+async def release_at_engine(
+    core: Core, hold: Hold, until: float | None = None, first: Found | RequestFailed | None = None
+) -> None:
+    """Release the grant of ``hold``, which is RELEASING already. Raises LockLost or OutcomeUnknown. ``first``: what
+    came of the first request, if it was sent already."""
+    reason = await give_back(core, hold, until, first)
     ended(core, hold, reason)
     if reason is not None:
-        raise LockLost(reason, name=hold.policy.name, token=hold.token)
+        raise hold.loss(reason)
 
 
-async def give_back(core: Core, hold: Hold, until: float | None = None) -> LossReason | None:
+async def give_back(
+    core: Core, hold: Hold, until: float | None = None, first: Found | RequestFailed | None = None
+) -> LossReason | None:
     """Have the engine release the grant of ``hold``, which does not count as held any more. Why it was lost, if it was.
 
     If it cannot be finished (unreachable until the deadline or ``until``, refused, cancelled, interrupted) the caller
@@ -220,7 +378,9 @@ async def give_back(core: Core, hold: Hold, until: float | None = None) -> LossR
     if until is not None:
         timeout = min(timeout, max(until - core.front.now(), _SHORTEST_REQUEST))
     try:
-        found = await core.session.release(attempt, timeout)
+        if isinstance(first, RequestFailed):
+            raise first
+        found = first or await core.session.release(attempt, timeout)
     except RequestFailed as failure:
         again = _Repeated(core, hold, failure, until)
         found = await again.run()
@@ -236,8 +396,11 @@ def ended(core: Core, hold: Hold, reason: LossReason | None) -> None:
     with core.lock:
         if core.reports is not None:  # asked here: it is on the way of every release
             hold.report_end(reason or "released")
-        hold.reason = reason
-        hold.advance(states.CONFIRM if reason is None else states.LOSE)
+        if reason is None:
+            hold.advance(_CONFIRM)
+        else:
+            hold.reason = reason
+            hold.advance(states.LOSE)
         waiter = core.queue.vacate(hold.policy.key, hold)
     if waiter is not None:
         waiter.event.set()
@@ -271,10 +434,10 @@ class _Repeated:
             raise
 
     def _give_up(self, failure: RequestFailed) -> Exception:
-        name = self._hold.policy.name
+        policy = self._hold.policy
         return OutcomeUnknown(
-            f"lock {name!r}: {self._core.engine!r} could not be reached until the lease ran out, so it is not known "
-            "whether the release took effect; the lock is free at its ttl at the latest",
+            f"{policy.title}: {self._core.engine!r} could not be reached until the lease ran out, so it is not known "
+            "whether the release took effect; it is free at its ttl at the latest",
             operation="release",
-            name=name,
+            name=policy.name,
         )

@@ -10,7 +10,6 @@ from holdfast._core import lease_time, retry
 from holdfast._core.grant import Grant
 from holdfast._core.hold import Hold
 from holdfast.engines.base import Found, RequestFailed
-from holdfast.errors import LockLost
 
 if TYPE_CHECKING:
     from holdfast._core.core import Core
@@ -49,7 +48,7 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
     async def request() -> Found:
         nonlocal sent
         if not hold.held:
-            raise _lost(hold)
+            raise hold.loss()
         sent = front.now()
         timeout = lease_time.request_timeout(core.options.request_timeout, min(ttl, grant.ttl))
         found: Found = await core.session.renew(grant.attempt, ttl, timeout)
@@ -57,7 +56,7 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
 
     def give_up(failure: RequestFailed) -> Exception:
         policy = hold.policy
-        message = f"{policy.noun} {policy.name!r} could not be renewed: {core.engine!r} could not serve: {failure}"
+        message = f"{policy.title} could not be renewed: {core.engine!r} could not serve: {failure}"
         return retry.unavailable(message, failure, name=hold.policy.name)
 
     limit = sent + core.options.unavailable_after
@@ -69,8 +68,4 @@ async def renew(core: Core, hold: Hold, ttl: float) -> None:
             core.reports.batch(RenewedBatch([grant], [answer]), sent, front.now())
         core.renewed(grant, sent, ttl)
         return
-    raise _lost(hold)
-
-
-def _lost(hold: Hold) -> LockLost:
-    return LockLost(hold.lost or "expired", name=hold.policy.name, token=hold.token)
+    raise hold.loss()

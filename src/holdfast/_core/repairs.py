@@ -1,7 +1,8 @@
-"""Completes what interrupted callers left undone in the local queue.
+"""Completes what interrupted callers left undone.
 
-A signal may end a caller between any two instructions: before it has vacated its slot, or before it has woken the
-waiter that has the slot now. Called when a slot is found occupied, and by the watchdog.
+A signal may end a caller between any two instructions: before it has vacated its slot in the local queue, or before it
+has woken the waiter that has the slot now. That is repaired when a slot is found occupied, and by the watchdog. A
+second signal may end the clean-up of the first: the watchdog finishes it.
 """
 
 from __future__ import annotations
@@ -45,9 +46,26 @@ def repair_slots(core: Core) -> bool:
     return bool(waiting)
 
 
+def finish_interrupted(core: Core) -> None:
+    """Finish the clean-up of calls that have ended in the middle of it. No I/O; called by the watchdog."""
+    for acquisition in core.acquiring.interrupted():
+        try:
+            acquisition.finish()
+        finally:  # once: a bug must not keep the watchdog busy
+            core.acquisition_left(acquisition)
+    for detachment in core.detaching.interrupted():
+        try:
+            detachment.withdraw()
+        finally:
+            core.detaching.end(detachment)
+    for calls in (core.waiting, core.releasing):
+        for hold in calls.interrupted():
+            try:
+                releasing.finish(core, hold)
+            finally:
+                calls.end(hold)
+
+
 def _evict(core: Core, acquisition: Acquisition, key: str) -> LocalWaiter | None:
-    if acquisition.inherited is not None:
-        core.pass_on(acquisition.inherited, acquisition)
-    else:
-        acquisition.withdraw()
+    acquisition.give_up_claim()
     return core.queue.vacate(key, acquisition)

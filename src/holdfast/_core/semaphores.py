@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import uuid
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast._core import operators
 from holdfast._core.policy import Policy
-from holdfast.engines.base import SemaphoreSession, permits
+from holdfast.engines.base import permits
+from holdfast.engines.optional_sessions import SemaphoreSession
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,5 +53,5 @@ def compare_size(core: Core, hold: Hold) -> None:
 
 async def resize(core: Core, policy: Policy, size: int) -> None:
     check_permits(size, policy.name)
-    session = cast("SemaphoreSession[Any]", core.session)
-    await operators.ask(core, lambda timeout: session.resize(policy.key, size, timeout), policy.name)
+    session, request = cast("SemaphoreSession[Any]", core.session), str(uuid.uuid4())
+    await operators.ask(core, lambda timeout: session.resize(policy.key, size, timeout, request), policy.name)

@@ -11,16 +11,19 @@ Renewals come first. Withdrawals go in batches, and between two batches whatever
 from __future__ import annotations
 
 import logging
+import operator
 import random
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast._core import call_site, lease_time, releasing, retention
+from holdfast._core import call_site, lease_time, releasing, repairs, retention
+from holdfast._core.early_looks import EARLY, EarlyLooks
 from holdfast._core.grant import Grant
 from holdfast._core.hold import HandleRef
 from holdfast._core.logs import log_later
+from holdfast._core.operations import Running
 from holdfast._core.renewing import RenewedBatch
 from holdfast._core.withdrawals import Withdrawal, Withdrawals
 from holdfast._runtime.base import Runtime
@@ -39,16 +42,14 @@ _IDLE: Final = 3600.0
 #: A grant is renewed up to this part of its ttl before it is due.
 _AHEAD: Final = 30
 _ONLY_ASK: Final = 0.001
-#: A hold that lives this long is looked at once, where that has its loss pushed from then on. Most are over by then.
-_EARLY: Final = 0.1
-#: Where many come one after another, this many seconds' worth are looked at together.
-_EARLY_TOGETHER: Final = 0.05
 #: Withdrawals that are sent together: few enough to be done before the next renewals are due.
 _BATCH: Final = 500
 #: Of the time that a request may take, what a batch of withdrawals gets at least.
 _LEAST_PART: Final = 0.25
 #: While local callers wait, their slots are checked this often: a signal may have ended a caller before it woke them.
 _CHECK_SLOTS: Final = 0.25
+#: How often calls that were interrupted in their clean-up are looked for where the watchdog was not told of any.
+_CHECK_INTERRUPTED: Final = 1.0
 #: For how long after the client was closed withdrawals go on if a server is silent: what other servers have is to be
 #: released. Then it ends: the thread must not stay for one time-out after the other.
 _LAST_WITHDRAWALS: Final = 3.0
@@ -56,10 +57,12 @@ _AFTER_A_BUG: Final = 0.05
 _NO_HANDLE: Final = -1
 _NOW: Final = float("-inf")
 _NEVER: Final = float("inf")
+_due_of: Final = operator.attrgetter("due")
+_ttl_of: Final = operator.attrgetter("ttl")
 
 
 class Watchdog:
-    """Call its methods with the core's lock held, except ``abandoned`` and ``run``."""
+    """Call its methods with the core's lock held, except ``abandoned``, ``call_interrupted`` and ``run``."""
 
     def __init__(self, core: Core, runtime: Runtime, keeper: Keeper[Any]) -> None:
         self._core = core
@@ -71,11 +74,13 @@ class Watchdog:
         self.dropped: deque[HandleRef] = deque()
         self._retentions = retention.Retentions()
         self._suspects: set[str] = set()
+        self._look_for_interrupted = False  # a call may have ended in the middle of its clean-up
+        self._interrupted_checked = _NOW
         self._slots_in_use = False
         self._slots_checked = _NOW
         self._earliest = _NEVER  # no lease is to be looked at before
-        self._young: deque[Grant] = deque()  # in the order of their grants
-        self._looked_early = _NOW
+        self._early = core.engine.early_watch
+        self._early_looks = EarlyLooks()
         self._wakes_at = _NOW  # when it will look by itself
         self._last_ttl = 0.0
         self._withdraw_until = _NOW
@@ -89,16 +94,27 @@ class Watchdog:
 
     def watch(self, grant: Grant, confirmed: float) -> None:
         """Look after a grant that was confirmed by a request sent at ``confirmed``."""
+        # A lease that is not renewed is confirmed when the engine hinted at a loss: that does not move its deadline.
         due = lease_time.renew_at(confirmed, grant.ttl, grant.slack)
+        if grant.deadline < due:
+            due = grant.deadline
         hold = grant.hold
         if hold is not None and hold.ends is not None and hold.ends < due:
             due = hold.ends
         grant.due = due
-        self._earliest = min(self._earliest, due)
-        if self._core.engine.early_watch and not grant.early:
-            grant.early = True
-            self._young.append(grant)
-            due = min(due, grant.since + _EARLY)
+        self.look_after(grant)
+
+    def look_after(self, grant: Grant) -> None:
+        """Look at a grant when it is due; at one that it has not looked at yet, a little after it was granted, too."""
+        due = grant.due
+        if due < self._earliest:
+            self._earliest = due
+        if self._early and not grant.early:
+            since, looks = grant.since, self._early_looks
+            if since < looks.oldest:
+                looks.oldest = since
+            if since + EARLY < due:
+                due = since + EARLY
         self._last_ttl = grant.ttl
         if due < self._wakes_at or not self.started:
             self._look_by(due)
@@ -114,6 +130,16 @@ class Watchdog:
         """A handle became garbage unreleased. Called from ``__del__``: no lock, no I/O."""
         self.dropped.append(handle)
         self.wake()
+
+    def call_interrupted(self, _: Running) -> None:
+        """A call was interrupted in its clean-up: a callback of what it is known by, which is garbage. No lock, no I/O.
+
+        Python ignores what a callback raises. If a signal interrupts this too, the call is found by a later round, and
+        what it left at the engine is not renewed.
+        """
+        if not self._core.disowned:
+            self._look_for_interrupted = True
+            self._start_or_wake()
 
     def retain(self, held: retention.Retention) -> None:
         """Give back ``held`` when its time is over."""
@@ -157,17 +183,22 @@ class Watchdog:
             self._core.reports.delivery.shut()
 
     def _look_by(self, due: float) -> None:
+        if not self.started or due < self._wakes_at:
+            self._start_or_wake()
+            self._wakes_at = due  # not before: if a signal comes in between, the next call wakes it
+
+    def _start_or_wake(self) -> None:
+        """Start a round now, for whatever was noted before. Takes no lock."""
         if self._never:
             return
-        if not self.started:
-            if self._wakeup.closed:
-                # The client is garbage, and so was the wake-up. A finaliser has found something to withdraw.
-                self._wakeup = self._runtime.wakeup()
-            self._runtime.spawn(self.run, "holdfast-watchdog")
-            self.started = True  # not before: if a signal comes in between, the next call tries again
-        elif due < self._wakes_at:
+        if self.started:
             self.wake()
-            self._wakes_at = due  # not before: if a signal comes in between, the next call rings
+            return
+        if self._wakeup.closed:
+            # The client is garbage, and so was the wake-up. A finaliser has found something to withdraw.
+            self._wakeup = self._runtime.wakeup()
+        self._runtime.spawn(self.run, "holdfast-watchdog")
+        self.started = True  # not before: if a signal comes in between, the next call tries again
 
     # -- its own thread --------------------------------------------------------------------------------------------
 
@@ -200,32 +231,17 @@ class Watchdog:
         with self._core.lock:
             if not self._core.live:
                 self._earliest = _NEVER
-            wake = min(self._earliest, self._withdrawals.next_due(), self._early_due(), self._retentions.next_due())
+            wake = min(
+                self._earliest, self._withdrawals.next_due(), self._early_looks.due(), self._retentions.next_due()
+            )
             core = self._core
             unneeded = core.orphaned and wake == _NEVER and not core.releasing
-            if self.stopping or self.dropped or self._suspects or unneeded:
+            if self.stopping or self.dropped or self._suspects or self._look_for_interrupted or unneeded:
                 wake = now
             else:
                 wake = min(wake, now + self._longest_sleep(wake))
             self._wakes_at = wake
         return wake
-
-    def _early_due(self) -> float:
-        """When to look at young holds: not at each by itself, where locks come by the thousand."""
-        if not self._young:
-            return _NEVER
-        return max(self._young[0].since + _EARLY, self._looked_early + _EARLY_TOGETHER)
-
-    def _take_young(self, now: float) -> list[Grant]:
-        """The holds that have lived long enough to be worth a look; most are over by then."""
-        taken = []
-        if now >= self._early_due():
-            self._looked_early = now
-            while self._young and self._young[0].since + _EARLY <= now:
-                grant = self._young.popleft()
-                if not grant.watched and self._core.tracks(grant):
-                    taken.append(grant)
-        return taken
 
     def _longest_sleep(self, wake: float) -> float:
         longest = _LONGEST_SLEEP if wake < _NEVER else _IDLE
@@ -236,13 +252,13 @@ class Watchdog:
         if self._last_ttl:
             longest = min(longest, self._last_ttl / lease_time.RENEWALS_PER_TTL)
             if self._core.engine.early_watch:
-                longest = min(longest, _EARLY)
+                longest = min(longest, EARLY)
             self._last_ttl = 0.0
         return longest
 
     def _may_end(self) -> bool:
         with self._core.lock:
-            if self._withdrawals or self.dropped:
+            if self._withdrawals or self.dropped or self._look_for_interrupted:
                 return False  # also when stopping: each is tried once more
             # A release may be under way by a caller to whom the client is garbage already: it needs the session that
             # ends with this thread.
@@ -259,11 +275,14 @@ class Watchdog:
             if releasing.drop_handle(self._core, handle.hold, handle.key) and not (was_lost or is_retention):
                 _log_forgotten(handle)
         now = self._runtime.now()
+        if self._look_for_interrupted or now >= self._interrupted_checked + _CHECK_INTERRUPTED:
+            self._look_for_interrupted, self._interrupted_checked = False, now
+            repairs.finish_interrupted(self._core)
         if self._slots_in_use and now >= self._slots_checked + _CHECK_SLOTS / 2:
             self._slots_in_use, self._slots_checked = self._core.repair_slots(), now
         await self._look_after_leases(suspects, now)
         with self._core.lock:
-            young = self._take_young(now)
+            young = self._early_looks.take(self._core.live, now)
         await self._watch_early(self._still_valid(young))
         await self._withdraw()
 
@@ -274,18 +293,23 @@ class Watchdog:
         with self._core.lock:
             live = list(self._core.live)
             # What is due soon is taken along: ten thousand leases are renewed in a few batches.
-            due = {grant: None for grant in live if grant.due <= now + grant.ttl / _AHEAD}
-            suspected = [grant for grant in live if grant not in due and self._is_suspect(grant, suspects)]
-            self._suspects.clear()
+            # Not so what was handed over just now: most of it is over before it is to be confirmed.
+            due = [g for g in live if g.due <= now + g.ttl / _AHEAD and (g.due <= now or not g.unconfirmed)]
+            suspected: list[Grant] = []
+            if suspects or self._suspects:
+                taken = set(due)
+                suspected = [grant for grant in live if grant not in taken and self._is_suspect(grant, suspects)]
+                self._suspects.clear()
+        del live  # it keeps alive what is released meanwhile
         await self._renew([grant for grant in self._still_valid(due) if self._to_be_renewed(grant)])
         await self._verify(self._still_valid(suspected))
         with self._core.lock:
-            self._earliest = min((grant.due for grant in list(self._core.live)), default=_NEVER)
+            self._earliest = min(map(_due_of, list(self._core.live)), default=_NEVER)
 
     def _is_suspect(self, grant: Grant, hinted: Suspects) -> bool:
         """A hint at a name does not count if the engine does not report this grant's loss yet: then it reported the end
         of an earlier hold of that name."""
-        name = grant.claim.name
+        name = grant.name
         if hinted == ALL_NAMES or name in self._suspects:
             return True
         return name in hinted and (grant.watched or not self._core.engine.early_watch)
@@ -341,6 +365,8 @@ class Watchdog:
                 self._core.lose_grant(grant, grant.why_lost(answer, self._runtime.now()))
 
     async def _renew(self, grants: list[Grant]) -> None:
+        if not grants:
+            return
         batches: dict[float, list[Grant]] = {}
         for grant in grants:
             batches.setdefault(grant.ttl, []).append(grant)
@@ -352,7 +378,7 @@ class Watchdog:
 
     def _shortest_ttl(self) -> float:
         with self._core.lock:
-            return min((grant.ttl for grant in list(self._core.live)), default=_IDLE)
+            return min(map(_ttl_of, list(self._core.live)), default=_IDLE)
 
     async def _renew_batch(self, grants: list[Grant], ttl: float, limit: float) -> None:
         sent = self._runtime.now()
@@ -375,16 +401,15 @@ class Watchdog:
             log_later(
                 _log,
                 logging.WARNING,
-                "%s %r%s could not be renewed yet: %s",
-                first.policy.noun,
-                first.policy.name,
+                "%s%s could not be renewed yet: %s",
+                first.policy.title,
                 more,
                 batch.failure,
             )
         if batch.recovered:
             first, others = batch.recovered[0], len(batch.recovered) - 1
             more = f" (and {others} more)" if others else ""
-            log_later(_log, logging.INFO, "%s %r%s was renewed again", first.policy.noun, first.policy.name, more)
+            log_later(_log, logging.INFO, "%s%s was renewed again", first.policy.title, more)
         if self._core.reports is not None and ttl > _ONLY_ASK:
             self._core.reports.batch(batch, sent, self._runtime.now())
 
@@ -395,7 +420,7 @@ class Watchdog:
                 # A renewal confirmed after the deadline must not revive the hold: its loss may have been seen.
                 if grant.lost is None and now < grant.deadline:
                     grant.confirm(sent, ttl)
-                    grant.watched = True
+                    grant.watched = grant.early = True
                     if self._core.tracks(grant):
                         self.watch(grant, sent)
                     return
@@ -443,7 +468,8 @@ class Watchdog:
                     log_later(
                         _log,
                         logging.WARNING,
-                        "could not withdraw from lock %r: %s",
+                        "could not withdraw from %s %r: %s",
+                        withdrawal.attempt.claim.mode.kind.value,
                         withdrawal.attempt.claim.name,
                         answer,
                     )
@@ -460,9 +486,8 @@ def _log_forgotten(handle: HandleRef) -> None:
     log_later(
         _lease_log,
         logging.WARNING,
-        "a lease on %s %r was dropped without release(); its lock is being released%s. It was %s",
-        handle.hold.policy.noun,
-        handle.hold.policy.name,
+        "a lease on %s was dropped without release(); it is being released%s. It was %s",
+        handle.hold.policy.title,
         " with the last of its leases" if handle.hold.handles else "",
         call_site.describe(handle.acquired_at),
     )

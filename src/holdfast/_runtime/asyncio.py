@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, Final
 
 from holdfast._runtime import callers, clock
+from holdfast._runtime.asyncio_sleeps import settled
 from holdfast._runtime.base import Wakeup
 from holdfast._runtime.description import Description
 from holdfast.errors import UsageError
@@ -18,29 +19,8 @@ _log: Final = logging.getLogger("holdfast.callbacks")
 
 # The loop's clock does not count system suspend: read the clock of deadlines at least this often.
 _SLICE: Final = 1.0
-
-
-async def _settled(future: asyncio.Future[bool], until: float | None) -> bool:
-    """Wait for ``future``; at ``until`` it is settled with False."""
-    if until is None:
-        return await future
-    loop = future.get_loop()
-    timer: asyncio.TimerHandle | None = None
-
-    def tick() -> None:
-        nonlocal timer
-        left = until - clock.now()
-        if left > 0:
-            timer = loop.call_later(min(left, _SLICE), tick)
-        elif not future.done():
-            future.set_result(False)
-
-    tick()
-    try:
-        return await future
-    finally:
-        if timer is not None:
-            timer.cancel()
+#: Tasks whose description is kept; beyond that all are dropped.
+_KNOWN_TASKS: Final = 1024
 
 
 class AsyncioEvent:
@@ -76,7 +56,7 @@ class AsyncioEvent:
         future: asyncio.Future[bool] = self._loop.create_future()
         self._futures.append(future)
         try:
-            return await _settled(future, until) or self._flag
+            return await settled(future, until) or self._flag
         finally:
             if future in self._futures:
                 self._futures.remove(future)
@@ -89,6 +69,22 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) 
         _log.debug("the event loop was closed before the callback could run")
 
 
+class _Described(dict[str, bytes]):
+    """The descriptions of tasks and threads by their names."""
+
+    __slots__ = ("_description",)
+
+    def __init__(self, description: Description) -> None:
+        super().__init__()
+        self._description = description
+
+    def __missing__(self, name: str) -> bytes:
+        if len(self) >= _KNOWN_TASKS:
+            self.clear()
+        text = self[name] = self._description.of(name)
+        return text
+
+
 class AsyncioRuntime:
     """The runtime of one event loop. Created inside it."""
 
@@ -96,12 +92,13 @@ class AsyncioRuntime:
         self.loop: Final = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    callers_hang_alone = False
     now = staticmethod(clock.now)
 
     def caller(self) -> Hashable:
         # Outside of a task two callers cannot be distinguished: each call counts as a caller of its own.
-        task = callers.running_task()
-        return object() if task is None else task
+        task = asyncio.current_task(self.loop)
+        return object() if task is None else callers.identity(task)
 
     def at_home(self) -> bool:
         if asyncio.get_running_loop() is self.loop:
@@ -112,17 +109,12 @@ class AsyncioRuntime:
 
     def describer(self, label: str | None) -> Callable[[], bytes]:
         description, thread = Description(label), threading.current_thread().name
-        last = ("", b"")  # a task often locks more than once in a row
+        loop, current_task = self.loop, asyncio.current_task
+        known = _Described(description)  # a task often locks more than once
 
         def describe() -> bytes:
-            nonlocal last
-            task = asyncio.current_task()
-            name = thread if task is None else task.get_name()
-            known, text = last
-            if name != known:
-                text = description.of(name)
-                last = (name, text)
-            return text
+            task = current_task(loop)
+            return known[thread if task is None else task.get_name()]
 
         return describe
 
@@ -146,7 +138,7 @@ class AsyncioRuntime:
         for fileno in filenos:
             self.loop.add_reader(fileno, ready)
         try:
-            return await _settled(future, until)
+            return await settled(future, until)
         finally:
             for fileno in filenos:
                 self.loop.remove_reader(fileno)

@@ -12,10 +12,25 @@ Two kinds of signals between threads and tasks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Hashable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
 
 T = TypeVar("T")
+
+
+class Done:
+    """In the place of the rest of a call that is over: to be awaited like one."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return _EXHAUSTED
+
+
+_EXHAUSTED: Final = cast("Generator[Any, Any, None]", iter(()))
+DONE: Final = Done()
+#: The rest of a call. No variable of its caller must have it: see ``_core/operations.py``.
+Rest = Coroutine[Any, Any, None] | Done
 
 
 class Event(Protocol):
@@ -47,6 +62,9 @@ class Wakeup(Protocol):
 
 class Runtime(Protocol):
     """Blocking, asyncio or simulated."""
+
+    #: One caller may hang while others run: threads, and not the tasks of one loop.
+    callers_hang_alone: bool
 
     def now(self) -> float:
         """Seconds on a clock that counts system suspend. All deadlines are on this clock."""

@@ -9,10 +9,11 @@ import select
 import threading
 import types
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, Final, TypeVar, cast
 
 from holdfast._runtime import callers, clock
+from holdfast._runtime.base import DONE, Rest
 from holdfast._runtime.description import Description
 from holdfast._runtime.threads import start_daemon
 
@@ -65,13 +66,28 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         driver = _idle_drivers.pop()  # atomic: two threads never get the same driver
     except IndexError:
         driver = _Driver()
-    if driver.send(coroutine) is not driver:
+    try:
+        done = driver.send(coroutine) is driver
+    except BaseException:
+        # The traceback keeps this frame. It must not keep the coroutine: see _core/operations.py.
+        del coroutine
+        raise
+    if not done:
         coroutine.close()
         raise RuntimeError("internal error in holdfast: the blocking runtime was asked to suspend")
     result: T = driver.result
     driver.result = None
     _idle_drivers.append(driver)  # not reached after an exception, which ends the driver's generator
     return result
+
+
+def run_rest(rest: Rest) -> None:
+    """Run the rest of a call, if there is any."""
+    if rest is not DONE:
+        try:
+            run(cast("Coroutine[Any, Any, None]", rest))
+        finally:
+            del rest  # as in run
 
 
 _idle_drivers: Final[list[_Driver]] = []
@@ -110,10 +126,11 @@ class BlockingEvent:
         return True
 
     def _open(self) -> None:
-        try:
-            self._gate.release()
-        except RuntimeError:
-            pass  # already open
+        if self._gate.locked():
+            try:
+                self._gate.release()
+            except RuntimeError:
+                pass  # another thread has just opened it
 
 
 class _Pipe:
@@ -248,10 +265,10 @@ class BlockingRuntime:
     def __init__(self) -> None:
         self._dispatcher = _Dispatcher()
 
+    callers_hang_alone = True
     now = staticmethod(clock.now)
 
-    def caller(self) -> Hashable:
-        return callers.current_caller()
+    caller = staticmethod(callers.current_caller)
 
     def at_home(self) -> bool:
         return True

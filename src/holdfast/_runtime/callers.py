@@ -19,24 +19,32 @@ from typing import Any, Final
 def running_task() -> Hashable | None:
     """The running asyncio task, or None."""
     asyncio: Any = sys.modules.get("asyncio")  # not imported here: it is slow to import, and without it no task runs
-    if asyncio is None or asyncio._get_running_loop() is None:
+    loop = None if asyncio is None else asyncio._get_running_loop()
+    if loop is None:
         return None
-    task = asyncio.current_task()
-    return None if task is None else _identity(task)
+    task = asyncio.current_task(loop)
+    return None if task is None else identity(task)
 
 
 def current_caller() -> Hashable:
     """The running caller. Never equal to a caller that has ended."""
-    asyncio: Any = sys.modules.get("asyncio")
-    if asyncio is not None and asyncio._get_running_loop() is not None:
+    modules, thread = sys.modules, _thread
+    if "asyncio" in modules and modules["asyncio"]._get_running_loop() is not None:
         task = running_task()
         # In a callback of the loop two callers cannot be distinguished: each call counts as a caller of its own.
         return object() if task is None else task
-    job = _running_job()
-    return _context_of_thread() if job is None else job
+    if thread.pool is not None or _ASGIREF in modules:
+        job = _running_job()
+        if job is not None:
+            return job
+    marker = _marker.get()
+    if marker is None or marker.thread is not thread.identity:
+        marker = _Marker(thread.identity)
+        _marker.set(marker)
+    return marker
 
 
-def _identity(thing: object) -> Hashable:
+def identity(thing: object) -> Hashable:
     """A key that does not keep ``thing`` alive. A task keeps its result, often a Lease, which must be collectable.
 
     Weak references are equal while their object lives, and only to themselves afterwards. The hash must be computed
@@ -74,14 +82,6 @@ _ASGIREF: Final = "asgiref.current_thread_executor"
 _marker: Final[ContextVar[_Marker | None]] = ContextVar("holdfast-caller", default=None)
 
 
-def _context_of_thread() -> _Marker:
-    marker, thread = _marker.get(), _thread.identity
-    if marker is None or marker.thread is not thread:
-        marker = _Marker(thread)
-        _marker.set(marker)
-    return marker
-
-
 def _running_job() -> Hashable | None:
     """The running job of a thread pool. Its context cannot identify it: it may be a copy of an earlier job's."""
     pool = _thread.pool or (_ASGIREF if _ASGIREF in sys.modules else None)
@@ -101,7 +101,7 @@ def _running_job() -> Hashable | None:
 _POOLS: Final[Mapping[str, tuple[Callable[[Any], CodeType], Callable[[Mapping[str, Any]], Hashable]]]] = {
     "concurrent.futures.thread": (
         lambda module: module._WorkItem.run.__code__,
-        lambda variables: _identity(variables["self"]),
+        lambda variables: identity(variables["self"]),
     ),
     "multiprocessing.pool": (
         lambda module: module.worker.__code__,
@@ -109,12 +109,12 @@ _POOLS: Final[Mapping[str, tuple[Callable[[Any], CodeType], Callable[[Mapping[st
     ),
     "anyio._backends._asyncio": (
         lambda module: module.WorkerThread.run.__code__,
-        lambda variables: _identity(variables["future"]),
+        lambda variables: identity(variables["future"]),
     ),
     # Jobs that run on the thread that called ``async_to_sync``, which may be any thread.
     _ASGIREF: (
         lambda module: module._WorkItem.run.__code__,
-        lambda variables: _identity(variables["self"]),
+        lambda variables: identity(variables["self"]),
     ),
 }
 

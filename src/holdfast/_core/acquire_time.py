@@ -1,0 +1,34 @@
+"""How long the requests of an acquire with a timeout may take. Pure: callers pass the clock's readings in.
+
+``most``: how long a request may take in any case. ``timeout``: the caller's, 0 for one try; ``deadline``: when it ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: An acquire with a timeout may take this much longer, for a last look at a busy lock and for leaving its queue.
+_GRACE: Final = 0.09
+#: Of it, what the last look may take.
+_LAST_LOOK: Final = 0.05
+#: A request about a place in the queue gets at least this long.
+_SHORTEST_LEAVE: Final = 0.02
+
+
+def request_timeout(most: float, timeout: float | None, deadline: float | None, now: float) -> float:
+    """Half of what is left: a reply lost in a black hole must leave time to ask again."""
+    if not timeout or deadline is None:
+        return most
+    return min(most, max((deadline - now) / 2, _LAST_LOOK))
+
+
+def time_to_leave(most: float, timeout: float | None, deadline: float | None, now: float) -> float:
+    """How long leaving the queue may take, after the caller has given up."""
+    if not timeout or deadline is None:
+        return most
+    return min(most, max(deadline + _GRACE - now, _SHORTEST_LEAVE))
+
+
+def long_enough_for_an_answer(most: float, timeout: float | None) -> float:
+    """After how long without an answer this caller would take the engine for unreachable."""
+    return min(most, max((timeout or 0.0) / 2, _LAST_LOOK))
