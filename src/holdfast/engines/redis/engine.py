@@ -19,7 +19,7 @@ from holdfast.engines.redis.session import RedisSession
 
 TOKEN_TTL: Final = 30 * 86400.0
 #: What a name can be on one server or in a cluster: all of it is decided at one place.
-KINDS: Final = frozenset(Kind)
+KINDS: Final = frozenset({Kind.LOCK, Kind.RWLOCK, Kind.SEMAPHORE})
 
 _GUARANTEES: Final = Guarantees(
     cross_process=True,

@@ -29,15 +29,20 @@ class RedisKeeper:
     async def renew(
         self, attempts: Sequence[RedisAttempt], ttl: float, timeout: float
     ) -> Sequence[Found | RequestFailed]:
-        answers: dict[RedisAttempt, Found | RequestFailed] = {}
+        asked: list[RedisAttempt] = []
+        answers: list[Found | RequestFailed] = []
         # Those with replicas come last: the others must not wait for the replicas of these.
         for replicas in sorted({attempt.claim.replicas for attempt in attempts}):
             batches = self._batches([attempt for attempt in attempts if attempt.claim.replicas == replicas])
             calls = [modes.renewal(batch, ttl, self._counter_ttl, always_write=replicas > 0) for batch in batches]
             replies = await self._channel.run_tracked(calls, replicas, timeout)
             for batch, reply in zip(batches, replies, strict=True):
-                answers.update(zip(batch, leases.decode_renew(reply, len(batch)), strict=True))
-        return [answers[attempt] for attempt in attempts]
+                asked += batch
+                answers += leases.decode_renew(reply, len(batch))
+        if asked == list(attempts):
+            return answers
+        by_attempt = dict(zip(asked, answers, strict=True))
+        return [by_attempt[attempt] for attempt in attempts]
 
     def _batches(self, attempts: Sequence[RedisAttempt]) -> Sequence[Sequence[RedisAttempt]]:
         """Splits leases into parts that one script may renew."""

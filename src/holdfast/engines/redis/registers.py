@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import RequestFailed
+from holdfast.engines.base import Found
+from holdfast.engines.redis.attempt import RedisAttempt
 from holdfast.engines.redis.connections.channel import Channel
 from holdfast.engines.redis.dialect import registers as dialect
+from holdfast.engines.redis.dialect.leases import tombstone_for
 from holdfast.engines.redis.dialect.replication import unacknowledged
 from holdfast.engines.redis.dialect.replies import WrongType
 from holdfast.engines.redis.dialect.requests import Call
+from holdfast.engines.redis.listener import RedisListener
 from holdfast.engines.registers import Cell, Guard, Look, RegisterKey, Stale
 from holdfast.errors import EngineRefused
 
 #: So many waiters are remembered.
 _MOST_SEEN: Final = 10_000
-#: How long a listener's request may take (s).
-_TIMEOUT: Final = 1.0
-#: A thousand waiters look every two seconds. Those of one event loop return a little earlier, together: then their
-#: looks are sent and answered together (s). Shorter waits are not changed.
-_TOGETHER: Final = 0.1
-_TOGETHER_FROM: Final = 1.0
-#: A listener that cannot arm returns after this long: its waiter looks for itself (s).
-_LOOK_YOURSELF: Final = 0.5
+#: So many queues are remembered.
+_MOST_QUEUES: Final = 1_000
 
 
 class RedisRegisters:
     """See :class:`holdfast.engines.registers.Registers`. ``token_ttl`` in ms; 0: registers never expire."""
+
+    fused = True
 
     def __init__(self, channel: Channel, runtime: Runtime, token_ttl: int) -> None:
         self._channel = channel
         self._runtime = runtime
         self._token_ttl = token_ttl
         self._seen: dict[tuple[RegisterKey, str], bytes] = {}  # which queue each waiter has looked at last
+        self._queues: dict[RegisterKey, dialect.SeenQueue] = {}  # what the last look for several waiters has shown
 
     async def load(self, key: RegisterKey, guard: Guard, timeout: float) -> Cell | Stale:
         return dialect.decode_load(await self._run(key, dialect.encode_load(key, guard, self._token_ttl), timeout))
@@ -66,6 +66,31 @@ class RedisRegisters:
         )
         return dialect.decode_store(await self._run(key, call, timeout, replicas))
 
+    async def store_and_release(
+        self,
+        attempt: RedisAttempt,
+        key: RegisterKey,
+        guard: Guard,
+        version: int,
+        timeout: float,
+        *,
+        value: bytes | None = None,
+        queue: str | None = None,
+        wake: Collection[str] = (),
+    ) -> Found | Stale | None:
+        call = dialect.encode_store_release(
+            key,
+            guard,
+            version,
+            self._token_ttl,
+            self._channel.publish,
+            value=value,
+            queue=queue,
+            wake=wake,
+            tombstone=tombstone_for(attempt.claim.ttl) if attempt.unresolved else None,
+        )
+        return dialect.decode_store_release(await self._run(key, call, timeout))
+
     async def look(self, key: RegisterKey, waiter: str, timeout: float) -> Look:
         seen = self._seen.get((key, waiter), b"")
         reply = await self._run(key, dialect.encode_look(key, waiter, self._token_ttl, seen), timeout)
@@ -80,6 +105,22 @@ class RedisRegisters:
             self._seen.clear()  # of waiters that were given up, most of them; the others are asked about once more
         self._seen[key, waiter] = seen
 
+    async def look_all(self, key: RegisterKey, waiters: Collection[str], timeout: float) -> Mapping[str, Look]:
+        if len(waiters) == 1:
+            (waiter,) = waiters
+            return {waiter: await self.look(key, waiter, timeout)}  # it is not sent the whole queue
+        seen = self._queues.get(key, dialect.NO_QUEUE)
+        reply = await self._run(key, dialect.encode_look_all(key, waiters, self._token_ttl, seen), timeout)
+        try:
+            found = dialect.decode_look_all(reply, seen)
+        except ValueError as error:
+            raise EngineRefused(f"the queue of {key.part} of {key.name!r} was not written by holdfast") from error
+        if found.queued and found is not seen:
+            if len(self._queues) >= _MOST_QUEUES:
+                self._queues.clear()  # of registers that have no waiters any more, most of them
+            self._queues[key] = found
+        return found.looks
+
     async def peek(self, key: RegisterKey, timeout: float) -> Cell:
         return dialect.decode_cell(await self._run(key, dialect.encode_peek(key, self._token_ttl), timeout))
 
@@ -88,7 +129,8 @@ class RedisRegisters:
         return dialect.decode_cell(await self._run(key, call, timeout))
 
     def listener(self, key: RegisterKey, waiter: str | None) -> RedisListener:
-        return RedisListener(self._channel, self._runtime, key, waiter)
+        words, subject = dialect.listened_to(key, waiter)
+        return RedisListener(self._channel, self._runtime, words, subject)
 
     async def _run(self, key: RegisterKey, call: Call, timeout: float, replicas: int = 0) -> Any:
         try:
@@ -96,53 +138,11 @@ class RedisRegisters:
                 return await self._channel.run(call, timeout)
             reply, acknowledged = await self._channel.run_acknowledged(call, replicas, timeout)
         except WrongType as error:
-            keys = " or ".join(repr(each) for each in call.keys[:2])
+            named = " or ".join(map(repr, dialect.keys_in_use(key)))
             raise EngineRefused(
-                f"{keys} holds a value of another type, probably another program's; remove it, or use namespace=",
+                f"{named} holds a value of another type, probably another program's; remove it, or use namespace=",
                 name=key.name,
             ) from error
         if acknowledged < replicas:
             raise unacknowledged(acknowledged, replicas)
         return reply
-
-
-class RedisListener:
-    """See :class:`holdfast.engines.registers.Listener`.
-
-    A push ends the tracking of its key. It is tracked again when the next wait begins: nearly always the waiter goes to
-    its lock instead. Another value than the last one that was read is a wake-up.
-    """
-
-    def __init__(self, channel: Channel, runtime: Runtime, key: RegisterKey, waiter: str | None) -> None:
-        self._runtime = runtime
-        self._words = dialect.listened_to(key, waiter)
-        self._watch = channel.watch()
-        self._armed = False
-        self._read: Any = None
-
-    async def arm(self) -> None:
-        await self._arm(_TIMEOUT)
-
-    async def wait(self, until: float) -> None:
-        if not self._armed:
-            before, now = self._read, self._runtime.now()
-            if now >= until:
-                return
-            try:
-                await self._arm(min(until - now, _TIMEOUT))
-            except (RequestFailed, EngineRefused):
-                await self._runtime.sleep_until(min(until, now + _LOOK_YOURSELF))
-                return
-            if self._read != before:
-                return
-        if until - self._runtime.now() > _TOGETHER_FROM:
-            until -= until % _TOGETHER
-        if await self._watch.pushed(until):
-            self._armed = False
-
-    async def _arm(self, timeout: float) -> None:
-        self._read = await self._watch.arm_reading(self._words, str(self._words[1]), timeout)
-        self._armed = True
-
-    def close(self) -> None:
-        self._watch.close()

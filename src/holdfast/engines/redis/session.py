@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+from hiredis import ReplyError
+
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import (
     EXCLUSIVE,
@@ -15,6 +17,7 @@ from holdfast.engines.base import (
     Granted,
     Kind,
     LockState,
+    Mode,
     RequestFailed,
     wrong_kind,
 )
@@ -22,17 +25,23 @@ from holdfast.engines.redis import modes
 from holdfast.engines.redis.attempt import RedisAttempt, withdrawal
 from holdfast.engines.redis.connections.channel import Channel, answer_of
 from holdfast.engines.redis.dialect import grants, leases, operators, permits, rwlocks, transfers
-from holdfast.engines.redis.dialect.keys import names_of, pattern
+from holdfast.engines.redis.dialect.keys import keys_of, names_of, pattern
 from holdfast.engines.redis.dialect.packing import counter_ttl
 from holdfast.engines.redis.dialect.replication import unacknowledged
 from holdfast.engines.redis.dialect.replies import NotALock, OtherKind, WaitRefused, WrongType
 from holdfast.engines.redis.dialect.requests import Call
+from holdfast.engines.redis.listener import LockListener
 from holdfast.engines.redis.registers import RedisRegisters
 from holdfast.engines.redis.waiting.contender import RedisContender
+from holdfast.engines.redis.waiting.direct_contender import DirectContender
+from holdfast.engines.redis.waiting.seats import Seats
 from holdfast.engines.redis.waiting.shared_contender import SharedContender
+from holdfast.engines.registers import RegisterKey
 from holdfast.errors import EngineRefused
 
 _SCAN_COUNT: Final = 500
+#: What the scripts of locks reply; others are awaitables.
+_REPLIES: Final = frozenset({bytes, int, list, ReplyError})
 #: The time of a request whose deadline is over (s).
 _LEAST: Final = 0.001
 
@@ -46,7 +55,9 @@ class RedisSession:
         self._channel = channel
         self._runtime = runtime
         self._counter_ttl = counter_ttl(token_ttl)
-        self._encode_acquire = grants.AcquireEncoder(self._counter_ttl).encode
+        encoder = grants.AcquireEncoder(self._counter_ttl)
+        self._encode_acquire, self._encode_free = encoder.encode, encoder.encode_free
+        self._seats = Seats(channel, runtime, encoder)
         self.registers = RedisRegisters(channel, runtime, self._counter_ttl)
 
     def nested(self, claim: Claim, under: RedisAttempt) -> RedisAttempt:
@@ -57,6 +68,10 @@ class RedisSession:
     async def acquire(self, attempt: RedisAttempt, timeout: float) -> Granted | Busy:
         claim = attempt.claim
         is_lock = claim.mode is EXCLUSIVE or modes.is_lock(attempt)
+        if is_lock and attempt.waits and attempt.waiter is None and claim.name in self._seats.contended:
+            joined = await self._join(attempt, timeout)
+            if joined is not None:
+                return joined
         if is_lock:
             call = self._encode_acquire(
                 claim.name,
@@ -66,6 +81,8 @@ class RedisSession:
                 claim.description,
                 non_barging=claim.fair or claim.non_barging,
                 waiter=attempt.waiter,
+                entry=attempt.entry,
+                register=None if claim.register is None else self._loaded_with(claim),
             )
         else:
             call = modes.acquire(attempt, self._counter_ttl, self._channel.publish)
@@ -86,10 +103,63 @@ class RedisSession:
             if answer.impossible is not None:
                 attempt.waiter = None  # the script has removed it
             return answer
-        attempt.waiter = None  # the script has removed it
+        attempt.left_queue()  # the script has removed it
         if acknowledged < claim.replicas:
             raise await self._unreplicated(attempt, acknowledged, timeout)
         return answer
+
+    async def _join(self, attempt: RedisAttempt, timeout: float) -> Granted | Busy | None:
+        """Ask, and join the queue in the same request; None: ask in another way."""
+        claim = attempt.claim
+        if claim.replicas or claim.register is not None:
+            return None  # a grant is to be acknowledged, or to read more: the contender joins, once it is busy
+        try:
+            answer = await self._seats.join(attempt, timeout)
+        except (WrongType, OtherKind) as error:
+            raise await self._foreign(claim.name, error, timeout, claim.mode.kind) from error
+        return Busy() if isinstance(answer, grants.Joined) else answer
+
+    @staticmethod
+    def _loaded_with(claim: Claim) -> RegisterKey | None:
+        """The register that one script loads with a grant. (A grant that too few replicas have does not count.)"""
+        return claim.register if claim.register is not None and claim.register.durable and not claim.replicas else None
+
+    def acquire_directly(self, name: str, owner: str, description: bytes, ttl: float, timeout: float) -> Any:
+        """See :class:`holdfast.engines.base.DirectSession`."""
+        if name in self._seats.contended:
+            return None  # if it is going to wait, it joins the queue with its first request
+        keys = keys_of(name).acquire_free
+        reply = self._channel.start(keys, self._encode_free(keys, owner, ttl, description), timeout)
+        return grants.decode_free(reply) if reply.__class__ in _REPLIES else reply
+
+    def acquired(self, reply: Any) -> int | Busy | None:
+        return grants.decode_free(reply)
+
+    def release_directly(self, name: str, owner: str, timeout: float) -> Any:
+        keys, channel = keys_of(name), self._channel
+        reply = channel.start(keys.release, leases.encode_release_directly(keys, owner, channel.publish), timeout)
+        return leases.decode_directly(reply) if reply.__class__ in _REPLIES else reply
+
+    def released(self, reply: Any) -> Found | None:
+        return leases.decode_directly(reply)
+
+    def acquire_shared_directly(
+        self, mode: Mode, name: str, owner: str, description: bytes, ttl: float, timeout: float
+    ) -> Any:
+        """See :class:`holdfast.engines.optional_sessions.SharedDirectSession`."""
+        opening, packed = modes.acquire_directly(
+            mode, name, owner, description, ttl, self._counter_ttl, self._channel.publish
+        )
+        reply = self._channel.start(opening, packed, timeout)
+        return self.shared_acquired(mode, reply) if reply.__class__ in _REPLIES else reply
+
+    def shared_acquired(self, mode: Mode, reply: Any) -> int | Granted | Busy | None:
+        return permits.decode_directly(reply) if mode.kind is Kind.SEMAPHORE else grants.decode_free(reply)
+
+    def release_shared_directly(self, mode: Mode, name: str, owner: str, timeout: float) -> Any:
+        opening, packed = modes.release_directly(mode, name, owner, self._channel.publish)
+        reply = self._channel.start(opening, packed, timeout)
+        return leases.decode_directly(reply) if reply.__class__ in _REPLIES else reply
 
     async def _unreplicated(self, attempt: RedisAttempt, acknowledged: int, timeout: float) -> RequestFailed:
         """An under-replicated grant does not count: withdraw it, and let the caller try again."""
@@ -120,8 +190,9 @@ class RedisSession:
             raise failure
 
     def contender(self, attempt: RedisAttempt, timeout: float) -> RedisContender:
-        kind = RedisContender if modes.is_lock(attempt) else SharedContender
-        return kind(self._channel, self._runtime, attempt, timeout)
+        if modes.is_lock(attempt):
+            return DirectContender(self._channel, self._runtime, attempt, timeout, self._seats)
+        return SharedContender(self._channel, self._runtime, attempt, timeout)
 
     async def release(self, attempt: RedisAttempt, timeout: float) -> Found:
         tombstone = leases.tombstone_for(attempt.claim.ttl) if attempt.unresolved else None
@@ -150,12 +221,15 @@ class RedisSession:
         (answer,) = leases.decode_renew(await answer_of(self._channel, call, attempt.claim.replicas, timeout), 1)
         return answer
 
-    async def resize(self, name: str, size: int, timeout: float) -> None:
-        call = permits.encode_resize(name, size, self._counter_ttl, self._channel.publish)
+    async def resize(self, name: str, size: int, timeout: float, request: str = "") -> None:
+        call = permits.encode_resize(name, size, request, self._counter_ttl, self._channel.publish)
         try:
             await self._channel.run(call, timeout)
         except WrongType as error:
             raise await self._foreign(name, error, timeout, Kind.SEMAPHORE) from error
+
+    def watch(self, name: str) -> LockListener:
+        return LockListener(self._channel, self._runtime, name)
 
     # -- for operators ---------------------------------------------------------------------------------------------
 

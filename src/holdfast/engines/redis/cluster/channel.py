@@ -7,17 +7,17 @@ wrong (a server is unreachable, the slot is half moved, no majority of masters) 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Generic
 
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.cluster.node import N, Node
 from holdfast.engines.redis.cluster.slots import HOPS, UNKNOWN, Place, Table, astray, parse, slot_of, unserved
 from holdfast.engines.redis.cluster.watch import ClusterWatch
-from holdfast.engines.redis.connections.channel import Watch
+from holdfast.engines.redis.connections.channel import Watch, close_all
 from holdfast.engines.redis.dialect.packing import Argument
 from holdfast.engines.redis.dialect.replies import Redirected, TryAgain
-from holdfast.engines.redis.dialect.requests import Call, Plain, Publish
+from holdfast.engines.redis.dialect.requests import Call, Opening, Plain, Publish
 from holdfast.errors import EngineRefused
 
 #: Candidates that may be asked for the table within one timeout: one in a black hole must leave time for another.
@@ -42,7 +42,8 @@ class ClusterChannel(Generic[N]):
 
     @property
     def publish(self) -> Publish:
-        return self._table.publish or "PUBLISH"
+        # Both, before the first reply: a client may begin with what wakes waiters, such as break_.
+        return self._table.publish or self._configured_publish or "BOTH"
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -62,6 +63,25 @@ class ClusterChannel(Generic[N]):
             self.blame(place, failure)
             raise
         return (await self._follow(call, 0, deadline, place, asking=asking))[0]
+
+    def start(self, keys: Opening, packed: bytes, timeout: float) -> Any:
+        table = self._table
+        place = table.owners[slot_of(keys[0])] if table.known and not table.stale else None
+        if place is None:
+            return None
+        try:
+            reply = self.node(place).start(keys, packed, timeout)
+        except RequestFailed as failure:
+            self.blame(place, failure)
+            raise
+        return self._started(place, reply) if isinstance(reply, Awaitable) else reply
+
+    async def _started(self, place: Place, reply: Awaitable[Any]) -> Any:
+        try:
+            return await reply
+        except RequestFailed as failure:
+            self.blame(place, failure)
+            raise
 
     async def run_acknowledged(self, call: Call, replicas: int, timeout: float) -> tuple[Any, int]:
         return await self._follow(call, replicas, time.monotonic() + timeout)
@@ -105,7 +125,7 @@ class ClusterChannel(Generic[N]):
     def watch_at(self, place: Place) -> Watch:
         """A watch at one server. It must subscribe in the way in which releases are published."""
         node = self.node(place)
-        node.publish = self.publish
+        node.publish, node.clustered = self.publish, True
         return node.watch()
 
     async def servers(self, timeout: float) -> Sequence[N]:
@@ -194,8 +214,7 @@ class ClusterChannel(Generic[N]):
 
     async def close(self) -> None:
         self._closed = True
-        for node in list(self._nodes.values()):
-            await node.close()
+        await close_all(list(self._nodes.values()))
 
 
 async def _how_to_publish(node: Node, timeout: float) -> Publish:

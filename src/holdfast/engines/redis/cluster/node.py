@@ -16,6 +16,7 @@ class Node(Channel, Protocol):
     """A channel to one server of the cluster."""
 
     publish: Publish
+    clustered: bool
 
     @property
     def at_rest(self) -> bool:

@@ -42,6 +42,7 @@ class Table:
 
     def __init__(self, seeds: Sequence[Place]) -> None:
         self.owners: list[Place | None] = [None] * SLOTS
+        self._places: tuple[Place, ...] = ()  # all of these; to look for them in thousands of slots takes time
         self.stale = True  #: something did not fit: ask again
         self.known = False  #: it was reported at least once
         self.publish: Publish | None = None  #: None: not known yet
@@ -49,11 +50,9 @@ class Table:
         self._asked = float("-inf")
         self._troubled: dict[Place, float] = {}
 
-    def places(self) -> list[Place]:
-        """All servers with slots."""
-        if not self.known:
-            return []  # cheap: thousands of first callers ask
-        return list(dict.fromkeys(place for place in self.owners if place is not None))
+    def places(self) -> Sequence[Place]:
+        """All servers with slots. One whose last slot has moved away is among them until the table is reported anew."""
+        return self._places
 
     def candidates(self) -> list[Place]:
         """The servers to ask for the table: those without recent trouble first."""
@@ -70,13 +69,16 @@ class Table:
 
     def learn(self, ranges: Iterable[tuple[int, int, Place]]) -> None:
         owners: list[Place | None] = [None] * SLOTS
+        places = dict[Place, None]()
         for first, last, place in ranges:
             owners[first : last + 1] = [place] * (last + 1 - first)
-        self.owners, self.stale, self.known = owners, False, True
+            places[place] = None
+        self.owners, self._places, self.stale, self.known = owners, tuple(places), False, True
 
     def moved(self, slot: int, place: Place) -> None:
         """One slot has moved; others probably have too."""
         self.owners[slot] = place
+        self._places = tuple(dict.fromkeys((*self._places, place)))
         self.stale = True
 
     def trouble_with(self, place: Place) -> None:

@@ -11,6 +11,7 @@ from holdfast.engines.redis.cluster.slots import Place
 from holdfast.engines.redis.connections.channel import Watch
 from holdfast.engines.redis.dialect.packing import Argument
 from holdfast.engines.redis.dialect.replies import Redirected
+from holdfast.engines.redis.dialect.requests import Call
 
 
 class Cluster(Nodes[Node], Protocol):
@@ -32,6 +33,46 @@ class ClusterWatch:
         self._key = ""
         self._watch: Watch | None = None
 
+    @property
+    def polls(self) -> bool:
+        return self._watch is not None and self._watch.polls
+
+    @property
+    def handed(self) -> int | None:
+        return None if self._watch is None else self._watch.handed
+
+    @property
+    def lost(self) -> bool:
+        return self._watch is None or self._watch.lost or self._cluster.known_owner(self._key) != self._place
+
+    async def take_seat(self, channel: str, waiter: str, timeout: float) -> str | None:
+        self._key = channel  # it has the lock's slot
+        place = await self._cluster.owner(channel, timeout)
+        try:
+            return await self._at(place).take_seat(channel, waiter, timeout)
+        except Redirected as redirection:
+            raise self._redirected(redirection, place) from redirection
+        except RequestFailed as failure:
+            self._cluster.blame(place, failure)
+            raise
+
+    async def run(self, call: Call, timeout: float) -> Any:
+        watch, place = self._watch, self._place
+        if watch is None or place is None:
+            raise RequestFailed("the connection was lost", may_have_happened=False)
+        try:
+            return await watch.run(call, timeout)
+        except Redirected as redirection:
+            raise self._redirected(redirection, place) from redirection
+        except RequestFailed as failure:
+            self._cluster.blame(place, failure)
+            raise
+
+    def _redirected(self, redirection: Redirected, place: Place) -> RequestFailed:
+        """Noted, if it is permanent; the caller comes back soon."""
+        self._cluster.redirect(redirection, place)
+        return RequestFailed(str(redirection), may_have_happened=False)
+
     async def arm(self, key: str, channel: str, timeout: float) -> int:
         return int(await self.arm_reading(("PTTL", key), channel, timeout))
 
@@ -41,9 +82,7 @@ class ClusterWatch:
         try:
             return await self._at(place).arm_reading(words, channel, timeout)
         except Redirected as redirection:
-            # Noted, if it is permanent; the caller comes back soon.
-            self._cluster.redirect(redirection, place)
-            raise RequestFailed(str(redirection), may_have_happened=False) from redirection
+            raise self._redirected(redirection, place) from redirection
         except RequestFailed as failure:
             self._cluster.blame(place, failure)
             raise
@@ -56,6 +95,10 @@ class ClusterWatch:
             return watch is None or await watch.pushed(until)
         except Redirected:
             return True  # found by polling: the slot has moved
+
+    def end_wait(self) -> None:
+        if self._watch is not None:
+            self._watch.end_wait()
 
     def close(self) -> None:
         watch, self._watch, self._place = self._watch, None, None

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import inspect
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Final, Self
 
 from hiredis import ReplyError
@@ -22,7 +22,7 @@ from holdfast.engines.redis.dialect import pushes
 from holdfast.engines.redis.dialect.packing import HELLO, Argument, pack
 from holdfast.engines.redis.dialect.replication import acknowledged, around
 from holdfast.engines.redis.dialect.replies import Answer, checked, is_demotion, is_master, is_unknown_script
-from holdfast.engines.redis.dialect.requests import Call, Publish
+from holdfast.engines.redis.dialect.requests import Call, Opening, Packed, Publish
 from holdfast.engines.redis.waiting.aio_watch import AsyncioWatch
 from holdfast.engines.redis.waiting.watch import Way
 
@@ -44,7 +44,11 @@ class AsyncioChannel:
         self._all_apart: weakref.WeakSet[Pipe] = weakref.WeakSet()
         self._closed = False
         self._listeners: dict[bytes, set[AsyncioWatch]] = {}  # key or channel -> watches that wait for a push about it
+        #: Waiters that a release may hand a lock over to, by id and owner.
+        self.seats: weakref.WeakValueDictionary[bytes, AsyncioWatch] = weakref.WeakValueDictionary()
         self.way: Way | None = None
+        self.wakes = True
+        self.clustered = False
         self.publish: Publish = "PUBLISH"
 
     # -- the port --------------------------------------------------------------------------------------------------
@@ -53,11 +57,23 @@ class AsyncioChannel:
         pipe = self._pipe
         if pipe is None or pipe.lost or pipe.address != self._settings.address:
             pipe, timeout = await self._reach(timeout)
+        reply = await self._send(pipe, call, timeout)
+        return self.checked(reply) if reply.__class__ is ReplyError else reply
+
+    def start(self, keys: Opening, packed: bytes, timeout: float) -> Awaitable[Any] | None:
+        pipe = self._pipe
+        if pipe is None or pipe.lost or pipe.address != self._settings.address:
+            return None
+        if keys.script in pipe.known:
+            return pipe.send(packed, timeout)
+        return self._send(pipe, Packed(keys, packed), timeout)
+
+    async def _send(self, pipe: Pipe, call: Call, timeout: float) -> Any:
         reply = await pipe.send(call.packed, timeout)
-        if reply.__class__ is ReplyError:
-            if is_unknown_script(reply):
-                reply = await self._run_unknown(pipe, call, timeout)
-            return self.checked(reply)
+        if reply.__class__ is not ReplyError:
+            pipe.known.add(call.script)
+        elif is_unknown_script(reply):
+            reply = await self._run_unknown(pipe, call, timeout)
         return reply
 
     async def _run_unknown(self, pipe: Pipe, call: Call, timeout: float) -> Any:
@@ -133,7 +149,11 @@ class AsyncioChannel:
         finally:
             timer.stop()
         self._all_apart.add(pipe)
-        return pipe, self._enough(timeout - timer.spent())
+        try:
+            return pipe, self._enough(timeout - timer.spent())
+        except RequestFailed:
+            pipe.abort("connected too late")  # no caller knows it: it would stay open as long as the channel
+            raise
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any:
         pipe, timeout = await self._reach(timeout)
@@ -144,7 +164,7 @@ class AsyncioChannel:
         """Whether no caller waits for an answer, for a push or for a connection."""
         pipes = (self._pipe, *self._all_apart)
         connecting = self._connecting is not None and not self._connecting.task.done()
-        return not (self._listeners or connecting or any(pipe.busy for pipe in pipes if pipe is not None))
+        return not (self._listeners or self.seats or connecting or any(pipe.busy for pipe in pipes if pipe is not None))
 
     async def servers(self, timeout: float) -> Sequence[Self]:
         return (self,)
@@ -191,16 +211,22 @@ class AsyncioChannel:
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
+        """Close all connections and wait until they are closed: a loop that ends with an open transport complains."""
         self._closed = True
         loop = asyncio.get_running_loop()
-        connecting, self._connecting = self._connecting, None
-        if connecting is not None and connecting.task.get_loop() is loop:
-            connecting.task.cancel()
-            await asyncio.wait((connecting.task,))
-        pipe, self._pipe = self._pipe, None
-        for each in (pipe, *self._all_apart):
-            if each is not None:
-                await each.close() if each.loop is loop else each.forget()
+        ending = list[asyncio.Future[None]]()
+        # All are ended before the first await: this may be cancelled there, and nothing else would close the rest.
+        if self._connecting is not None and self._connecting.task.get_loop() is loop:
+            self._connecting.task.cancel()
+            ending.append(self._connecting.task)
+        for pipe in (self._pipe, *self._all_apart):
+            if pipe is not None and pipe.loop is loop:
+                ending.append(pipe.close())
+            elif pipe is not None:
+                pipe.forget()
+        self._connecting = self._pipe = None
+        if ending:
+            await asyncio.wait(ending)
 
     def after_fork_in_child(self) -> None:
         """Close what was inherited without writing to it."""
@@ -214,6 +240,10 @@ class AsyncioChannel:
     async def open(self, timeout: float) -> Pipe:
         """The connection."""
         return (await self._reach(timeout))[0]
+
+    def leads_there(self, pipe: Pipe) -> bool:
+        """Whether ``pipe`` leads to the server that is the right one now."""
+        return pipe.address == self._settings.address
 
     async def _reach(self, timeout: float) -> tuple[Pipe, float]:
         """The connection, and what it has left of the time: connecting and asking have one bound together."""
@@ -271,15 +301,27 @@ class AsyncioChannel:
 
     def unlisten(self, subject: bytes, watch: AsyncioWatch) -> bool:
         """Ends ``listen``. Returns whether it was the last watch on ``subject``."""
-        listeners = self._listeners[subject]
+        listeners = self._listeners.get(subject, set())  # none, if a signal came before it was on the list
         listeners.discard(watch)
         if listeners:
             return False
-        del self._listeners[subject]
+        self._listeners.pop(subject, None)
         return True
 
     def _on_push(self, push: Sequence[Any]) -> None:
+        handed = pushes.handed(push)
+        if handed is not None:
+            seat = self.seats.get(handed.waiter)  # none: it has left since
+            if seat is not None:
+                seat.hand(handed.token)
+            return
         subjects = pushes.subjects(push)
+        moved = pushes.unsubscribed(push)
+        if moved is not None and self._pipe is not None and self._pipe.wakes is not None:
+            self._pipe.wakes.subjects.discard(moved)
+        if subjects is None or moved is not None:  # perhaps the connection was lost, or the slot has moved
+            for seat in list(self.seats.values()):
+                seat.leave_seat()
         for subject in list(self._listeners) if subjects is None else subjects:
             for watch in self._listeners.get(subject, ()):
                 watch.wake(unsubscribed=push[0] == pushes.UNSUBSCRIBED)

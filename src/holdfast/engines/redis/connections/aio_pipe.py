@@ -9,13 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 import hiredis
+from hiredis import ReplyError
 
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections.handshake import reset_on_close
 from holdfast.engines.redis.dialect.packing import HELLO, Argument, pack
 from holdfast.engines.redis.dialect.pushes import CONFIRMATIONS
+from holdfast.engines.redis.dialect.replies import is_unknown_script
+from holdfast.engines.redis.scripts import Script
 
 _NOTHING: Final = object()
+_PUSH: Final = hiredis.PushNotification
 _CHUNK: Final = 16384
 #: Requests in flight at most: a server runs them in some ten milliseconds. Of ten thousand, the last ones would time
 #: out because of the others, and be sent once more.
@@ -70,6 +74,7 @@ class Pipe(asyncio.BufferedProtocol):
         self.address = address  #: of the server that it leads to
         self._on_push = on_push
         self.loop = asyncio.get_running_loop()
+        self._new_future = self.loop.create_future
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._buffer = memoryview(bytearray(_CHUNK))
         self._reading = False
@@ -77,7 +82,7 @@ class Pipe(asyncio.BufferedProtocol):
         is_plain = self._transport.get_extra_info("sslcontext") is None
         self._asks_once = is_plain and isinstance(self.loop, asyncio.SelectorEventLoop)
         self._outgoing: deque[_Batch] = deque()
-        self._unsent = 0  # how many requests these have
+        self._filling: _Batch | None = None  # the last of these, if it takes more requests
         # For each request: where its answer goes, how many replies make it up, how long it may take, and since when.
         self._pending: deque[tuple[asyncio.Future[Any], int, float, _Batch]] = deque()
         self._partial: list[Any] = []
@@ -90,6 +95,8 @@ class Pipe(asyncio.BufferedProtocol):
         self._closed: asyncio.Future[None] = self.loop.create_future()
         self.lost = False
         self.tracking = False  #: CLIENT TRACKING is on
+        self.wakes: Any = None  #: channels of its own that it is subscribed to, see ``waiting.watch``
+        self.known: set[Script] = set()  #: scripts that the server has run for this connection
         self.teaching: set[str] = set()  #: digests of scripts whose source is under way
         self._transport.set_protocol(self)
 
@@ -97,29 +104,34 @@ class Pipe(asyncio.BufferedProtocol):
 
     def send(self, packed: bytes, timeout: float, replies: int = 1) -> asyncio.Future[Any]:
         """Send packed requests together; the reply (which may be a ``hiredis.ReplyError``), or the list of them."""
-        loop = self.loop
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = self._new_future()
         if self.lost:
             future.set_exception(RequestFailed(f"{self.address}: connection lost", may_have_happened=False))
             return future
         try:
-            if not self._outgoing:
-                loop.call_soon(self._flush)
-                self._outgoing.append(_Batch())
-                self._look_by(loop.time(), timeout)  # a signal may interrupt the loop before it is sent
-            batch = self._outgoing[-1]
-            if len(batch.requests) == _BATCH:
-                batch = _Batch()
-                self._outgoing.append(batch)
-            batch.requests.append(packed)
+            batch = self._filling
+            if batch is None:
+                batch = self._begin_batch(timeout)
+            requests = batch.requests
+            requests.append(packed)
             self._pending.append((future, replies, timeout, batch))
-            self._unsent += 1
             if timeout < batch.shortest:
                 batch.shortest = timeout
+            if len(requests) >= _BATCH:
+                self._filling = None
         except BaseException:
+            future.cancel()  # no caller gets it: asyncio would log that its exception was never retrieved
             self.abort("interrupted")
             raise
         return future
+
+    def _begin_batch(self, timeout: float) -> _Batch:
+        if not self._outgoing:
+            self.loop.call_soon(self._flush)
+            self._look_by(self.loop.time(), timeout)  # a signal may interrupt the loop before it is sent
+        batch = self._filling = _Batch()
+        self._outgoing.append(batch)
+        return batch
 
     async def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
         """Send ``commands`` with nothing between them; all their replies."""
@@ -147,12 +159,13 @@ class Pipe(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         try:
             while self._outgoing and not self.lost:
-                if len(self._pending) - self._unsent >= _MOST_IN_FLIGHT:
+                if len(self._pending) - sum([len(each.requests) for each in self._outgoing]) >= _MOST_IN_FLIGHT:
                     return  # continued when the next reply arrives
                 batch = self._outgoing[0]
+                if batch is self._filling:
+                    self._filling = None
                 batch.sent = self.loop.time()
                 self._transport.write(b"".join(batch.requests))
-                self._unsent -= len(batch.requests)
                 batch.requests.clear()
                 self._outgoing.popleft()
                 self._look_by(batch.sent, batch.shortest)
@@ -230,13 +243,17 @@ class Pipe(asyncio.BufferedProtocol):
         try:
             self._reader.feed(self._buffer, 0, nbytes)  # type: ignore[arg-type]  # any buffer will do
             while (reply := gets()) is not _NOTHING:
-                if reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
+                if reply.__class__ is _PUSH and reply[0] not in CONFIRMATIONS:
                     self._on_push(reply)
                     continue
-                future, replies, _, batch = pending[0]
-                if replies == _UNTIL_HELLO and reply.__class__ is not dict:
-                    continue
-                if replies > 1:
+                future, replies, _, answered = pending[0]
+                if replies == 1:
+                    if reply.__class__ is ReplyError and is_unknown_script(reply):
+                        self.known.clear()
+                elif replies == _UNTIL_HELLO:
+                    if reply.__class__ is not dict:
+                        continue
+                else:
                     self._partial.append(reply)
                     if len(self._partial) < replies:
                         continue
@@ -244,11 +261,10 @@ class Pipe(asyncio.BufferedProtocol):
                 if not future.done():
                     future.set_result(reply)
                 pending.popleft()
-                answered = batch
             if answered is not None:
                 self._last_reply = self.loop.time()
                 self._latency = self._last_reply - answered.sent
-                if self._unsent > 0:
+                if self._outgoing:
                     self._flush()
             self._reading = False
         except (hiredis.ProtocolError, IndexError) as error:  # IndexError: a reply without a request
@@ -271,10 +287,10 @@ class Pipe(asyncio.BufferedProtocol):
         self._transport.abort()
         self._fail(reason)
 
-    async def close(self) -> None:
-        """Close and wait until it is closed: a loop that ends with an open transport complains."""
+    def close(self) -> asyncio.Future[None]:
+        """Reset the connection. The result is done when it is closed, in one of the next turns of the loop."""
         self.abort("closed")
-        await asyncio.shield(self._closed)
+        return self._closed
 
     def forget(self) -> None:
         """Close the bare descriptor: after a fork (the loop stayed in the parent), or after the loop's own end."""

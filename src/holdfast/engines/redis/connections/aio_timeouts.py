@@ -28,15 +28,19 @@ class LoopTimer:
         self._ticked = ticked
         self._spent = 0.0  # when it was last seen
         self._seen = self._loop.time()
+        self._stopped = False
         self._timer = self._loop.call_later(self._tick_every, self._tick)
 
     def spent(self) -> float:
         return self._spent + min(self._loop.time() - self._seen, self._most)
 
     def stop(self) -> None:
+        self._stopped = True  # a tick that a signal has interrupted leaves a timer that is not known here
         self._timer.cancel()
 
     def _tick(self) -> None:
+        if self._stopped:
+            return
         self._timer = self._loop.call_later(self._tick_every, self._tick)  # first: a signal may interrupt what follows
         self._spent, self._seen = self.spent(), self._loop.time()
         if self._ticked is not None:
@@ -51,7 +55,10 @@ async def within(seconds: float) -> AsyncIterator[None]:
     def expire() -> None:
         if timer.spent() >= seconds:
             timer.stop()
-            scope.reschedule(loop.time())
+            try:
+                scope.reschedule(loop.time())
+            except RuntimeError:
+                pass  # the block is over: a signal has interrupted it before it stopped the timer
 
     async with asyncio.timeout(None) as scope:
         timer = LoopTimer(seconds, expire)

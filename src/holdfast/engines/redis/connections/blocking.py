@@ -15,7 +15,7 @@ from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections import in_flight
 from holdfast.engines.redis.connections.handshake import open_socket
 from holdfast.engines.redis.connections.settings import Server
-from holdfast.engines.redis.connections.wire import Wire
+from holdfast.engines.redis.connections.wire import NOTHING, Wire
 from holdfast.engines.redis.dialect.packing import HELLO, Argument, pack
 from holdfast.engines.redis.dialect.replication import acknowledged, around
 from holdfast.engines.redis.dialect.replies import (
@@ -26,7 +26,7 @@ from holdfast.engines.redis.dialect.replies import (
     is_master,
     is_unknown_script,
 )
-from holdfast.engines.redis.dialect.requests import Call, Publish
+from holdfast.engines.redis.dialect.requests import Call, Opening, Packed, Publish
 from holdfast.engines.redis.waiting.blocking_watch import BlockingWatch
 from holdfast.engines.redis.waiting.watch import Way
 from holdfast.errors import EngineRefused
@@ -49,6 +49,8 @@ class BlockingChannel:
         self._wires: weakref.WeakSet[Wire] = weakref.WeakSet()
         self.closed = False
         self.way: Way | None = None
+        self.wakes = True
+        self.clustered = False
         self.publish: Publish = "PUBLISH"
         self.at_rest = True  #: always: a thread that uses a connection closes it itself, once the channel is closed
 
@@ -57,12 +59,20 @@ class BlockingChannel:
     async def run(self, call: Call, timeout: float) -> Any:
         began = time.monotonic()
         reply = self._call(call.packed, timeout, began)
-        if reply.__class__ is ReplyError:
-            if is_unknown_script(reply):
-                now = time.monotonic()
-                reply = self._call(call.by_source(), max(began + timeout - now, 0.001), now)
-            return self.checked(reply)
+        if reply.__class__ is not ReplyError:
+            return reply
+        return self.checked(self._by_source(call, began + timeout) if is_unknown_script(reply) else reply)
+
+    def start(self, keys: Opening, packed: bytes, timeout: float) -> Any:
+        began = time.monotonic()
+        reply = self._call(packed, timeout, began)
+        if reply.__class__ is ReplyError and is_unknown_script(reply):
+            reply = self._by_source(Packed(keys, packed), began + timeout)
         return reply
+
+    def _by_source(self, call: Call, deadline: float) -> Any:
+        now = time.monotonic()
+        return self._call(call.by_source(), max(deadline - now, 0.001), now)
 
     async def run_acknowledged(
         self, call: Call, replicas: int, timeout: float, *, asking: bool = False
@@ -126,8 +136,9 @@ class BlockingChannel:
 
     def lend(self, address: str, calls: Sequence[Call], replicas: int, timeout: float) -> Sequence[Answer] | None:
         """See :class:`~holdfast.engines.redis.connections.blocking_keeper.Lender`."""
-        until = time.monotonic() + timeout
-        wire = self.take_idle() if address == self._settings.address else None
+        now = time.monotonic()
+        until = now + timeout
+        wire = self.take_idle(now) if address == self._settings.address else None
         if wire is None:
             return None
         try:
@@ -142,7 +153,8 @@ class BlockingChannel:
 
     def _greeted(self, wire: Wire, until: float) -> Any:
         try:
-            return wire.call(HELLO, max(until - time.monotonic(), 0.001))
+            now = time.monotonic()
+            return wire.call(HELLO, max(until - now, 0.001), now)
         except BaseException:
             self.discard(wire)
             raise
@@ -150,25 +162,26 @@ class BlockingChannel:
     # -- one request -----------------------------------------------------------------------------------------------
 
     def _call(self, packed: bytes, timeout: float, now: float) -> Any:
-        deadline = now + timeout
+        idle = self._idle
         try:
-            wire = self._idle.pop()
+            wire = idle.pop()
         except IndexError:
             wire = None
         if wire is None or now - wire.rested > _REST or wire.address != self._settings.address:
             wire = self.take(timeout, wire)
-            timeout = max(deadline - time.monotonic(), 0.001)  # connecting has taken its part
+            connected = time.monotonic()
+            timeout = max(now + timeout - connected, 0.001)  # connecting has taken its part
+            now = connected
         try:
-            wire.send(packed, timeout)
-            reply = wire.reply(deadline)
+            reply = wire.call(packed, timeout, now)
         except BaseException:  # Ctrl-C too: the reply may still come, and must not be taken for the next one's
             self.discard(wire)
             raise
         wire.rested = now
-        if self.closed or len(self._idle) >= _IDLE_CAP:
+        if self.closed or len(idle) >= _IDLE_CAP:
             wire.close()
         else:
-            self._idle.append(wire)
+            idle.append(wire)
         return reply
 
     def _exchange(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
@@ -198,12 +211,15 @@ class BlockingChannel:
             raise
         return wire
 
-    def finish(self, wire: Wire, call: Call, deadline: float) -> Answer:
-        """The answer to the one ``call`` that was sent on ``wire``, a connection of the pool."""
+    def finish(self, wire: Wire, call: Call, deadline: float, reply: Any) -> Answer:
+        """The answer to the one ``call`` that was sent on ``wire``, a connection of the pool. ``reply``: if it has been
+        read already, else ``NOTHING``."""
         try:
-            reply = wire.late_reply(deadline)
+            if reply is NOTHING:
+                reply = wire.late_reply(deadline)
             if reply.__class__ is ReplyError and is_unknown_script(reply):
-                reply = wire.call(call.by_source(), max(deadline - time.monotonic(), 0.001))
+                now = time.monotonic()
+                reply = wire.call(call.by_source(), max(deadline - now, 0.001), now)
         except RequestFailed as failure:
             self.discard(wire)
             return failure
@@ -233,15 +249,14 @@ class BlockingChannel:
     def has_idle(self) -> bool:
         return bool(self._idle)
 
-    def take_idle(self) -> Wire | None:
+    def take_idle(self, now: float) -> Wire | None:
         """A connection of the pool that can be used immediately; None: there is none. Never waits."""
         while self._idle:
             try:
                 wire = self._idle.pop()
             except IndexError:
                 return None  # another thread was faster
-            fresh = time.monotonic() - wire.rested <= _REST
-            if self.leads_there(wire) and (fresh or not wire.is_dead()):
+            if wire.address == self._settings.address and (now - wire.rested <= _REST or not wire.is_dead()):
                 return wire
             wire.close()
         return None

@@ -13,7 +13,7 @@ from holdfast._runtime.base import Wakeup
 from holdfast.engines.base import RequestFailed, Suspects
 from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.connections.blocking_keeper import BlockingKeeperChannel, TrackedBatch
-from holdfast.engines.redis.connections.wire import Wire
+from holdfast.engines.redis.connections.wire import NOTHING, Wire
 from holdfast.engines.redis.dialect.replies import Answer
 from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.waiting import tracking
@@ -41,9 +41,11 @@ class BlockingGroup:
     async def ask(self, channels: Sequence[BlockingChannel], call: Call, timeout: float) -> list[Answer]:
         packed = call.packed
         wires: list[Wire | Failure | None] = []
-        answers: list[Answer] = []
+        waited = False
+        answers: list[Answer] = [None] * len(channels)
         try:
-            wires += [channel.take_idle() for channel in channels]
+            now = time.monotonic()
+            wires += [channel.take_idle(now) for channel in channels]
             if None in wires:
                 self._complete(channels, wires, timeout)
             for at, wire in enumerate(wires):
@@ -54,10 +56,17 @@ class BlockingGroup:
                         wires[at] = failure
                         channels[at].discard(wire)
             deadline = time.monotonic() + timeout
-            for at, channel in enumerate(channels):
+            # The last one first: it was asked last. While this thread waits for its answer, the others arrive, and one
+            # wait is enough for all of them.
+            for at in range(len(channels) - 1, -1, -1):
                 # Taken out first: once finished, a connection is back in the pool, and another thread may use it.
                 wire, wires[at] = wires[at], None
-                answers.append(channel.finish(wire, call, deadline) if isinstance(wire, Wire) else wire)
+                if isinstance(wire, Wire):
+                    reply = wire.arrived_reply() if waited else NOTHING
+                    waited = True
+                    answers[at] = channels[at].finish(wire, call, deadline, reply)
+                else:
+                    answers[at] = wire
             return answers
         except BaseException:  # Ctrl-C: no reply may be taken for that of another request
             for channel, wire in zip(channels, wires, strict=False):

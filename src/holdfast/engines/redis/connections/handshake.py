@@ -12,6 +12,7 @@ import socket
 import ssl
 import struct
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -98,7 +99,6 @@ def _connected(settings: Settings, timeout: float, act: Callable[[Any], T]) -> T
         failure = error
     finally:
         connection.disconnect()
-        del connection.send_command  # else they refer to each other, and only the garbage collector would free them
     # Raised here, and not above, because a context cannot be removed: it might hold the password.
     raise _explained(failure, settings) from _cause(failure, settings)
 
@@ -128,14 +128,17 @@ async def _connected_async(settings: Settings, timeout: float, act: Callable[[An
 
 def _hurry(connection: Any, deadline: float) -> None:
     """Once connected, give each step only the time that is left. redis-py applies its timeout to each step."""
-    send = connection.send_command
+    # Weak: a signal may interrupt a handshake anywhere. In a cycle with its connection, the socket would stay open
+    # until the garbage collector runs.
+    known = weakref.ref(connection)
 
     def send_in_time(*command: Any, **options: Any) -> None:
+        connecting: Any = known()
         left = deadline - time.monotonic()
         if left <= 0:
             raise exceptions.TimeoutError
-        connection._sock.settimeout(left)
-        send(*command, **options)
+        connecting._sock.settimeout(left)
+        type(connecting).send_command(connecting, *command, **options)
 
     connection.send_command = send_in_time
 

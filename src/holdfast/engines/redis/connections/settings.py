@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import redis.asyncio.connection as asyncio_connections
@@ -74,7 +75,7 @@ class Settings:
         return self._connection(self.asyncio_class, timeout)
 
     def _connection(self, kind: type[Any], timeout: float | None) -> Any:
-        known = _parameters(kind)
+        known = _parameters(kind)  # type: ignore[arg-type]  # mypy: a class of unknown metaclass is not hashable
         for name in self.keywords.keys() - known:
             # Not dropped silently: it may be a check of the server's certificate.
             raise UsageError(f"redis-py has no setting {name!r} for this kind of connection; remove it")
@@ -146,6 +147,7 @@ def _address(scheme: str, keywords: Mapping[str, Any]) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{keywords.get('port', 6379)}/{database}"
 
 
+@lru_cache(maxsize=16)  # asked for each connection; a user's own classes are few
 def _parameters(kind: type[Any]) -> frozenset[str]:
     constructors: list[Any] = [vars(base)["__init__"] for base in kind.__mro__ if "__init__" in vars(base)]
     return frozenset(name for constructor in constructors for name in inspect.signature(constructor).parameters)

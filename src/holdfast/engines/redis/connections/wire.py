@@ -20,7 +20,9 @@ from holdfast.engines.redis.dialect.packing import Argument, pack
 from holdfast.engines.redis.dialect.pushes import CONFIRMATIONS
 
 _CHUNK: Final = 4096
-_NOTHING: Final = object()
+#: In place of a reply that has not arrived.
+NOTHING: Final[Any] = object()
+_PUSH: Final = hiredis.PushNotification
 #: How long the rest of a TLS record may take.
 _RECORD: Final = 0.1
 #: How much of a timeout must be left for it not to be set anew.
@@ -53,26 +55,30 @@ class Wire:
     """
 
     __slots__ = (
-        "__weakref__", "_poll", "_read", "_reader", "_sock", "_timeout", "_write",
-        "address", "on_push", "owed", "rested", "subscribed", "tracking",
+        "__weakref__", "_poll", "_read", "_read_now", "_reader", "_sock", "_timeout", "_write",
+        "address", "on_push", "owed", "rested", "subscribed", "tracking", "wakes",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, address: str) -> None:
         self._sock = sock
         self.address = address  #: of the server that it leads to
-        self._reader = hiredis.Reader(notEnoughData=_NOTHING)
+        self._reader = hiredis.Reader(notEnoughData=NOTHING)
         self._timeout = sock.gettimeout()
-        # send() and recv() on a socket with a timeout poll first. A small write hardly ever blocks, and a server on
-        # the same host has often answered by the time that the write returns.
+        # send() on a socket with a timeout polls first, but a small write hardly ever blocks. So does recv(): after a
+        # signal it waits for what is left of the timeout. (With SO_RCVTIMEO, the kernel's, it would for all of it.)
         plain = not isinstance(sock, ssl.SSLSocket)
         self._write: Callable[[bytes], int] = functools.partial(os.write, sock.fileno()) if plain else sock.send
-        self._read: Callable[[], bytes] = functools.partial(os.read, sock.fileno(), _CHUNK) if plain else self._await
+        self._read: Callable[[], bytes] = functools.partial(sock.recv, _CHUNK)
+        self._read_now: Callable[[], bytes] | None = (
+            functools.partial(os.read, sock.fileno(), _CHUNK) if plain else None
+        )
         self._poll: select.poll | None = None
         self.on_push: OnPush = _skip
         self.owed = 0  #: replies still to come
         self.rested = 0.0  #: when it was last given back, on time.monotonic()
         self.tracking = False  #: CLIENT TRACKING is on
         self.subscribed = False  #: subscribed to a channel: not fit for a pool
+        self.wakes: Any = None  #: channels of its own that it is subscribed to, see ``waiting.watch``
 
     def send(self, packed: bytes, timeout: float, replies: int = 1) -> None:
         """Send packed requests; a ``reply`` must be read for each."""
@@ -86,40 +92,30 @@ class Wire:
         except BlockingIOError:
             sent = 0  # the kernel's buffer is full: wait below
         except OSError as error:
-            # A plain write that fails has taken nothing. TLS may have written part of a record.
-            raise self._lost(error, may_have_happened=isinstance(sock, ssl.SSLSocket)) from error
+            raise self._not_sent(error) from error
         if sent < len(packed):
-            try:
-                sock.sendall(memoryview(packed)[sent:])
-            except OSError as error:
-                raise self._lost(error) from error
+            self._send_rest(packed, sent)
 
-    def reply(self, deadline: float) -> Any:
-        """The next reply, which may be a ``hiredis.ReplyError``; ``deadline`` is on time.monotonic()."""
+    def reply(self, deadline: float, first: Any = None) -> Any:
+        """The next reply, which may be a ``hiredis.ReplyError``; ``deadline`` is on time.monotonic(). ``first``: what
+        was read already."""
         reader = self._reader
         try:
-            reply = reader.gets()
-            while True:
-                if reply is _NOTHING:
-                    try:
-                        data = self._read()
-                    except BlockingIOError:
-                        data = self._await()
-                    reader.feed(data or _end_of_stream())
-                    reply = reader.gets()
-                    if reply is _NOTHING:
-                        self._shorten(deadline)
-                elif reply.__class__ is hiredis.PushNotification and reply[0] not in CONFIRMATIONS:
-                    self.on_push(reply)
-                    reply = reader.gets()
-                    self._shorten(deadline)
+            reply: Any = reader.gets() if first is None else first
+            if first is None and reply is NOTHING:
+                reader.feed(self._read() or _end_of_stream())
+                reply = reader.gets()
+            while reply is NOTHING or (reply.__class__ is _PUSH and reply[0] not in CONFIRMATIONS):
+                self._shorten(deadline)
+                if reply is NOTHING:
+                    reader.feed(self._read() or _end_of_stream())
                 else:
-                    self.owed -= 1
-                    return reply
-        except TimeoutError as error:
-            raise RequestFailed(f"{self.address}: no reply in time", may_have_happened=True) from error
+                    self.on_push(reply)
+                reply = reader.gets()
+            self.owed -= 1
+            return reply
         except (OSError, hiredis.ProtocolError) as error:
-            raise self._lost(error) from error
+            raise self._unanswered(error) from error
 
     def late_reply(self, deadline: float) -> Any:
         """As ``reply``, some time after the request was sent. A reply that has arrived is read even at the deadline."""
@@ -129,11 +125,50 @@ class Wire:
             self._sock.settimeout(self._timeout)
         return self.reply(deadline)
 
-    def call(self, packed: bytes, timeout: float) -> Any:
-        """Send one packed request; its reply."""
-        deadline = time.monotonic() + timeout
-        self.send(packed, timeout)
-        return self.reply(deadline)
+    def arrived_reply(self) -> Any:
+        """The reply, if it has arrived; else ``NOTHING``. Never waits: one system call, where recv() with a timeout
+        needs two."""
+        if self._read_now is None:
+            return NOTHING
+        try:
+            self._reader.feed(self._read_now())
+            reply = self._reader.gets()
+        except (OSError, hiredis.ProtocolError):
+            return NOTHING  # nothing has arrived yet; any other error comes again, or the end of the stream does
+        if reply is NOTHING:
+            return NOTHING
+        if reply.__class__ is _PUSH:
+            self.on_push(reply)
+            return NOTHING
+        self.owed -= 1
+        return reply
+
+    def call(self, packed: bytes, timeout: float, now: float) -> Any:
+        """Send one packed request; its reply. ``now`` is on time.monotonic()."""
+        # As send and reply, for what nearly always happens: all is written at once, and what is read is the reply.
+        sent, reader = 0, self._reader
+        if timeout == self._timeout:
+            self.owed += 1
+            try:
+                sent = self._write(packed)
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise self._not_sent(error) from error
+        else:
+            self.send(packed, timeout)
+            sent = len(packed)
+        if sent < len(packed):
+            self._send_rest(packed, sent)
+        try:
+            reader.feed(self._read() or _end_of_stream())
+            reply = reader.gets()
+        except (OSError, hiredis.ProtocolError) as error:
+            raise self._unanswered(error) from error
+        if reply is NOTHING or reply.__class__ is _PUSH:
+            return self.reply(now + timeout, reply)
+        self.owed -= 1
+        return reply
 
     def ask(self, commands: Sequence[Sequence[Argument]], timeout: float) -> list[Any]:
         """Send ``commands`` in one buffer, with nothing between them; all their replies."""
@@ -163,7 +198,7 @@ class Wire:
     def _drain(self) -> bool:
         """Hand what has arrived to ``on_push``; whether there was anything."""
         any_push = False
-        while (push := self._reader.gets()) is not _NOTHING:
+        while (push := self._reader.gets()) is not NOTHING:
             if push.__class__ is not hiredis.PushNotification:
                 raise hiredis.ProtocolError("a reply without a request")
             self.on_push(push)
@@ -184,7 +219,7 @@ class Wire:
 
     def close(self) -> None:
         """Close it when nothing is in flight. After a fork, nothing is sent to the server either."""
-        self._write = self._read = _closed  # the descriptor's number may soon be another file's
+        self._write = self._read = self._read_now = _closed  # the descriptor's number may soon be another file's
         self._sock.close()
 
     def abort(self) -> None:
@@ -194,8 +229,15 @@ class Wire:
 
     # -- below: bytes ----------------------------------------------------------------------------------------------
 
-    def _await(self) -> bytes:
-        return self._sock.recv(_CHUNK)
+    def _send_rest(self, packed: bytes, sent: int) -> None:
+        try:
+            self._sock.sendall(memoryview(packed)[sent:])
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _not_sent(self, error: OSError) -> RequestFailed:
+        # A plain write that fails has taken nothing. TLS may have written part of a record.
+        return self._lost(error, may_have_happened=isinstance(self._sock, ssl.SSLSocket))
 
     def _shorten(self, deadline: float) -> None:
         """Part of a reply, or a push, has arrived: wait for the rest no longer than until ``deadline``."""
@@ -214,6 +256,11 @@ class Wire:
             self._poll = select.poll()
             self._poll.register(self._sock, select.POLLIN | getattr(select, "POLLRDHUP", 0))
         return self._poll.poll(seconds * 1000.0)
+
+    def _unanswered(self, error: Exception) -> RequestFailed:
+        if isinstance(error, TimeoutError):
+            return RequestFailed(f"{self.address}: no reply in time", may_have_happened=True)
+        return self._lost(error)
 
     def _lost(self, error: Exception, *, may_have_happened: bool = True) -> RequestFailed:
         return RequestFailed(f"{self.address}: connection lost: {error}", may_have_happened=may_have_happened)

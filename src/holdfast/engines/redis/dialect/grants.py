@@ -1,18 +1,36 @@
-"""``acquire.lua``, ``raise.lua`` and ``join.lua``: how a claim is granted, on one server or on several. No I/O."""
+"""``acquire.lua``, ``raise.lua`` and ``join.lua``: how a claim is granted, on one server or on several. No I/O.
+
+``acquire_load.lua`` also reads a register.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from holdfast.engines.base import Busy, Granted
+from holdfast.engines.base import Attempt, Busy, Granted
+from holdfast.engines.redis.dialect import registers, waiters
 from holdfast.engines.redis.dialect.keys import keys_of
+from holdfast.engines.redis.dialect.metadata import waiter_about
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
-from holdfast.engines.redis.dialect.requests import Arguments, Call, Closing
-from holdfast.engines.redis.scripts import ACQUIRE, JOIN, RAISE
+from holdfast.engines.redis.dialect.replies import Answer
+from holdfast.engines.redis.dialect.requests import HEADS, Arguments, Call, Closing, Opening, Packed, head
+from holdfast.engines.redis.scripts import ACQUIRE, ACQUIRE_LOAD, ACQUIRE_OR_JOIN, JOIN, RAISE
+from holdfast.engines.registers import RegisterKey
 
 #: Settings whose packed form is kept; beyond that all are dropped.
 _KEPT: Final = 256
+#: Digits of a token that is a time in microseconds, see acquire_free.lua.
+TOKEN_DIGITS: Final = 16
+_SMALLEST_TOKEN: Final = 10 ** (TOKEN_DIGITS - 1)
+#: How often the ttl of a counter in use is refreshed during its time.
+REFRESHES: Final = 30
+#: The reply of acquire_free.lua where acquire.lua is to be asked.
+_ASK_AGAIN: Final = -3
+#: The replies of acquire_or_join.lua where a claim need not do more than wait, and where it has not joined.
+_WAIT: Final = -5
+_WITHDRAWN: Final = -7
 #: The reply of acquire.lua where the lock is free, but a live waiter is before a claim that must not barge.
 _NOT_ITS_TURN: Final = -2
 
@@ -26,6 +44,8 @@ class AcquireEncoder:
     def __init__(self, counter_ttl: int) -> None:
         self._counter_ttl = counter_ttl
         self._closings: dict[tuple[float, int, bool, bytes], Closing] = {}
+        self._ttls: dict[float, bytes] = {}
+        self._counter = b"\r\n" + Closing.of(counter_ttl, digits_of_refresh(counter_ttl)).packed
         self._around_description: dict[tuple[float, int, bool], tuple[Closing, Closing]] = {}
 
     def encode(
@@ -38,10 +58,13 @@ class AcquireEncoder:
         *,
         non_barging: bool,
         waiter: str | None = None,
+        entry: bytes | None = None,
         proposal: int = 0,
+        register: RegisterKey | None = None,
     ) -> Call:
-        """``waiter``: the claim's entry in the queue, which a grant removes. ``proposal``: the token to propose where
-        several servers must issue the same; 0: the server's time."""
+        """``waiter``, ``entry``: the claim's id in the queue, and what it has joined it with, which a grant removes.
+        ``proposal``: the token to propose where several servers must issue the same; 0: the
+        server's time. ``register``: to be loaded with a grant."""
         keys = keys_of(name)
         if proposal:
             closing = Closing.of(
@@ -50,9 +73,51 @@ class AcquireEncoder:
         else:
             found = self._closings.get((ttl, tokens, non_barging, description))
             closing = found if found is not None else self._close(ttl, tokens, description, non_barging)
+        script, opening = ACQUIRE, keys.acquire
+        if register is not None:
+            script, opening = ACQUIRE_LOAD, registers.acquire_load(register)
         if waiter is None:
-            return Call(ACQUIRE, keys.acquire, Arguments(owner, closing))
-        return Call(ACQUIRE, (*keys.acquire, keys.waiter(waiter)), (owner, *closing, waiter))
+            return Call(script, opening, Arguments(owner, closing))
+        rest = (waiter,) if entry is None else (waiter, entry)
+        return Call(script, (*opening, keys.waiter(waiter)), (owner, *closing, *rest))
+
+    def encode_joining(self, attempt: Attempt, seat: str, before: Sequence[Argument]) -> tuple[Call, bytes]:
+        """Take the lock, or join the queue; and the entry that the queue has then. ``seat``: see ``waiters.seat_at``.
+        ``before``: id and entry in the queue that it has to leave."""
+        claim, owner = attempt.claim, attempt.owner
+        non_barging = claim.fair or claim.non_barging
+        settings = (claim.ttl, claim.tokens, non_barging, claim.description)
+        closing = self._closings.get(settings) or self._close(claim.ttl, claim.tokens, claim.description, non_barging)
+        place = seat.encode()
+        entry = b"%b %d %d %b" % (place, claim.tokens, self._counter_ttl, waiter_about(owner, claim.description))
+        if before:
+            args = (owner, *closing, seat, waiters.QUEUE_TTL_MS, *before)
+            return Call(ACQUIRE_OR_JOIN, keys_of(claim.name).acquire, args), entry
+        keys, word = _joining_keys(claim.name), owner.encode()
+        parts = (keys.packed, head(len(word)), word, b"\r\n", closing.packed, head(len(place)), place, _QUEUE_TTL)
+        return Packed(keys, b"".join(parts)), entry
+
+    def encode_free(self, keys: Opening, owner: str, ttl: float, description: bytes) -> bytes:
+        """For a claim on one token that was not sent before: ``acquire_free.lua``. ``keys``: ``Keys.acquire_free``."""
+        before = self._ttls.get(ttl)
+        if before is None:
+            if len(self._ttls) >= _KEPT:
+                self._ttls.clear()
+            before = self._ttls[ttl] = b"\r\n" + Closing.of(milliseconds(ttl)).packed
+        word = owner.encode()
+        length = len(word)
+        about = head(length + 1 + len(description))
+        parts = (keys.packed, HEADS[length], word, before, about, word, b" ", description, self._counter)
+        return b"".join(parts)
+
+    def encode_proposed(self, name: str, owner: str, ttl: float, description: bytes, proposal: int) -> Call | None:
+        """As ``encode_free``, where several servers must issue the same token: the ``proposal``. None: it has not the
+        digits of a token."""
+        if not _SMALLEST_TOKEN <= proposal < 10 * _SMALLEST_TOKEN:
+            return None
+        keys = _proposed_keys(name)
+        free = self.encode_free(keys, owner, ttl, description)
+        return Packed(keys, b"%b%b%d\r\n" % (free, HEADS[TOKEN_DIGITS], proposal))
 
     def _close(self, ttl: float, tokens: int, description: bytes, non_barging: bool) -> Closing:
         """Pack the end of a request and keep it.
@@ -75,10 +140,64 @@ class AcquireEncoder:
         return closing
 
 
+#: The end of a request to join: how long the queue is kept.
+_QUEUE_TTL: Final = b"\r\n" + Closing.of(waiters.QUEUE_TTL_MS).packed
+
+
+@lru_cache(maxsize=4096)
+def _joining_keys(name: str) -> Opening:
+    return Opening.of(ACQUIRE_OR_JOIN, tuple(keys_of(name).acquire), arguments=9)
+
+
+@lru_cache(maxsize=4096)
+def _proposed_keys(name: str) -> Opening:
+    """As ``Keys.acquire_free``, for one argument more."""
+    keys = keys_of(name).acquire_free
+    return Opening.of(keys.script, tuple(keys), arguments=6)
+
+
+def digits_of_refresh(counter_ttl: int) -> int:
+    """In how many leading digits two tokens differ when the counter's ttl is to be refreshed: at least once in each
+    thirtieth of it. 0: it has none."""
+    if not counter_ttl:
+        return 0
+    return TOKEN_DIGITS - len(str(counter_ttl * 1000 // REFRESHES)) + 1
+
+
 def decode_acquire(reply: Any) -> Granted | Busy:
     if reply.__class__ is int:
         return Busy(reply / 1000.0 if reply >= 0 else None)
+    if reply.__class__ is list:
+        token, *content = reply
+        return Granted(int(token), loaded=registers.decode_cell(content) if content else None)
     return Granted(int(reply))
+
+
+def decode_free(reply: Any) -> int | Busy | None:
+    """The token, or Busy; None: ask by ``acquire.lua``, which also finds out what an error means."""
+    if reply.__class__ is bytes:
+        return int(reply)
+    if reply.__class__ is not int or reply == _ASK_AGAIN:
+        return None
+    return Busy(reply / 1000.0 if reply >= 0 else None)
+
+
+class Joined(NamedTuple):
+    """The claim is in the queue. ``watch``: it should watch the lock soon."""
+
+    watch: bool
+
+
+def decode_joining(reply: Any) -> Granted | Joined | Busy:
+    """Busy: it was withdrawn, and has not joined."""
+    if reply.__class__ is not int:
+        return decode_acquire(reply)
+    return Busy() if reply == _WITHDRAWN else Joined(reply != _WAIT)
+
+
+def left_to_acquire(replies: Sequence[Answer]) -> list[int]:
+    """The places of those replies of ``acquire_free.lua`` that say: nothing was done, ask ``acquire.lua``."""
+    return [at for at, reply in enumerate(replies) if reply == _ASK_AGAIN] if _ASK_AGAIN in replies else []
 
 
 def is_not_its_turn(reply: Any) -> bool:

@@ -7,15 +7,20 @@ The lock itself is a hash at the raw name; everything beside it is found by Redi
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.engines.redis.dialect.requests import Closing, Opening, Publish
-from holdfast.engines.redis.scripts import ACQUIRE, RELEASE
+from holdfast.engines.redis.scripts import ACQUIRE, ACQUIRE_FREE, RELEASE
 from holdfast.errors import InvalidName
 
 OWNER: Final = "holdfast_owner"
 HOLDERS: Final = "holdfast_holders"
 _BROKEN: Final = "holdfast_broken:"
+_LOCK: Final = "holdfast_lock"
+_CHANNEL: Final = "redisson_lock__channel"
+_TOKEN: Final = "redisson_lock_token"
+#: What the channels begin with on which releases push to waiters.
+WAKE: Final = "holdfast_wake"
 #: A lock of such a name would be the side key of another lock, ours or Java's, or a guard of RedisFence.
 _RESERVED: Final = (
     _BROKEN,
@@ -54,26 +59,57 @@ class Keys:
     """All keys of one lock. Made once per name, because the hot path uses them twice for every lock."""
 
     __slots__ = (
-        "_release_closings", "acquire", "channel", "inspect", "join", "metadata", "name", "queue", "raise_",
-        "redisson_queue", "release", "renew", "timeouts", "token", "tombstones",
+        "_release_closings", "_release_ends", "acquire", "acquire_free", "channel", "metadata", "name", "queue",
+        "release", "token", "tombstones",
     )  # fmt: skip
+    acquire: Opening  #: made when it is needed
 
     def __init__(self, name: str) -> None:
         self.name = name  #: hash: owner -> count
-        self.token = prefixed("redisson_lock_token", name)  #: the fencing counter, Redisson's RFencedLock
+        self.token = prefixed(_TOKEN, name)  #: the fencing counter, Redisson's RFencedLock
         self.metadata = prefixed(OWNER, name)  #: token, time and description of the present grant; the lock's TTL
         self.queue = prefixed("holdfast_queue", name)  #: list of waiters
-        self.tombstones = prefixed("holdfast_lock", name)  #: + ":gone:" + owner: a claim that must not come back
-        self.channel = prefixed("redisson_lock__channel", name)  #: where a release is published
-        self.acquire = Opening.of(ACQUIRE, (name, self.token, self.metadata, self.queue, self.tombstones), arguments=7)
+        self.tombstones = prefixed(_LOCK, name)  #: + ":gone:" + owner: a claim that must not come back
+        self.channel = prefixed(_CHANNEL, name)  #: where a release is published
+        free = (name, self.token, self.metadata, self.tombstones)
+        self.acquire_free = Opening.of(ACQUIRE_FREE, free, arguments=5)
         self.release = Opening.of(RELEASE, (name, self.metadata, self.tombstones), arguments=4)
         self._release_closings: dict[str, Closing] = {}
-        self.raise_ = (name, self.token, self.metadata)
-        self.join = (name, self.token, self.metadata, self.tombstones)
-        self.timeouts = suffixed(name, "timeout")  #: of a semaphore: the permits that are out
-        self.inspect = (name, self.token, self.metadata, self.queue)
-        self.redisson_queue = prefixed("redisson_lock_queue", name)  #: of Redisson's fair lock
-        self.renew = (name, self.metadata, self.token)
+        self._release_ends: dict[str, bytes] = {}
+
+    # What a free lock does not need is made when it is needed: thousands of names are remembered.
+
+    if not TYPE_CHECKING:  # else any attribute would be one
+
+        def __getattr__(self, attribute: str) -> Opening:
+            """Called where ``acquire`` is not there yet: it costs nothing once it is."""
+            if attribute != "acquire":
+                raise AttributeError(attribute)
+            named = (self.name, self.token, self.metadata, self.queue, self.tombstones)
+            self.acquire = Opening.of(ACQUIRE, named, arguments=7)
+            return self.acquire
+
+    @property
+    def raise_(self) -> tuple[str, ...]:
+        return (self.name, self.token, self.metadata)
+
+    @property
+    def join(self) -> tuple[str, ...]:
+        return (self.name, self.token, self.metadata, self.tombstones)
+
+    @property
+    def inspect(self) -> tuple[str, ...]:
+        return (self.name, self.token, self.metadata, self.queue)
+
+    @property
+    def timeouts(self) -> str:
+        """Of a semaphore: the permits that are out."""
+        return suffixed(self.name, "timeout")
+
+    @property
+    def redisson_queue(self) -> str:
+        """Of Redisson's fair lock."""
+        return prefixed("redisson_lock_queue", self.name)
 
     def release_closing(self, publish: Publish) -> Closing:
         """The end of a release request without a tombstone, packed once."""
@@ -82,15 +118,43 @@ class Keys:
             closing = self._release_closings[publish] = Closing.of(self.channel, publish, 0)
         return closing
 
+    def release_end(self, publish: Publish) -> bytes:
+        """The same as bytes, from the end of the owner on."""
+        end = self._release_ends.get(publish)
+        if end is None:
+            end = self._release_ends[publish] = b"\r\n" + self.release_closing(publish).packed
+        return end
+
     def waiter(self, waiter: str) -> str:
         """The key that is there as long as ``waiter`` is. Scripts build it the same way, from the queue's key."""
         return f"{self.queue}:{waiter}"
+
+
+def suffix_of(channel: str) -> str:
+    """What keys beside the lock end with, of the lock that has this channel. Scripts do the same."""
+    return channel[len(_CHANNEL) :]
+
+
+def listeners_of(channel: str) -> str | None:
+    """The key that is there while waiters of ours listen on this channel of a lock. None: another kind of channel."""
+    prefix, _, rest = channel.partition(":")
+    return f"{_LOCK}:{rest}:listeners" if prefix == _CHANNEL else None
 
 
 @lru_cache(maxsize=4096)
 def keys_of(name: str) -> Keys:
     """The keys of the lock ``name``."""
     return Keys(name)
+
+
+def renewed(name: str) -> tuple[str, str, str]:
+    """What a renewal of the lock ``name`` names: the lock, its metadata, its token.
+
+    Without ``keys_of``: a client may hold many more locks than that remembers. All their keys would be made for each
+    renewal.
+    """
+    beside = name if "{" in name else f"{{{name}}}"
+    return name, f"{OWNER}:{beside}", f"{_TOKEN}:{beside}"
 
 
 class SharedKeys:

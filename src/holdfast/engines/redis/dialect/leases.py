@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from holdfast.engines.base import Found, RequestFailed
-from holdfast.engines.redis.dialect.keys import keys_of
+from holdfast.engines.redis.dialect.keys import Keys, keys_of, renewed
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
 from holdfast.engines.redis.dialect.replies import Answer, WrongType
-from holdfast.engines.redis.dialect.requests import Arguments, Call, Closing, Plain, Publish
+from holdfast.engines.redis.dialect.requests import HEADS, Arguments, Call, Closing, Plain, Publish
 from holdfast.engines.redis.scripts import RELEASE, RENEW
 from holdfast.errors import EngineRefused
 
@@ -17,10 +17,11 @@ from holdfast.errors import EngineRefused
 MOST_RENEWED: Final = 200
 #: A tombstone outlives any duplicate of its claim, and the claim's own lease (s).
 SHORTEST_TOMBSTONE: Final = 60.0
-#: The reply of release.lua where the lock is free.
+#: The replies of release.lua where it has released the lock, and where the lock is free.
+RELEASED: Final = 1
 FREE: Final = 0
 
-_FOUND: Final = {1: Found.OURS, FREE: Found.GONE, -1: Found.STOLEN}
+_FOUND: Final = {RELEASED: Found.OURS, FREE: Found.GONE, -1: Found.STOLEN, -2: Found.MIXED}
 
 
 def encode_renew(
@@ -34,7 +35,7 @@ def encode_renew(
     """Extend ``leases`` (name, owner) to at least ``ttl``. ``counter_ttl``: of their fencing counters, in ms; 0: do not
     touch it. ``always_write``: also where there is nothing to extend, for replicas to acknowledge. ``lock_only``: name
     no key but the locks; the holders' metadata and the counters have to wait for the next renewal."""
-    keys = [key for name, _ in leases for key in ((name,) * 3 if lock_only else keys_of(name).renew)]
+    keys = [key for name, _ in leases for key in ((name,) * 3 if lock_only else renewed(name))]
     args: list[Argument] = [milliseconds(ttl), 0 if lock_only else counter_ttl, 1 if always_write else 0]
     args += [owner for _, owner in leases]
     return Call(RENEW, keys, args, watched=[name for name, _ in leases])
@@ -52,10 +53,16 @@ def decode_renew(reply: Answer, count: int) -> Sequence[Found | RequestFailed]:
 
 
 def encode_release(
-    name: str, owner: str, publish: Publish, *, tombstone: float | None = None, waiter: str | None = None
+    name: str,
+    owner: str,
+    publish: Publish,
+    *,
+    tombstone: float | None = None,
+    waiter: str | None = None,
+    entry: bytes | None = None,
 ) -> Call:
     """Remove what ``owner`` holds. ``tombstone``: seconds for which no duplicate of its requests may take effect; None:
-    none is under way. ``waiter``: its entry in the queue, to be removed too."""
+    none is under way. ``waiter``, ``entry``: its id in the queue, and what it has joined it with, to be removed too."""
     keys = keys_of(name)
     if tombstone is None:
         closing = keys.release_closing(publish)
@@ -63,11 +70,23 @@ def encode_release(
         closing = Closing.of(keys.channel, publish, milliseconds(tombstone))
     if waiter is None:
         return Call(RELEASE, keys.release, Arguments(owner, closing))
-    return Call(RELEASE, (*keys.release, keys.queue, keys.waiter(waiter)), (owner, *closing, waiter))
+    rest = (waiter,) if entry is None else (waiter, entry)
+    return Call(RELEASE, (*keys.release, keys.queue, keys.waiter(waiter)), (owner, *closing, *rest))
+
+
+def encode_release_directly(keys: Keys, owner: str, publish: Publish) -> bytes:
+    """The same, without a tombstone and a waiter: what nearly every release is."""
+    word = owner.encode()
+    return b"".join((keys.release.packed, HEADS[len(word)], word, keys.release_end(publish)))
 
 
 def decode_release(reply: Any) -> Found:
     return _FOUND[reply]
+
+
+def decode_directly(reply: Any) -> Found | None:
+    """None: ask again by the full way, which finds out what an error means."""
+    return _FOUND[reply] if reply.__class__ is int else None
 
 
 def tombstone_for(ttl: float) -> float:

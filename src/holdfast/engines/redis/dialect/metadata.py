@@ -14,8 +14,9 @@ from holdfast.engines.base import MOST_WAITERS, Holder, LockState, Waiter
 
 #: As the acquire script writes it: last token of the block, size of the block, time, owner, description.
 _METADATA: Final = re.compile(rb"(\d{1,16}) (\d{1,9}) (\d{1,12}\.\d{6}) (\S{1,256}) (.{0,4096})", re.DOTALL)
-#: As the acquire scripts of read-write locks and semaphores write it: token, time, number of permits, description.
-_FACT: Final = re.compile(rb"(\d{1,16}) (\d{1,12}\.\d{6}) (?:\d{1,9} )?(.{0,4096})", re.DOTALL)
+#: As the acquire scripts of read-write locks and semaphores write it: token, time, of permits three more numbers (see
+#: permits_facts.lua), description.
+_FACT: Final = re.compile(rb"(\d{1,16}) (\d{1,12}\.\d{6}) (?:\d{1,16} ){0,3}(.{0,4096})", re.DOTALL)
 #: As the enqueue script writes it: time, owner, description.
 _WAITER: Final = re.compile(rb"(\d{1,12}\.\d{6}) (\S{1,256}) (.{0,4096})", re.DOTALL)
 _NUMBER: Final = re.compile(rb"\d{1,16}")

@@ -1,18 +1,35 @@
-"""``load.lua``, ``store.lua``, ``look.lua``, ``peek.lua`` and ``swap.lua``: registers; and what their listeners ask.
-No I/O."""
+"""``load.lua``, ``store.lua``, ``look.lua``, ``look_all.lua``, ``peek.lua`` and ``swap.lua``: registers; and what their
+listeners ask.
+
+``acquire_load.lua`` and ``store_release.lua`` do two steps in one. ``latch_peek.lua`` and ``latch_swap.lua`` share the
+count of a latch with Redisson's RCountDownLatch. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from holdfast.engines import registers, waiter_queue
+from holdfast.engines.base import Found
+from holdfast.engines.redis.dialect import leases
+from holdfast.engines.redis.dialect.keys import keys_of as keys_of_lock
 from holdfast.engines.redis.dialect.keys import prefixed
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
-from holdfast.engines.redis.dialect.requests import Call, Publish
-from holdfast.engines.redis.scripts import LOAD, LOOK, PEEK, STORE, SWAP
+from holdfast.engines.redis.dialect.requests import Call, Opening, Publish
+from holdfast.engines.redis.scripts import (
+    ACQUIRE_LOAD,
+    LATCH_PEEK,
+    LATCH_SWAP,
+    LOAD,
+    LOOK,
+    LOOK_ALL,
+    PEEK,
+    STORE,
+    STORE_RELEASE,
+    SWAP,
+)
 from holdfast.engines.registers import Cell, Guard, Look, RegisterKey, Stale, Standing
 
 #: A wake-up outlives the time until its waiter looks by itself (ms).
@@ -57,6 +74,12 @@ def _keys(name: str, part: str) -> RegisterKeys:
 
 def keys_of(key: RegisterKey) -> RegisterKeys:
     return _keys(key.name, key.part)
+
+
+def keys_in_use(key: RegisterKey) -> tuple[str, ...]:
+    """Those that may hold a value of another type."""
+    keys = keys_of(key)
+    return (keys.register, keys.present, *((key.name,) if key.part == registers.LATCH else ()))
 
 
 def _ttl(key: RegisterKey, token_ttl: int) -> int:
@@ -106,13 +129,34 @@ def encode_store(
     *,
     value: bytes | None,
     queue: str | None,
+    join: str | None = None,
+    wake: Collection[str],
+    always_write: bool = False,
+) -> Call:
+    """``always_write``: also where it is refused as a repeat, for replicas to acknowledge."""
+    args = _store_arguments(key, guard, version, token_ttl, publish, value, queue, join, wake, always_write)
+    return Call(STORE, _store_keys(key), args)
+
+
+@lru_cache(maxsize=1024)
+def _store_keys(key: RegisterKey) -> tuple[str, ...]:
+    keys = keys_of(key)
+    return (keys.register, keys.present, keys.wake, *_listed(key))
+
+
+def _store_arguments(
+    key: RegisterKey,
+    guard: Guard,
+    version: int,
+    token_ttl: int,
+    publish: Publish,
+    value: bytes | None,
+    queue: str | None,
     join: str | None,
     wake: Collection[str],
     always_write: bool,
-) -> Call:
-    """``always_write``: also where it is refused as a repeat, for replicas to acknowledge."""
-    keys = keys_of(key)
-    args: tuple[Argument, ...] = (
+) -> tuple[Argument, ...]:
+    return (
         guard.token,
         guard.owner,
         version,
@@ -126,8 +170,45 @@ def encode_store(
         _presence(),
         _WAKE_UP_TTL_MS,
         publish,
+        *wake,
     )
-    return Call(STORE, (keys.register, keys.present, keys.wake, *_listed(key)), (*args, *wake))
+
+
+def encode_store_release(
+    key: RegisterKey,
+    guard: Guard,
+    version: int,
+    token_ttl: int,
+    publish: Publish,
+    *,
+    value: bytes | None,
+    queue: str | None,
+    wake: Collection[str],
+    tombstone: float | None,
+) -> Call:
+    """As ``encode_store``, and then ``leases.encode_release`` of the owner of the guard."""
+    lock = keys_of_lock(key.name)
+    args: tuple[Argument, ...] = (
+        guard.owner,
+        lock.channel,
+        publish,
+        0 if tombstone is None else milliseconds(tombstone),
+        *_store_arguments(key, guard, version, token_ttl, publish, value, queue, None, wake, False),
+    )
+    return Call(STORE_RELEASE, (*lock.release, *_store_keys(key)), args)
+
+
+def decode_store_release(reply: Any) -> Found | Stale | None:
+    if reply is None:
+        return None
+    return leases.decode_release(reply) if reply.__class__ is int else _stale(reply)
+
+
+@lru_cache(maxsize=1024)
+def acquire_load(key: RegisterKey) -> Opening:
+    """The keys of ``acquire_load.lua``, without that of a waiter."""
+    keys = keys_of(key)
+    return Opening.of(ACQUIRE_LOAD, (*keys_of_lock(key.name).acquire, keys.register, keys.present), arguments=7)
 
 
 def decode_store(reply: Any) -> int | Stale:
@@ -151,14 +232,42 @@ def queue_seen(reply: bytes) -> bytes:
     return reply[1:] if reply[:1] == _SAME else b""
 
 
-def encode_peek(key: RegisterKey, token_ttl: int) -> Call:
+class SeenQueue(NamedTuple):
+    """A queue in which no waiter was notified, and how its waiters stand. ``queued`` denotes it at the server."""
+
+    queued: bytes
+    looks: Mapping[str, Look]
+
+
+NO_QUEUE: Final = SeenQueue(b"", {})
+
+
+def encode_look_all(key: RegisterKey, waiters: Collection[str], token_ttl: int, seen: SeenQueue) -> Call:
+    """``seen``: what an earlier reply has shown, see ``decode_look_all``."""
     keys = keys_of(key)
-    return Call(PEEK, (keys.register, keys.present), (_ttl(key, token_ttl),))
+    args: tuple[Argument, ...] = (_presence(), _ttl(key, token_ttl), seen.queued, *waiters)
+    return Call(LOOK_ALL, (keys.register, keys.present, *_listed(key)), args)
+
+
+def decode_look_all(reply: Any, seen: SeenQueue) -> SeenQueue:
+    """How the waiters stand. It may be given to the next request if ``queued`` is not empty. ValueError: the queue is
+    not a text of ours."""
+    if isinstance(reply, bytes):
+        return seen
+    queued, queue, present = reply
+    return SeenQueue(queued, waiter_queue.looks(queue.decode(), frozenset([each.decode() for each in present])))
+
+
+def encode_peek(key: RegisterKey, token_ttl: int) -> Call:
+    script = LATCH_PEEK if key.part == registers.LATCH else PEEK
+    return Call(script, keys_in_use(key), (_ttl(key, token_ttl),))
 
 
 def encode_swap(key: RegisterKey, version: int, value: bytes, token_ttl: int, publish: Publish) -> Call:
-    keys = keys_of(key)
-    return Call(SWAP, (keys.register, keys.present), (version, value, _ttl(key, token_ttl), publish))
+    args: tuple[Argument, ...] = (version, value, _ttl(key, token_ttl), publish)
+    if key.part == registers.LATCH:
+        return Call(LATCH_SWAP, keys_in_use(key), (*args, latch_channel(key.name)))
+    return Call(SWAP, keys_in_use(key), args)
 
 
 def decode_cell(reply: Sequence[Any]) -> Cell:
@@ -172,10 +281,17 @@ def _stale(reply: Sequence[Any]) -> Stale:
     return Stale(int(token), int(version))
 
 
-def listened_to(key: RegisterKey, waiter: str | None) -> Sequence[Argument]:
-    """The plain command that reads what changes with each wake-up of ``waiter``; None: with each change. Its second
-    word is the key, which is the channel's name too."""
+def latch_channel(name: str) -> str:
+    """Where Redisson publishes that a latch is open. The braces are added to any name."""
+    return f"redisson_countdownlatch__channel__{{{name}}}"
+
+
+def listened_to(key: RegisterKey, waiter: str | None) -> tuple[Sequence[Argument], str]:
+    """The plain command that reads what changes with each wake-up of ``waiter``; None: with each change. And the
+    channel on which that is published: the key's name, but of a latch, which Java may change."""
     keys = keys_of(key)
-    if waiter is None:
-        return ("HMGET", keys.register, "version")
-    return ("GET", keys.wake_up(waiter))
+    if waiter is not None:
+        return ("GET", keys.wake_up(waiter)), keys.wake_up(waiter)
+    if key.part == registers.LATCH:
+        return ("GET", key.name), latch_channel(key.name)
+    return ("HMGET", keys.register, "version"), keys.register

@@ -16,21 +16,28 @@ from holdfast.engines.redis.scripts import Script
 #: How a release is published to waiters that subscribe. Sharded only in a cluster, where Redisson prefers it too.
 Publish = Literal["PUBLISH", "SPUBLISH", "BOTH"]
 
-#: The heads of words by their length; an owner has some 56 characters.
-_HEADS_CAP: Final = 128
-_HEADS: Final = tuple(b"$%d\r\n" % length for length in range(_HEADS_CAP))
+#: The heads of words by their length; an owner has some 56 characters, a description 100 or more.
+_HEADS_CAP: Final = 1024
+HEADS: Final = tuple(b"$%d\r\n" % length for length in range(_HEADS_CAP))
+
+
+def head(length: int) -> bytes:
+    """What is sent before a word of this length."""
+    return HEADS[length] if length < _HEADS_CAP else b"$%d\r\n" % length
 
 
 class Opening(tuple[str, ...]):  # noqa: SLOT001  (a tuple's subclass cannot have slots of its own)
-    """The keys of one lock for one script that takes ``arguments`` arguments."""
+    """The keys of one lock for one script that takes ``arguments`` arguments, and ``more`` keys before these."""
 
+    script: Script
     packed: bytes
 
     @classmethod
-    def of(cls, script: Script, keys: tuple[str, ...], arguments: int) -> Opening:
+    def of(cls, script: Script, keys: tuple[str, ...], arguments: int, more: int = 0) -> Opening:
         opening = cls(keys)
-        words: tuple[Argument, ...] = ("EVALSHA", script.sha, len(keys), *keys)
-        opening.packed = b"*%d\r\n%b" % (len(words) + arguments, _without_head(pack(words)))
+        opening.script = script
+        words: tuple[Argument, ...] = ("EVALSHA", script.sha, len(keys) + more, *keys)
+        opening.packed = b"*%d\r\n%b" % (len(words) + more + arguments, _without_head(pack(words)))
         return opening
 
 
@@ -77,6 +84,12 @@ class Arguments(Sequence[Argument]):
         return (self.owner, *self.closing)[index]
 
 
+def packed_around(opening: Opening, owner: str, closing: Closing) -> bytes:
+    """A request whose unchanging parts are packed."""
+    word = owner.encode()
+    return b"".join((opening.packed, head(len(word)), word, b"\r\n", closing.packed))
+
+
 class Call:
     """One script with its keys and arguments, packed once, however many servers it is sent to.
 
@@ -89,23 +102,39 @@ class Call:
     plain: ClassVar[bool] = False
 
     def __init__(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], watched: Sequence[str] = ()
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[Argument],
+        watched: Sequence[str] = (),
+        packed: bytes | None = None,
     ) -> None:
         self.script = script
         self.keys = keys
         self.args = args
         self.watched = watched
-        if keys.__class__ is Opening and args.__class__ is Arguments:
-            owner = args.owner.encode()
-            length = len(owner)
-            head = _HEADS[length] if length < _HEADS_CAP else b"$%d\r\n" % length
-            self.packed = b"".join((keys.packed, head, owner, b"\r\n", args.closing.packed))
+        if packed is not None:
+            self.packed = packed
+        elif keys.__class__ is Opening and args.__class__ is Arguments:
+            self.packed = packed_around(keys, args.owner, args.closing)
         else:
             self.packed = pack(("EVALSHA", script.sha, len(keys), *keys, *args))
 
     def by_source(self) -> bytes:
         """The call after NOSCRIPT: runs the script *and* has the server remember it, with no further permission."""
-        return pack(("EVAL", self.script.source, len(self.keys), *self.keys, *self.args))
+        words, _, rest = self.packed.partition(_by_digest(self.script.sha))
+        return b"%b%b%b" % (words, _without_head(pack(("EVAL", self.script.source))), rest)
+
+
+class Packed(Call):
+    """A call that was packed piece by piece."""
+
+    __slots__ = ()
+
+    def __init__(self, keys: Opening, packed: bytes) -> None:
+        self.script = keys.script
+        self.keys = keys
+        self.packed = packed
 
 
 class Plain(Call):
@@ -119,6 +148,10 @@ class Plain(Call):
         self.args = words
         self.keys = self.watched = (str(words[1]),)
         self.packed = pack(words)
+
+
+def _by_digest(sha: str) -> bytes:
+    return _without_head(pack(("EVALSHA", sha)))
 
 
 def _without_head(packed: bytes) -> bytes:

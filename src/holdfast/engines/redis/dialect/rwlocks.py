@@ -3,23 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from holdfast.engines.base import MOST_WAITERS, Claim, Holder, LockState
 from holdfast.engines.redis.dialect import metadata
 from holdfast.engines.redis.dialect.keys import keys_of, shared_keys_of
 from holdfast.engines.redis.dialect.packing import Argument, milliseconds
-from holdfast.engines.redis.dialect.requests import Call, Publish
+from holdfast.engines.redis.dialect.requests import HEADS, Call, Closing, Opening, Publish, head
 from holdfast.engines.redis.scripts import EXTEND, RW_ACQUIRE, RW_BREAK, RW_INSPECT, RW_RELEASE, RW_RENEW
 
 _WRITE: Final = ":write"
+#: Parts of requests whose packed form is kept.
+_KEPT: Final = 1024
+
+
+class RwKeys:
+    """The keys of the scripts that take and release a read-write lock, packed once for each name. Each request adds the
+    time-out key of its owner."""
+
+    __slots__ = ("_after_owner", "_before_owner", "_length", "acquire", "release")
+
+    def __init__(self, name: str) -> None:
+        keys, shared = keys_of(name), shared_keys_of(name)
+        taken = (name, keys.token, shared.holders, keys.queue, keys.tombstones)
+        self.acquire = Opening.of(RW_ACQUIRE, taken, arguments=6, more=1)
+        self.release = Opening.of(RW_RELEASE, (name, shared.holders, keys.tombstones), arguments=6, more=1)
+        before, _, after = shared.timeout_of("\0").encode().partition(b"\0")
+        self._before_owner, self._after_owner, self._length = before, after + b"\r\n", len(before) + len(after)
+
+    def request(self, opening: Opening, owner: str, rest: bytes) -> bytes:
+        """One of the scripts with its keys and arguments. ``rest``: those after the owner."""
+        word = owner.encode()
+        length, before, after = len(word), self._before_owner, self._after_owner
+        timeout = head(self._length + length)
+        return b"".join((opening.packed, timeout, before, word, after, HEADS[length], word, rest))
+
+
+@lru_cache(maxsize=4096)
+def rw_keys_of(name: str) -> RwKeys:
+    """Those of the read-write lock ``name``."""
+    return RwKeys(name)
+
+
+def encode_acquire_directly(
+    keys: RwKeys, label: str, owner: str, ttl: float, description: bytes, counter_ttl: int
+) -> bytes:
+    """As ``encode_acquire``, for a claim that is in no queue and under no other."""
+    return keys.request(keys.acquire, owner, _acquire_rest(label, ttl, description, counter_ttl))
+
+
+@lru_cache(maxsize=_KEPT)
+def _acquire_rest(label: str, ttl: float, description: bytes, counter_ttl: int) -> bytes:
+    return b"\r\n" + Closing.of(milliseconds(ttl), label, description, counter_ttl, "").packed
+
+
+def encode_release_directly(keys: RwKeys, name: str, label: str, owner: str, publish: Publish) -> bytes:
+    """As ``encode_release``, without a tombstone and a waiter."""
+    return keys.request(keys.release, owner, _release_rest(name, label, publish))
+
+
+@lru_cache(maxsize=4096)
+def _release_rest(name: str, label: str, publish: Publish) -> bytes:
+    shared = shared_keys_of(name)
+    return b"\r\n" + Closing.of(shared.rwlock_channel, publish, 0, label, shared.readers).packed
 
 
 def encode_acquire(claim: Claim, owner: str, waiter: str | None, counter_ttl: int, under: str | None) -> Call:
     """``waiter``: the claim's entry in the queue, which a grant removes. ``under``: the owner that holds the lock for
     writing, if the claim is to read inside of that. The reply is that of ``acquire.lua``."""
-    keys, shared = keys_of(claim.name), shared_keys_of(claim.name)
-    named = (claim.name, keys.token, shared.holders, keys.queue, keys.tombstones, shared.timeout_of(owner))
+    named = (*rw_keys_of(claim.name).acquire, shared_keys_of(claim.name).timeout_of(owner))
     args = (
         owner,
         milliseconds(claim.ttl),
@@ -30,13 +83,13 @@ def encode_acquire(claim: Claim, owner: str, waiter: str | None, counter_ttl: in
     )
     if waiter is None:
         return Call(RW_ACQUIRE, named, args)
-    return Call(RW_ACQUIRE, (*named, keys.waiter(waiter)), (*args, waiter))
+    return Call(RW_ACQUIRE, (*named, keys_of(claim.name).waiter(waiter)), (*args, waiter))
 
 
 def encode_release(claim: Claim, owner: str, publish: Publish, tombstone: float | None, waiter: str | None) -> Call:
     """As ``leases.encode_release``. The reply is that of ``release.lua``."""
     keys, shared = keys_of(claim.name), shared_keys_of(claim.name)
-    named = (claim.name, shared.holders, keys.tombstones, shared.timeout_of(owner))
+    named = (*rw_keys_of(claim.name).release, shared.timeout_of(owner))
     args = (
         owner,
         shared.rwlock_channel,

@@ -35,6 +35,10 @@ class ServerClocks:
         self._proposal = proposal
         self._reading: _Reading | None = None
 
+    def known(self) -> int | None:
+        """The estimate for this moment; None: ``propose`` must ask the servers."""
+        return self._proposal.at(self._runtime.now())
+
     async def propose(self, timeout: float) -> int:
         """The estimate for this moment. ``timeout`` bounds each question to the servers, if one is needed."""
         now = self._runtime.now

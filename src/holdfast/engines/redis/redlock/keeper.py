@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from holdfast._runtime.base import Runtime, Wakeup
 from holdfast.engines.base import ALL_NAMES, Found, RequestFailed, Suspects, Withdrawn
 from holdfast.engines.redis.attempt import RedlockAttempt, withdrawal
-from holdfast.engines.redis.connections.channel import KeeperChannel
+from holdfast.engines.redis.connections.channel import KeeperChannel, close_all
 from holdfast.engines.redis.connections.group import KeeperGroup
 from holdfast.engines.redis.dialect.keys import is_side_key
 from holdfast.engines.redis.dialect.leases import MOST_RENEWED
@@ -75,5 +75,4 @@ class RedlockKeeper(Generic[K]):
         return suspects if suspects == ALL_NAMES else {key for key in suspects if not is_side_key(key)}
 
     async def close(self) -> None:
-        for channel in self._servers.channels:
-            await channel.close()
+        await close_all(self._servers.channels)

@@ -47,6 +47,12 @@ class Tally(NamedTuple):
         return times[missing - 1] if 0 < missing <= len(times) else None
 
 
+def unanimous(answers: Sequence[Answer]) -> int | None:
+    """The token that every server has granted, as nearly always; None: see ``tally``."""
+    first = answers[0]
+    return int(first) if first.__class__ is bytes and answers.count(first) == len(answers) else None
+
+
 def tally(answers: Sequence[Answer]) -> Tally:
     granted: dict[int, int] = {}
     busy: dict[int, float | None] = {}
@@ -71,7 +77,7 @@ def found(answers: Sequence[Found | Exception], quorum: int) -> Found | None:
     """
     if answers.count(Found.OURS) >= quorum:
         return Found.OURS
-    stolen, gone = answers.count(Found.STOLEN), answers.count(Found.GONE)
+    stolen, gone = answers.count(Found.STOLEN) + answers.count(Found.MIXED), answers.count(Found.GONE)
     if len(answers) - stolen - gone >= quorum:
         return None
     return Found.STOLEN if stolen >= quorum else Found.GONE

@@ -4,7 +4,7 @@ when there is no majority."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from holdfast._runtime.base import Runtime
 from holdfast.engines.base import RequestFailed
@@ -19,6 +19,9 @@ from holdfast.errors import EngineRefused
 
 C = TypeVar("C", bound=Channel)
 
+#: What scripts of locks reply; anything else is looked at.
+_REPLIES: Final = frozenset({bytes, int})
+
 
 class Skipped(RequestFailed):
     """In place of the answer of a server that was not worth asking: it had failed a moment ago."""
@@ -31,6 +34,7 @@ class Servers(Generic[C]):
     def __init__(self, group: ServerGroup[C], channels: Sequence[C], labels: Sequence[str], runtime: Runtime) -> None:
         self.group = group
         self.channels = channels
+        self._all = range(len(channels))
         self.health = Health(len(channels))
         self.quorum = majority(len(channels))
         self._labels = labels  # name the servers in errors
@@ -40,6 +44,8 @@ class Servers(Generic[C]):
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def ask(self, call: Call, timeout: float) -> list[Answer]:
+        if not self.health.ailing:
+            return await self.ask_some(self._all, call, timeout)
         return await self._ask(self.worth_asking(), call, timeout)
 
     async def release(
@@ -51,7 +57,9 @@ class Servers(Generic[C]):
         ``everywhere``: a request may be under way to a server that did not answer, and only now can a tombstone be
         left there. ``done``: servers that are not asked again, and would find nothing.
         """
-        chosen = list(range(len(self.channels))) if everywhere else self.worth_asking()
+        chosen = self._all if everywhere or not self.health.ailing else self.worth_asking()
+        if len(chosen) == len(self._all) and not done:
+            return (await self.ask_some(chosen[::-1], call, timeout))[::-1]
         answers = await self._ask([server for server in chosen[::-1] if server not in done], call, timeout)
         for server in done:
             answers[server] = FREE
@@ -64,9 +72,11 @@ class Servers(Generic[C]):
 
     async def ask_some(self, servers: Sequence[int], call: Call, timeout: float) -> list[Answer]:
         """The answers of ``servers`` alone, in the order given."""
+        channels = self.channels if servers is self._all else [self.channels[server] for server in servers]
         sent = self._runtime.now()
-        answers = await self.group.ask([self.channels[server] for server in servers], call, timeout)
-        self._note(servers, answers, sent)
+        answers = await self.group.ask(channels, call, timeout)
+        if self.health.ailing or not _REPLIES.issuperset(map(type, answers)):
+            self._note(servers, answers, sent)
         return answers
 
     async def majority_of(

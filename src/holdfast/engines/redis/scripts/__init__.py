@@ -1,16 +1,22 @@
 """The Lua scripts: each is one atomic step of the engine. Read ``acquire.lua`` first.
 
 Each file begins with its KEYS, ARGV, reply, and what a repeat does. Its encoder and decoder are in ``dialect/``. Those
-of read-write locks begin with ``rw_``, those of semaphores with ``permits_``. Files that only define functions
-(``holds``, ``owners``, ``permits``, ``publish``, ``raise_to``, ``readers``, ``register``, ``take``, ``token``,
-``turn``, ``waiters``) are put before the scripts that use them.
+of read-write locks begin with ``rw_``, those of semaphores with ``permits_``. Files that only define functions say so
+in their first line.
+
+A line ``-- include publish yield`` stands for the text of these files. A script makes its functions anew whenever it
+runs, and a function costs a fifth of a command: so they are included inside of the case that uses them. Three scripts,
+``acquire_load``, ``acquire_or_join`` and ``store_release``, include whole scripts as functions.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from importlib import resources
 from typing import Final
+
+_INCLUDE: Final = re.compile(r"^ *-- include ([a-z_ ]+)\n", re.MULTILINE)
 
 
 class Script:
@@ -26,40 +32,48 @@ class Script:
     @classmethod
     def load(cls, name: str) -> Script:
         """The script ``<name>.lua`` of this package."""
-        return cls(name, resources.files(__package__).joinpath(f"{name}.lua").read_text("utf-8"))
+        return cls(name, _source(name))
 
 
-def _together(*names: str) -> Script:
-    """A script with the functions that it uses put before it; named after the last."""
-    return Script(names[-1], "".join(Script.load(name).source for name in names))
+def _source(name: str) -> str:
+    """The text of ``<name>.lua``, with what it includes."""
+    text = resources.files(__package__).joinpath(f"{name}.lua").read_text("utf-8")
+    return _INCLUDE.sub(lambda line: "".join(map(_source, line[1].split())), text)
 
 
-ACQUIRE: Final = _together("token", "take", "turn", "acquire")
-BREAK: Final = _together("token", "publish", "owners", "break")
+ACQUIRE: Final = Script.load("acquire")
+ACQUIRE_FREE: Final = Script.load("acquire_free")
+ACQUIRE_LOAD: Final = Script.load("acquire_load")
+ACQUIRE_OR_JOIN: Final = Script.load("acquire_or_join")
+BREAK: Final = Script.load("break")
 ENQUEUE: Final = Script.load("enqueue")
 EXTEND: Final = Script.load("extend")
-HELD: Final = _together("owners", "held")
-INSPECT: Final = _together("owners", "waiters", "inspect")
-JOIN: Final = _together("raise_to", "take", "join")
+HELD: Final = Script.load("held")
+INSPECT: Final = Script.load("inspect")
+JOIN: Final = Script.load("join")
+LATCH_PEEK: Final = Script.load("latch_peek")
+LATCH_SWAP: Final = Script.load("latch_swap")
 LEAVE: Final = Script.load("leave")
-LOAD: Final = _together("register", "load")
-LOOK: Final = _together("register", "look")
-PEEK: Final = _together("register", "peek")
-PERMITS_ACQUIRE: Final = _together("publish", "turn", "permits", "permits_acquire")
-PERMITS_BREAK: Final = _together("publish", "permits", "permits_break")
-PERMITS_INSPECT: Final = _together("permits", "waiters", "permits_inspect")
-PERMITS_RELEASE: Final = _together("publish", "permits", "permits_release")
-PERMITS_RENEW: Final = _together("permits", "permits_renew")
-PERMITS_RESIZE: Final = _together("publish", "permits", "permits_resize")
+LOAD: Final = Script.load("load")
+LOOK: Final = Script.load("look")
+LOOK_ALL: Final = Script.load("look_all")
+PEEK: Final = Script.load("peek")
+PERMITS_ACQUIRE: Final = Script.load("permits_acquire")
+PERMITS_BREAK: Final = Script.load("permits_break")
+PERMITS_INSPECT: Final = Script.load("permits_inspect")
+PERMITS_RELEASE: Final = Script.load("permits_release")
+PERMITS_RENEW: Final = Script.load("permits_renew")
+PERMITS_RESIZE: Final = Script.load("permits_resize")
 PING: Final = Script.load("ping")
-RAISE: Final = _together("raise_to", "raise")
-RELEASE: Final = _together("publish", "holds", "release")
-RENEW: Final = _together("holds", "renew")
-RW_ACQUIRE: Final = _together("token", "turn", "rw_acquire")
-RW_BREAK: Final = _together("token", "publish", "owners", "rw_break")
-RW_INSPECT: Final = _together("owners", "waiters", "rw_inspect")
-RW_RELEASE: Final = _together("publish", "holds", "readers", "rw_release")
-RW_RENEW: Final = _together("holds", "rw_renew")
-STORE: Final = _together("register", "publish", "store")
-SWAP: Final = _together("register", "publish", "swap")
-TRANSFER: Final = _together("token", "take", "holds", "transfer")
+RAISE: Final = Script.load("raise")
+RELEASE: Final = Script.load("release")
+RENEW: Final = Script.load("renew")
+RW_ACQUIRE: Final = Script.load("rw_acquire")
+RW_BREAK: Final = Script.load("rw_break")
+RW_INSPECT: Final = Script.load("rw_inspect")
+RW_RELEASE: Final = Script.load("rw_release")
+RW_RENEW: Final = Script.load("rw_renew")
+STORE: Final = Script.load("store")
+STORE_RELEASE: Final = Script.load("store_release")
+SWAP: Final = Script.load("swap")
+TRANSFER: Final = Script.load("transfer")

@@ -9,6 +9,8 @@
 -- owner, only a lock that it holds alone. Without either a repeat breaks whatever lock it finds. A hash that is not a
 -- lock is refused before anything is written. The counter is raised, so that a fence which learns the new number refuses
 -- the old holder.
+
+-- include raise_counter publish fair_head owners
 local holders, problem = owners(KEYS[1])
 if not holders then return problem end
 -- pcall: a user of locks alone may lack the right to look there.
@@ -36,4 +38,5 @@ if KEYS[4] then
 end
 redis.call('DEL', KEYS[1], KEYS[3])
 publish(ARGV[1], ARGV[2], '0')
+wake_fair_head(ARGV[1], ARGV[2])
 return 1

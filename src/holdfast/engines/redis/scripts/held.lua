@@ -5,5 +5,7 @@
 -- Returns  how many owners it has. A hash that is not a lock is refused.
 --
 -- Idempotent: writes nothing.
+
+-- include owners
 local holders, problem = owners(KEYS[1])
 return holders and #holders / 2 or problem

@@ -3,13 +3,15 @@
 -- KEYS     1 lock  2 fencing counter  3 holder's metadata  4 queue
 -- ARGV     1 how many waiters to describe at most  2 key of the queue of Redisson's fair lock
 --          3 permits that are out (a semaphore's)  4 registers with waiters; with a part, the key of a register
---          5 what keys begin with that hold who is present at a register  6 part of a register that is not listed
+--          5 what keys of the waiters present at a register begin with  6 part of a register that is not listed
 -- Returns  fields and values of the lock; its PTTL; metadata or nil; counter or nil; number of live waiters;
 --          the server's time: seconds, microseconds; of the first live waiters: id, value, id, value …;
 --          the first waiters of Redisson's fair lock; 1: the name is a semaphore's; of each register with waiters: queue,
---          who is present. A hash that is not a lock is refused.
+--          waiters present. A hash that is not a lock is refused.
 --
 -- Idempotent: writes nothing.
+
+-- include owners waiters
 local holders, problem = owners(KEYS[1])
 if not holders then return problem end
 local most = tonumber(ARGV[1])

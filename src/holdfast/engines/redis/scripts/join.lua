@@ -6,6 +6,8 @@
 -- Returns  for each claim: 1 it holds the lock here now; 0 another owner does, or the claim was withdrawn.
 --
 -- Idempotent. Never takes a lock from its holder, never brings back a claim that was released: that left a tombstone.
+
+-- include raise_to take
 local call, joined = redis.call, {}
 local time = call('TIME')
 local since = time[1] .. '.' .. string.sub('00000' .. time[2], -6)

@@ -1,6 +1,6 @@
 -- Tell a waiter how it stands in the queue of a register. It is present from here on.
 --
--- KEYS     1 register  2 who is present  3 registers with waiters (absent: it is not listed there)
+-- KEYS     1 register  2 waiters present  3 registers with waiters (absent: it is not listed there)
 -- ARGV     1 waiter  2 for how long it is present, ms  3 ttl of the register, ms ('0': none)  4 rank to count to
 --          5 in which queue it was found to wait, and no waiter to be notified ('': in none)
 -- Returns  '': not in the queue; 'W': it waits; 'N': it was notified. If a waiter of its condition was notified and is
@@ -10,6 +10,8 @@
 -- Idempotent. A thousand waiters look every two seconds at a queue of 20 KB. Nearly always it is the one that they have
 -- looked at before, and it is not read. Else it is searched for one entry and for the mark N, and not parsed.
 -- The queue is text: condition=waiter:mark,waiter:mark;condition=…
+
+-- include register
 local register, present, me = KEYS[1], KEYS[2], ARGV[1]
 if keep_read(register, ARGV[3]) then list(KEYS[3], register, ARGV[3], true) end
 local now = server_time()

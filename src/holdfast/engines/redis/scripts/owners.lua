@@ -1,4 +1,4 @@
--- Put before the scripts that look at all owners of a lock.
+-- Included by the scripts that look at all owners of a lock.
 --
 -- owners(lock): fields and values of the lock; or nil and an error reply, if the hash is not a lock: an application may
 -- keep its own data under that name. Owners are <id>:<number>, ours and Redisson's; a Redisson read-write lock has

@@ -5,10 +5,13 @@
 -- Returns  1 if permits were taken from a holder, else 0.
 --
 -- Idempotent with a token: only the holder that has it is broken. Without one a repeat breaks whatever it finds.
+
+-- include publish permits_ids permits_free permits_out permits_facts
 local call = redis.call
 local free, problem = number_of(KEYS[1])
 if problem then return problem end
 local now = server_ms()
+restore(KEYS[1], KEYS[2], KEYS[3], now)
 local reclaimed = reclaim(KEYS[2], now)
 local broken, gone = {}, {}
 if ARGV[4] == '' then

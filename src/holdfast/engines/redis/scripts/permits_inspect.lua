@@ -8,6 +8,8 @@
 --          that is no number is refused.
 --
 -- Idempotent: writes nothing.
+
+-- include permits_ids permits_free permits_out waiters
 local call = redis.call
 local free, problem = number_of(KEYS[1])
 if problem then return problem end

@@ -7,26 +7,38 @@
 --
 -- Idempotent: a repeat finds nothing of ours. The tombstone comes first, as in release.lua. A semaphore whose number of
 -- free permits is gone (evicted) stays without: the next claim makes it size - out.
+
+-- include permits_ids
 local call = redis.call
 if ARGV[4] ~= '0' then call('SET', KEYS[4] .. ':gone:' .. ARGV[1], '1', 'PX', ARGV[4]) end
 if KEYS[5] then
     call('DEL', KEYS[6])
     redis.pcall('LREM', KEYS[5], 1, ARGV[6])
 end
-local returned = 0
-each_chunk(permit_ids(ARGV[1], ARGV[5]), function(...)
+local ids, returned = permit_ids(ARGV[1], ARGV[5]), 0
+
+local function take_back(...)
     local removed = redis.pcall('ZREM', KEYS[2], ...)
     if type(removed) == 'number' then
         returned = returned + removed
     elseif not string.find(removed.err, 'WRONGTYPE', 1, true) then
         error(removed, 0)
     end
-end)
+end
+
+each_chunk(ids, take_back)
+if returned == 0 and call('EXISTS', KEYS[3]) == 1 then
+    -- include permits_free permits_out permits_facts
+    if restore(KEYS[1], KEYS[2], KEYS[3], server_ms()) > 0 then each_chunk(ids, take_back) end
+end
 if returned > 0 then
     redis.pcall('HDEL', KEYS[3], ARGV[1])
     if call('EXISTS', KEYS[1]) == 1 then
         local free = call('INCRBY', KEYS[1], returned)
-        if free > 0 then publish(ARGV[2], ARGV[3], string.format('%.0f', free)) end
+        if free > 0 then
+            -- include publish
+            publish(ARGV[2], ARGV[3], string.format('%.0f', free))
+        end
     end
 end
-return returned == tonumber(ARGV[5]) and 1 or 0
+return returned == #ids and 1 or 0

@@ -5,6 +5,8 @@
 -- Returns  1 if this claim still holds the lock here, and the counter is at least the token; 0 if it does not.
 --
 -- Idempotent. Keeps the ttls that are there, so it neither extends nor shortens a lease.
+
+-- include raise_to
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 raise_to(KEYS[2], ARGV[2], ARGV[3])
 local metadata = redis.call('GET', KEYS[3])

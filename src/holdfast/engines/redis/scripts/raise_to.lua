@@ -1,4 +1,4 @@
--- Put before the scripts that bring a server's fencing counter up to that of others.
+-- Included by the scripts that bring a server's fencing counter up to that of others.
 --
 -- raise_to(key, token, keep) makes the counter at least ``token``. keep: as for raise_counter in token.lua.
 local function raise_to(key, token, keep)

@@ -1,4 +1,4 @@
--- Put before the scripts that end a hold of a read-write lock.
+-- Included by the scripts that end a hold of a read-write lock.
 --
 -- until_last(lock, prefix, leaving): for how many ms the readers but ``leaving`` have the lock; nil: as long as the lock
 -- itself lasts, or nearly. A reader has it for as long as its time-out keys exist, one for each of its holds: Redisson

@@ -1,8 +1,8 @@
--- Put before the scripts that use registers.
+-- Included by the scripts that use registers.
 --
 -- A register is a hash: value, queue, version; token and owner of the last guard; queued: the token and the version of
--- the store that wrote the queue, which no other queue has, not even after the register was lost and written anew. Who
--- waits is in a sorted set beside it: waiter -> until when it is present, in ms of the server's clock.
+-- the store that wrote the queue, which no other queue has, not even after the register was lost and written anew. The
+-- waiters are in a sorted set beside it: waiter -> until when it is present, in ms of the server's clock.
 --
 -- The first write of a script is one that is refused when the server has no memory: so nothing has happened then. A TTL
 -- that is refused (an ACL without PEXPIRE) must leave no key without one: a new key is removed again, and the refusal
@@ -46,16 +46,24 @@ local function list(queues, register, ttl, is_waited_for)
     keep(queues, ttl, added == 1)
 end
 
+-- left(register, owner): the key that tells a holder, for so many ms, which version its register had when a holder of
+-- another client took over. One that has stored and released in one step may have lost the reply.
+local LEFT_MS = '30000'
+local function left(register, owner) return register .. ':left:' .. owner end
+
 -- attend(present, waiter, now, lasting): the waiter is present for so many ms. Returns nil, or a refusal.
 local function attend(present, waiter, now, lasting)
     local added = redis.call('ZADD', present, string.format('%.0f', now + lasting), waiter)
     return expire(present, string.format('%.0f', 2 * lasting), added == 1)
 end
 
+local function present_now(present)
+    return redis.call('ZRANGEBYSCORE', present, string.format('(%.0f', server_time()), '+inf')
+end
+
 -- content(register, present): what a reader is given.
 local function content(register, present)
     local found = redis.call('HMGET', register, 'value', 'queue', 'version')
-    local now = string.format('(%.0f', server_time())
-    return {found[1] or '', found[2] or '', found[3] or '0', redis.call('ZRANGEBYSCORE', present, now, '+inf')}
+    return {found[1] or '', found[2] or '', found[3] or '0', present_now(present)}
 end
 

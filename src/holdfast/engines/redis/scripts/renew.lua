@@ -2,16 +2,19 @@
 --
 -- KEYS     for each claim: lock, holder's metadata, fencing counter
 -- ARGV     1 ttl ms  2 ttl of the counters, ms (0: leave them)  3 '1': write in any case  4… owner of each claim
--- Returns  for each claim: 1 extended; 0 the lock is free; -1 another owner holds it, or the key is of another type.
+-- Returns  for each claim: 1 extended; 0 the lock is free; -1 another owner holds it, or the key is of another type;
+--          -2 it was ours, and another program's, which has it now: see holds.lua.
 --
 -- "In any case": replicas acknowledge writes. Without a write here, WAIT would ask about an older one, which a replica
 -- that is cut off since may have acknowledged.
 -- Idempotent. Never shortens, never creates: for a claim that does not hold its lock nothing is written.
+
+-- include holds
 local ttl, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 local found = {}
 for i = 1, #ARGV - 3 do
     local lock, metadata, counter = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
-    local held = holds(lock, ARGV[i + 3])
+    local held = holds_alone(lock, ARGV[i + 3])
     if held == 1 then
         local left = redis.call('PTTL', lock)
         if left < ttl then

@@ -12,37 +12,37 @@
 -- passes all of them. A writer gets a new token, a reader the last one.
 -- Idempotent per claim: a repeat that finds its own field extends the lease, never shortens it, and returns the same
 -- token. A late duplicate of a claim that was released or withdrawn finds its tombstone.
-local call, pcall, lock, owner, ttl = redis.call, redis.pcall, KEYS[1], ARGV[1], tonumber(ARGV[2])
+
+local call, pcall, lock, owner, ttl = redis.call, redis.pcall, KEYS[1], ARGV[1], ARGV[2]
 local reading, waiter = ARGV[3] == 'read', ARGV[7]
 local field = reading and owner or owner .. ':write'
 local tombstone = KEYS[5] .. ':gone:' .. owner
 
-local function writer_before()
-    for _, each in ipairs(call('LRANGE', KEYS[4], 0, 9999)) do
-        if each == waiter then return false end
-        if string.sub(each, 1, 1) ~= 'r' then
-            if call('EXISTS', KEYS[4] .. ':' .. each) == 1 then return true end
-            call('LREM', KEYS[4], 1, each)
-        end
-    end
-    return false
-end
-
 local left, mode, ours, nested = -2
--- One command for both keys: of a free lock neither exists.
-if call('EXISTS', lock, tombstone) ~= 0 then
+-- One command for all of these keys: of a free lock that no caller waits for none exists.
+if call('EXISTS', lock, tombstone, KEYS[4]) ~= 0 then
     left = call('PTTL', lock)
     if call('EXISTS', tombstone) == 1 then return left end
-    -- The first command that fails on a key of another type (WRONGTYPE): nothing is written by then.
-    local found = call('HMGET', lock, 'mode', field, ARGV[6])
-    mode, ours, nested = found[1], found[2], reading and found[3]
-    if not mode then return redis.error_reply('HOLDFAST KIND lock') end
-    if not (ours or nested or (reading and mode == 'read')) then return left end
-end
-if not (ours or nested) then
-    local waits
-    if reading then waits = writer_before() else waits = not is_next(KEYS[4], waiter) end
-    if waits then return left end
+    if left ~= -2 then
+        -- The first command that fails on a key of another type (WRONGTYPE): nothing is written by then.
+        local found = call('HMGET', lock, 'mode', field, ARGV[6])
+        mode, ours, nested = found[1], found[2], reading and found[3]
+        if not mode then return redis.error_reply('HOLDFAST KIND lock') end
+        if not (ours or nested or (reading and mode == 'read')) then return left end
+    end
+    if reading and not (ours or nested) then
+        -- Not before a writer that waits.
+        for _, each in ipairs(call('LRANGE', KEYS[4], 0, 9999)) do
+            if each == waiter then break end
+            if string.sub(each, 1, 1) ~= 'r' then
+                if call('EXISTS', KEYS[4] .. ':' .. each) == 1 then return left end
+                call('LREM', KEYS[4], 1, each)
+            end
+        end
+    elseif not (ours or nested) then
+        -- include turn
+        if not is_next(KEYS[4], waiter) then return left end
+    end
 end
 
 local token, time
@@ -55,7 +55,8 @@ if not token and reading then
     end
 end
 if not token then
-    token, time = raise_counter(KEYS[2], 1, ARGV[5], '0')
+    -- include next_token
+    token, time = next_token(KEYS[2], '1', ARGV[5])
     if not token then return time end
 end
 if KEYS[7] then
@@ -63,35 +64,34 @@ if KEYS[7] then
     call('LREM', KEYS[4], 1, waiter)
 end
 
--- A refusal between two commands (an ACL without PEXPIRE) must leave neither a hold nor a key without a TTL.
-local function take()
-    if ours then
-        if reading then ttl = math.max(ttl, call('PTTL', KEYS[6])) end
-    elseif mode then
-        call('HSET', lock, field, '1')
-    else
-        call('HSET', lock, 'mode', ARGV[3], field, '1')
-    end
-    local lasts = math.max(left, ttl)
-    local reply = pcall('PEXPIRE', lock, lasts)
-    if reply ~= 1 then return reply end
-    if reading then
-        reply = pcall('SET', KEYS[6], '1', 'PX', ttl)
-        if not reply.ok then return reply end
-    end
-    if time then
-        reply = pcall('HSET', KEYS[3], owner, token .. ' ' .. time .. ' ' .. ARGV[4])
-        if type(reply) == 'table' then return reply end
-    end
-    call('PEXPIRE', KEYS[3], lasts)
+if ours then
+    if reading then ttl = math.max(ttl, call('PTTL', KEYS[6])) end
+elseif mode then
+    call('HSET', lock, field, '1')
+else
+    call('HSET', lock, 'mode', ARGV[3], field, '1')
 end
-
-local problem = take()
-if not problem then return token end
+-- A refusal between two commands (an ACL without PEXPIRE) must leave neither a hold nor a key without a TTL.
+local lasts = left == -2 and ttl or math.max(left, ttl)
+local reply = pcall('PEXPIRE', lock, lasts)
+local done = reply == 1
+if done and reading then
+    reply = pcall('SET', KEYS[6], '1', 'PX', ttl)
+    done = reply.ok
+end
+if done and time then
+    reply = pcall('HSET', KEYS[3], owner, token .. ' ' .. time .. ' ' .. ARGV[4])
+    done = type(reply) == 'number'
+end
+if done then
+    reply = pcall('PEXPIRE', KEYS[3], lasts)
+    if type(reply) == 'number' then return token end
+end
 if mode then
     pcall('HDEL', lock, field)
 elseif type(pcall('DEL', lock)) ~= 'number' then
     pcall('SET', lock, '', 'PX', '1')
 end
 pcall('DEL', KEYS[6])
-return problem
+pcall('HDEL', KEYS[3], owner)
+return reply

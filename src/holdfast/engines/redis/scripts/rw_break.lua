@@ -8,6 +8,8 @@
 -- Idempotent with a token: only holders that have it are broken. Without one a repeat breaks whatever it finds. A hash
 -- that is not a lock is refused before anything is written. The counter is raised as in break.lua. Readers do not watch
 -- the lock, which changes with each of them, but the last key.
+
+-- include raise_counter wake_all owners
 local call = redis.call
 local fields, problem = owners(KEYS[1])
 if not fields then return problem end
@@ -41,5 +43,5 @@ else
 end
 for _, key in ipairs(gone) do call('DEL', key) end
 call('SET', KEYS[4], token, 'PX', '5000')
-publish(ARGV[1], ARGV[2], '1')
+wake_all(ARGV[1], ARGV[2])
 return 1

@@ -7,6 +7,8 @@
 --          lock's PTTL. A hash that is not a lock is refused.
 --
 -- Idempotent: writes nothing.
+
+-- include owners waiters
 local fields, problem = owners(KEYS[1])
 if not fields then return problem end
 local left, holders = redis.call('PTTL', KEYS[1]), {}

@@ -4,13 +4,14 @@
 --          [5 queue  6 key of this claim's waiter]
 -- ARGV     1 owner  2 channel  3 how to publish  4 ttl of the tombstone, ms ('0': none)  5 'read' or 'write'
 --          6 what time-out keys of readers begin with  [7 waiter]
--- Returns  1 it was ours and is released; 0 this claim does not hold it; -1 another owner does who excludes it.
+-- Returns  1 it was ours and is released; 0 this claim does not hold it; -1 another owner's hold excludes it.
 --
 -- The last hold deletes the lock. A writer that leaves readers behind (its own) makes it a lock that is read: they wake
 -- other readers, so this is published. A reader under a write leaves the lock's ttl as it is, else the lock lasts as
 -- long as the longest of the other readers.
 -- Idempotent: a repeat finds nothing of ours and changes nothing. The tombstone comes first: if it cannot be written
 -- (OOM) the hold is still there and the script may be repeated.
+
 local call, lock, owner = redis.call, KEYS[1], ARGV[1]
 local reading = ARGV[5] == 'read'
 local field = reading and owner or owner .. ':write'
@@ -20,9 +21,12 @@ if KEYS[5] then
     -- Without its key the waiter counts as dead, and others drop it: an error of the queue must not keep the lock held.
     redis.pcall('LREM', KEYS[5], 1, ARGV[7])
 end
-local held = holds(lock, field)
-if held == -1 and reading and redis.pcall('HGET', lock, 'mode') == 'read' then return 0 end
-if held ~= 1 then return held end
+if redis.pcall('HEXISTS', lock, field) ~= 1 then
+    -- include holds
+    local held = holds(lock, field)
+    if held == -1 and reading and redis.pcall('HGET', lock, 'mode') == 'read' then return 0 end
+    return held
+end
 
 local last, lasts, dead = call('HLEN', lock) <= 2
 if not last then
@@ -32,13 +36,20 @@ if not last then
         looks = call('PTTL', KEYS[4]) >= call('PTTL', lock) - 1
     end
     if looks then
+        -- include readers
         lasts, dead = until_last(lock, ARGV[6], field)
         last = lasts == 0
     end
 end
 if last then
     call('DEL', lock, KEYS[2], KEYS[4])
-    publish(ARGV[2], ARGV[3], reading and '0' or '1')
+    if reading then
+        -- include publish
+        publish(ARGV[2], ARGV[3], '0')
+    else
+        -- include wake_all
+        wake_all(ARGV[2], ARGV[3])
+    end
     return 1
 end
 call('HDEL', lock, field, unpack(dead or {}))
@@ -48,6 +59,7 @@ if reading then
     call('DEL', KEYS[4])
 else
     call('HSET', lock, 'mode', 'read')
-    publish(ARGV[2], ARGV[3], '1')
+    -- include wake_all
+    wake_all(ARGV[2], ARGV[3])
 end
 return 1

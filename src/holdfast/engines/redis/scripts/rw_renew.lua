@@ -4,11 +4,13 @@
 --          fencing counter
 -- ARGV     1 ttl ms  2 ttl of the counters, ms (0: leave them)  3 '1': write in any case
 --          4… field of each claim: owner, or owner:write
--- Returns  for each claim: 1 extended; 0 it does not hold the lock; -1 another owner does who excludes it.
+-- Returns  for each claim: 1 extended; 0 it does not hold the lock; -1 another owner's hold excludes it.
 --
 -- "In any case": see renew.lua.
 -- Idempotent. Never shortens. Never brings back a hold: but of a reader that has one, a time-out key that was lost
 -- (evicted, deleted) is made anew, since without it other clients' releases would overlook the reader.
+
+-- include holds
 local ttl, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 local found = {}
 for i = 1, #ARGV - 3 do

@@ -1,6 +1,6 @@
 -- Write a register, if guard and version are still those of the last load.
 --
--- KEYS     1 register  2 who is present  3 what keys of wake-ups begin with  4 registers with waiters (absent: it is not
+-- KEYS     1 register  2 waiters present  3 what keys of wake-ups begin with  4 registers with waiters (absent: it is not
 --          listed there)
 -- ARGV     1 token  2 owner  3 version  4 ttl of the register, ms ('0': none)  5 '1': write in any case
 --          6 value  7 '1': write it  8 queue  9 '1': write it  10 waiter that joins ('': none)
@@ -10,6 +10,8 @@
 -- Idempotent: a repeat finds another version and is refused; it writes nothing but, for WAIT, the guard as it is. Without
 -- a write, WAIT would ask about an older one, which a replica that is cut off since may have acknowledged.
 -- A wake-up is a key with a new value, whose change is pushed; and a message. It is optional, so it never fails a store.
+
+-- include register publish
 local register = KEYS[1]
 local found = redis.call('HMGET', register, 'token', 'owner', 'version')
 local version = found[3] or '0'

@@ -1,4 +1,4 @@
--- Put before the scripts that give a lock to a claim.
+-- Included by the scripts that give a lock to a claim.
 --
 -- take(lock, owner, ttl, metadata, about) writes the lock and its metadata, or neither: returns nil, or an error reply.
 -- A refusal between two commands (an ACL without PEXPIRE) would leave a lock without a TTL, which never expires. So

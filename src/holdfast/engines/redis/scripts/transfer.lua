@@ -8,6 +8,8 @@
 --
 -- Idempotent per claim: a repeat finds its own field, extends the lease and returns the stored token. The lease is never
 -- shortened. No release is published: there is none. Late requests of the old owner find its tombstone.
+
+-- include raise_counter take holds
 local call, lock, owner, from, ttl = redis.call, KEYS[1], ARGV[1], ARGV[6], ARGV[2]
 if call('EXISTS', KEYS[4] .. ':gone:' .. owner) == 1 then return -call('EXISTS', lock) end
 local mine = holds(lock, owner)

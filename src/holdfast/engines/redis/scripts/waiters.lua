@@ -1,4 +1,4 @@
--- Put before the scripts that look at a lock for people.
+-- Included by the scripts that look at a lock for people.
 --
 -- waiters(queue, most): number of live waiters; of the first ``most``: id, value, id, value …
 local function waiters(queue, most)
@@ -6,13 +6,15 @@ local function waiters(queue, most)
     -- Bounded: inspecting must not block the server.
     for _, waiter in ipairs(redis.call('LRANGE', queue, 0, 9999)) do
         if waiting >= most then
-            waiting = waiting + redis.call('EXISTS', queue .. ':' .. waiter)
+            waiting = waiting + (string.find(waiter, ' ', 1, true) and 1 or redis.call('EXISTS', queue .. ':' .. waiter))
         else
-            local value = redis.call('GET', queue .. ':' .. waiter)
+            -- One that has joined just now has no key yet: see turn.lua.
+            local id, since, claim = string.match(waiter, '^(%x+) %a%x+ %d+ ([%d.]+) %d+ %d+ (.*)$')
+            local value = id and since .. ' ' .. claim or redis.call('GET', queue .. ':' .. waiter)
             if value then
                 waiting = waiting + 1
-                described[#described + 1] = waiter
-                described[#described + 1] = value
+                described[#described + 1] = id or waiter
+                described[#described + 1] = string.match(value, '^[^%z]*')
             end
         end
     end

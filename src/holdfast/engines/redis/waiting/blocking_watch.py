@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,11 +13,15 @@ from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections.wire import Wire
 from holdfast.engines.redis.dialect import pushes
 from holdfast.engines.redis.dialect.packing import Argument
+from holdfast.engines.redis.dialect.replies import is_unknown_script
+from holdfast.engines.redis.dialect.requests import Call
 from holdfast.engines.redis.waiting.watch import BaseWatch
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.connections.blocking import BlockingChannel
 
+#: Locks in a cluster that one connection listens for at most.
+_MOST_WAKES: Final = 64
 #: Waits are cut into slices (s): a sleep does not notice that the machine was suspended, the lease clock does.
 _SLICE: Final = 1.0
 
@@ -31,13 +36,41 @@ class BlockingWatch(BaseWatch[Wire]):
         self._subject = b""
         self._notified = False
         self._subscribed = False
+        self._waiter = b""
+        self._seated: Wire | None = None
+        self.handed: int | None = None
+
+    def __del__(self) -> None:
+        if self._wire is not None:  # a signal has interrupted the caller between taking a seat and waiting on it
+            self.close()
+
+    @property
+    def lost(self) -> bool:
+        wire = self._wire
+        return wire is None or self._seated is not wire or not self._channel.leads_there(wire)
+
+    async def run(self, call: Call, timeout: float) -> Any:
+        wire, now = self._seated, time.monotonic()
+        if wire is None or wire is not self._wire:
+            raise RequestFailed("the connection was lost", may_have_happened=False)
+        try:
+            reply = wire.call(call.packed, timeout, now)
+            if is_unknown_script(reply):
+                reply = wire.call(call.by_source(), timeout, time.monotonic())
+        except BaseException:
+            self._drop(wire)
+            raise
+        return self._channel.checked(reply)
 
     def close(self) -> None:
         wire, self._wire = self._wire, None
+        self._seated = None
         if wire is None:
             return
         wire.mute()
-        if wire.subscribed or wire.is_dead():
+        # What was pushed just now has proved that it is alive.
+        dead = self.handed is None and wire.is_dead()
+        if wire.subscribed or dead or (wire.wakes is not None and len(wire.wakes.subjects) > _MOST_WAKES):
             wire.close()  # to unsubscribe would be to wait for a reply; a dead connection would fail its next user
         else:
             self._channel.give_back(wire)
@@ -62,7 +95,21 @@ class BlockingWatch(BaseWatch[Wire]):
         connection.subscribed = True
         return new
 
+    def _sit(self, connection: Wire, waiter: bytes) -> None:
+        self._seated, self._waiter, self._notified, self.handed = connection, waiter, False, None
+
     def _on_push(self, push: PushNotification) -> None:
+        handed = pushes.handed(push)
+        if handed is not None:
+            if handed.waiter == self._waiter:  # else it was for an earlier one on this connection
+                self._notified = True
+                self.handed = handed.token if self.handed is None else self.handed
+            return
+        moved = pushes.unsubscribed(push)
+        if moved is not None and self._wire is not None and self._wire.wakes is not None:
+            self._wire.wakes.subjects.discard(moved)
+            self._seated, self._notified = None, True
+            return
         subjects = pushes.subjects(push)
         if subjects is None or self._subject in subjects:
             self._notified = True
@@ -85,10 +132,10 @@ class BlockingWatch(BaseWatch[Wire]):
             left = min(until - clock.now(), _SLICE)
             if wire is None:
                 return True
-            if left <= 0:
-                return False
             try:
-                wire.listen(left)
+                # Also when the time is up: what has arrived may be what it waits for.
+                if not wire.listen(max(left, 0.0)) and left <= 0:
+                    return False
             except RequestFailed:
                 self._drop(wire)
             except BaseException:

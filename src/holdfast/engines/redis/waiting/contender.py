@@ -6,15 +6,17 @@ import random
 from typing import Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import EXCLUSIVE, READ, RequestFailed
+from holdfast.engines.base import EXCLUSIVE, READ, Handed, RequestFailed
 from holdfast.engines.redis.attempt import RedisAttempt
-from holdfast.engines.redis.connections.channel import Channel
+from holdfast.engines.redis.connections.channel import Channel, Watch
 from holdfast.engines.redis.dialect import metadata, waiters
 from holdfast.engines.redis.dialect.keys import keys_of
 from holdfast.errors import EngineRefused
 
 #: Look again after this long at most (s), jittered: wake-ups may be lost (expiry is pushed late or never; failover).
 _LOOK_AGAIN: Final = 1.0
+#: How many at the head of the queue watch the lock itself.
+_FRONT: Final = 2
 GONE: Final = -2  # PTTL of a key that is not there
 
 
@@ -32,20 +34,27 @@ class RedisContender:
         self._keys = keys_of(attempt.claim.name)
         self.timeout = timeout
         claim = attempt.claim
-        self._front = 1 if claim.fair or claim.non_barging or claim.mode is not EXCLUSIVE else 2
+        self._front = 1 if claim.fair or claim.non_barging or claim.mode is not EXCLUSIVE else _FRONT
         self._has_joined = False  # this queue, under any id
-        self._watch = channel.watch()
+        self._own_watch: Watch | None = None
 
-    async def wait(self, until: float) -> None:
+    @property
+    def _watch(self) -> Watch:
+        """Made once it is needed: most waiters have a seat instead."""
+        if self._own_watch is None:
+            self._own_watch = self._channel.watch()
+        return self._own_watch
+
+    async def wait(self, until: float) -> Handed | None:
         keys, watch, now = self._keys, self._watch, self._runtime.now
         while True:
             ahead = await self._queue_up()
             key = keys.name if ahead is None else keys.waiter(ahead)
             left = await watch.arm(key, keys.channel, self.timeout)
             if left != GONE and not await watch.pushed(min(until, self._look_again(left))):
-                return
+                return None
             if ahead is None or now() >= until:
-                return
+                return None
             # The predecessor has left, or its key was refreshed: find out which waiter is the predecessor now.
 
     def _look_again(self, left: int) -> float:
@@ -56,7 +65,7 @@ class RedisContender:
 
     async def leave(self) -> bool:
         waiter = self._attempt.waiter
-        self._watch.close()
+        self._unwatch()
         if waiter is None:
             return True  # granted: the acquire script has removed it
         try:
@@ -67,10 +76,14 @@ class RedisContender:
         return True
 
     def abandon(self) -> None:
-        self._watch.close()
+        self._unwatch()
+
+    def _unwatch(self) -> None:
+        if self._own_watch is not None:
+            self._own_watch.close()
 
     async def _queue_up(self) -> str | None:
-        """The live predecessor to watch, or None: watch the lock."""
+        """The live predecessor to watch; None: watch the lock."""
         attempt = self._attempt
         position = None
         had_joined, self._has_joined = self._has_joined, True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.engines.base import Kind
+from holdfast.engines.base import Handed, Kind
 from holdfast.engines.redis.dialect.keys import shared_keys_of
 from holdfast.engines.redis.waiting.contender import GONE, RedisContender
 
@@ -25,7 +25,7 @@ class SharedContender(RedisContender):
     _armed_at: float = 0.0
     _left: int = -1  # its PTTL when it was armed
 
-    async def wait(self, until: float) -> None:
+    async def wait(self, until: float) -> Handed | None:
         keys, now = self._keys, self._runtime.now
         while True:
             ahead = await self._queue_up()
@@ -33,20 +33,20 @@ class SharedContender(RedisContender):
             if key != self._armed or now() >= self._armed_at + _ARM_AGAIN:
                 await self._arm(key)
                 if ahead is None:
-                    return  # there may be room since the last acquire
+                    return None  # there may be room since the last acquire
                 if self._left == GONE:
                     self._armed = None
                     if now() >= until:
-                        return
+                        return None
                     continue
             if not await self._watch.pushed(min(until, self._look_again(self._left))):
-                return
+                return None
             self._armed = None
             if ahead is None:
                 await self._arm(key)
-                return
+                return None
             if now() >= until:
-                return
+                return None
             # The conflicting predecessor has left, or its key was refreshed: find out what to watch now.
 
     async def _arm(self, key: str) -> None:

@@ -1,4 +1,5 @@
-"""How a waiter is woken: by client tracking; where the server cannot, by Redisson's channel; at worst by polling.
+"""How a waiter is woken: by client tracking; where the server cannot, by Redisson's channel; at worst by polling. And
+how a release hands the lock over to it: by a push to a channel of its own connection.
 
 Decided once per server, by trying: some servers accept CLIENT TRACKING and push nothing, an ACL may refuse any of it.
 Written once for sync and async, which differ in how a connection is obtained and how its pushes are received.
@@ -18,13 +19,14 @@ import hiredis
 from holdfast._runtime import clock
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.dialect import replies
-from holdfast.engines.redis.dialect.keys import hash_tag, prefixed
+from holdfast.engines.redis.dialect.keys import WAKE, hash_tag, listeners_of, prefixed, suffix_of
 from holdfast.engines.redis.dialect.packing import Argument
 from holdfast.engines.redis.dialect.requests import Publish
 
 _TRACK: Final = ("CLIENT", "TRACKING", "ON", "OPTIN")
 _CACHE: Final = ("CLIENT", "CACHING", "YES")
 _PROBE_TTL_MS: Final = 5000
+_LISTENER_TTL_MS: Final = 2000
 _GONE: Final = -2  # PTTL of a key that is not there
 #: In place of an answer.
 _REFUSED: Final = object()
@@ -47,10 +49,21 @@ SUBSCRIPTIONS: Final[Mapping[Publish, Sequence[str]]] = {
 }
 
 
+class Wakes:
+    """The channels of its own that a connection has subscribed to: there it is pushed what a waiter was handed over."""
+
+    __slots__ = ("id", "subjects")
+
+    def __init__(self) -> None:
+        self.id = secrets.token_hex(8)
+        self.subjects: set[bytes] = set()
+
+
 class Connection(Protocol):
     """A connection that receives pushes."""
 
     tracking: bool
+    wakes: Wakes | None
 
 
 class Host(Protocol):
@@ -58,6 +71,8 @@ class Host(Protocol):
 
     way: Way | None
     publish: Publish
+    wakes: bool  #: connections may subscribe to channels of their own, as far as is known
+    clustered: bool  #: it is one of several servers, which pass messages on to each other
 
     async def command(self, args: Sequence[Argument], timeout: float) -> Any: ...
 
@@ -75,6 +90,7 @@ class BaseWatch(abc.ABC, Generic[C]):
         self._timeout = 0.0
         self._polled: Sequence[Argument] | None = None  # how to look, where no push wakes the waiter
         self._seen: Any = None  # what the last such look has read
+        self._ends = False  # such looks
 
     # -- what sync and async add -----------------------------------------------------------------------------------
 
@@ -101,7 +117,37 @@ class BaseWatch(abc.ABC, Generic[C]):
     @abc.abstractmethod
     def _is_lost(self, connection: C) -> bool: ...
 
+    @abc.abstractmethod
+    def _sit(self, connection: C, waiter: bytes) -> None:
+        """From now on, wait for what is pushed to ``waiter``, too."""
+
     # -- the port --------------------------------------------------------------------------------------------------
+
+    @property
+    def polls(self) -> bool:
+        return self._polled is not None
+
+    async def take_seat(self, channel: str, waiter: str, timeout: float) -> str | None:
+        host = self._host
+        if not host.wakes or host.way is Way.CHANNEL or host.way is Way.POLLING:
+            return None
+        sharded = host.clustered
+        if sharded and host.publish == "PUBLISH":
+            return None  # each message would go to all servers of the cluster, and its count is not theirs
+        self._timeout, self._polled = timeout, None
+        connection = await self._connection(timeout)
+        self._sit(connection, waiter.encode())
+        wakes = connection.wakes
+        if wakes is None:
+            wakes = connection.wakes = Wakes()
+        subject = f"{WAKE}{suffix_of(channel)}:{wakes.id}" if sharded else f"{WAKE}:{wakes.id}"
+        if (word := subject.encode()) not in wakes.subjects:
+            subscribe = "SSUBSCRIBE" if sharded else "SUBSCRIBE"
+            if _last([*await self._ask(connection, ((subscribe, subject),), timeout), None]) is _REFUSED:
+                host.wakes = False
+                return None
+            wakes.subjects.add(word)
+        return f"{'s' if sharded else 'p'}{wakes.id}"
 
     async def arm(self, key: str, channel: str, timeout: float) -> int:
         return int(await self.arm_reading(("PTTL", key), channel, timeout))
@@ -124,7 +170,10 @@ class BaseWatch(abc.ABC, Generic[C]):
             connection = await self._connection(timeout)
             new = self._subscribe(connection, channel.encode())
             subscribe = [(word, channel) for word in SUBSCRIPTIONS[host.publish]] if new else []
-            commands = [*subscribe, words]
+            # Announced first: else a release might take it for another program's, see yield.lua.
+            announced = listeners_of(channel)
+            announce = [("SET", announced, "1", "PX", _LISTENER_TTL_MS)] if announced else []
+            commands = [*announce, *subscribe, words]
             answer = _last(await self._ask(connection, commands, timeout))
             if answer is not _REFUSED:
                 return answer
@@ -137,7 +186,8 @@ class BaseWatch(abc.ABC, Generic[C]):
         words = self._polled
         if words is None:
             return await self._wait_for_push(until)
-        while (left := until - clock.now()) > 0:
+        self._ends = False
+        while (left := until - clock.now()) > 0 and not self._ends:
             await self._host.pause(min(left, _LOOK_EVERY * random.uniform(0.5, 1.0)))
             try:
                 found = await self._look(words)
@@ -147,6 +197,9 @@ class BaseWatch(abc.ABC, Generic[C]):
             if found == _GONE if words[0] == "PTTL" else found != self._seen:
                 return True
         return False
+
+    def end_wait(self) -> None:
+        self._ends = True
 
     async def _look(self, words: Sequence[Argument]) -> Any:
         return await self._host.command(words, self._timeout)

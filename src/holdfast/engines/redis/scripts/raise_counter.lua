@@ -1,4 +1,4 @@
--- Put before the scripts that issue fencing tokens.
+-- Included by the scripts that issue fencing tokens.
 --
 -- raise_counter(key, tokens, keep, proposal) reserves a block of tokens. Returns its last as text, and the server's time
 -- as text; or nil and an error reply, before anything was written.
