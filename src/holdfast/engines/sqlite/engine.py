@@ -51,7 +51,7 @@ class SqliteEngine:
 
     scheme = "sqlite"
     guarantees = _GUARANTEES
-    kinds = frozenset(Kind)
+    kinds = frozenset({Kind.LOCK, Kind.RWLOCK, Kind.SEMAPHORE})
     reserves_tokens = True
     strict_order = False
     replicates = False

@@ -13,6 +13,7 @@ from holdfast.engines.sqlite.faults import Contended
 from holdfast.engines.sqlite.store import Store
 from holdfast.engines.sqlite.stores import opening
 from holdfast.engines.sqlite.wakeup_socket import FOR_WATCHDOG, WakeupSocket
+from holdfast.engines.sqlite.withdrawal import withdraw
 from holdfast.errors import EngineError, EngineRefused
 
 _FEW: Final = 8
@@ -50,14 +51,8 @@ class SqliteKeeper(StoreAccess):
         answers: dict[SimpleAttempt, Withdrawn] = {}
         for batch in _batches(attempts):
             left = max(0.0, deadline - self.runtime.now())
-            shared = shares.is_shared(batch[0].claim)
             try:
-                if len(batch) == 1:
-                    withdraw = shares.withdraw if shared else operations.withdraw
-                    found = [await self.run_retrying(left, withdraw, batch[0])]
-                else:
-                    withdraw_all = shares.withdraw_all if shared else operations.withdraw_all
-                    found = await self.run_retrying(left, withdraw_all, batch)
+                found = await self.run_retrying(left, withdraw, batch)
                 answers.update(zip(batch, found, strict=True))
             except (RequestFailed, EngineError) as failure:
                 answers.update(dict.fromkeys(batch, failure))

@@ -10,7 +10,7 @@ from holdfast.engines.registers import RegisterKey
 from holdfast.engines.sqlite import register_statements as statements
 from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.store import Store
-from holdfast.engines.sqlite.wakeup_socket import FOR_WAITER, WakeupSocket
+from holdfast.engines.sqlite.wakeup_socket import FOR_WAITER, WakeupSocket, send_wakeup
 from holdfast.errors import EngineRefused
 
 _SECOND: Final = 1_000_000
@@ -19,10 +19,12 @@ _TIMEOUT: Final = 1.0
 _VALID: Final = 60.0
 #: Where no socket can be made, its user looks this often (s).
 _POLL: Final = 0.25
+#: What a listener sends to itself: no wake-up.
+_END_WAIT: Final = b"end"
 
 
 class SqliteListener:
-    """See :class:`holdfast.engines.registers.Listener`."""
+    """See :class:`holdfast.engines.registers.RegisterListener`."""
 
     def __init__(self, access: StoreAccess, key: RegisterKey, waiter: str | None) -> None:
         self._access = access
@@ -31,6 +33,8 @@ class SqliteListener:
         self._store: Store | None = None
         self._wakeup: WakeupSocket | None = None
         self._arm_again = 0.0
+        self._wait_ended = False
+        self._woken = False  # by what came when a wait was ended
 
     async def arm(self) -> None:
         await self._access.run_retrying(_TIMEOUT, self._listen)
@@ -57,11 +61,19 @@ class SqliteListener:
             with contextlib.suppress(RequestFailed, EngineRefused):  # the file was replaced, or this is a forked child
                 await self.arm()
         wakeup = self._wakeup
+        at_once, woken = self._wait_ended or self._woken, self._woken
         if wakeup is None or wakeup.fileno() < 0:
-            await runtime.sleep_until(min(until, now + _POLL))
-            return
-        if await runtime.readable((wakeup.fileno(),), until):
-            wakeup.drain()
+            if not at_once:
+                await runtime.sleep_until(min(until, now + _POLL))
+        elif at_once or await runtime.readable((wakeup.fileno(),), until):
+            woken |= any(message != _END_WAIT for message in wakeup.drain())
+        self._woken = woken and self._wait_ended
+        self._wait_ended = False
+
+    def end_wait(self) -> None:
+        self._wait_ended = True
+        if self._wakeup is not None and self._store is not None:
+            send_wakeup(self._store.directory, self._wakeup.name, _END_WAIT)
 
     def close(self) -> None:
         wakeup, self._wakeup = self._wakeup, None

@@ -6,39 +6,39 @@ nothing of a claim can arrive after its release or withdrawal.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.engines import descriptions
 from holdfast.engines.base import (
-    MOST_WAITERS,
+    EXCLUSIVE,
     Busy,
     Claim,
     Found,
     Granted,
-    Holder,
     Kind,
-    LockState,
     RequestFailed,
     SimpleAttempt,
-    Waiter,
     is_of_grant,
     wrong_kind,
 )
 from holdfast.engines.sqlite import statements
 from holdfast.engines.sqlite.faults import Contended
 from holdfast.engines.sqlite.share_rows import live_shares, marked_kind
-from holdfast.engines.sqlite.store import Store
+from holdfast.engines.sqlite.store import Parameters, Store
 from holdfast.engines.sqlite.verdict import Row, Verdict, adopted, judge
-from holdfast.engines.sqlite.wakeup_socket import FOR_WATCHDOG, send_wakeup
+from holdfast.engines.sqlite.wakeup_socket import FOR_WATCHDOG, HANDED_OVER, send_wakeup
 from holdfast.errors import EngineRefused
 
 SECOND: Final = 1_000_000
 _OURS: Final = Found.OURS  # looked up in its class it costs 0.1 µs, before Python 3.12
 #: Lost races in a row before ``take`` answers "busy". In each of them another process got the name.
 ROUNDS: Final = 8
+# What is handed over to a waiter ends after this, unless the waiter begins its lease before. In µs.
+_HANDED_OVER: Final = 2 * SECOND
+# The value of ``waiting`` by which a waiter asks for a hand-over.
+_NEXT: Final = 2
 # How many unreachable waiters are skipped to find one to wake; waiters behind them re-poll.
 _SKIPS: Final = 32
 
@@ -49,8 +49,10 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
     wall = time.time_ns() // 1000
     first, victim, seen = wall, None, 0
     for _ in range(ROUNDS):
-        if _try(store, now, claim, wall, first, victim, seen):
-            return _granted(store, attempt, first + claim.tokens - 1)
+        if _try(store, now, attempt, wall, first, victim, seen):
+            # Its entry in the queue was removed with it, by a trigger.
+            store.held[claim.owner], attempt.queued = attempt.queued, False
+            return Granted(first + claim.tokens - 1)
         row = look(store, claim.name)
         if row is None:
             if not _remove_dead_ahead(store, now, claim):
@@ -58,7 +60,7 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
             continue
         if _is_ours(store, claim, row):
             if extend(store, now, claim, claim.ttl) is _OURS:
-                return _granted(store, attempt, row.token)
+                return _found_granted(store, attempt, row.token)
             continue
         kind = marked_kind(row.owner)
         if kind is not None:
@@ -67,7 +69,7 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
             continue  # nothing was held of it any more, and now it is free
         verdict = judge(row, now, store.boot, store.is_dead)
         if verdict is Verdict.FOREIGN:
-            return _adopt(store, now, claim.name, row)
+            return adopt(store, now, claim.name, row)
         if verdict is Verdict.HELD:
             return Busy((row.expires - now) / SECOND)
         if row.token < first and row.owner == victim and not _remove_dead_ahead(store, now, claim):
@@ -77,6 +79,15 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
     return Busy(None)
 
 
+def busy(store: Store, now: int, name: str, owner: str) -> Busy | None:
+    """After a first statement that took nothing: the answer of ``take`` if another claim holds the name; None if it
+    must find out."""
+    row = look(store, name)
+    if row is None or row.owner == owner or marked_kind(row.owner) is not None:
+        return None
+    return Busy((row.expires - now) / SECOND) if judge(row, now, store.boot, store.is_dead) is Verdict.HELD else None
+
+
 def transfer(store: Store, now: int, attempt: SimpleAttempt, from_owner: str) -> Granted | Found:
     """Give the name from ``from_owner`` to the attempt, or confirm that the attempt has it already."""
     claim, process, boot = attempt.claim, process_of(store, attempt.claim), store.boot
@@ -84,10 +95,10 @@ def transfer(store: Store, now: int, attempt: SimpleAttempt, from_owner: str) ->
     until = now + ttl
     if until > store.proven_until:
         store.extend_proof(until, now)
-    row = (claim.owner, process, boot, until, until, boot, ttl, wall, claim.tokens - 1, wall, _described(claim))
+    row = (claim.owner, process, boot, until, until, boot, ttl, wall, claim.tokens - 1, wall, described(claim))
     held = (claim.name, from_owner, store.process, boot, adopted(boot), now)
     if store.write(statements.TRANSFER, (*row, *held)):
-        store.held.discard(from_owner)
+        store.held.pop(from_owner, None)
     elif extend(store, now, claim, claim.ttl) is not _OURS:
         found = look(store, claim.name)
         gone = found is None or judge(found, now, boot, store.is_dead) in (Verdict.FREE, Verdict.LAPSED)
@@ -96,7 +107,7 @@ def transfer(store: Store, now: int, attempt: SimpleAttempt, from_owner: str) ->
     if found is None or found.owner != claim.owner:
         return Found.STOLEN  # from a ticket, by another client, before this was read
     if not claim.detached:
-        store.held.add(claim.owner)
+        store.held[claim.owner] = False
     return Granted(found.token)
 
 
@@ -105,32 +116,33 @@ def process_of(store: Store, claim: Claim) -> str:
     return "" if claim.detached else store.process
 
 
-def _try(store: Store, now: int, claim: Claim, wall: int, first: int, victim: str | None, seen: int) -> int:
+def _try(store: Store, now: int, attempt: SimpleAttempt, wall: int, first: int, victim: str | None, seen: int) -> int:
+    claim = attempt.claim
     ttl = int(claim.ttl * SECOND)
     ahead = claim.tokens - 1
     until, last = now + ttl, first + ahead
     if until > store.proven_until:
         store.extend_proof(until, now)
-    description = _described(claim)
+    description = described(claim)
     row = (claim.name, claim.owner, store.process, store.boot, until, ttl, last, wall, description)
     if claim.fair or claim.non_barging:
         turn = (claim.name, store.boot, now, claim.name, claim.owner)
-        return store.write(statements.TAKE_IN_TURN, (*row, *turn, ahead, victim, seen))
-    return store.write(statements.TAKE, (*row, ahead, victim, seen))
+        return store.write(statements.TAKE_IN_TURN[attempt.queued], (*row, *turn, ahead, victim, seen))
+    return store.write(statements.TAKE[attempt.queued], (*row, ahead, victim, seen))
 
 
-def _described(claim: Claim) -> bytes:
+def described(claim: Claim, *, always: bool = False) -> bytes:
     """The description, with the number of reserved tokens if there are several. Not a column: a process with an earlier
-    version would leave the previous holder's value in it."""
-    if claim.tokens == 1:
+    version would leave the previous holder's value in it. ``always``: also with one, for an entry in the queue."""
+    if claim.tokens == 1 and not always:
         return claim.description
     return b'{"tokens":%d%b%b' % (claim.tokens, b"" if claim.description == b"{}" else b",", claim.description[1:])
 
 
-def _granted(store: Store, attempt: SimpleAttempt, token: int) -> Granted:
-    """Remove the granted claim from the queue. This must not fail: the grant has happened."""
+def _found_granted(store: Store, attempt: SimpleAttempt, token: int) -> Granted:
+    """Remove a claim that was granted before from the queue. This must not fail: the grant has happened."""
     claim = attempt.claim
-    store.held.add(claim.owner)
+    store.held[claim.owner] = attempt.queued
     if attempt.queued:
         try:
             store.write(statements.LEAVE, (claim.name, claim.owner))
@@ -144,13 +156,14 @@ def _remove_dead_ahead(store: Store, now: int, claim: Claim) -> bool:
     """Remove dead waiters before a claim that does not barge. False: a live waiter is before it."""
     if not (claim.fair or claim.non_barging):
         return True
-    ahead = store.read(statements.AHEAD, (claim.name, store.boot, now, claim.name, claim.owner))
-    return remove_dead(store, claim.name, ahead)
+    which = (claim.name, store.boot, now, claim.name, claim.owner)
+    return remove_dead(store, claim.name, statements.FIRST_AHEAD, which)
 
 
-def remove_dead(store: Store, name: str, processes: Sequence[tuple[str]]) -> bool:
-    """Remove the waiters of processes that have ended. False: one of them is alive."""
-    for (process,) in processes:
+def remove_dead(store: Store, name: str, first: str, parameters: Parameters) -> bool:
+    """Remove the waiters of processes that have ended, as long as ``first`` finds one. False: it finds a live one."""
+    while found := store.read(first, parameters):
+        ((process,),) = found
         if not store.is_dead(process):
             return False
         store.write(statements.REMOVE_DEAD, (name, process))
@@ -162,7 +175,7 @@ def _is_ours(store: Store, claim: Claim, row: Row) -> bool:
     return row.owner == claim.owner and row.process == store.process
 
 
-def _adopt(store: Store, now: int, name: str, row: Row) -> Busy:
+def adopt(store: Store, now: int, name: str, row: Row) -> Busy:
     store.write(statements.ADOPT, (adopted(store.boot), now + row.ttl, name, row.owner, row.boot, row.expires))
     return Busy(row.ttl / SECOND)
 
@@ -176,7 +189,7 @@ def look(store: Store, name: str) -> Row | None:
 def is_worth_trying(store: Store, now: int, attempt: SimpleAttempt) -> tuple[bool, Row | None]:
     """Whether ``take`` would succeed for a waiting claim now; and the row that prevents it, if not."""
     claim = attempt.claim
-    row = look(store, claim.name)
+    row = _look_waiting(store, claim.name)
     if row is not None:
         verdict = judge(row, now, store.boot, store.is_dead)
         if verdict is Verdict.FOREIGN:
@@ -186,11 +199,26 @@ def is_worth_trying(store: Store, now: int, attempt: SimpleAttempt) -> tuple[boo
     return _remove_dead_ahead(store, now, claim), None
 
 
+def _look_waiting(store: Store, name: str) -> Row | None:
+    """The row of ``name``, as it was after ``waiting`` was set: a later release sends a wake-up."""
+    rows = store.read(statements.LOOK_WAITING, (name,))
+    if not rows:
+        return None
+    waiting, *row = rows[0]
+    held = Row._make(row)
+    if waiting or held.owner is None:
+        return held
+    # The last release has sent one wake-up, perhaps to this claim, and another claim was faster. Read again after this:
+    # a release before it sends none.
+    store.write(statements.AWAIT, (name,))
+    return look(store, name)
+
+
 def extend(store: Store, now: int, claim: Claim, ttl: float) -> Found:
     """Move the expiry of a held claim to ``ttl`` from ``now`` or later; never creates anything."""
     which = (claim.name, claim.owner, process_of(store, claim))
     changed = store.write(statements.EXTEND, (*extension(store, now, ttl), *which))
-    return _OURS if changed else _found_instead(store, claim)
+    return _OURS if changed else found_instead(store, now, claim)
 
 
 def extension(store: Store, now: int, ttl: float) -> tuple[Any, ...]:
@@ -219,38 +247,101 @@ def given(claims: Sequence[Claim]) -> list[str]:
 
 def give_up(store: Store, now: int, claim: Claim) -> Found:
     """Free the name if ``claim`` holds it, and wake the first waiter."""
-    which = (time.time_ns() // 1000, claim.name, claim.owner, process_of(store, claim))
-    if store.write(statements.RELEASE_UNAWAITED, which):
-        store.held.discard(claim.owner)
+    name, owner, process = claim.name, claim.owner, process_of(store, claim)
+    which = (time.time_ns() // 1000, name, owner, process)
+    if not store.held.get(owner) and store.write(statements.RELEASE_UNAWAITED, which):
+        store.held.pop(owner, None)
         return _OURS
-    if store.write(statements.RELEASE, which):
-        store.held.discard(claim.owner)
-        wake_first(store, now, claim.name)
+    if free_awaited(store, now, name, owner, process, claim.fair):
         return _OURS
-    return _found_instead(store, claim)
+    return found_instead(store, now, claim)
 
 
-def _found_instead(store: Store, claim: Claim) -> Found:
-    store.held.discard(claim.owner)
+def free_awaited(store: Store, now: int, name: str, owner: str, process: str, fair: bool = False) -> bool:
+    """Free the name if ``owner`` holds it for ``process``, where waiters are to be expected. ``fair``: the first waiter
+    has it next in any case."""
+    found = store.read(statements.FIRST_WAITER, (name, name, store.boot, now))
+    first = found[0] if found else None
+    release = statements.RELEASE
+    if first is not None:
+        if not fair and first[0] < _NEXT:
+            release = statements.RELEASE_TO_ANY  # unless a waiter asks for a hand-over before it
+        elif _hand_over(store, now, name, owner, process, first):
+            store.held.pop(owner, None)
+            return True
+    if store.write(release, (time.time_ns() // 1000, name, owner, process)):
+        store.held.pop(owner, None)
+        wake_first(store, now, name, first)
+        return True
+    return release is statements.RELEASE_TO_ANY and free_awaited(store, now, name, owner, process, True)
+
+
+def _hand_over(store: Store, now: int, name: str, owner: str, process: str, first: Sequence[Any]) -> bool:
+    """Release the name to its first waiter. False: nothing was done.
+
+    The waiter begins its lease when it is woken (``accept``; or ``take``, which finds its claim there). If it is
+    frozen, the name is free after a short time; if it is dead, at once.
+    """
+    _, to, its_process, socket_name, description, mode = first
+    tokens = descriptions.parsed(description).get("tokens")
+    # A waiter of an earlier version does not say how many tokens it wants. One without a socket would notice late. And
+    # the holder's own entry may have stayed in the queue (_found_granted).
+    if not isinstance(tokens, int) or not socket_name or mode != EXCLUSIVE.label or to == owner:
+        return False
+    wall = time.time_ns() // 1000
+    row = (to, its_process, store.boot, now + _HANDED_OVER, wall, tokens - 1, wall, description)
+    if not store.write(statements.HAND_OVER, (*row, name, owner, process, name, to)):
+        return False
+    if not send_wakeup(store.directory, socket_name, HANDED_OVER):  # it has left, or died: it has nothing from now on
+        try:
+            if store.write(statements.RELEASE, (wall, name, to, its_process)):
+                wake_first(store, now, name)
+        except (Contended, RequestFailed, EngineRefused):
+            pass  # the release has happened; what was handed over ends soon
+    return True
+
+
+def accept(store: Store, now: int, claim: Claim) -> int | None:
+    """Begin the lease of what was handed over to ``claim``; the token of it. None: nothing was, or it has ended."""
+    row = look(store, claim.name)
+    if row is None or row.ttl or row.boot != store.boot or not _is_ours(store, claim, row):
+        return None
+    ttl = int(claim.ttl * SECOND)
+    until = now + ttl
+    if until > store.proven_until:
+        store.extend_proof(until, now)
+    if not store.write(statements.ACCEPT, (until, ttl, claim.name, claim.owner, row.process, row.token)):
+        return None
+    store.held[claim.owner] = True
+    return row.token
+
+
+def found_instead(store: Store, now: int, claim: Claim) -> Found:
+    """What is there in the place of what ``claim`` held; the rest of it is removed."""
+    store.held.pop(claim.owner, None)
     row = look(store, claim.name)
     if row is not None and row.owner == claim.owner and row.process in store.former:
         # Ours from before the files were displaced. It was lost then: it may have been granted to others since.
-        store.write(statements.RELEASE, (time.time_ns() // 1000, claim.name, claim.owner, row.process))
+        if store.write(statements.RELEASE, (time.time_ns() // 1000, claim.name, claim.owner, row.process)):
+            wake_first(store, now, claim.name)
         return Found.GONE
     return Found.GONE if row is None or row.owner is None else Found.STOLEN
 
 
-def wake_first(store: Store, now: int, name: str) -> None:
+def wake_first(store: Store, now: int, name: str, first: Sequence[Any] | None = None) -> None:
     """Wake the first reachable waiter. Called after the release is committed: a waiter that enters later looks first.
+    ``first``: the one that was found before the release, if any.
 
     Best effort, and it must not fail: the release before it has happened and must not be repeated.
     """
     try:
         for _ in range(_SKIPS):
-            first = store.read(statements.FIRST, (name, store.boot, now))
-            if not first:
+            if first is not None:
+                (_, owner, _, socket_name, *_), first = first, None
+            elif found := store.read(statements.FIRST, (name, store.boot, now)):
+                ((owner, socket_name),) = found
+            else:
                 return
-            ((owner, socket_name),) = first
             if not socket_name or send_wakeup(store.directory, socket_name):  # a waiter without a socket polls
                 return
             store.write(statements.LEAVE, (name, owner))
@@ -258,41 +349,15 @@ def wake_first(store: Store, now: int, name: str) -> None:
         pass  # waiters re-poll
 
 
-def withdraw(store: Store, now: int, attempt: SimpleAttempt) -> Found:
-    """Leave nothing of ``attempt`` behind."""
-    if attempt.queued:
-        leave_queue(store, now, attempt.claim)
-    return give_up(store, now, attempt.claim)
-
-
-def withdraw_all(store: Store, now: int, attempts: Sequence[SimpleAttempt]) -> list[Found]:
-    """The same for at most a batch of attempts; those that hold are released in one statement."""
-    claims = [attempt.claim for attempt in attempts]
-    for attempt in attempts:
-        if attempt.queued:
-            leave_queue(store, now, attempt.claim)
-    batch = given(claims)
-    ours = {owner for (owner,) in store.read(statements.COUNT_OURS, (*batch, store.process))}
-    if ours:
-        store.write(statements.RELEASE_ALL, (*batch, time.time_ns() // 1000, store.process))
-        store.held -= ours
-        _wake_awaited(store, now, batch)
-    return [_OURS if claim.owner in ours else _found_instead(store, claim) for claim in claims]
-
-
-def _wake_awaited(store: Store, now: int, batch: Sequence[str]) -> None:
-    try:
-        for (name,) in store.read(statements.AWAITED, batch):
-            wake_first(store, now, name)
-    except (Contended, RequestFailed, EngineRefused):
-        pass  # waiters re-poll
-
-
 def leave_queue(store: Store, now: int, claim: Claim) -> None:
-    """Remove the claim's queue entry. If the name is free, wake the next waiter: a wake-up may have been sent to it."""
+    """Remove the claim's queue entry. A wake-up may have been sent to it: pass it on, if the name is free, or have the
+    holder send another."""
     leave(store, claim)
+    store.write(statements.AWAIT, (claim.name,))
     row = look(store, claim.name)
-    if row is None or row.owner is None:
+    if row is not None and _is_ours(store, claim, row):
+        give_up(store, now, claim)  # it was handed over meanwhile
+    elif row is None or row.owner is None:
         wake_first(store, now, claim.name)
 
 
@@ -311,7 +376,7 @@ def break_(store: Store, now: int, name: str, token: int | None = None) -> bool:
     row = Row._make(rows[0][:6]) if rows else None
     if row is None or judge(row, now, store.boot, store.is_dead) in (Verdict.FREE, Verdict.LAPSED):
         return False
-    if token is not None and not is_of_grant(token, row.token, _tokens(descriptions.parsed(rows[0][7]))):
+    if token is not None and not is_of_grant(token, row.token, tokens_of(descriptions.parsed(rows[0][7]))):
         return False
     wall = time.time_ns() // 1000
     if not store.write(statements.BREAK, (wall, wall, name, row.owner)):
@@ -321,93 +386,14 @@ def break_(store: Store, now: int, name: str, token: int | None = None) -> bool:
     return True
 
 
-def report_break(store: Store, name: str, processes: Collection[str]) -> None:
-    """Have the watchdogs of these processes verify what they hold of ``name``."""
-    for process in processes:
-        for socket_name in store.wakeup_sockets_of(process, FOR_WATCHDOG):
-            send_wakeup(store.directory, socket_name, name.encode())
-
-
-def inspect(store: Store, now: int, name: str) -> LockState:
-    """The name as it is now, for people."""
-    rows = store.read(statements.INSPECT, (store.boot, now, name))
-    if not rows:
-        return LockState(name)
-    row, (since, description, waiters) = Row._make(rows[0][:6]), rows[0][6:]
-    queue = _queue(store, now, name) if waiters else ()
-    owner = row.owner
-    if owner is None or judge(row, now, store.boot, store.is_dead) is Verdict.LAPSED:
-        return LockState(name, (), waiters, row.token, queue=queue)
-    if row.boot not in (store.boot, adopted(store.boot)):
-        row = _adopt_seen(store, now, name, row)
-    remaining = (row.expires - now) / SECOND
-    about = descriptions.parsed(description)
-    holder = Holder(
-        owner,
-        **descriptions.facts(about),
-        since=since / SECOND,
-        until=time.time() + remaining,
-        token=row.token - _tokens(about) + 1,
-        count=1,
-    )
-    return LockState(name, (holder,), waiters, row.token, remaining, queue)
-
-
-def waiters(store: Store, now: int, name: str) -> tuple[int, tuple[Waiter, ...]]:
-    """How many claims wait, and the first of them."""
-    ((number,),) = store.read(statements.COUNT_WAITERS, (name, store.boot, now))
-    return number, _queue(store, now, name) if number else ()
-
-
-def _queue(store: Store, now: int, name: str) -> tuple[Waiter, ...]:
-    return tuple(
-        Waiter(
-            owner,
-            **descriptions.facts(descriptions.parsed(description)),
-            since=since / SECOND if since else None,
-            mode=mode,
-        )
-        for owner, since, description, mode in store.read(statements.QUEUE, (name, store.boot, now, MOST_WAITERS))
-    )
-
-
-def _tokens(about: Mapping[str, Any]) -> int:
+def tokens_of(about: Mapping[str, Any]) -> int:
     """How many tokens were reserved for the holder with this description."""
     tokens = about.get("tokens", 1)
     return tokens if isinstance(tokens, int) and tokens > 0 else 1
 
 
-def _adopt_seen(store: Store, now: int, name: str, row: Row) -> Row:
-    """Start the clock of a foreign row that is only inspected, so that it does not stay held forever. Best effort."""
-    try:
-        _adopt(store, now, name, row)
-    except (Contended, RequestFailed, EngineRefused):
-        pass  # the next inspection does it
-    return row._replace(expires=now + row.ttl)
-
-
-def page_of_names(store: Store, now: int, prefix: str, after: str | None) -> list[tuple[str, str | None, bool]]:
-    """Some names that start with ``prefix`` and sort after ``after``, the owner of each, and whether it is held. Empty
-    at the end."""
-    if after is None:
-        rows = store.read(statements.NAMES_FROM, (prefix, _end_of(prefix)))
-    else:
-        rows = store.read(statements.NAMES_AFTER, (after, _end_of(prefix)))
-    return [(name, row[0], _is_held(store, now, name, Row._make(row))) for name, *row in rows]
-
-
-def _is_held(store: Store, now: int, name: str, row: Row) -> bool:
-    verdict = judge(row, now, store.boot, store.is_dead)
-    if verdict is Verdict.FOREIGN:
-        _adopt_seen(store, now, name, row)
-    return verdict in (Verdict.HELD, Verdict.FOREIGN)
-
-
-def _end_of(prefix: str) -> str | bytes:
-    """A value that sorts after all names with this prefix. SQLite sorts text as Python does, and blobs after text."""
-    for length in range(len(prefix), 0, -1):
-        following = ord(prefix[length - 1]) + 1
-        if following <= sys.maxunicode:
-            # Surrogates are not text: U+D7FF is followed by U+E000.
-            return prefix[: length - 1] + chr(0xE000 if following == 0xD800 else following)
-    return b""
+def report_break(store: Store, name: str, processes: Collection[str]) -> None:
+    """Have the watchdogs of these processes verify what they hold of ``name``."""
+    for process in processes:
+        for socket_name in store.wakeup_sockets_of(process, FOR_WATCHDOG):
+            send_wakeup(store.directory, socket_name, name.encode())

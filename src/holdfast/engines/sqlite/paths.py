@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import socket
 import stat
 from typing import Final
 
@@ -49,6 +50,12 @@ class PrivateDirectory:
     def __init__(self, path: str) -> None:
         self.path = path
         self.fileno = _open_private(path)
+        try:
+            self.sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)  #: sends wake-ups
+        except BaseException:
+            os.close(self.fileno)
+            raise
+        self.sender.setblocking(False)
 
     def address(self, name: str) -> str:
         """The path of a socket in this directory, short enough for the kernel where /proc is mounted."""
@@ -68,6 +75,7 @@ class PrivateDirectory:
         fileno, self.fileno = self.fileno, -1
         if fileno >= 0:
             os.close(fileno)
+        self.sender.close()
 
 
 def secure(path: str) -> PrivateDirectory:

@@ -6,6 +6,7 @@ the name of its socket, so it sorts before all waiters.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 #: The first character of the id of a listener for all changes.
@@ -37,10 +38,19 @@ JOIN: Final = f"""
     SELECT ?, ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM register WHERE {_UNCHANGED})
     {_PRESENT_UNTIL}
 """  # noqa: S608  (constants only)
-PRESENT: Final = f"""
-    INSERT INTO register_waiter (name, part, waiter, process, boot, expires) VALUES (?, ?, ?, ?, ?, ?)
-    {_PRESENT_UNTIL}
-"""  # noqa: S608  (constants only)
+#: So many waiters at once: six parameters each, of which old versions of SQLite allow 999.
+MOST_PRESENT: Final = 150
+
+
+@lru_cache(maxsize=MOST_PRESENT)
+def present(count: int) -> str:
+    """For ``count`` waiters."""
+    return f"""
+        INSERT INTO register_waiter (name, part, waiter, process, boot, expires)
+        VALUES {", ".join(["(?, ?, ?, ?, ?, ?)"] * count)}
+        {_PRESENT_UNTIL}
+    """  # noqa: S608  (constants only)
+
 
 # Two statements: the first one creates the register. The guard of a register that no hold has loaded is below all.
 CREATE: Final = """

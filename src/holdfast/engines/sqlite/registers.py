@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from holdfast.engines import waiter_queue
@@ -19,10 +20,14 @@ from holdfast.errors import EngineRefused
 
 _SECOND: Final = 1_000_000
 _NO_GUARD: Final = Guard(-1, "")
+#: For so many waiters the queue is parsed rather than searched for each.
+_PARSED_FOR: Final = 50
 
 
 class SqliteRegisters:
     """See :class:`holdfast.engines.registers.Registers`. Each method is one or two statements; none waits."""
+
+    fused = False
 
     def __init__(self, access: StoreAccess) -> None:
         self._access = access
@@ -46,7 +51,10 @@ class SqliteRegisters:
         return await self._access.run_retrying(timeout, _store, key, guard, version, value, queue, join, wake)
 
     async def look(self, key: RegisterKey, waiter: str, timeout: float) -> Look:
-        return await self._access.run_retrying(timeout, _look, key, waiter)
+        return (await self.look_all(key, (waiter,), timeout)).get(waiter, Look(Standing.NOT_QUEUED))
+
+    async def look_all(self, key: RegisterKey, waiters: Collection[str], timeout: float) -> Mapping[str, Look]:
+        return await self._access.run_retrying(timeout, _look, key, waiters)
 
     async def peek(self, key: RegisterKey, timeout: float) -> Cell:
         return await self._access.run_retrying(timeout, _peek, key)
@@ -87,18 +95,20 @@ def _store(
     return version + 1
 
 
-def _look(store: Store, now: int, key: RegisterKey, waiter: str) -> Look:
-    store.write(statements.PRESENT, _presence(store, now, key, waiter))
+def _look(store: Store, now: int, key: RegisterKey, waiters: Collection[str]) -> Mapping[str, Look]:
+    rows = [_presence(store, now, key, waiter) for waiter in waiters]
+    for first in range(0, len(rows), statements.MOST_PRESENT):
+        some = rows[first : first + statements.MOST_PRESENT]
+        store.write(statements.present(len(some)), tuple(chain.from_iterable(some)))
     ((queue,),) = store.read(statements.QUEUE, (key.name, key.part)) or (("",),)
     if not isinstance(queue, str):
         raise _foreign(store, key)
-    # Among a thousand waiters it would take a millisecond to parse the queue. Mostly no waiter was notified: then there
-    # is nothing to pass on, and the rank is not needed. An entry begins after "=" or ",".
-    if f":{waiter_queue.NOTIFIED}" not in queue:
-        waiting = f"={waiter}:" in queue or f",{waiter}:" in queue
-        return Look(Standing.WAITING if waiting else Standing.NOT_QUEUED)
+    # It takes a millisecond to parse a queue of a thousand waiters. Mostly none was notified: then there is nothing to
+    # pass on, and the rank is not needed. An entry begins after "=" or ",".
+    if len(waiters) < _PARSED_FOR and f":{waiter_queue.NOTIFIED}" not in queue:
+        return {each: Look(Standing.WAITING) for each in waiters if f"={each}:" in queue or f",{each}:" in queue}
     try:
-        return waiter_queue.look(queue, waiter, _present(store, now, key))
+        return waiter_queue.looks(queue, _present(store, now, key))
     except ValueError as error:
         raise _foreign(store, key) from error
 

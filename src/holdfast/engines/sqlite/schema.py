@@ -53,7 +53,6 @@ _MARKED: Final = """
         owner = excluded.owner, process = '', boot = excluded.boot, expires = excluded.expires, ttl = excluded.ttl,
         token = max(token, excluded.token), since = excluded.since, description = excluded.description;
 """
-_NOW: Final = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
 _SHARES: Final = f"""
 CREATE TABLE IF NOT EXISTS share (
     name TEXT NOT NULL, owner TEXT NOT NULL, mode TEXT NOT NULL, permits INTEGER NOT NULL, process TEXT NOT NULL,
@@ -70,25 +69,48 @@ CREATE TRIGGER IF NOT EXISTS shared AFTER INSERT ON share BEGIN
         since="NEW.since",
     )
 }
-    UPDATE semaphore SET used = NEW.since WHERE name = NEW.name;
+    UPDATE semaphore SET used = NEW.since WHERE name = NEW.name AND used < NEW.since - 1000000;
     DELETE FROM queue WHERE name = NEW.name AND owner = NEW.owner;
 END;
 CREATE TRIGGER IF NOT EXISTS unshared AFTER DELETE ON share
 WHEN OLD.mode <> 'permits' AND NOT EXISTS (SELECT 1 FROM share WHERE name = OLD.name) BEGIN
-    UPDATE lock SET owner = NULL, since = {_NOW} WHERE name = OLD.name AND owner = '#rwlock';
+    UPDATE lock SET owner = NULL, since = {statements.NOW} WHERE name = OLD.name AND owner = '#rwlock';
 END;
 CREATE TRIGGER IF NOT EXISTS semaphore_created AFTER INSERT ON semaphore BEGIN
     {_MARKED.format(mark="'#semaphore'", boot="''", token="0", since="NEW.used")}
 END;
 CREATE TRIGGER IF NOT EXISTS semaphore_forgotten AFTER DELETE ON semaphore BEGIN
-    UPDATE lock SET owner = NULL, since = {_NOW} WHERE name = OLD.name AND owner = '#semaphore';
+    UPDATE lock SET owner = NULL, since = {statements.NOW} WHERE name = OLD.name AND owner = '#semaphore';
 END;
 """  # noqa: S608  (constants only)
 
+# A waiter finds its own entry by this one, however long the queue is.
+_INDEX: Final = "CREATE INDEX IF NOT EXISTS queue_owner ON queue (name, owner);"
+
+# A claim that has waited leaves the queue with its grant. Only statements that set ``waiting`` cause this: what nearly
+# every acquire and release is does not.
+_LEFT: Final = """
+CREATE TRIGGER IF NOT EXISTS left_queue AFTER UPDATE OF waiting ON lock
+WHEN NEW.owner IS NOT NULL AND NEW.owner IS NOT OLD.owner BEGIN
+    DELETE FROM queue WHERE name = NEW.name AND owner = NEW.owner;
+END;
+"""
+
+# The one of earlier versions, "queued", also undid what a waiter had asked for that was overtaken (2).
+_ENTERED: Final = """
+DROP TRIGGER IF EXISTS queued;
+CREATE TRIGGER IF NOT EXISTS entered_queue AFTER INSERT ON queue BEGIN
+    UPDATE lock SET waiting = 1 WHERE name = NEW.name AND waiting = 0;
+END;
+"""
+
 # A free lock keeps its row because of the token (owner IS NULL). Only the name is indexed: taking and freeing rewrite
 # one page, and pages are small because the log computes a checksum over the whole page.
-# ``waiting`` may be 1 without a waiter, never 0 with one: every entry into the queue sets it, and a release that finds
-# the queue empty clears it.
+# ``waiting``: a release is to wake the first waiter. Every entry into the queue sets it, and the release that sends the
+# wake-up clears it; the waiter sets it again with its grant, or before it goes on waiting. So it is 0 without a waiter,
+# or while a wake-up is under way. If that is lost, waiters poll (a waiter of an earlier version does not set it again,
+# and polls, too). 2: a waiter was overtaken, and the release is to hand the name over, as that of a fair claim does
+# in any case. Then the row has no ttl (0) until the waiter has begun its lease.
 # The column ``bell`` contains the name of the waiter's wake-up socket.
 _CREATE: Final = f"""
 BEGIN IMMEDIATE;
@@ -103,20 +125,20 @@ CREATE TABLE IF NOT EXISTS queue (
     mode TEXT NOT NULL DEFAULT 'exclusive', permits INTEGER NOT NULL DEFAULT 1,
     PRIMARY KEY (name, seq)
 ) WITHOUT ROWID;
-CREATE TRIGGER IF NOT EXISTS queued AFTER INSERT ON queue BEGIN
-    UPDATE lock SET waiting = 1 WHERE name = NEW.name;
-END;
+{_INDEX}
+{_ENTERED}
+{_LEFT}
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 {_REGISTERS}
 {_SHARES}
 PRAGMA application_id = 1752132708;
 PRAGMA user_version = 1;
 COMMIT;
-"""  # noqa: S608  (constants only)
+"""
 
-# For a file of an earlier version, which lacks columns or tables. The version number stays: processes with the earlier
-# version may have the file open, or open it later. They name the columns that they write, and the new ones have
-# defaults.
+# For a file of an earlier version, which lacks columns, tables, an index or a trigger. The version number stays:
+# processes with the earlier version may have the file open, or open it later. They name the columns that they write,
+# and the new ones have defaults.
 _ADDITIONS: Final = {
     "queue.description": """
         ALTER TABLE queue ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
@@ -128,9 +150,12 @@ _ADDITIONS: Final = {
     """,
     "register": _REGISTERS,
     "share": _SHARES,
+    "queue_owner": _INDEX,
+    "entered_queue": _ENTERED,
+    "left_queue": _LEFT,
 }
 _THERE: Final = """
-    SELECT name FROM sqlite_schema WHERE type = 'table'
+    SELECT name FROM sqlite_schema WHERE type IN ('table', 'index', 'trigger')
     UNION ALL SELECT 'queue.' || name FROM pragma_table_info('queue')
 """
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator
+from time import time_ns
+from typing import Final
 
 from holdfast.engines.base import Busy, Claim, Found, Granted, LockState, SimpleAttempt
 from holdfast.engines.sqlite import operations, shares, statements
 from holdfast.engines.sqlite.access import StoreAccess
 from holdfast.engines.sqlite.contender import SqliteContender
 from holdfast.engines.sqlite.faults import Contended
+from holdfast.engines.sqlite.operations import SECOND, free_awaited
 from holdfast.engines.sqlite.registers import SqliteRegisters, conditions
+from holdfast.engines.sqlite.statements import RELEASE_OWN, TAKE_AGAIN, TAKE_FREE
 from holdfast.engines.sqlite.store import Store
+
+_OURS: Final = Found.OURS  # looked up in its class it costs 0.1 µs, before Python 3.12
 
 
 class SqliteSession(StoreAccess):
@@ -34,9 +40,59 @@ class SqliteSession(StoreAccess):
         now = self.runtime.now()
         take = shares.take if shares.is_shared(attempt.claim) else operations.take
         try:
-            return take(self.store(now), int(now * operations.SECOND), attempt)
+            return take(self.store(now), int(now * SECOND), attempt)
         except Contended:
             return await self.run_retrying(timeout, take, attempt)
+
+    def acquire_directly(
+        self, name: str, owner: str, description: bytes, ttl: float, timeout: float
+    ) -> int | Busy | None:
+        """See :class:`holdfast.engines.base.DirectSession`."""
+        # As ``take``, for what nearly every acquire is: of a free name, for one token.
+        now = self.runtime.now()
+        try:
+            store = self._store
+            if store is None or now >= store.look_at:
+                store = self.store(now)
+            micro, duration, wall = int(now * SECOND), int(ttl * SECOND), time_ns() // 1000
+            until = micro + duration
+            if until > store.proven_until:
+                store.extend_proof(until, micro)
+            again = name, duration, description
+            try:
+                last = store.last_grants[again]
+            except KeyError:
+                last = wall
+            if last >= wall or not store.write(TAKE_AGAIN, (owner, until, wall, name, last, duration)):
+                new = (name, owner, store.process, store.boot, until, duration, wall, wall, description)
+                if not store.write(TAKE_FREE, new):
+                    store.last_grants.pop(again, None)
+                    return operations.busy(store, micro, name, owner)
+                store.make_room()
+            store.last_grants[again] = wall
+            store.held[owner] = False
+            return wall
+        except Contended:
+            return None
+
+    def release_directly(self, name: str, owner: str, timeout: float) -> Found | None:
+        now = self.runtime.now()
+        try:
+            store = self._store
+            if store is None or now >= store.look_at:
+                store = self.store(now)
+            if store.held.get(owner) is False and store.write(RELEASE_OWN, (time_ns() // 1000, name, owner)):
+                store.held.pop(owner, None)
+                return _OURS
+            return _OURS if free_awaited(store, int(now * SECOND), name, owner, store.process) else None
+        except Contended:
+            return None
+
+    def acquired(self, reply: int | Busy | None) -> int | Busy | None:
+        return reply
+
+    def released(self, reply: Found | None) -> Found | None:
+        return reply
 
     def nested(self, claim: Claim, under: SimpleAttempt) -> SimpleAttempt:
         return shares.NestedAttempt(claim, under.owner)
@@ -48,7 +104,7 @@ class SqliteSession(StoreAccess):
         now = self.runtime.now()
         give_up = shares.give_up if shares.is_shared(attempt.claim) else operations.give_up
         try:
-            return give_up(self.store(now), int(now * operations.SECOND), attempt.claim)
+            return give_up(self.store(now), int(now * SECOND), attempt.claim)
         except Contended:
             return await self.run_retrying(timeout, give_up, attempt.claim)
 
@@ -56,7 +112,7 @@ class SqliteSession(StoreAccess):
         extend = shares.extend if shares.is_shared(attempt.claim) else operations.extend
         return await self.run_retrying(timeout, extend, attempt.claim, ttl)
 
-    async def resize(self, name: str, size: int, timeout: float) -> None:
+    async def resize(self, name: str, size: int, timeout: float, request: str = "") -> None:
         await self.run_retrying(timeout, shares.resize, name, size)
 
     async def transfer(self, attempt: SimpleAttempt, from_owner: str, timeout: float) -> Granted | Found:

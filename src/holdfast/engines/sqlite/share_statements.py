@@ -71,7 +71,13 @@ GRANTED: Final = """
     SELECT token, (SELECT size FROM semaphore WHERE name = :name), EXISTS (SELECT 1 FROM queue WHERE name = :name)
     FROM share WHERE name = :name AND owner = :owner
 """
-BEFORE: Final = f"SELECT DISTINCT process {_BEFORE}"
+FIRST_BEFORE: Final = f"SELECT process {_BEFORE} ORDER BY seq LIMIT 1"
+# What surrounds a claim: the owner in the table of locks, the size of the semaphore, whether the claim is in the
+# queue, and the process of the first request before it.
+AROUND: Final = f"""
+    SELECT (SELECT owner FROM lock WHERE name = :name), (SELECT size FROM semaphore WHERE name = :name),
+        EXISTS (SELECT 1 FROM queue WHERE name = :name AND owner = :owner), ({FIRST_BEFORE})
+"""  # noqa: S608  (constants only)
 
 SHARES: Final = """
     SELECT owner, process, boot, expires, ttl, token, mode, permits, since, description FROM share WHERE name = ?
@@ -79,6 +85,9 @@ SHARES: Final = """
 """
 EXTEND: Final = f"UPDATE share SET {EXTENDED} WHERE name = ? AND owner = ? AND process = ?"  # noqa: S608  (constants)
 RELEASE: Final = "DELETE FROM share WHERE name = ? AND owner = ? AND process = ?"
+# The first one is nearly always enough. Where it is, no request waits, and the queue need not be read: a request that
+# enters it later looks at what is held after that.
+RELEASE_UNAWAITED: Final = f"{RELEASE} AND NOT EXISTS (SELECT 1 FROM queue WHERE name = share.name)"  # noqa: S608
 REMOVE_LAPSED: Final = "DELETE FROM share WHERE name = ? AND owner = ? AND expires = ?"
 ADOPT: Final = "UPDATE share SET boot = ?, expires = ? WHERE name = ? AND owner = ? AND boot = ? AND expires = ?"
 BREAK: Final = "DELETE FROM share WHERE name = ? AND owner = ?"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.engines import descriptions
 from holdfast.engines.base import (
@@ -27,7 +27,7 @@ from holdfast.engines.base import (
     permits,
     wrong_kind,
 )
-from holdfast.engines.sqlite import operations
+from holdfast.engines.sqlite import inspection, operations
 from holdfast.engines.sqlite import share_statements as statements
 from holdfast.engines.sqlite.faults import Contended
 from holdfast.engines.sqlite.operations import ROUNDS, SECOND
@@ -61,6 +61,8 @@ def take(store: Store, now: int, attempt: SimpleAttempt) -> Granted | Busy:
     facts = _facts(store, now, attempt)
     if facts["until"] > store.proven_until:
         store.extend_proof(facts["until"], now)
+    if attempt.queued and _surroundings(store, claim, facts).decided is False:
+        return Busy(None)  # most of many waiters: they write nothing
     for _ in range(ROUNDS):
         if store.write(statements.GRANT[claim.mode.label], facts):
             return _granted(store, now, attempt, facts)
@@ -96,7 +98,7 @@ def _facts(store: Store, now: int, attempt: SimpleAttempt) -> dict[str, Any]:
 
 def _granted(store: Store, now: int, attempt: SimpleAttempt, facts: dict[str, Any]) -> Granted:
     """The grant has happened: the token, and a wake-up for the next request, which may have room beside this one."""
-    store.held.add(attempt.claim.owner)
+    store.held[attempt.claim.owner] = False
     ((token, size, awaited),) = store.read(statements.GRANTED, facts) or ((0, 0, False),)
     attempt.queued = False  # it has left the queue with the grant
     if awaited and attempt.claim.mode.shared:
@@ -152,23 +154,41 @@ def _blocking(store: Store, attempt: SimpleAttempt, shares: Sequence[Share], siz
 
 def _remove_dead_before(store: Store, facts: dict[str, Any]) -> bool:
     """Remove dead waiters before the claim. False: a live one that conflicts with it stands before it."""
-    return operations.remove_dead(store, facts["name"], store.read(statements.BEFORE, facts))
+    return operations.remove_dead(store, facts["name"], statements.FIRST_BEFORE, facts)
 
 
 def _is_ours(store: Store, claim: Claim, share: Share) -> bool:
     return share.row.owner == claim.owner and share.row.process == store.process
 
 
+class _Surroundings(NamedTuple):
+    """What one statement says about a waiting claim. ``decided``: whether another try is worthwhile, whatever is held;
+    None: it depends on that."""
+
+    decided: bool | None
+    size: int
+
+
+def _surroundings(store: Store, claim: Claim, facts: dict[str, Any]) -> _Surroundings:
+    ((owner, size, queued, before),) = store.read(statements.AROUND, facts)
+    is_new = size is None and claim.mode.kind is Kind.SEMAPHORE
+    size = size or 0
+    if owner not in (None, facts["mark"]) or is_new or _impossible(claim, size) is not None:
+        return _Surroundings(True, size)
+    # One live request before it is enough: the others need not be read, however many they are.
+    waits = queued and before is not None and not store.is_dead(before)
+    return _Surroundings(False if waits else None, size)
+
+
 def is_worth_trying(store: Store, now: int, attempt: SimpleAttempt) -> tuple[bool, Row | None]:
     """Whether ``take`` would have another answer than "busy" for a waiting claim; and the row that prevents it."""
     claim = attempt.claim
     facts = _facts(store, now, attempt)
-    row = operations.look(store, claim.name)
-    if row is not None and row.owner is not None and row.owner != facts["mark"]:
-        return True, None
-    size = _size(store, claim, facts)
-    shares = live_shares(store, now, claim.name)
-    if _impossible(claim, size) is not None or any(_is_ours(store, claim, share) for share in shares):
+    surroundings = _surroundings(store, claim, facts)
+    if surroundings.decided is not None:
+        return surroundings.decided, None
+    size, shares = surroundings.size, live_shares(store, now, claim.name)
+    if any(_is_ours(store, claim, share) for share in shares):
         return True, None
     if (blocking := _blocking(store, attempt, shares, size)) is not None:
         return False, blocking
@@ -180,7 +200,7 @@ def extend(store: Store, now: int, claim: Claim, ttl: float) -> Found:
     setting = operations.extension(store, now, ttl)
     if store.write(statements.EXTEND, (*setting, claim.name, claim.owner, store.process)):
         return _OURS
-    return _found_instead(store, now, claim)
+    return found_instead(store, now, claim)
 
 
 def extend_all(store: Store, now: int, claims: Sequence[Claim], ttl: float) -> list[Found]:
@@ -194,15 +214,20 @@ def extend_all(store: Store, now: int, claims: Sequence[Claim], ttl: float) -> l
 
 def give_up(store: Store, now: int, claim: Claim) -> Found:
     """Give back what the claim holds, and wake the first waiter."""
-    if not store.write(statements.RELEASE, (claim.name, claim.owner, store.process)):
-        return _found_instead(store, now, claim)
-    store.held.discard(claim.owner)
-    operations.wake_first(store, now, claim.name)
-    return _OURS
+    which = (claim.name, claim.owner, store.process)
+    if store.write(statements.RELEASE_UNAWAITED, which):
+        store.held.pop(claim.owner, None)
+        return _OURS
+    if store.write(statements.RELEASE, which):
+        store.held.pop(claim.owner, None)
+        operations.wake_first(store, now, claim.name)
+        return _OURS
+    return found_instead(store, now, claim)
 
 
-def _found_instead(store: Store, now: int, claim: Claim) -> Found:
-    store.held.discard(claim.owner)
+def found_instead(store: Store, now: int, claim: Claim) -> Found:
+    """As ``operations.found_instead``."""
+    store.held.pop(claim.owner, None)
     stolen = False
     for share in live_shares(store, now, claim.name):
         if share.row.owner == claim.owner and share.row.process in store.former:
@@ -212,29 +237,6 @@ def _found_instead(store: Store, now: int, claim: Claim) -> Found:
             # Other permits, or other readers, do not mean that another owner has what this one had.
             stolen |= not (claim.mode.shared and share.mode == READ.label)
     return Found.STOLEN if stolen else Found.GONE
-
-
-def withdraw(store: Store, now: int, attempt: SimpleAttempt) -> Found:
-    """Leave nothing of ``attempt`` behind."""
-    if attempt.queued:
-        leave_queue(store, now, attempt.claim)
-    return give_up(store, now, attempt.claim)
-
-
-def withdraw_all(store: Store, now: int, attempts: Sequence[SimpleAttempt]) -> list[Found]:
-    """The same for at most a batch of attempts; what they hold is given back in one statement."""
-    claims = [attempt.claim for attempt in attempts]
-    for attempt in attempts:
-        if attempt.queued:
-            leave_queue(store, now, attempt.claim)
-    given = operations.given(claims)
-    ours = {owner for (owner,) in store.read(statements.COUNT_OURS, (*given, store.process))}
-    if ours:
-        store.write(statements.RELEASE_ALL, (*given, store.process))
-        store.held -= ours
-        for name in {claim.name for claim in claims}:
-            operations.wake_first(store, now, name)
-    return [_OURS if claim.owner in ours else _found_instead(store, now, claim) for claim in claims]
 
 
 def leave_queue(store: Store, now: int, claim: Claim) -> None:
@@ -267,10 +269,10 @@ def inspect(store: Store, now: int, name: str) -> LockState:
     row = operations.look(store, name)
     kind = None if row is None else marked_kind(row.owner)
     if row is None or kind is None:
-        return operations.inspect(store, now, name)
+        return inspection.inspect(store, now, name)
     shares = live_shares(store, now, name)
     size = next((size for (size,) in store.read(statements.SIZE, (name,))), 0) if kind is Kind.SEMAPHORE else 0
-    waiters, queue = operations.waiters(store, now, name)
+    waiters, queue = inspection.waiters(store, now, name)
     return LockState(
         name,
         tuple(_holder(share, now) for share in shares),
@@ -301,7 +303,7 @@ def page_of_names(store: Store, now: int, prefix: str, after: str | None) -> lis
     """Some names that start with ``prefix`` and sort after ``after``, and whether each is held. Empty at the end."""
     return [
         (name, bool(live_shares(store, now, name)) if marked_kind(owner) is not None else held)
-        for name, owner, held in operations.page_of_names(store, now, prefix, after)
+        for name, owner, held in inspection.page_of_names(store, now, prefix, after)
     ]
 
 

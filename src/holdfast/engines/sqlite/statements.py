@@ -10,45 +10,95 @@ from __future__ import annotations
 
 from typing import Final
 
+#: The time since the epoch in µs, where no parameter has it.
+NOW: Final = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
+
 _COLUMNS: Final = "name, owner, process, boot, expires, ttl, token, since, description"
-_TAKEN: Final = """
+_TAKING: Final = """
     ON CONFLICT (name) DO UPDATE SET
         owner = excluded.owner, process = excluded.process, boot = excluded.boot, expires = excluded.expires,
         ttl = excluded.ttl, token = excluded.token, since = excluded.since, description = excluded.description
+"""
+_TAKEN: Final = """
     WHERE lock.token < excluded.token - ? AND (lock.owner IS NULL OR (lock.owner = ? AND lock.expires = ?))
 """
+# A claim that has waited sets ``waiting``: there may be others behind it, and the wake-up that it has received was
+# theirs, too. A trigger removes it from the queue (schema.py); if the row had been forgotten, its entry expires.
+_WAITED: Final = ", waiting = 1"
 
 # Take a name that is free, or whose owner and expiry are still those that were judged. The token must be larger than
 # the stored one: the condition makes it max(last + 1, time) without reading it first.
-TAKE: Final = f"""
+_TAKE: Final = f"""
     INSERT INTO lock ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-    {_TAKEN}
+    {_TAKING}
+"""  # noqa: S608  (constants only)
+#: By whether the claim is in the queue.
+TAKE: Final = (_TAKE + _TAKEN, _TAKE + _WAITED + _TAKEN)
+
+# What nearly every TAKE is, with fewer parameters: for one token, by a claim that has not waited, of a free name.
+TAKE_FREE: Final = f"""
+    INSERT INTO lock ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    {_TAKING} WHERE lock.owner IS NULL AND lock.token < excluded.token
 """  # noqa: S608  (constants only)
 
-# The same, unless a live waiter is queued before this claim (any live waiter, if the claim is not in the queue).
-TAKE_IN_TURN: Final = f"""
+# The same, if the name was last granted to this process, for the same ttl and with the same description. It costs less:
+# it need not look whether there is a row, and leaves out what has its value already. The token shows that there was no
+# other grant since, and the ttl that the row has not been the mark of a read-write lock or semaphore (schema.py).
+TAKE_AGAIN: Final = """
+    UPDATE lock SET owner = ?1, expires = ?2, token = ?3, since = ?3
+    WHERE name = ?4 AND token = ?5 AND ttl = ?6 AND owner IS NULL
+"""
+
+# As TAKE, unless a live waiter is queued before this claim (any live waiter, if the claim is not in the queue).
+_TAKE_IN_TURN: Final = f"""
     INSERT INTO lock ({_COLUMNS}) SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?
     WHERE NOT EXISTS (
         SELECT 1 FROM queue WHERE name = ? AND boot = ? AND expires > ?
         AND seq < coalesce((SELECT seq FROM queue WHERE name = ? AND owner = ?), 9223372036854775807)
     )
-    {_TAKEN}
+    {_TAKING}
 """  # noqa: S608  (constants only)
+TAKE_IN_TURN: Final = (_TAKE_IN_TURN + _TAKEN, _TAKE_IN_TURN + _WAITED + _TAKEN)
 
-# Never shortens. An expiry written by another kernel is on another clock and is not compared.
-EXTENDED: Final = "expires = CASE boot WHEN ? THEN max(expires, ?) ELSE ? END, boot = ?, ttl = max(ttl, ?)"
+# Never shortens. An expiry written by another kernel is on another clock and is not compared; nor is that of a row
+# without a ttl: it was handed over, and its lease begins with this.
+EXTENDED: Final = """
+    expires = CASE WHEN boot = ? AND ttl > 0 THEN max(expires, ?) ELSE ? END, boot = ?, ttl = max(ttl, ?)
+"""
 EXTEND: Final = f"UPDATE lock SET {EXTENDED} WHERE name = ? AND owner = ? AND process = ?"  # noqa: S608  (constants)
 
 # The process is part of the condition: a forked child has the parent's claim in memory, but not its identity.
-# Two statements; the first is nearly always enough. Its condition includes "no waiter", which saves reading the queue
+# The first statement is nearly always enough. Its condition includes "no waiter to wake", which saves reading the queue
 # afterwards: a waiter that enters the queue sets ``waiting`` in the same transaction (by a trigger), and reads the lock
-# after that.
+# after that. If there is one, the first waiter is read, RELEASE_TO_ANY clears ``waiting``, and one wake-up is sent.
+# Until the waiter that receives it has looked, and has set it again by AWAIT or with its grant, others take and release
+# at full speed. If a waiter was overtaken then (AWAIT_NEXT), HAND_OVER gives the name to the first waiter.
+RELEASE: Final = """
+    UPDATE lock SET owner = NULL, since = ?, waiting = 0 WHERE name = ? AND owner = ? AND process = ?
+"""
 RELEASE_UNAWAITED: Final = """
     UPDATE lock SET owner = NULL, since = ? WHERE name = ? AND owner = ? AND process = ? AND waiting = 0
 """
-RELEASE: Final = """
-    UPDATE lock SET owner = NULL, since = ?, waiting = EXISTS (SELECT 1 FROM queue WHERE name = lock.name)
-    WHERE name = ? AND owner = ? AND process = ?
+#: The same for an owner that this process is known to have written.
+RELEASE_OWN: Final = "UPDATE lock SET owner = NULL, since = ? WHERE name = ? AND owner = ? AND waiting = 0"
+RELEASE_TO_ANY: Final = RELEASE + " AND waiting < 2"
+AWAIT: Final = "UPDATE lock SET waiting = 1 WHERE name = ? AND waiting = 0"
+#: Changes nothing if it was asked for already, or if no other claim than this one has the name.
+AWAIT_NEXT: Final = "UPDATE lock SET waiting = 2 WHERE name = ? AND waiting < 2 AND owner <> ?"
+
+# To the waiter that was read, if it still waits. It leaves the queue with this, by the trigger for ``waiting``.
+FIRST_WAITER: Final = """
+    SELECT coalesce((SELECT waiting FROM lock WHERE name = ?), 0), owner, process, bell, description, mode FROM queue
+    WHERE name = ? AND boot = ? AND expires > ? ORDER BY seq LIMIT 1
+"""
+HAND_OVER: Final = """
+    UPDATE lock SET owner = ?, process = ?, boot = ?, expires = ?, ttl = 0, token = max(token + 1, ?) + ?, since = ?,
+        description = ?, waiting = 1
+    WHERE name = ? AND owner = ? AND process = ? AND EXISTS (SELECT 1 FROM queue WHERE name = ? AND owner = ?)
+"""
+# The waiter begins its lease, with the token that it has read. Nothing else gives a row its ttl of 0.
+ACCEPT: Final = """
+    UPDATE lock SET expires = ?, ttl = ? WHERE name = ? AND owner = ? AND process = ? AND token = ? AND ttl = 0
 """
 
 # Give a held name to another owner. The process is that of this client or none (a ticket's): a forked child does not
@@ -67,6 +117,7 @@ ADOPT: Final = """
 """
 
 LOOK: Final = "SELECT owner, process, boot, expires, ttl, token FROM lock WHERE name = ?"
+LOOK_WAITING: Final = "SELECT waiting, owner, process, boot, expires, ttl, token FROM lock WHERE name = ?"
 INSPECT: Final = """
     SELECT owner, process, boot, expires, ttl, token, since, description,
         (SELECT count(*) FROM queue WHERE name = lock.name AND boot = ? AND expires > ?)
@@ -89,9 +140,10 @@ ENQUEUE: Final = """
 STAY: Final = "UPDATE queue SET expires = ? WHERE name = ? AND owner = ?"
 LEAVE: Final = "DELETE FROM queue WHERE name = ? AND owner = ?"
 FIRST: Final = "SELECT owner, bell FROM queue WHERE name = ? AND boot = ? AND expires > ? ORDER BY seq LIMIT 1"
-AHEAD: Final = """
-    SELECT DISTINCT process FROM queue WHERE name = ? AND boot = ? AND expires > ?
+FIRST_AHEAD: Final = """
+    SELECT process FROM queue WHERE name = ? AND boot = ? AND expires > ?
     AND seq < coalesce((SELECT seq FROM queue WHERE name = ? AND owner = ?), 9223372036854775807)
+    ORDER BY seq LIMIT 1
 """
 REMOVE_DEAD: Final = "DELETE FROM queue WHERE name = ? AND process = ?"
 
@@ -123,13 +175,12 @@ COUNT_OURS: Final = count_ours("lock")
 EXTEND_ALL: Final = extend_all("lock")
 RELEASE_ALL: Final = f"""
     {GIVEN}
-    UPDATE lock SET owner = NULL, since = ?, waiting = EXISTS (SELECT 1 FROM queue WHERE name = lock.name)
+    UPDATE lock SET owner = NULL, since = {NOW}, waiting = EXISTS (SELECT 1 FROM queue WHERE name = lock.name)
     WHERE rowid IN ({ours("lock")})
 """  # noqa: S608  (constants only)
 AWAITED: Final = f"""
     {GIVEN}
-    SELECT DISTINCT lock.name FROM given CROSS JOIN lock
-    WHERE lock.name = given.name AND lock.owner IS NULL AND lock.waiting
+    SELECT DISTINCT name FROM given WHERE EXISTS (SELECT 1 FROM queue WHERE name = given.name)
 """  # noqa: S608  (constants only)
 
 # Housekeeping. Every step is short: neither a transaction nor an opening may grow with the table, since it stalls every

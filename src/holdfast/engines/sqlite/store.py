@@ -27,7 +27,7 @@ from holdfast.engines.sqlite.housekeeping import Sweep, sweep_directory
 from holdfast.engines.sqlite.kernel import boot_id
 from holdfast.engines.sqlite.liveness import Liveness
 from holdfast.engines.sqlite.process_watch import ProcessListener, ProcessWatch
-from holdfast.engines.sqlite.wakeup_socket import WakeupSocket, is_for_watchdog, send_wakeup
+from holdfast.engines.sqlite.wakeup_socket import FOR_WAITER, WakeupSocket, is_for_watchdog, send_wakeup
 
 Value = str | bytes | int | None
 Parameters = Sequence[Value] | Mapping[str, Value]
@@ -40,9 +40,14 @@ _ROWS_FOR_THEM: Final = 512
 # Writes between two checkpoints. A short log stays in the cache.
 _CHECKPOINT_EVERY: Final = 200
 _LOOK_EVERY: Final = 0.25
+# More are needed only while more callers of this process wait at the same time.
+_MOST_IDLE_SOCKETS: Final = 4
 # The proof of our death is kept this much longer than our leases need it, so that it is rarely extended. In µs.
 _PROOF_AHEAD: Final = 60_000_000
+# Grants that are remembered. A program that uses each name once does not fill the memory.
+_MOST_REMEMBERED: Final = 1024
 _exists: Final = os.access
+_F_OK: Final = os.F_OK
 
 
 class Store:
@@ -60,7 +65,10 @@ class Store:
         self.abandoned = False  #: inherited by a fork, or displaced: open another store
         self.suspect = suspect  #: SQLite has found damage in the file
         self.former = frozenset(former)  #: identities that this process had in stores that were displaced
-        self.held: set[str] = set()  #: owners that this process has written and not released
+        #: Owners that this process has written and not released; True: granted to a waiter, so others may wait, too.
+        self.held: dict[str, bool] = {}
+        #: The tokens of the last direct grants of some names in this process, by name, ttl (µs) and description.
+        self.last_grants: dict[tuple[str, int, bytes], int] = {}
         self.look_at = 0.0  #: when to check again whether the files were displaced
         self.durable = False  #: the file is known to contain user data
         self.proven_until = 0  #: rows of this process may have an expiry up to this (µs)
@@ -70,6 +78,7 @@ class Store:
         self._new_names = 0
         self._lock = threading.RLock()
         self._sockets: set[WakeupSocket | ProcessWatch] = set()
+        self._idle_sockets: list[WakeupSocket] = []  # of those, the ones without a waiter
         self._socket_numbers = itertools.count()
         self._connection: sqlite3.Connection | None = None
         self._anchor: Anchor | None = None
@@ -107,23 +116,20 @@ class Store:
         the write is void.
         """
         with self._lock:
-            cursor = None
-            while cursor is None:
-                connection = self._connection or self._connect()
-                try:
-                    if durable:
-                        cursor = self._execute_durably(connection, statement, parameters)
-                    else:
-                        cursor = connection.execute(statement, parameters)
-                except sqlite3.Error as error:
-                    self._raise_unless_closed(error, connection)
+            connection = self._connection or self._connect()
+            try:
+                if durable:
+                    cursor = self._execute_durably(connection, statement, parameters)
+                else:
+                    cursor = connection.execute(statement, parameters)
+            except sqlite3.Error as error:
+                self._raise_unless_closed(error, connection)
+                return self.write(statement, parameters, durable=durable)
             # Before any lock is granted in other files, our liveness file is removed (opening.py), or its directory
             # was. So one cheap check of a path, after the write, shows whether the write is valid.
             # (os.access checks for the real uid, which may differ.)
-            if not _exists(self._liveness_path, os.F_OK) and not os.path.exists(self._liveness_path):
+            if not _exists(self._liveness_path, _F_OK) and not os.path.exists(self._liveness_path):
                 self._raise_displaced()
-            if durable and self._anchor is not None and not self._anchor.in_place():
-                self._raise_displaced()  # removed, and no process has opened other files yet
             self._writes += 1
             if self._writes >= _CHECKPOINT_EVERY:
                 self._checkpoint()
@@ -143,9 +149,12 @@ class Store:
             self.durable = True
         schema.set_sync(connection, schema.COMMITS)
         try:
-            return connection.execute(statement, parameters)
+            cursor = connection.execute(statement, parameters)
         finally:
             schema.set_sync(connection, schema.CHECKPOINTS)
+        if self._anchor is not None and not self._anchor.in_place():
+            self._raise_displaced()  # removed, and no process has opened other files yet
+        return cursor
 
     def read(self, statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
         """Run one reading statement to its end."""
@@ -217,6 +226,11 @@ class Store:
                 schema.set_sync(connection, schema.CHECKPOINTS)
             yield
 
+    def make_room(self) -> None:
+        """Before another grant is remembered: forget the others if there are many."""
+        if len(self.last_grants) >= _MOST_REMEMBERED:
+            self.last_grants = {}
+
     def _count_new_name(self, row: int) -> None:
         self._last_row = row
         self._new_names += 1
@@ -257,6 +271,22 @@ class Store:
         created = WakeupSocket(self.directory, f"{self.process}.{kind}-{next(self._socket_numbers)}")
         self._sockets.add(created)
         return created
+
+    def waiter_socket(self) -> WakeupSocket:
+        """A wake-up socket for a waiter: one that another has left, or a new one. OSError where none can be created."""
+        try:
+            kept = self._idle_sockets.pop()
+        except IndexError:
+            return self.wakeup_socket(FOR_WAITER)
+        kept.drain()
+        return kept
+
+    def keep_waiter_socket(self, own: WakeupSocket) -> None:
+        """Leave it to the next waiter: its file is created and removed less often."""
+        if self.abandoned or len(self._idle_sockets) >= _MOST_IDLE_SOCKETS:
+            self.close_socket(own)
+        else:
+            self._idle_sockets.append(own)
 
     def watch_process(self, process: str) -> ProcessWatch:
         """A new watch on another process. OSError where none is possible."""

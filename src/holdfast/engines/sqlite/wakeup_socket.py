@@ -16,6 +16,8 @@ from holdfast.engines.sqlite.paths import PrivateDirectory
 #: What a socket is for, as part of its file name. Processes with other versions of holdfast look for these names.
 FOR_WAITER: Final = "wait"
 FOR_WATCHDOG: Final = "doze"
+#: The message to a waiter that the name was handed over to. Others are empty.
+HANDED_OVER: Final = b"handed over"
 # The address has no receiver any more: the file is gone, or its process is.
 _NO_RECEIVER: Final = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.EPROTOTYPE})
 _LARGEST: Final = 8192
@@ -67,9 +69,14 @@ def is_for_watchdog(name: str) -> bool:
 def send_wakeup(directory: PrivateDirectory, name: str, message: bytes = b"") -> bool:
     """Wake the owner of a socket. False if it is gone; other failures count as sent, since waiters re-poll."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
-            sender.sendto(message, directory.address(name))
+        address = directory.address(name)
+        try:
+            directory.sender.sendto(message, address)
+        except BlockingIOError:
+            # What frozen receivers have not read fills the buffer of the sender: another one has its own.
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                sender.sendto(message, address)
     except OSError as error:
         return error.errno not in _NO_RECEIVER
     return True
