@@ -13,7 +13,12 @@ from holdfast.engines.zookeeper.handler import TlsSetupFailed
 from holdfast.errors import EngineRefused
 
 #: Answers that are not failures: callers handle them.
-ANSWERS: Final = (exceptions.NoNodeError, exceptions.NodeExistsError, exceptions.BadVersionError)
+ANSWERS: Final = (
+    exceptions.NoNodeError,
+    exceptions.NodeExistsError,
+    exceptions.BadVersionError,
+    exceptions.NotEmptyError,
+)
 #: The results of those operations of a failed multi that did not cause the failure.
 _ROLLED_BACK: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 _REFUSED: Final[dict[type[Exception], str]] = {

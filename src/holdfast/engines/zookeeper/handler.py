@@ -18,6 +18,7 @@ from typing import Any, Final
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 from holdfast._runtime.clock import now
+from holdfast._runtime.threads import start_daemon
 
 #: Hosts are tried one after the other: an unreachable one must leave time for the others.
 CONNECT_WITHIN: Final = 1.0
@@ -101,9 +102,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
             finally:
                 self._on_end()
 
-        thread = threading.Thread(target=run, name="holdfast-zookeeper", daemon=True)
-        thread.start()
-        return thread
+        return start_daemon(run, "holdfast-zookeeper")
 
     def event_object(self) -> _Flag:
         return _Flag()

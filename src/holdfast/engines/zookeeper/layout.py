@@ -5,6 +5,8 @@ lock         ``<path>/_c_<id>-lock-N`` (InterProcessMutex); election: ``latch-``
 rwlock       ``<path>/_c_<id>-__READ__N`` and ``…-__WRIT__N`` (InterProcessReadWriteLock)
 semaphore    ``<path>/locks/_c_<id>-lock-N``: the queue; ``<path>/leases/_c_<id>-lease-N``: the permits that are
              held (InterProcessSemaphoreV2); ``<path>/permits``: how many there are (SharedCount)
+barrier      ``<path>/_c_<id>-member-P``: a member, of a barrier of P parties; ``<path>/ready``: the round is open
+             (DistributedDoubleBarrier, whose own members are ``<path>/<uuid>``)
 ===========  =================================================================================================
 
 ``<path>`` is the node of the object's name.
@@ -12,7 +14,8 @@ semaphore    ``<path>/locks/_c_<id>-lock-N``: the queue; ``<path>/leases/_c_<id>
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from holdfast.engines.base import Kind, Mode
@@ -21,6 +24,11 @@ from holdfast.engines.zookeeper import order
 _LEASE: Final = "lease-"
 _LATCH: Final = "latch-"
 _QUEUE, _LEASES, _SIZE = "locks", "leases", "permits"
+_MEMBER: Final = "member-"
+_READY: Final = "ready"
+
+#: Of a barrier: a member of ours and its number of parties, or a member of Curator's.
+_MEMBERS: Final = re.compile(r"_c_[0-9a-f-]{36}-member-([0-9]{10})|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 #: The markers of the nodes under ``<path>``.
 _MARKERS: Final[dict[Kind, order.Markers]] = {
@@ -59,6 +67,27 @@ def lease(uuid: str, index: int) -> str:
     return f"{order.protected(uuid, _LEASE)}{index:010d}"
 
 
+def member(uuid: str, parties: int) -> str:
+    """The node of a barrier's member. Only its presence counts; the number is for the other members."""
+    return f"{order.protected(uuid, _MEMBER)}{parties:010d}"
+
+
+def members(children: Iterable[str]) -> Sequence[str]:
+    """All members of a barrier. As for Curator, every child is one."""
+    return [child for child in children if child != _READY]
+
+
+def parties(member: str) -> int | None:
+    """How many parties a member of a barrier expects. Curator's do not say it."""
+    found = _MEMBERS.fullmatch(member)
+    return None if found is None or found[1] is None else int(found[1])
+
+
+def ready(path: str) -> str:
+    """The node of a barrier whose round is open."""
+    return f"{path}/{_READY}"
+
+
 def queue(path: str, kind: Kind) -> str:
     """Where the nodes of its queue are."""
     return f"{path}/{_QUEUE}" if kind is Kind.SEMAPHORE else path
@@ -85,13 +114,12 @@ def kind_of(children: Iterable[str]) -> Kind | None:
 def other_kind(children: Iterable[str], kind: Kind, before: int | None = None) -> Kind | None:
     """Another kind than ``kind`` that the name is in use as. ``before``: numbered children count only below this
     number, so that of two kinds that meet under a name, the later one is refused."""
-    own = _MARKERS.get(kind, (_LEASES, _SIZE))
     for child in children:
-        if any(marker in child for marker in own):
-            continue
         found = _shown_by(child)
-        number = None if found is None else order.sequence_of(child, markers(found))
-        if found is not None and (before is None or number is None or number < before):
+        if found is None or found is kind:
+            continue
+        number = order.sequence_of(child, markers(found))
+        if before is None or number is None or number < before:
             return found
     return None
 
@@ -100,10 +128,12 @@ def _shown_by(child: str) -> Kind | None:
     """A semaphore's queue alone shows nothing: it remains for a minute after a claim that was refused."""
     if child in (_LEASES, _SIZE):
         return Kind.SEMAPHORE
+    if child == _READY or _MEMBERS.fullmatch(child):
+        return Kind.BARRIER
     return next((kind for kind, marks in _MARKERS.items() if order.sequence_of(child, marks) is not None), None)
 
 
 def label(node: str, kind: Kind) -> str:
     """The mode in which the owner of a node holds or wants the object, as ``Holder.mode`` shows it."""
-    shared = kind is Kind.SEMAPHORE or order.WRITE not in node
+    shared = order.WRITE not in node
     return Mode(kind, shared).label

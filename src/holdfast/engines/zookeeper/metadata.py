@@ -29,8 +29,11 @@ def wanted(data: bytes) -> int:
     return 1 if permits is None else int(permits)
 
 
-def holder(node: str, data: bytes, stat: Any, mode: str, count: int = 1) -> tuple[Holder, float | None]:
+def holder(
+    node: str, data: bytes, stat: Any, mode: str, count: int = 1, *, candidate: bool = False
+) -> tuple[Holder, float | None]:
     """The owner of a node (the node's name, if the data does not contain it); and for how long it may still hold.
+    ``candidate``: it is in an election, where the data of a Java program's node is the program's id.
 
     ``since`` is when it joined the queue, not when it became the head. The remaining time is the session's timeout, as
     if the process died now: the servers do not report when they last received something from a session.
@@ -38,7 +41,10 @@ def holder(node: str, data: bytes, stat: Any, mode: str, count: int = 1) -> tupl
     about = descriptions.parsed(data)
     owner, since = descriptions.text(about.get("owner")), stat.ctime / 1000.0
     if owner is None:
-        return Holder(node, since=since, token=stat.czxid, mode=mode), None
+        value = _id(data) if candidate else None
+        # How many times Java holds a lock, it alone knows; permits are counted here.
+        known = count if mode == "permits" else None
+        return Holder(node, since=since, token=stat.czxid, count=known, mode=mode, value=value), None
     remaining = _number(about.get("ttl"), _LONGEST_TTL)
     until = None if remaining is None else time.time() + remaining
     found = Holder(
@@ -59,13 +65,21 @@ def token(data: bytes, stat: Any) -> int:
     return int(stat.czxid if inherited is None else inherited)
 
 
-def waiter(node: str, data: bytes, stat: Any, mode: str) -> Waiter:
+def waiter(node: str, data: bytes, stat: Any, mode: str, *, candidate: bool = False) -> Waiter:
     """The same for a node that waits."""
     about = descriptions.parsed(data)
     owner, since = descriptions.text(about.get("owner")), stat.ctime / 1000.0
     if owner is None:
-        return Waiter(node, since=since, mode=mode)
+        return Waiter(node, since=since, mode=mode, value=_id(data) if candidate else None)
     return Waiter(owner, **descriptions.facts(about), since=since, mode=mode)
+
+
+def _id(data: bytes) -> str | None:
+    """What a Java program calls itself in a ``LeaderLatch``; None if it has no id, or the data is no text."""
+    try:
+        return descriptions.text(data.decode()) or None
+    except UnicodeDecodeError:
+        return None
 
 
 def _number(value: object, limit: float) -> float | None:

@@ -49,7 +49,8 @@ class Operators:
         queue: list[Waiter] = []
         for each, data, stat in await self._read(connection, waiting, timeout):
             node = each.rpartition("/")[2]
-            queue.append(metadata.waiter(node, data, stat, layout.label(node, nodes.kind)))
+            mode = layout.label(node, nodes.kind)
+            queue.append(metadata.waiter(node, data, stat, mode, candidate=nodes.kind is Kind.ELECTION))
         return LockState(
             name,
             tuple(holders),
@@ -69,7 +70,14 @@ class Operators:
         holders, remaining = [], []
         for path, data, stat in await self._read(connection, list(counts), timeout):
             node = path.rpartition("/")[2]
-            holder, left = metadata.holder(node, data, stat, layout.label(node, nodes.kind), counts[path])
+            holder, left = metadata.holder(
+                node,
+                data,
+                stat,
+                layout.label(node, nodes.kind),
+                counts[path],
+                candidate=nodes.kind is Kind.ELECTION,
+            )
             holders.append(holder)
             remaining.append(left)
         known = [left for left in remaining if left is not None]
@@ -107,6 +115,8 @@ class Operators:
         requester = self._requester
         children = await requester.children(connection, path, timeout)
         kind = layout.kind_of(children) or Kind.LOCK
+        if kind is Kind.BARRIER:
+            return Nodes(kind, [[f"{path}/{node}"] for node in sorted(layout.members(children))])
         if kind is not Kind.SEMAPHORE:
             holding, waiting = order.divided(_contenders(children, kind), layout.markers(kind))
             return Nodes(kind, [[f"{path}/{node}"] for node in holding], [f"{path}/{node}" for node in waiting])

@@ -8,7 +8,7 @@ from typing import Final
 
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 
-from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.connection import Connection, Receiver
 from holdfast.engines.zookeeper.reply import Callbacks, OneShotEvent, ignore
 from holdfast.engines.zookeeper.requests import Requester
 
@@ -17,19 +17,27 @@ ARM_WITHIN: Final = 5.0
 
 
 class ZooKeeperListener:
-    """See :class:`holdfast.engines.registers.Listener`.
+    """See :class:`holdfast.engines.registers.RegisterListener`.
 
     A watch reports one change. The next watch is requested before ``wait`` returns, and a session's requests are
     executed in order: a change that no watch reports is seen by what the caller reads after ``wait``.
     """
 
-    def __init__(self, requester: Requester, node: str, prepare: Callable[[], Awaitable[Connection]]) -> None:
+    def __init__(
+        self,
+        requester: Requester,
+        node: str,
+        prepare: Callable[[], Awaitable[Connection]],
+        watch: Callable[[Connection, str, Receiver], None] = Connection.watch,
+    ) -> None:
         self._requester = requester
         self._node = node
-        self._prepare = prepare  # creates the node, if there is none
+        self._watch = watch  # sends the request that sets the watch
+        self._prepare = prepare  # creates the node, if it must exist
         self._connection: Connection | None = None
         self._changed = OneShotEvent()
         self._watched = False
+        self._wait_ended = False
 
     async def arm(self) -> None:
         connection = await self._prepare()
@@ -37,7 +45,7 @@ class ZooKeeperListener:
         self._connection = connection
         looked = self._requester.reply()
         self._add(connection)
-        connection.watch(self._node, looked.receiver)
+        self._watch(connection, self._node, looked.receiver)
         try:
             await self._requester.answer(connection, looked, ARM_WITHIN)
         except NoNodeError:
@@ -54,9 +62,15 @@ class ZooKeeperListener:
     async def wait(self, until: float) -> None:
         if not self._watched:
             self._watch_again()
-        await self._changed.wait(self._requester.runtime, until)
-        if self._changed.is_set:
+        if not self._wait_ended:
+            await self._changed.wait(self._requester.runtime, until)
+        ended, self._wait_ended = self._wait_ended, False
+        if self._changed.is_set and not ended:
             self._watch_again()
+
+    def end_wait(self) -> None:
+        self._wait_ended = True
+        self._changed.end_wait()
 
     def _watch_again(self) -> None:
         if self._connection is None:
@@ -64,7 +78,7 @@ class ZooKeeperListener:
         self._changed = OneShotEvent()
         self._add(self._connection)
         failed = partial(self._unwatched, self._connection, self._changed)
-        self._connection.watch(self._node, Callbacks(ignore, failed))
+        self._watch(self._connection, self._node, Callbacks(ignore, failed))
 
     def _unwatched(self, connection: Connection, changed: OneShotEvent, error: BaseException) -> None:
         """Called on the session's thread. If the node does not exist, the next ``wait`` tries again."""

@@ -6,7 +6,7 @@ which it holds the lock. A transaction checks both, so a register may be forgott
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from holdfast.engines.zookeeper.register_layout import NO_GUARD, NO_HEAD, Head, 
 from holdfast.engines.zookeeper.register_listener import ARM_WITHIN, ZooKeeperListener
 from holdfast.engines.zookeeper.register_reading import Reading
 from holdfast.engines.zookeeper.register_removal import RegisterRemoval
+from holdfast.engines.zookeeper.reply import Reply
 from holdfast.engines.zookeeper.requests import Requester
 from holdfast.errors import EngineRefused
 
@@ -46,6 +47,8 @@ class _Seen(NamedTuple):
 
 class ZooKeeperRegisters:
     """See :class:`holdfast.engines.registers.Registers`. They use the client's own session, whatever a lock's ttl."""
+
+    fused = False
 
     def __init__(self, requester: Requester, queue: LockQueue, base: str, token_ttl: float | None) -> None:
         self._requester = requester
@@ -169,37 +172,43 @@ class ZooKeeperRegisters:
         raise _busy(path)
 
     async def look(self, key: RegisterKey, waiter: str, timeout: float) -> Look:
-        """Two small requests, as long as neither the queue nor the waiters have changed since the last look of any
-        waiter of this client."""
+        return (await self.look_all(key, (waiter,), timeout)).get(waiter, Look(Standing.NOT_QUEUED))
+
+    async def look_all(self, key: RegisterKey, waiters: Collection[str], timeout: float) -> Mapping[str, Look]:
+        """Two small requests, as long as neither the queue nor the waiters have changed since the last look of this
+        client; and one for each waiter whose node does not exist yet."""
         requester, path, until = self._requester, self._path(key), self._until(timeout)
         connection = await requester.connected(None, timeout)
         presences = requester.hub.presences
-        created = None
-        if not presences.looked(connection, path, waiter):
-            created = requester.reply()
-            connection.multi([connection.ephemeral(path.waiter(waiter), b"")], created.receiver)
-        queue, waiters = requester.reply(), requester.reply()
+        created: list[tuple[str, Reply]] = []
+        for waiter in waiters:
+            if not presences.looked(connection, path, waiter):
+                created.append((waiter, requester.reply()))
+                connection.multi([connection.ephemeral(path.waiter(waiter), b"")], created[-1][1].receiver)
+        queue, present = requester.reply(), requester.reply()
         connection.stat(path.queue, queue.receiver)
-        connection.stat(path.waiters, waiters.receiver)
-        await requester.wait_for_last(waiters, timeout)
-        if created is not None:
-            refused = await requester.outcome(connection, created, self._left(until))
+        connection.stat(path.waiters, present.receiver)
+        await requester.wait_for_last(present, timeout)
+        for waiter, reply in created:
+            refused = await requester.outcome(connection, reply, self._left(until))
             if refused is None or isinstance(refused[1], NodeExistsError):
                 presences.exists(connection, path, waiter)
         queue_stat = await requester.answer(connection, queue, self._left(until))
-        waiters_stat = await requester.answer(connection, waiters, self._left(until))
-        if queue_stat is None or waiters_stat is None:
-            presences.forget(path, waiter)
-            return Look(Standing.NOT_QUEUED)
+        present_stat = await requester.answer(connection, present, self._left(until))
+        if queue_stat is None or present_stat is None:
+            for waiter in waiters:
+                presences.forget(path, waiter)
+            return {}
         seen = self._seen.get(path)
-        if seen is None or (seen.queue_changed, seen.waiters_changed) != (queue_stat.mzxid, waiters_stat.pzxid):
+        if seen is None or (seen.queue_changed, seen.waiters_changed) != (queue_stat.mzxid, present_stat.pzxid):
             try:
                 seen = await self._see(connection, path, until)
             except NoNodeError:
-                return Look(Standing.NOT_QUEUED)
-        if waiter not in seen.present:
-            presences.missing(path, waiter)  # removed with an earlier session, or by an operator
-        return seen.looks.get(waiter, Look(Standing.NOT_QUEUED))
+                return {}
+        for waiter in waiters:
+            if waiter not in seen.present:
+                presences.missing(path, waiter)  # removed with an earlier session, or by an operator
+        return seen.looks
 
     async def _see(self, connection: Connection, path: RegisterPath, until: float) -> _Seen:
         """Read the queue and the waiters. Raises NoNodeError."""

@@ -99,6 +99,11 @@ class OneShotEvent:
         if self._waiter is not None:
             self._waiter.set()
 
+    def end_wait(self) -> None:
+        """The waiter returns though it is not set."""
+        if self._waiter is not None:
+            self._waiter.set()
+
     async def wait(self, runtime: Runtime, until: float) -> None:
         reply = Reply(runtime.event())
         self._waiter = reply.receiver  # before the check: a ``set`` from now on finds it

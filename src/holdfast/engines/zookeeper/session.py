@@ -1,5 +1,5 @@
 """ZooKeeper's locks as the callers of one client use them: each contender is a node, and a node that no conflicting one
-precedes holds the lock. ``semaphore.py`` has what is different in a semaphore.
+precedes holds the lock. ``semaphore.py`` and ``rounds.py`` have what is different in a semaphore and in a barrier.
 
 Written once for sync and async. Requests of one ZooKeeper session are answered in order, so requests that belong
 together are pipelined: an uncontended acquire is two pipelined requests, a release is one request.
@@ -7,29 +7,25 @@ together are pipelined: an uncontended acquire is two pipelined requests, a rele
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from holdfast._runtime.base import Runtime
-from holdfast.engines.base import (
-    Busy,
-    Claim,
-    Found,
-    Granted,
-    Kind,
-    LockState,
-    RequestFailed,
-    SimpleAttempt,
-)
-from holdfast.engines.zookeeper import layout
+from holdfast.engines.base import Busy, Claim, Found, Granted, Kind, LockState, RequestFailed, SimpleAttempt
+from holdfast.engines.optional_sessions import Gathering
+from holdfast.engines.zookeeper import layout, names
+from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.contender import ZooKeeperContender
 from holdfast.engines.zookeeper.hub import Hub
+from holdfast.engines.zookeeper.lock_watch import watch_contenders
 from holdfast.engines.zookeeper.member import HubMember
 from holdfast.engines.zookeeper.nesting import NestedAttempt
 from holdfast.engines.zookeeper.obstacles import Predecessor
 from holdfast.engines.zookeeper.operators import Operators
+from holdfast.engines.zookeeper.register_listener import ARM_WITHIN, ZooKeeperListener
 from holdfast.engines.zookeeper.registers import ZooKeeperRegisters
 from holdfast.engines.zookeeper.renewal import Renewal
+from holdfast.engines.zookeeper.rounds import Rounds
 from holdfast.engines.zookeeper.semaphore import Semaphores
 
 #: A claim's node may be removed right after its creation; the claim gives up after this many times.
@@ -50,9 +46,11 @@ class ZooKeeperSession(HubMember):
         token_ttl: float | None = None,
     ) -> None:
         super().__init__(hub, runtime, base, current)
+        self._base = base
         self._registers = ZooKeeperRegisters(self._requester, self._queue, base, token_ttl)
         self._operators = Operators(self._requester, base)
         self._semaphores = Semaphores(self._requester, self._queue)
+        self._rounds = Rounds(self._requester, self._queue)
 
     @property
     def registers(self) -> ZooKeeperRegisters:
@@ -70,6 +68,8 @@ class ZooKeeperSession(HubMember):
         mode = attempt.claim.mode
         if mode.kind is Kind.SEMAPHORE:
             return await self._semaphores.acquire(attempt, timeout)
+        if mode.kind is Kind.BARRIER:
+            return await self._rounds.acquire(attempt, timeout)
         for _ in range(_ATTEMPTS):
             asked = self._runtime.now()
             place, children = await self._queue.enter(attempt, timeout)
@@ -89,6 +89,15 @@ class ZooKeeperSession(HubMember):
 
     def contender(self, attempt: SimpleAttempt, timeout: float) -> ZooKeeperContender:
         return ZooKeeperContender(self._requester, self._queue, attempt, timeout)
+
+    def watch(self, name: str) -> ZooKeeperListener:
+        """The first of the contenders holds the lock."""
+        path = names.path(self._base, name)
+        return ZooKeeperListener(self._requester, path, self._connected, watch_contenders)
+
+    async def _connected(self) -> Connection:
+        self._reopen()
+        return await self._requester.connected(None, ARM_WITHIN)
 
     # -- holding ---------------------------------------------------------------------------------------------------
 
@@ -112,9 +121,22 @@ class ZooKeeperSession(HubMember):
         self._hub.forget(attempt)
         return Found.OURS if found == len(place.paths) else Found.GONE
 
-    async def resize(self, name: str, size: int, timeout: float) -> None:
+    async def resize(self, name: str, size: int, timeout: float, request: str = "") -> None:
         self._reopen()
         await self._semaphores.resize(name, size, timeout)
+
+    # -- rounds of a barrier ---------------------------------------------------------------------------------------
+
+    async def gathering(self, name: str, attempt: SimpleAttempt | None, timeout: float) -> Gathering:
+        self._reopen()
+        return await self._rounds.gathering(name, attempt, timeout)
+
+    async def open_round(self, attempt: SimpleAttempt, members: Sequence[str], timeout: float) -> None:
+        await self._rounds.open(attempt, members, timeout)
+
+    async def end_round(self, name: str, timeout: float) -> None:
+        self._reopen()
+        await self._rounds.end(name, timeout)
 
     # -- operators -------------------------------------------------------------------------------------------------
 
