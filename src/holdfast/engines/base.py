@@ -20,11 +20,11 @@ Three rules bind every engine:
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from holdfast._runtime.base import Runtime, Wakeup
-from holdfast.engines.registers import Registers
+from holdfast.engines.registers import Cell, RegisterKey, Registers
 from holdfast.engines.state import MOST_WAITERS as MOST_WAITERS
 from holdfast.engines.state import Guarantees as Guarantees
 from holdfast.engines.state import Holder as Holder
@@ -42,11 +42,12 @@ class Kind(enum.Enum):
     ELECTION = "election"
     RWLOCK = "rwlock"
     SEMAPHORE = "semaphore"
+    BARRIER = "barrier"
 
 
 class Mode(NamedTuple):
     """How a name is to be held. ``shared``: together with other readers. ``permits`` of a semaphore are taken together;
-    ``size`` is how many it has when it is created (0: any number)."""
+    ``size`` is how many it has when it is created (0: any number). Of a barrier it is the number of parties."""
 
     kind: Kind
     shared: bool = False
@@ -56,7 +57,7 @@ class Mode(NamedTuple):
     @property
     def label(self) -> str:
         """As ``Holder.mode`` shows it."""
-        if self.kind is Kind.SEMAPHORE:
+        if self.kind is Kind.SEMAPHORE or self.kind is Kind.BARRIER:
             return "permits"
         if self.kind is Kind.RWLOCK:
             return "read" if self.shared else "write"
@@ -65,6 +66,8 @@ class Mode(NamedTuple):
 
 #: The mode of a plain lock.
 EXCLUSIVE: Final = Mode(Kind.LOCK)
+#: The mode of a candidate, at an engine where elections are a kind of their own.
+LEADER: Final = Mode(Kind.ELECTION)
 #: The modes of a read-write lock.
 WRITE: Final = Mode(Kind.RWLOCK)
 READ: Final = Mode(Kind.RWLOCK, shared=True)
@@ -75,12 +78,21 @@ def permits(count: int, size: int) -> Mode:
     return Mode(Kind.SEMAPHORE, shared=True, permits=count, size=size)
 
 
+def member(parties: int) -> Mode:
+    """Membership of a barrier of so many ``parties``, at an engine where barriers are a kind of their own."""
+    return Mode(Kind.BARRIER, shared=True, size=parties)
+
+
 def wrong_kind(name: str, wanted: Kind, found: Kind) -> EngineRefused:
     """The error for a name that is in use as another kind of object."""
     return EngineRefused(
-        f"{name!r} is in use as a {found.value}, not as a {wanted.value}: one name has one kind; use another name",
+        f"{name!r} is in use as {_article(found)}, not as {_article(wanted)}: one name has one kind; use another name",
         name=name,
     )
+
+
+def _article(kind: Kind) -> str:
+    return f"{'an' if kind is Kind.ELECTION else 'a'} {kind.value}"
 
 
 class Claim(NamedTuple):
@@ -96,6 +108,9 @@ class Claim(NamedTuple):
     description: bytes = b"{}"  #: JSON object about the caller, for inspect (host, pid, thread, program, label)
     mode: Mode = EXCLUSIVE
     detached: bool = False  #: it belongs to a ticket, and to no process: it outlives the client until its ttl is over
+    #: If the engine can read it in the same request as it grants: under the guard of the first token of the block. The
+    #: request of a busy name reads and writes nothing of it. An engine may ignore it.
+    register: RegisterKey | None = None
 
 
 class Attempt:
@@ -105,10 +120,12 @@ class Attempt:
     had to be replaced) subclasses it. The core reads what is here, and sets ``unresolved``.
     """
 
-    __slots__ = ("claim", "unresolved")
+    __slots__ = ("claim", "unresolved", "waits")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
+        #: Its caller is going to wait if the name is busy: an engine may have it join the queue at once.
+        self.waits = False
         #: A transmission has an unknown outcome: look for it first, or leave a tombstone. An engine may set it, too.
         self.unresolved = False
 
@@ -117,6 +134,9 @@ class Attempt:
         """The owner under which the engine knows it at present."""
         return self.claim.owner
 
+    def abandon(self) -> None:
+        """Drop local resources that an ``acquire`` may have left for a contender, without I/O."""
+
     @property
     def queued(self) -> bool:
         """Whether it has an entry in the engine's queue. If the attempt is given up, ``Contender.leave`` removes it.
@@ -124,6 +144,14 @@ class Attempt:
         Read only before a grant. Where ``acquire`` itself makes the entry, it is True after the first busy answer.
         """
         return False
+
+    @property
+    def withdrawn_for(self) -> float:
+        """For how long it is withdrawn again and again, after it was given up, while the engine cannot be reached (s).
+
+        What was granted has ended by itself after the ttl. What a late request puts into a queue may be granted later.
+        """
+        return self.claim.ttl
 
     @property
     def has_leftovers(self) -> bool:
@@ -139,7 +167,7 @@ class SimpleAttempt(Attempt):
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
-        self.unresolved = False
+        self.unresolved = self.waits = False
         self.queued = False
 
 
@@ -154,13 +182,14 @@ class Granted(NamedTuple):
     ``ttl``: what the engine really gave, if the lock lives as long as a session and not as long as the claim's ttl.
     ``slack``: how much earlier than the ttl, counted from before the request was sent, the hold must end in this
     process (at least the core's own margin). ``size``: of a semaphore, how many permits it has; 0: not known, or any
-    number.
+    number. ``loaded``: the content of the claim's ``register``; None: it is to be loaded by a request of its own.
     """
 
     token: int
     ttl: float | None = None
     slack: float = 0.0
     size: int = 0
+    loaded: Cell | None = None
 
 
 def is_of_grant(token: int, last: int, tokens: int) -> bool:
@@ -185,6 +214,7 @@ class Found(enum.Enum):
     OURS = "ours"  # this owner held it, and the request took effect
     GONE = "gone"  # the name is free
     STOLEN = "stolen"  # another owner holds it
+    MIXED = "mixed"  # this owner held it, and so did another program, as a kind that does not see this one: as STOLEN
     ENDED = "ended"  # the session that carried it has ended
 
 
@@ -219,13 +249,26 @@ ALL_NAMES: Literal["*"] = "*"
 Suspects = Collection[str] | Literal["*"]
 
 
+class Handed(NamedTuple):
+    """A waiting claim was granted, without a request of its own. ``token``: as of :class:`Granted`.
+
+    ``sent``: when its last request was sent of which the answer shows that it did not hold by then. From a moment after
+    that on, it holds for ``lease`` seconds. If that is less than the claim's ttl, the lease is to be renewed soon.
+    """
+
+    token: int
+    sent: float
+    lease: float
+
+
 class Contender(Protocol):
     """An attempt's place in the engine's queue, from the first busy answer to the grant or the giving up."""
 
     timeout: float  #: bounds each of its requests; the core lowers it when the caller's own time runs out
 
-    async def wait(self, until: float) -> None:
-        """Arm the wake-up, look again, then sleep. Return when another ``acquire`` is worthwhile, or at ``until``.
+    async def wait(self, until: float) -> Handed | None:
+        """Arm the wake-up, look again, then sleep. Return when another ``acquire`` is worthwhile, or at ``until``; or
+        what the attempt was granted meanwhile. The core may ignore that, and ask.
 
         ``until`` is on the runtime's clock. Spurious returns are allowed, late ones are not: never rely on the wake-up
         alone, sleep no longer than the holder's remaining lease or a bounded, jittered poll.
@@ -298,41 +341,27 @@ class Session(Protocol[A]):
         """Close all connections. Never raises RequestFailed."""
 
 
-class SharedSession(Session[A], Protocol[A]):
-    """The session of an engine that has read-write locks (``Guarantees.shared``)."""
+class DirectSession(Session[A], Protocol[A]):
+    """The session of an engine that serves the usual claim with less around it: on a plain lock, for one token, at the
+    first request. What it does at the engine is what ``acquire`` and ``release`` of a new attempt would do.
 
-    def nested(self, claim: Claim, under: A) -> A:
-        """A new attempt at ``claim``, which is to read, by the caller that holds the name for writing as ``under``.
+    On a runtime that suspends, the answer may be an awaitable: ``acquired`` and ``released`` read what it brings.
+    """
 
-        It is granted at once if that still holds, also before writers that wait. When the write ends first, the read
-        stays (a downgrade), and no writer comes in between. No I/O.
-        """
+    def acquire_directly(
+        self, name: str, owner: str, description: bytes, ttl: float, timeout: float
+    ) -> int | Busy | Awaitable[Any] | None:
+        """The token; Busy; None if it is to be asked by ``acquire``: either nothing was done, or the same again will
+        do."""
 
+    def acquired(self, reply: Any) -> int | Busy | None:
+        """What an awaited reply to ``acquire_directly`` means."""
 
-class SemaphoreSession(Session[A], Protocol[A]):
-    """The session of an engine that has semaphores (``Guarantees.permits``)."""
+    def release_directly(self, name: str, owner: str, timeout: float) -> Found | Awaitable[Any] | None:
+        """What was found; None if it is to be asked by ``release``."""
 
-    async def resize(self, name: str, size: int, timeout: float) -> None:
-        """The semaphore ``name`` has ``size`` permits from now on; it is created if there is none. May be repeated.
-
-        Permits that are held stay held: if they are more than ``size``, none is granted until enough were released.
-        Waiters that can be granted now, or never any more, are woken.
-        """
-
-
-class TransferSession(Session[A], Protocol[A]):
-    """The session of an engine whose holds can be given to another owner (``Guarantees.detach``)."""
-
-    async def transfer(self, attempt: A, from_owner: str, timeout: float) -> Granted | Found:
-        """If ``from_owner`` holds the name: from this step on, ``attempt`` does, with a new token and its own ttl.
-
-        The expiry is never shortened. Repeated with the same attempt, also after a lost reply: the same answer. If
-        neither of the two holds the name: GONE (free) or STOLEN (another owner has it), and nothing changes. The
-        attempt's mode is EXCLUSIVE. A late duplicate must not take effect after the attempt was withdrawn.
-
-        An attempt whose claim is ``detached`` is what a ticket stands for. No client renews it, and it must not end
-        with the process that made it, only with its ttl.
-        """
+    def released(self, reply: Any) -> Found | None:
+        """What an awaited reply to ``release_directly`` means."""
 
 
 class Keeper(Protocol[A_contra]):
@@ -375,7 +404,7 @@ class Engine(Protocol):
 
     scheme: str
     guarantees: Guarantees
-    #: What a name can be.
+    #: What a name can be. Without ELECTION, an election is a lock. With BARRIER, its sessions are BarrierSessions.
     kinds: frozenset[Kind]
     #: Tokens may be reserved in blocks, so a hold can be handed over inside the process.
     reserves_tokens: bool

@@ -30,7 +30,9 @@ Queue = dict[str, list[Entry]]
 def parse(text: str) -> Queue:
     """The entries of each condition. ValueError for what is not such a text."""
     queue: Queue = {}
-    for line in text.split(";") if text else ():
+    if not text:
+        return queue
+    for line in text.split(";"):
         condition, separator, entries = line.partition("=")
         queue[condition] = [Entry(*entry.split(":")) for entry in entries.split(",")]
         if not separator or any(mark not in (WAITING, NOTIFIED) for _, mark in queue[condition]):
@@ -39,6 +41,8 @@ def parse(text: str) -> Queue:
 
 
 def to_text(queue: Queue) -> str:
+    if not queue:
+        return ""
     return ";".join(
         f"{condition}={','.join(f'{entry.waiter}:{entry.mark}' for entry in entries)}"
         for condition, entries in queue.items()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast._runtime.base import Event, Runtime
 from holdfast.engines import waiter_queue
-from holdfast.engines.registers import PRESENCE, Cell, Guard, Look, RegisterKey, Stale
+from holdfast.engines.registers import PRESENCE, Cell, Guard, Look, RegisterKey, Stale, Standing
 
 if TYPE_CHECKING:
     from holdfast.engines.memory.store import Store
@@ -70,6 +70,8 @@ _NO_GUARD: Final = Guard(-1, "")
 
 class MemoryRegisters:
     """See :class:`holdfast.engines.registers.Registers`. As in the store: look, decide, replace what was looked at."""
+
+    fused = False
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
@@ -135,9 +137,13 @@ class MemoryRegisters:
                 return version + 1
 
     async def look(self, key: RegisterKey, waiter: str, timeout: float) -> Look:
+        return (await self.look_all(key, (waiter,), timeout)).get(waiter, Look(Standing.NOT_QUEUED))
+
+    async def look_all(self, key: RegisterKey, waiters: Collection[str], timeout: float) -> Mapping[str, Look]:
         register, now = self.register((key.name, key.part)), self.runtime.now()
-        register.waiters.looked[waiter] = now
-        return waiter_queue.look(register.queue, waiter, register.waiters.present(now))
+        for waiter in waiters:
+            register.waiters.looked[waiter] = now
+        return waiter_queue.looks(register.queue, register.waiters.present(now))
 
     async def peek(self, key: RegisterKey, timeout: float) -> Cell:
         return self.register((key.name, key.part)).cell(self.runtime.now())
@@ -164,14 +170,16 @@ class MemoryRegisters:
 
 
 class MemoryListener:
-    """See :class:`holdfast.engines.registers.Listener`. The store does not keep it alive: a task whose event loop was
-    closed is gone when it is collected."""
+    """See :class:`holdfast.engines.registers.RegisterListener`. The store does not keep it alive: a task whose event
+    loop was closed is gone when it is collected."""
 
     def __init__(self, registers: MemoryRegisters, place: Place, waiter: str | None) -> None:
         self._registers = registers
         self._place = place
         self._waiter = waiter
         self._woken: Event = registers.runtime.event()
+        self._was_woken = False  # and not only ended
+        self._wait_ended = False
 
     async def arm(self) -> None:
         waiters = self._registers.register(self._place).waiters
@@ -181,11 +189,21 @@ class MemoryListener:
             waiters.by_name[self._waiter] = weakref.ref(self)
 
     def wake(self) -> None:
+        self._was_woken = True
+        self._woken.set()
+
+    def end_wait(self) -> None:
+        self._wait_ended = True
         self._woken.set()
 
     async def wait(self, until: float) -> None:
         if await self._woken.wait(until):
             self._woken = self._registers.runtime.event()  # woken again before this: the caller looks after it anyway
+            ended, self._wait_ended = self._wait_ended, False
+            if not ended:
+                self._was_woken = False
+            elif self._was_woken:
+                self._woken.set()
 
     def close(self) -> None:
         waiters = self._registers.register(self._place).waiters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import AsyncIterator
+from typing import Final
 
 from holdfast.engines import descriptions
 from holdfast.engines.base import (
@@ -29,6 +30,9 @@ from holdfast.engines.memory.shared_names import NestedAttempt
 from holdfast.engines.memory.sharing import Share, Shared
 from holdfast.engines.memory.store import NOTHING, Entry, Name, Place
 from holdfast.engines.memory.view import StoreView
+from holdfast.engines.memory.watch import MemoryWatch
+
+_OURS: Final = Found.OURS  # looked up in its class it costs 0.1 µs, before Python 3.12
 
 
 class MemorySession(StoreView):
@@ -39,6 +43,9 @@ class MemorySession(StoreView):
     @property
     def registers(self) -> MemoryRegisters:
         return MemoryRegisters(self.store, self.runtime)
+
+    def watch(self, name: str) -> MemoryWatch:
+        return MemoryWatch(self.store, self.runtime, name)
 
     def nested(self, claim: Claim, under: SimpleAttempt) -> NestedAttempt:
         return NestedAttempt(claim, under.owner)
@@ -79,6 +86,47 @@ class MemorySession(StoreView):
             if store.replace(name, record, forgotten, Name(token, entry, queue)):
                 return Granted(token)
 
+    def acquire_directly(self, name: str, owner: str, description: bytes, ttl: float, timeout: float) -> int | None:
+        """See :class:`holdfast.engines.base.DirectSession`. Names that are free are not in the store."""
+        store = self.store
+        forgotten, names = store.forgotten, store.names
+        if name in names:
+            return None
+        wall = time.time_ns()
+        token = wall // 1000
+        if token <= forgotten:
+            token = forgotten + 1
+        record = Name(token, Entry(owner, self.runtime.now() + ttl, token, 1, description, wall), ())
+        with store.lock:  # and no call in here
+            if name in names or forgotten != store.forgotten or store.watches:
+                return None
+            names[name] = record
+        return token
+
+    def release_directly(self, name: str, owner: str, timeout: float) -> Found | None:
+        store = self.store
+        names = store.names
+        record = names.get(name)
+        if record is None or record.queue:
+            return None
+        entry = record.entry
+        if entry is None or entry.owner != owner or entry.expires <= self.runtime.now():
+            return None
+        token = record.token
+        with store.lock:  # and no call in here
+            if name not in names or names[name] is not record or store.watches:
+                return None
+            del names[name]
+            if store.forgotten < token:
+                store.forgotten = token
+        return _OURS
+
+    def acquired(self, reply: int | Busy | None) -> int | Busy | None:
+        return reply
+
+    def released(self, reply: Found | None) -> Found | None:
+        return reply
+
     def contender(self, attempt: SimpleAttempt, timeout: float) -> MemoryContender:
         return MemoryContender(self, attempt)
 
@@ -90,7 +138,7 @@ class MemorySession(StoreView):
         return self.renewed(attempt, now, now + ttl)
 
     async def transfer(self, attempt: SimpleAttempt, from_owner: str, timeout: float) -> Granted | Found:
-        """See :class:`holdfast.engines.base.TransferSession`."""
+        """See :class:`holdfast.engines.optional_sessions.TransferSession`."""
         claim, store = attempt.claim, self.store
         now = self.runtime.now()
         while True:
@@ -156,7 +204,7 @@ class MemorySession(StoreView):
                 return True
         return False
 
-    async def resize(self, name: str, size: int, timeout: float) -> None:
+    async def resize(self, name: str, size: int, timeout: float, request: str = "") -> None:
         shared_names.resize(self.store, name, size, self.runtime.now())
 
     async def ping(self, timeout: float) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.engines.memory.contender import MemoryContender
     from holdfast.engines.memory.keeper import MemoryKeeper
     from holdfast.engines.memory.registers import Register
+    from holdfast.engines.memory.watch import MemoryWatch
 
 #: A waiter whose turn it is, and that does not acquire within this time (its event loop was closed, or is blocked), is
 #: overtaken. In seconds.
@@ -159,11 +160,12 @@ class Store:
         self.registers: dict[tuple[str, str], Register] = {}  #: by name and part
         self.parts: dict[str, dict[str, None]] = {}  #: of each name: the parts that may have a register
         self.keepers: set[weakref.ref[MemoryKeeper]] = set()  #: those to which a break is reported
+        self.watches: set[weakref.ref[MemoryWatch]] = set()  #: those to which a change is reported
         self.forgotten = 0  #: the largest token of any name that was dropped
         self.lock = threading.RLock()
 
     def replace(self, name: str, seen: Name | None, forgotten: int, record: Name) -> bool:
-        """Put ``record`` in the place of ``seen``; False if that is not what is there any more.
+        """Put ``record`` in the place of ``seen``; False if that is not what is there any more. Reports the change.
 
         Free names are dropped. What they knew of tokens stays, also if the wall clock is set back: ``forgotten`` as it
         was when the token in ``record`` was chosen.
@@ -180,7 +182,15 @@ class Store:
                 del names[name]
             if idle and self.forgotten < record.token:
                 self.forgotten = record.token
-            return True
+        if self.watches:
+            self._report(name)
+        return True
+
+    def _report(self, name: str) -> None:
+        for reference in list(self.watches):
+            watch = reference()
+            if watch is not None and watch.name == name:
+                watch.wake()
 
     def extend(self, name: str, entry: Entry, expires: float) -> bool:
         """Never shortens. False if ``entry`` does not hold ``name`` any more."""
