@@ -10,11 +10,15 @@ ends with its ttl. A member that waits asks the engine, once a second, which own
 them) and removes the ids of the others. An id is added after its permit was granted, and removed before it is released,
 so an id that was read before the question and has no permit in the answer is that of a dead member.
 
+On an engine where barriers are a kind of their own, ``engine_rounds.py`` has what is different: no register, and no
+permits.
+
 Here are the rules (pure), the steps that do I/O (written once), and the sync API. ``aio/barrier.py`` has the async API.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple, Self
@@ -23,14 +27,14 @@ from holdfast._config import names
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import operators, releasing
 from holdfast._core.core import Core
-from holdfast._core.policy import Policy
 from holdfast._runtime.blocking import run
-from holdfast.base_client import _DEFAULT, BaseClient
+from holdfast.base_client import BaseClient
 from holdfast.client import Client
-from holdfast.engines.base import permits
+from holdfast.engines.base import Kind, member, permits
 from holdfast.engines.registers import RegisterKey
 from holdfast.errors import NotHeld, UsageError
 from holdfast.lease import BaseLease, Lease, NotPortable
+from holdfast.primitives.engine_rounds import EngineRounds
 from holdfast.primitives.multi import drop
 from holdfast.primitives.shared_state import SharedState, check_registers
 
@@ -112,7 +116,9 @@ class BaseBarrier(NotPortable):
     """What sync and async barriers share."""
 
     def __init__(self, client: BaseClient, name: str, parties: int) -> None:
-        check_registers(client, "barrier", names.validate(name))
+        self._at_engine = Kind.BARRIER in client._engine.kinds
+        if not self._at_engine:
+            check_registers(client, "barrier", names.validate(name))
         if not client._engine.guarantees.permits:
             raise UsageError(
                 f"barrier {name!r}: {client._engine!r} has no semaphores, by whose permits a barrier knows its live "
@@ -121,7 +127,9 @@ class BaseBarrier(NotPortable):
             )
         if type(parties) is not int or not 1 <= parties <= MOST:
             raise UsageError(f"barrier {name!r}: parties is {parties!r}; give a number from 1 to {MOST}", name=name)
-        self._policy = _membership_policy(client, name)
+        mode = member(parties) if self._at_engine else permits(1, 0)
+        policy = client._policy(name, renew=True, reentrant=False, mode=mode)
+        self._policy = dataclasses.replace(policy, called="barrier")
         self._parties = parties
         self._key = RegisterKey(self._policy.key, PART)
         self._made = secrets.token_urlsafe(8)
@@ -145,17 +153,23 @@ class BaseBarrier(NotPortable):
             )
         deadline = None if timeout is None else core.front.now() + timeout
         try:
-            await core.acquire(self._policy, None, lease)
-            entering = _Entering(self, core, lease)
-            state = await entering.run(deadline)
-            if state is not None:
-                self._membership = Membership(lease, state.made, state.round)
-                return True
-            await releasing.release(core, lease._hold, lease)
-            return False
+            self._membership = await self._become_member(core, lease, deadline)
+            return self._membership is not None
         except BaseException:
             self._abandon(lease)
             raise
+
+    async def _become_member(self, core: Core, lease: BaseLease, deadline: float | None) -> Membership | None:
+        """None at ``deadline``."""
+        if self._at_engine:
+            opened = await EngineRounds(core, self._policy).enter(lease, deadline)
+            return None if opened is None else Membership(lease, "", opened)
+        await core.acquire(self._policy, None, lease)
+        state = await _Entering(self, core, lease).run(deadline)
+        if state is not None:
+            return Membership(lease, state.made, state.round)
+        await releasing.release(core, lease._hold, lease)
+        return None
 
     def _abandon(self, lease: BaseLease) -> None:
         """It was interrupted or refused: the other members see that the permit is gone, and remove its id."""
@@ -171,31 +185,18 @@ class BaseBarrier(NotPortable):
         if lease._hold.core is not core:
             lease.check()  # raises: this is a forked child, and the member is its parent
         deadline = None if timeout is None else core.front.now() + timeout
-        members = _Members(self, core)
-        await members.remove({lease.owner})
+        members = None if self._at_engine else _Members(self, core)
+        if members is not None:
+            await members.remove({lease.owner})
         self._membership = None
         if not lease.released:
             await releasing.release(core, lease._hold, lease)  # LockLost: the others have not waited for this member
+        if members is None:
+            return await EngineRounds(core, self._policy).until_over(round_, deadline)
         return await members.until(lambda state: state.is_over(made, round_), deadline)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self._parties} parties>"
-
-
-def _membership_policy(client: BaseClient, name: str) -> Policy:
-    return client._policy(
-        name,
-        ttl=_DEFAULT,
-        renew=True,
-        timeout=None,
-        fair=False,
-        reentrant=False,
-        max_hold=None,
-        replicas=_DEFAULT,
-        on_lost=None,
-        require=(),
-        mode=permits(1, 0),
-    )
 
 
 class _Members:

@@ -19,7 +19,7 @@ from holdfast.base_client import BaseClient
 from holdfast.client import Client, Lock
 from holdfast.engines.base import READ, WRITE, Kind
 from holdfast.engines.registers import RegisterKey
-from holdfast.errors import InvalidName, LockLost, NotHeld, UsageError
+from holdfast.errors import InvalidName, NotHeld, UsageError
 from holdfast.lease import NotPortable
 from holdfast.primitives import condition_queue, waiting
 from holdfast.primitives.guarded_register import GuardedRegister, registers_of
@@ -33,19 +33,26 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{0,64}")
 
 def held_by_caller(core: Core, policy: Policy) -> Hold:
     """The hold by which the running caller has the lock. NotHeld, or LockLost if it has just been lost."""
-    hold = core.hold_of_caller(policy)
+    hold = core.hold_of_caller(policy) or core.hold_of_block(policy)
     if hold is not None and hold.held:
         return hold
     if hold is not None and hold.reason is not None:
-        raise LockLost(hold.reason, name=policy.name, token=hold.token)
-    raise NotHeld(f"{policy.noun} {policy.name!r} is not held by this caller: acquire it first", name=policy.name)
+        raise hold.loss(hold.reason)
+    if not core.grants_on(policy.key):
+        raise NotHeld(f"{policy.title} is not held by this caller: acquire it first", name=policy.name)
+    raise NotHeld(
+        f"{policy.title} is not held by this caller, but by another task or thread of this client. (If this task has "
+        "its lease: asyncio.wait_for may have acquired it in another task. Use acquire(timeout=...), or enter the "
+        "lease by 'async with lease:'.)",
+        name=policy.name,
+    )
 
 
 def refuse_nested_read(core: Core, hold: Hold) -> None:
     """A caller that also reads would wait for itself when it comes back."""
     if hold.policy.mode is WRITE and core.held_by(hold.policy.place_of(READ), hold.caller):
         raise UsageError(
-            f"write lock {hold.policy.name!r}: this caller also holds the read lock: release that before it waits",
+            f"{hold.policy.title}: this caller also holds the read lock: release that before it waits",
             name=hold.policy.name,
         )
 
@@ -96,17 +103,16 @@ class BaseCondition(NotPortable):
             raise UsageError(f"a condition needs a {kind.__name__}, not a {type(lock).__name__}")
         if lock._client is not client:
             raise UsageError(f"a condition needs a lock of its own client, not {lock!r}", name=lock.name)
-        check_registers(client, "condition of lock", lock.name)
         self._policy: Policy = lock._policy
+        check_registers(client, f"condition of {self._policy.noun}", lock.name)
         if self._policy.mode.shared or self._policy.mode.kind is Kind.SEMAPHORE:
             raise UsageError(
-                f"{self._policy.noun} {lock.name!r} has several holders: a condition needs an exclusive lock or a "
-                "write lock",
+                f"{self._policy.title} has several holders: a condition needs an exclusive lock or a write lock",
                 name=lock.name,
             )
         if not self._policy.reentrant:
             raise UsageError(
-                f"lock {lock.name!r} has reentrant=False: a condition could not know who of its holders calls it",
+                f"{self._policy.title} has reentrant=False: a condition could not know which of its holders calls it",
                 name=lock.name,
             )
         self._name = check_name(name)
@@ -130,11 +136,11 @@ class BaseCondition(NotPortable):
         await register.load()
         register.apply(condition_queue.notify(register.queue, self._name, count, register.mine))
         if register.changed:
-            await register.store()
+            await register.store(register.written())
 
     def __repr__(self) -> str:
         name = f" {self._name!r}" if self._name else ""
-        return f"<{type(self).__name__}{name} of {self._policy.noun} {self._policy.name!r}>"
+        return f"<{type(self).__name__}{name} of {self._policy.title}>"
 
 
 class Condition(BaseCondition):

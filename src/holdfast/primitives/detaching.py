@@ -26,19 +26,10 @@ from holdfast._core.acquisition import Acquisition
 from holdfast._core.core import Core
 from holdfast._core.hold import Hold
 from holdfast._core.policy import Policy
-from holdfast.base_client import _DEFAULT, BaseClient
-from holdfast.engines.base import (
-    EXCLUSIVE,
-    Attempt,
-    Busy,
-    Claim,
-    Engine,
-    Found,
-    Granted,
-    RequestFailed,
-    TransferSession,
-)
-from holdfast.errors import InvalidName, LockLost, NotHeld, OutcomeUnknown, UsageError
+from holdfast.base_client import BaseClient
+from holdfast.engines.base import EXCLUSIVE, Attempt, Busy, Claim, Engine, Found, Granted, RequestFailed
+from holdfast.engines.optional_sessions import TransferSession
+from holdfast.errors import InvalidName, NotHeld, OutcomeUnknown, UsageError
 from holdfast.lease import BaseLease
 
 #: What a ticket begins with: its kind and the version of its format.
@@ -86,39 +77,13 @@ def parse(text: Any) -> Ticket:
 # -- detaching -----------------------------------------------------------------------------------------------------
 
 
-async def detach(lease: BaseLease) -> str:
-    """End the hold of ``lease``, which must be its only handle, and make it that of a new ticket."""
-    lease.check()
-    core, hold = lease._hold.core, lease._hold
-    _check_detachable(core.engine, hold)
-    ticket = Ticket(
-        core.engine.scheme,
-        core.options.namespace,
-        hold.policy.name,
-        hold.grant.ttl,
-        secrets.token_urlsafe(_SECRET_BYTES),
-    )
-    step = _Detaching(core, hold, ticket)
-    with core.lock:
-        hold.grant.stop_handovers()  # it is for the ticket, not for the next local waiter
-    try:
-        await releasing.release(core, hold, lease, step.run)
-        if step.done:
-            return ticket.text()
-        raise _has_other_leases(hold)  # a signal handler of this caller has re-entered the lock meanwhile
-    except BaseException:
-        step.withdraw()
-        raise
-
-
 def _check_detachable(engine: Engine, hold: Hold) -> None:
-    name = hold.policy.name
-    _check_engine(engine, name)
     if hold.policy.mode is not EXCLUSIVE:
         raise UsageError(
-            f"{hold.policy.noun} {name!r} cannot be detached: only a plain lock has one holder to be replaced",
-            name=name,
+            f"{hold.policy.title} cannot be detached: only a plain lock has one holder to be replaced",
+            name=hold.policy.name,
         )
+    _check_engine(engine, hold.policy.name)
     if len(hold.handles) > 1:
         raise _has_other_leases(hold)
 
@@ -134,48 +99,80 @@ def _check_engine(engine: Engine, name: str) -> None:
 
 def _has_other_leases(hold: Hold) -> UsageError:
     return UsageError(
-        f"lock {hold.policy.name!r} cannot be detached: this caller has other leases on it, or at_least keeps it; "
+        f"{hold.policy.title} cannot be detached: this caller has other leases on it, or at_least keeps it; "
         "release these first",
         name=hold.policy.name,
     )
 
 
-class _Detaching:
-    """The last step of a release that gives the lock to a ticket."""
+class Detachment:
+    """One call of ``detach``: ends the hold of a lease, which must be its only handle, and makes it that of a ticket.
 
-    def __init__(self, core: Core, hold: Hold, ticket: Ticket) -> None:
-        self._core = core
-        self._hold = hold
+    If it raises, or a signal comes before its caller has the ticket, the caller must ``withdraw`` it. If that is
+    interrupted too, the watchdog does it; or else, once there is a ticket, its ttl ends it.
+    """
+
+    def __init__(self, lease: BaseLease) -> None:
+        lease.check()
+        self._lease = lease
+        self._hold = hold = lease._hold
+        self._core = core = hold.core
+        _check_detachable(core.engine, hold)
         grant = hold.grant
-        claim = grant.claim
+        claim = grant.attempt.claim
+        self._ticket = Ticket(
+            core.engine.scheme,
+            core.options.namespace,
+            hold.policy.name,
+            grant.ttl,
+            secrets.token_urlsafe(_SECRET_BYTES),
+        )
         self._attempt: Attempt = core.session.attempt(
             Claim(
                 claim.name,
-                ticket.owner,
+                self._ticket.owner,
                 grant.ttl,
                 replicas=claim.replicas,
                 description=claim.description,
                 detached=True,
             )
         )
-        self.done = False
+        self._done = False
 
-    async def run(self, core: Core, hold: Hold) -> None:
-        """The hold is RELEASING: it is not counted as held from before the first byte of this."""
+    def run(self) -> Coroutine[Any, Any, str]:
+        """The text of the ticket."""
+        coroutine = self._run()
+        self._core.detaching.begin(self, weakref.ref(coroutine, self._core.detaching.on_garbage))
+        return coroutine
+
+    async def _run(self) -> str:
+        core, hold = self._core, self._hold
+        with core.lock:
+            hold.grant.stop_handovers()  # it is for the ticket, not for the next local waiter
+        await releasing.release(core, hold, self._lease, self._finish)
+        if not self._done:
+            raise _has_other_leases(hold)  # a signal handler of this caller has re-entered the lock meanwhile
+        text = self._ticket.text()
+        core.detaching.end(self)
+        return text
+
+    async def _finish(self, core: Core, hold: Hold) -> None:
+        """Instead of the release at the engine. The hold is RELEASING: not held from before the first byte of this."""
         limit = min(hold.grant.deadline, core.front.now() + core.options.unavailable_after)
         answer = await retry.until_answered(core.front, self._request, limit, self._give_up, random.random)
         if isinstance(answer, Found):
             reason = hold.grant.why_lost(answer, core.front.now())
             releasing.ended(core, hold, reason)
-            raise LockLost(reason, name=hold.policy.name, token=hold.token)
+            raise hold.loss(reason)
         releasing.ended(core, hold, None)
-        self.done = True
+        self._done = True
 
     def withdraw(self) -> None:
-        """The user gets no ticket, so the lock must not stay with it. (If it never did, the release was abandoned, and
-        the lock of the lease is withdrawn.)"""
+        """The user gets no ticket, so the lock must not stay with it. No I/O. (If it never did, the lease still has it,
+        or the release was abandoned, and the lock of the lease is withdrawn.)"""
         self._attempt.unresolved = True
         self._core.withdraw(self._attempt)
+        self._core.detaching.end(self)
 
     async def _request(self) -> Granted | Found:
         session = cast("TransferSession[Any]", self._core.session)
@@ -188,12 +185,12 @@ class _Detaching:
             raise
 
     def _give_up(self, failure: RequestFailed) -> Exception:
-        name = self._hold.policy.name
+        policy = self._hold.policy
         return OutcomeUnknown(
-            f"lock {name!r}: {self._core.engine!r} did not answer, so it is not known whether the lock was detached; "
+            f"{policy.title}: {self._core.engine!r} did not answer, so it is not known whether it was detached; "
             "there is no ticket for it, holdfast goes on releasing it, and it is free at its ttl at the latest",
             operation="detach",
-            name=name,
+            name=policy.name,
         )
 
 
@@ -213,18 +210,7 @@ def policy_of(client: BaseClient, text: str) -> Policy:
         )
     _check_engine(engine, ticket.name)
     try:
-        policy = client._policy(
-            ticket.name,
-            ttl=ticket.ttl,
-            renew=_DEFAULT,
-            timeout=None,
-            fair=False,
-            reentrant=True,
-            max_hold=None,
-            replicas=_DEFAULT,
-            on_lost=None,
-            require=(),
-        )
+        policy = client._policy(ticket.name, ttl=ticket.ttl)
     except InvalidName as error:
         raise UsageError(f"this ticket is for no lock of {engine!r}: {error}", name=ticket.name) from error
     return dataclasses.replace(policy, attached=True)
@@ -237,15 +223,12 @@ def attach(core: Core, policy: Policy, text: str, lease: BaseLease) -> Coroutine
     """
     lease._caller = core.front.caller()
     attachment = _Attachment(core, policy, parse(text))
-    coroutine = attachment.run(lease)
-    core.acquiring.begin(attachment, weakref.ref(coroutine))
-    return coroutine
+    return core.begin(attachment, lease)
 
 
 class _Attachment(Acquisition):
     """An acquisition that takes the lock from the owner of a ticket, and waits for no other."""
 
-    __slots__ = ("_ticket",)
     operation = "attach"
 
     def __init__(self, core: Core, policy: Policy, ticket: Ticket) -> None:

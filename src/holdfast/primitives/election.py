@@ -11,16 +11,19 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import operators
 from holdfast._core.core import Core
 from holdfast._runtime.blocking import run
-from holdfast.base_client import _DEFAULT, BaseClient
+from holdfast.base_client import BaseClient
 from holdfast.client import Client
-from holdfast.engines.base import Holder
-from holdfast.errors import LockLost, UsageError
+from holdfast.engines.base import EXCLUSIVE, LEADER, Holder, Kind, RequestFailed
+from holdfast.engines.optional_sessions import WatchableSession
+from holdfast.engines.registers import Listener
+from holdfast.errors import EngineRefused, LockLost, UsageError
 from holdfast.lease import BaseLease, Lease, NotPortable
 from holdfast.primitives.multi import drop, release_all
 
@@ -46,19 +49,9 @@ class BaseElection(NotPortable, Generic[T]):
             )
         if value is not None and (type(value) is not str or len(value) > _LONGEST_VALUE):
             raise UsageError(f"election {name!r}: value is a text of at most {_LONGEST_VALUE} characters", name=name)
-        policy = client._policy(
-            name,
-            ttl=ttl,
-            renew=_DEFAULT,
-            timeout=None,
-            fair=True,
-            reentrant=True,
-            max_hold=None,
-            replicas=_DEFAULT,
-            on_lost=on_lost,
-            require=(),
-        )
-        self._policy = dataclasses.replace(policy, value=value)
+        mode = LEADER if Kind.ELECTION in client._engine.kinds else EXCLUSIVE
+        policy = client._policy(name, ttl=ttl, fair=True, on_lost=on_lost, mode=mode)
+        self._policy = dataclasses.replace(policy, value=value, called="election")
         self._leases: list[T] = []  # of campaigns that were won, until resign
 
     @property
@@ -90,16 +83,49 @@ class BaseElection(NotPortable, Generic[T]):
         holders = (await operators.inspect(core, self.name)).holders
         return holders[0] if holders else None
 
-    async def _next_leader(self, core: Core, known: tuple[Holder | None] | None) -> Holder | None:
-        """The leader, as soon as it is another one than the last that was reported; None: there is none."""
-        while True:
-            leader = await self._leader(core)
-            if known is None or _identity(leader) != _identity(known[0]):
-                return leader
-            await core.front.sleep_until(core.front.now() + random.uniform(*_ASKS_EVERY))
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+class Observation(Generic[T]):
+    """One call of ``observe``: the last leader that was reported, and what wakes it when there may be another one."""
+
+    def __init__(self, election: BaseElection[T]) -> None:
+        self._election = election
+        self._known: tuple[Holder | None] | None = None
+        self._core: Core | None = None
+        self._listener: Listener | None = None
+
+    async def following(self, core: Core) -> Holder | None:
+        """The leader, as soon as it is another one than the last that was reported; None: there is none."""
+        if core is not self._core:  # the first time, or the client was opened again
+            await self._listen(core)
+        while True:
+            leader = await self._election._leader(core)
+            if self._known is None or _identity(leader) != _identity(self._known[0]):
+                self._known = (leader,)
+                return leader
+            until = core.front.now() + random.uniform(*_ASKS_EVERY)
+            if self._listener is None:
+                await core.front.sleep_until(until)
+            else:
+                await self._listener.wait(until)
+
+    async def _listen(self, core: Core) -> None:
+        """Before the first question: from here on no change is missed. Where that fails, it asks from time to time."""
+        self.close()
+        self._core = core
+        core.check_open()
+        if isinstance(core.session, WatchableSession):
+            self._listener = core.session.watch(self._election._policy.key)
+            with suppress(RequestFailed, EngineRefused):
+                await self._listener.arm()
+
+    def close(self) -> None:
+        self._core = None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
 
 
 def _identity(leader: Holder | None) -> tuple[str, int | None] | None:
@@ -140,12 +166,15 @@ class Election(BaseElection[Lease]):
     def observe(self) -> Iterator[Holder | None]:
         """Yield the leader now, and again whenever it is another one; None while there is none. It never ends.
 
-        It asks once a second at least, and yields the latest leader: one that led between two questions is skipped.
+        The engine wakes it when the leader changes, if it can; it also asks once a second at least. It yields the
+        latest leader: one that led between two questions is skipped.
         """
-        known: tuple[Holder | None] | None = None
-        while True:
-            known = (run(self._next_leader(self._client._open(), known)),)
-            yield known[0]
+        observation = Observation(self)
+        try:
+            while True:
+                yield run(observation.following(self._client._open()))
+        finally:
+            observation.close()
 
     def resign(self) -> None:
         """Give up the leadership that campaigns of this object have won. Idempotent; quiet if it was lost before."""

@@ -27,14 +27,13 @@ from holdfast._core.core import Core
 from holdfast._runtime.blocking import run
 from holdfast.base_client import BaseClient
 from holdfast.client import Client
-from holdfast.engines.registers import RegisterKey
+from holdfast.engines.registers import LATCH, RegisterKey
 from holdfast.errors import OutcomeUnknown, UsageError
 from holdfast.lease import NotPortable
 from holdfast.primitives.shared_state import SharedState, check_registers
 
 _log: Final = logging.getLogger("holdfast.latch")
 
-PART: Final = "latch"
 #: The largest count of a latch.
 MOST: Final = 1_000_000
 #: How many rounds after its own a mark is kept.
@@ -136,7 +135,7 @@ class BaseLatch(NotPortable):
             raise UsageError(f"latch {name!r}: count is {count!r}; give a number from 1 to {MOST}, or None", name=name)
         self._name = name
         self._size = count
-        self._key = RegisterKey(names.qualify(client._options.namespace, name), PART)
+        self._key = RegisterKey(names.qualify(client._options.namespace, name), LATCH)
         client._engine.validate_name(self._key.name)
         self._lanes = Lanes()
         self._made = secrets.token_urlsafe(8)

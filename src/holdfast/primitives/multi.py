@@ -94,17 +94,17 @@ def _check_same(first: AnyLock, second: AnyLock) -> None:
     name = policy.name
     if policy.mode is not other.mode:
         raise UsageError(
-            f"{policy.noun} {name!r} and {other.noun} {other.name!r} are one object and cannot be acquired together: "
+            f"{policy.title} and {other.title} are one object and cannot be acquired together: "
             "a write lock is enough to read",
             name=name,
         )
     if first._client is not second._client:
         raise UsageError(
-            f"lock {name!r} is given twice, by two clients: the second would wait for the first; use one client",
+            f"{policy.title} is given twice, by two clients: the second would wait for the first; use one client",
             name=name,
         )
     if dataclasses.replace(policy, timeout=None) != dataclasses.replace(other, timeout=None):
-        raise UsageError(f"lock {name!r} is given twice with different options: give it once", name=name)
+        raise UsageError(f"{policy.title} is given twice with different options: give it once", name=name)
 
 
 def labels(locks: Sequence[AnyLock]) -> tuple[str, ...]:
@@ -115,8 +115,10 @@ def labels(locks: Sequence[AnyLock]) -> tuple[str, ...]:
     )
 
 
-def shortest_timeout(locks: Sequence[AnyLock]) -> float | None:
-    """The default of ``timeout``."""
+def timeout_of_all(locks: Sequence[AnyLock], timeout: Duration | None) -> float | None:
+    """How long ``with`` waits: ``timeout``; by default the shortest timeout of the locks."""
+    if timeout is not _DEFAULT:
+        return check_timeout(timeout)
     return min((lock._timeout for lock in locks if lock._timeout is not None), default=None)
 
 
@@ -192,7 +194,7 @@ def drop(leases: Sequence[BaseLease]) -> None:
     """Give up what is not released yet, the last one first. No I/O: the engines are asked in the background."""
     for lease in reversed(leases):
         if (hold := _open_hold(lease)) is not None:
-            releasing.drop_handle(hold.core, hold, lease._key)
+            releasing.give_up_handle(hold.core, hold, lease._key)
 
 
 def _open_hold(lease: BaseLease) -> Hold | None:
@@ -377,18 +379,14 @@ class MultiLease(LeaseBlock, BaseMultiLease[Lease]):
 # -- locks ---------------------------------------------------------------------------------------------------------
 
 
-class MultiLock(LockBlock[MultiLease]):
-    """Several locks that are acquired together. Creating one does no I/O; threads may share it."""
+class BaseMultiLock(Generic[K]):
+    """What sync and async multi-locks share."""
 
     _remedy = "pass the URLs and connect() there"
 
-    def __init__(
-        self, locks: Iterable[Lock], timeout: Duration | None, on_lost: Callable[[MultiLease], Any] | None
-    ) -> None:
-        self._locks = ordered = in_order(locks, Lock)
-        self._labels = labels(ordered)
-        self._on_lost = on_lost
-        super().__init__(shortest_timeout(ordered) if timeout is _DEFAULT else check_timeout(timeout))
+    def __init__(self, locks: Iterable[K], kind: type[K]) -> None:
+        self._locks = in_order(locks, kind)
+        self._labels = labels(self._locks)
 
     @property
     def name(self) -> str:
@@ -396,9 +394,23 @@ class MultiLock(LockBlock[MultiLease]):
         return ", ".join(self._labels)
 
     @property
-    def locks(self) -> tuple[Lock, ...]:
+    def locks(self) -> tuple[K, ...]:
         """The locks in the order in which they are acquired, each once."""
         return self._locks
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class MultiLock(BaseMultiLock[Lock], LockBlock[MultiLease]):
+    """Several locks that are acquired together. Creating one does no I/O; threads may share it."""
+
+    def __init__(
+        self, locks: Iterable[Lock], timeout: Duration | None, on_lost: Callable[[MultiLease], Any] | None
+    ) -> None:
+        BaseMultiLock.__init__(self, locks, Lock)
+        LockBlock.__init__(self, timeout_of_all(self._locks, timeout))
+        self._on_lost = on_lost
 
     def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> MultiLease:
         """Wait for all locks, for at most ``timeout`` seconds in total, and return a lease on all of them.
@@ -415,6 +427,3 @@ class MultiLock(LockBlock[MultiLease]):
         for lease, (_, policy) in zip(leases, parts, strict=True):
             lease._ready(policy.on_lost)
         return MultiLease(dict(zip(self._labels, leases, strict=True)))._ready(self._on_lost)
-
-    def __repr__(self) -> str:
-        return f"<MultiLock {self.name!r}>"

@@ -50,7 +50,8 @@ class RWLock(BaseRWLock[Lock]):
     """A name and a policy: ``with rwlock.read:`` and ``with rwlock.write:``. Creating one does no I/O.
 
     Requests are granted in the order in which they came, as far as they exclude each other: arriving readers do not
-    starve a writer. A waiter whose process has died keeps the others waiting for at most 2 seconds.
+    starve a writer. A waiter whose process has died keeps the others waiting for at most 2 seconds (on ZooKeeper, for
+    the time-out of its session).
     """
 
 

@@ -8,7 +8,7 @@ from holdfast._config import foreign_keywords
 from holdfast._config.durations import Duration, check_timeout
 from holdfast._core import operators, semaphores
 from holdfast._core.policy import Policy
-from holdfast._runtime.blocking import run
+from holdfast._runtime.blocking import run, run_rest
 from holdfast.client import Client, LockBlock
 from holdfast.engines.base import LockState
 from holdfast.errors import AcquireTimeout
@@ -42,7 +42,7 @@ class Semaphore(LockBlock[Lease]):
             foreign_keywords.refuse_keywords("acquire", foreign, ("n", "timeout"))
         core, seconds, lease = self._client._open(), check_timeout(timeout), Lease()
         policy = semaphores.for_permits(self._policy, n)
-        run(core.acquire(policy, seconds, lease))
+        run_rest(core.acquire(policy, seconds, lease))
         semaphores.compare_size(core, lease._hold)
         return lease._ready(policy.on_lost)
 
@@ -60,6 +60,9 @@ class Semaphore(LockBlock[Lease]):
 
         Permits that are held stay held: if they are more than ``n``, none is granted until enough were released. A
         waiter that wants more than ``n`` gets UsageError.
+
+        A request that is repeated because its reply was lost takes effect once, except on ZooKeeper: there a repeat may
+        undo a newer resize. One that raises EngineUnavailable may still take effect, if it is under way.
         """
         run(semaphores.resize(self._client._open(), self._policy, n))
 

@@ -9,7 +9,7 @@ from holdfast._config.durations import Duration, check_timeout
 from holdfast.aio import AsyncClient
 from holdfast.async_lease import AsyncLease
 from holdfast.engines.base import Holder
-from holdfast.primitives.election import BaseElection
+from holdfast.primitives.election import BaseElection, Observation
 
 
 class AsyncElection(BaseElection[AsyncLease]):
@@ -32,7 +32,12 @@ class AsyncElection(BaseElection[AsyncLease]):
         It leads until the lease is released, ``resign`` is called, or the lease is lost. Raises what ``Lock.acquire``
         raises: AcquireTimeout if another one led all the time.
         """
-        return await self._campaign(self._client._open(), AsyncLease(), check_timeout(timeout))
+        lease = AsyncLease()
+        try:
+            return await self._campaign(self._client._open(), lease, check_timeout(timeout))
+        except BaseException:
+            self._abandon(lease)
+            raise
 
     async def leader(self) -> Holder | None:
         """Who leads, as the engine saw it just now: ``value``, ``host``, ``token``; None if there is no leader."""
@@ -41,12 +46,15 @@ class AsyncElection(BaseElection[AsyncLease]):
     async def observe(self) -> AsyncIterator[Holder | None]:
         """Yield the leader now, and again whenever it is another one; None while there is none. It never ends.
 
-        It asks once a second at least, and yields the latest leader: one that led between two questions is skipped.
+        The engine wakes it when the leader changes, if it can; it also asks once a second at least. It yields the
+        latest leader: one that led between two questions is skipped.
         """
-        known: tuple[Holder | None] | None = None
-        while True:
-            known = (await self._next_leader(self._client._open(), known),)
-            yield known[0]
+        observation = Observation(self)
+        try:
+            while True:
+                yield await observation.following(self._client._open())
+        finally:
+            observation.close()
 
     async def resign(self) -> None:
         """Give up the leadership that campaigns of this object have won. Idempotent; quiet if it was lost before."""

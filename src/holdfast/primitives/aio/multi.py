@@ -9,15 +9,13 @@ from holdfast._config import foreign_keywords
 from holdfast._config.durations import Duration, check_timeout
 from holdfast.aio import AsyncLock, AsyncLockBlock
 from holdfast.async_lease import AsyncLease, AsyncLeaseBlock, AsyncLoss, Body
-from holdfast.base_client import _DEFAULT
 from holdfast.primitives.multi import (
     BaseMultiLease,
+    BaseMultiLock,
     acquire_all,
-    in_order,
-    labels,
     release_all,
     renew_all,
-    shortest_timeout,
+    timeout_of_all,
 )
 
 
@@ -59,28 +57,15 @@ class AsyncMultiLease(AsyncLeaseBlock, BaseMultiLease[AsyncLease]):
             self._notify()
 
 
-class AsyncMultiLock(AsyncLockBlock[AsyncMultiLease]):
+class AsyncMultiLock(BaseMultiLock[AsyncLock], AsyncLockBlock[AsyncMultiLease]):
     """Several locks that are acquired together. Creating one does no I/O; tasks may share it."""
-
-    _remedy = "pass the URLs and connect() there"
 
     def __init__(
         self, locks: Iterable[AsyncLock], timeout: Duration | None, on_lost: Callable[[AsyncMultiLease], Any] | None
     ) -> None:
-        self._locks = ordered = in_order(locks, AsyncLock)
-        self._labels = labels(ordered)
+        BaseMultiLock.__init__(self, locks, AsyncLock)
+        AsyncLockBlock.__init__(self, timeout_of_all(self._locks, timeout))
         self._on_lost = on_lost
-        super().__init__(shortest_timeout(ordered) if timeout is _DEFAULT else check_timeout(timeout))
-
-    @property
-    def name(self) -> str:
-        """The names of its locks, separated by commas."""
-        return ", ".join(self._labels)
-
-    @property
-    def locks(self) -> tuple[AsyncLock, ...]:
-        """The locks in the order in which they are acquired, each once."""
-        return self._locks
 
     async def acquire(self, *, timeout: Duration | None = None, **foreign: Never) -> AsyncMultiLease:
         """Wait for all locks, for at most ``timeout`` seconds in total, and return a lease on all of them.
@@ -98,6 +83,3 @@ class AsyncMultiLock(AsyncLockBlock[AsyncMultiLease]):
         for lease, (_, policy) in zip(leases, parts, strict=True):
             lease._ready(policy.on_lost)
         return AsyncMultiLease(dict(zip(self._labels, leases, strict=True)))._ready(self._on_lost)
-
-    def __repr__(self) -> str:
-        return f"<AsyncMultiLock {self.name!r}>"

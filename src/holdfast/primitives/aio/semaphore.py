@@ -58,6 +58,9 @@ class AsyncSemaphore(AsyncLockBlock[AsyncLease]):
 
         Permits that are held stay held: if they are more than ``n``, none is granted until enough were released. A
         waiter that wants more than ``n`` gets UsageError.
+
+        A request that is repeated because its reply was lost takes effect once, except on ZooKeeper: there a repeat may
+        undo a newer resize. One that raises EngineUnavailable may still take effect, if it is under way.
         """
         await semaphores.resize(self._client._open(), self._policy, n)
 

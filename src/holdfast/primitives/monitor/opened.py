@@ -9,6 +9,7 @@ from holdfast._core.core import Core
 from holdfast._core.hold import Hold
 from holdfast.engines.registers import RegisterKey
 from holdfast.primitives import waiting
+from holdfast.primitives.deferred_store import defer
 from holdfast.primitives.guarded_register import GuardedRegister, registers_of
 from holdfast.primitives.monitor.state import Schema
 
@@ -59,11 +60,14 @@ class Opened:
         return None if data == self.register.value else data
 
     async def store(self) -> None:
-        """The operation ends: the variables, its notifies, and the end of its own waiting take effect in one step."""
+        """The operation ends: the variables, its notifies, and the end of its own waiting take effect in one step.
+
+        Its lease is about to be released: perhaps that is the same step.
+        """
         data = self._changed()
         self.register.leave_queue()
-        if data is not None or self.register.changed:
-            await self.register.store(value=data)
+        if (data is not None or self.register.changed) and not defer(self.register, data):
+            await self.register.store(self.register.written(data))
 
     async def wait(self, condition: str, timeout: float | None) -> bool:
         """See ``waiting.wait``. The variables are stored before, and loaded afterwards."""
@@ -97,7 +101,7 @@ class Opening:
         return opened
 
     async def end(self) -> None:
-        """It has returned."""
+        """It has returned. It has taken effect when its lease is released without an error."""
         if self._opened is not None and self._savepoint is None:
             await self._opened.store()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Hashable
@@ -16,7 +17,7 @@ from holdfast.aio import AsyncClient, AsyncLock
 from holdfast.base_client import BaseClient
 from holdfast.client import Client, Lock
 from holdfast.engines.registers import MONITOR, RegisterKey, Registers
-from holdfast.errors import LockLost, UsageError
+from holdfast.errors import UsageError
 from holdfast.lease import NotPortable
 from holdfast.primitives.monitor.conditions import AsyncMonitorCondition, MonitorCondition
 from holdfast.primitives.monitor.opened import Opened, Opening
@@ -100,25 +101,26 @@ class BaseMonitor(NotPortable):
                 name=self.__name,
             )
         if not opened.hold.held:
-            raise LockLost(opened.hold.lost or "expired", name=self.__name, token=opened.hold.token)
+            raise opened.hold.loss()
         return opened
 
-    def _operation(self, policy: Policy, lease: Any) -> _Operation:
-        opening = Opening(lease._hold.core, lease._hold, _key(policy), self.__schema, self.__max_bytes)
+    def _loading(self, policy: Policy) -> Policy:
+        """The policy of its lock: with each grant the engine loads the state, if it can."""
+        self.__key = RegisterKey(policy.key, MONITOR, durable=True)
+        return dataclasses.replace(policy, register=self.__key)
+
+    def _operation(self, lease: Any) -> _Operation:
+        opening = Opening(lease._hold.core, lease._hold, self.__key, self.__schema, self.__max_bytes)
         return _Operation(self.__open, opening)
 
-    async def _snapshot(self, core: Core, policy: Policy) -> dict[str, Any]:
+    async def _snapshot(self, core: Core) -> dict[str, Any]:
         registers: Registers | None = core.session.registers
         assert registers is not None
-        cell = await operators.ask(core, lambda timeout: registers.peek(_key(policy), timeout), self.__name)
+        cell = await operators.ask(core, lambda timeout: registers.peek(self.__key, timeout), self.__name)
         return self.__schema.decode(cell.value, self.__name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.__name!r} of {self._client!r}>"
-
-
-def _key(policy: Policy) -> RegisterKey:
-    return RegisterKey(policy.key, MONITOR, durable=True)
 
 
 def _schema_of(cls: type) -> Schema:
@@ -178,15 +180,15 @@ class Monitor(BaseMonitor):
         """The monitor ``name``. No I/O. ``options`` as those of ``client.lock``, except ``reentrant``."""
         super().__init__(client, name, Client, max_bytes)
         self._client: Client = client
-        self.__lock: Lock = client.lock(name, **options)
+        self.__lock = Lock(client, self._loading(client.lock(name, **options)._policy))
 
     def snapshot(self) -> dict[str, Any]:
         """The variables as they are stored at present, without waiting for the operation that may be under way."""
-        return run(self._snapshot(self._client._open(), self.__lock._policy))
+        return run(self._snapshot(self._client._open()))
 
     def _run(self, function: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
-        with self.__lock as lease:
-            operation = self._operation(self.__lock._policy, lease)
+        with self.__lock.acquire(timeout=self.__lock._policy.timeout) as lease:
+            operation = self._operation(lease)
             try:
                 run(operation.begin())
                 result = function(self, *arguments, **keywords)
@@ -209,15 +211,15 @@ class AsyncMonitor(BaseMonitor):
         """The monitor ``name``. No I/O. ``options`` as those of ``client.lock``, except ``reentrant``."""
         super().__init__(client, name, AsyncClient, max_bytes)
         self._client: AsyncClient = client
-        self.__lock: AsyncLock = client.lock(name, **options)
+        self.__lock = AsyncLock(client, self._loading(client.lock(name, **options)._policy))
 
     async def snapshot(self) -> dict[str, Any]:
         """The variables as they are stored at present, without waiting for the operation that may be under way."""
-        return await self._snapshot(self._client._open(), self.__lock._policy)
+        return await self._snapshot(self._client._open())
 
     async def _run(self, function: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
-        async with self.__lock as lease:
-            operation = self._operation(self.__lock._policy, lease)
+        async with await self.__lock.acquire(timeout=self.__lock._policy.timeout) as lease:
+            operation = self._operation(lease)
             try:
                 await operation.begin()
                 result = await function(self, *arguments, **keywords)
