@@ -68,10 +68,10 @@ def _not_broken(state: LockState) -> int:
     from holdfast.cli.lock_state import person, token_of
 
     if not state.holders:
-        write_error(f"lock {state.name!r} is not held", command=_COMMAND)
+        write_error(f"{state.kind} {state.name!r} is not held", command=_COMMAND)
         return FAILED
     write_error(
-        f"lock {state.name!r} was not broken: it is now held by {person(state.holders[0])} with token "
+        f"{state.kind} {state.name!r} was not broken: it is now held by {person(state.holders[0])} with token "
         f"{token_of(state)}",
         command=_COMMAND,
     )
@@ -116,13 +116,15 @@ def _report(arguments: argparse.Namespace, state: LockState, token: int | None) 
 
     reason = arguments.reason
     if reason is not None:
-        _log.warning("lock %r, token %s: broken by uid %d, reason: %r", state.name, token, os.getuid(), reason)
+        _log.warning(
+            "%s %r, token %s: broken by uid %d, reason: %r", state.kind, state.name, token, os.getuid(), reason
+        )
     if arguments.json:
         holder = holder_data(state.holders[0])
         write_json({"name": state.name, "broken": True, "token": token, "reason": reason, "holder": holder})
         return
     because = f": {reason}" if reason is not None else ""
-    write_result(f"broke lock {state.name!r}, token {token}, held by {person(state.holders[0])}{because}")
+    write_result(f"broke {state.kind} {state.name!r}, token {token}, held by {person(state.holders[0])}{because}")
 
 
 def _token(text: str) -> int:

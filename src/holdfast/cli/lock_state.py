@@ -13,9 +13,10 @@ from typing import Any, Final
 from holdfast.cli.output import visible
 from holdfast.engines.base import Holder, LockState, Waiter
 
-#: The facts about a holder, in the order in which they are shown. A waiter has those up to "since", and its mode.
-_FACTS: Final = ("owner", "host", "pid", "thread", "program", "label", "since", "until", "token", "count", "mode")
-_WAITER_FACTS: Final = (*_FACTS[: _FACTS.index("since") + 1], "mode")
+#: The facts about a waiter, in the order in which they are shown, and about a holder, which has more.
+_WHO: Final = ("owner", "host", "pid", "thread", "program", "label", "since")
+_WAITER_FACTS: Final = (*_WHO, "mode", "value")
+_FACTS: Final = (*_WHO, "until", "token", "count", "mode", "value")
 UNKNOWN: Final = "-"
 _USUAL: Final = "exclusive"
 
@@ -121,7 +122,7 @@ def duration(seconds: float | None) -> str:
 
 def _person(heading: str, one: Holder | Waiter) -> Iterator[str]:
     yield f"{heading} {person(one, labelled=False)}"
-    for fact, value in (("thread", one.thread), ("label", one.label)):
+    for fact, value in (("thread", one.thread), ("label", one.label), ("value", one.value)):
         if value is not None:
             yield f"  {fact:9}  {visible(value)}"
     yield f"  owner      {visible(one.owner)}"

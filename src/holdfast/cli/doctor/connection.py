@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -34,7 +35,7 @@ class Connection:
 
     def ask(self, *words: Argument) -> Any:
         """The answer, with bytes as text; an error reply raises Refused."""
-        reply = self._wire.call(pack(words), self._timeout)
+        reply = self._wire.call(pack(words), self._timeout, time.monotonic())
         if isinstance(reply, ReplyError):
             raise Refused(str(reply))
         return _text(reply)

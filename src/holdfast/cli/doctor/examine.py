@@ -20,7 +20,7 @@ from holdfast.cli.doctor.rights import lacking, needs
 from holdfast.engines.base import RequestFailed
 from holdfast.engines.redis.connections.blocking import BlockingChannel
 from holdfast.engines.redis.connections.settings import Settings
-from holdfast.engines.redis.dialect.keys import keys_of
+from holdfast.engines.redis.dialect.keys import keys_of, listeners_of
 from holdfast.engines.redis.scripts import PING
 from holdfast.errors import EngineRefused
 
@@ -155,7 +155,10 @@ def _way(settings: Settings, lock: str, timeout: float) -> Way | None:
     keys = keys_of(lock)
     try:
         run(watch.arm(keys.name, keys.channel, timeout))
-        return channel.way.value if channel.way is not None else None
+        way: Way | None = channel.way.value if channel.way is not None else None
+        if way != "tracking":  # the watch has announced itself, or tried to subscribe
+            run(channel.command(("DEL", str(listeners_of(keys.channel))), timeout))
+        return way
     except (EngineRefused, RequestFailed):
         return None  # the missing right, or the write error, is reported elsewhere
     finally:

@@ -25,6 +25,7 @@ class Purpose(enum.Enum):
     INSPECTING = enum.auto()
     PUSHES = enum.auto()  #: client tracking
     CHANNEL = enum.auto()  #: pub/sub
+    HAND_OVER = enum.auto()  #: of a lock to the first waiter, by its release
     LISTING = enum.auto()  #: locks(), and naming the type of a foreign key
     REGISTERS = enum.auto()  #: conditions, monitors, latches, barriers
     SHARED = enum.auto()  #: read-write locks and semaphores

@@ -56,7 +56,7 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
         ]
 
     register = RegisterKeys(name, "x")
-    take, wait, look = Purpose.LOCKS, Purpose.WAITING, Purpose.INSPECTING
+    take, wait, look, give = Purpose.LOCKS, Purpose.WAITING, Purpose.INSPECTING, Purpose.HAND_OVER
     state, several, further = Purpose.REGISTERS, Purpose.SHARED, Purpose.FURTHER_CHANNELS
     shared = shared_keys_of(name)
 
@@ -82,6 +82,12 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
         Need(Purpose.PUSHES, ("client", "caching", "yes")),
         *on(Purpose.PUSHES, probe, "holdfast_probe", "set 1 px 1000", "pttl", "del"),
         *on_channel(Purpose.CHANNEL, keys.channel, "redisson_lock__channel"),
+        *on(give, keys.name, "", "hdel f", "hrandfield 2"),
+        *on(give, keys.queue, "holdfast_queue", "lpush x", "rpop", "lset 0 x"),
+        Need(give, ("publish", "holdfast_wake:x", "0"), "&holdfast_wake:*"),
+        Need(give, ("subscribe", "holdfast_wake:x"), "&holdfast_wake:*"),
+        Need(give, ("pubsub", "numsub")),
+        Need(give, ("info", "replication")),
         *on(state, register.register, "holdfast_register", "hmget f", "hset f 1", "pttl", "pexpire 1000", "exists"),
         *on(state, register.present, "holdfast_register_present", "zadd 1 x", "zscore x", "zrangebyscore 0 1"),
         *on(state, register.present, "holdfast_register_present", "zremrangebyscore 0 1", "pexpire 1000"),
@@ -110,11 +116,11 @@ def needs(name: str, namespace: str, *, clustered: bool = False) -> list[Need]:
         Need(Purpose.LISTING, ("scan", "0")),
         *on(Purpose.LISTING, keys.name, "", "type"),
         Need(Purpose.REPLICAS, ("wait", "0", "1")),
-        *(_of_clusters(keys.channel, namespace) if clustered else ()),
+        *(_of_clusters(keys.channel, prefixed("holdfast_wake", name), namespace) if clustered else ()),
     ]
 
 
-def _of_clusters(channel: str, namespace: str) -> list[Need]:
+def _of_clusters(channel: str, wake: str, namespace: str) -> list[Need]:
     pattern = f"&redisson_lock__channel:{{{namespace}:*" if namespace else "&redisson_lock__channel:*"
     return [
         Need(Purpose.LOCKS, ("cluster", "slots")),
@@ -122,6 +128,8 @@ def _of_clusters(channel: str, namespace: str) -> list[Need]:
         Need(Purpose.CHANNEL, ("pubsub", "shardnumsub")),
         Need(Purpose.CHANNEL, ("spublish", channel, "0"), pattern),
         Need(Purpose.CHANNEL, ("ssubscribe", channel), pattern),
+        Need(Purpose.HAND_OVER, ("spublish", f"{wake}:x", "0"), "&holdfast_wake:*"),
+        Need(Purpose.HAND_OVER, ("ssubscribe", f"{wake}:x"), "&holdfast_wake:*"),
     ]
 
 

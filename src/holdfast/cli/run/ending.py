@@ -31,7 +31,7 @@ def finish(lease: Lease, until: float, signals: Signals) -> LossReason | None:
     _keep(lease, until, signals)
     reason = release(lease, signals)
     if reason is not None:
-        _warn(f"{LockLost(reason, name=lease.name)}; the command had ended before that")
+        _warn(f"{lease._hold.loss(reason)}; the command had ended before that")
     return None
 
 
@@ -49,13 +49,13 @@ def release(lease: Lease, signals: Signals) -> LossReason | None:
         _warn(f"the lock may not be released: {error}")
     except Signalled:
         signals.collect()
-        _warn(f"interrupted while lock {lease.name!r} was being released; it ends with its ttl at the latest")
+        _warn(f"interrupted while {lease._hold.policy.title} was being released; it ends with its ttl at the latest")
     return None
 
 
 def lost(lease: Lease, reason: LossReason, command: int | None) -> Outcome:
     """The outcome of a lock that was lost while the command ran. ``command``: its exit code; None: it never started."""
-    message = str(LockLost(reason, name=lease.name))
+    message = str(lease._hold.loss(reason))
     if command is None:
         message += "; the command was not started"
         return Outcome("unavailable", exit_codes.UNAVAILABLE, message, lost_reason=reason)

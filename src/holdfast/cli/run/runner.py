@@ -117,7 +117,7 @@ class _Run:
         marked = environment.mark(client, order.name)
         if environment.held_by_ancestor(self._given, marked):
             raise UsageError(
-                f"lock {order.name!r} is held by the holdfast run that started this one ({environment.HELD}), so it "
+                f"{lock._policy.title} is held by the holdfast run that started this one ({environment.HELD}), so it "
                 "would wait for itself: use another name, or run the command directly"
             )
         return lock, marked

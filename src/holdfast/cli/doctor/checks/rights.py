@@ -17,6 +17,7 @@ _WITHOUT: Final = {
         Level.NOTICE,
         "clients that wait on a lock's channel, such as Redisson in Java, are not woken",
     ),
+    Purpose.HAND_OVER: (Level.NOTICE, "a release does not hand the lock over: processes that wait compete for it"),
     Purpose.SHARED: (Level.NOTICE, "read-write locks and semaphores are refused"),
     Purpose.LISTING: (Level.NOTICE, "locks() is refused, and errors about keys of other libraries are less clear"),
     Purpose.REGISTERS: (Level.NOTICE, "conditions, monitors, latches and barriers are refused"),
@@ -27,7 +28,7 @@ _WITHOUT: Final = {
     Purpose.REPLICAS: (Level.NOTICE, "replicas=n would be refused"),
 }
 
-_NOT_ON_REDLOCK: Final = frozenset({Purpose.SHARED, Purpose.REGISTERS, Purpose.FURTHER_CHANNELS})
+_NOT_ON_REDLOCK: Final = frozenset({Purpose.HAND_OVER, Purpose.SHARED, Purpose.REGISTERS, Purpose.FURTHER_CHANNELS})
 
 
 def lacking(node: Node, facts: Facts) -> Iterator[Finding]:
