@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from holdfast.testing import resp
+from holdfast.testing.connections import end_connections, stop_listening
 from holdfast.testing.faults import HasDigest, Occasion, Rule, Words, matcher
 from holdfast.testing.link import Link
 
@@ -110,7 +111,7 @@ class FaultProxy:
         """The ``nth`` request from now that matches, and the ``times - 1`` after it (None: all).
 
         ``command``: its name. ``script``: the name of one of holdfast's scripts, a SHA1, or an object with ``sha``;
-        matches EVALSHA and EVAL.
+        matches EVALSHA and EVAL. That of an acquire stands for both scripts that acquire a lock.
         ``containing``: part of one of the arguments. Without ``command``, the handshake (HELLO, AUTH, CLIENT, SELECT,
         READONLY) never matches. A script that the server did not know (NOSCRIPT) has not run and does not count for
         faults of the reply. If several rules match a request, the one that was armed first applies.
@@ -124,8 +125,8 @@ class FaultProxy:
 
         async def refuse() -> None:
             if self._listener is not None:
-                self._listener.close()
-                self._listener = None
+                listener, self._listener = self._listener, None
+                await stop_listening(listener)
 
         self._do(refuse)
 
@@ -215,12 +216,8 @@ class FaultProxy:
 
     async def _shut_down(self) -> None:
         if self._listener is not None:
-            self._listener.close()
-        tasks = list(self._links.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # transports finish closing in the next iteration of the loop
+            await stop_listening(self._listener)
+        await end_connections(self._links.values)
 
     async def _send_apart(self, handshake: list[bytes], frame: bytes) -> bytes:
         reader, writer = await asyncio.open_connection(*self._server)

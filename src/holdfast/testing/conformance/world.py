@@ -163,8 +163,9 @@ class World:
     async def count_requests(self, client: Any) -> Counter[str]:
         """Count the engine calls of ``client``'s callers (not of its watchdog) from now on, by method."""
         await self.do(client.ping)
-        session = _CountedSession(client._opened.session)
-        client._opened.session = session
+        core = client._opened
+        session = _CountedSession(core.session)
+        core.session, core.direct = session, core.direct and session
         return session.counted
 
     # -- ending ----------------------------------------------------------------------------------------------------
@@ -213,10 +214,14 @@ class _CountedSession:
         method = getattr(self._session, name)
         if name == "registers":
             return method and _CountedSession(method, self.counted)
+        if name in ("attempt", "acquired", "released") or not callable(method):
+            return method  # no request
 
         def counted(*arguments: Any, **keywords: Any) -> Any:
-            self.counted[name] += 1
-            return method(*arguments, **keywords)
+            answer = method(*arguments, **keywords)
+            if answer is not None or not name.endswith("_directly"):  # else nothing was sent
+                self.counted[name.removesuffix("_directly")] += 1
+            return answer
 
         return counted
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -15,9 +15,12 @@ from holdfast.testing.conformance.cases.losing import Boom, spin_until_lost
 from holdfast.testing.conformance.world import World
 from holdfast.testing.conformance.writing import case
 
+#: A ttl long enough to enter the body, even if the scheduler stalls.
+_ENTERED: Final = 1.0
+
 
 def expiring(world: World, lasting: float = 0.15) -> Any:
-    """A lock whose lease expires soon."""
+    """A lock whose lease expires soon, on a busy machine perhaps before the body is entered."""
     return world.connect().lock(world.name(), ttl=world.paced(lasting), renew=False)
 
 
@@ -58,7 +61,7 @@ class AsyncBodyCases:
 
     @case
     async def test_only_the_innermost_body_is_cancelled_and_only_once(self, async_world: World) -> None:
-        lock, seen = expiring(async_world, lasting=1.0), []  # long enough to enter it twice
+        lock, seen = expiring(async_world, lasting=_ENTERED), []
         with pytest.raises(holdfast.LockLost):
             async with lock:
                 with pytest.raises(holdfast.LockLost):
@@ -77,7 +80,7 @@ class AsyncBodyCases:
     async def test_a_body_may_clean_up_before_it_ends(self, async_world: World) -> None:
         steps = []
         with pytest.raises(holdfast.LockLost):
-            async with expiring(async_world):
+            async with expiring(async_world, lasting=_ENTERED):
                 try:
                     await asyncio.sleep(async_world.soon * 3)
                 finally:
@@ -174,7 +177,7 @@ class AsyncBodyCases:
         lost = asyncio.Event()
 
         async def hold() -> None:
-            async with expiring(async_world) as lease:
+            async with expiring(async_world, lasting=_ENTERED) as lease:
                 spin_until_lost(lease)
                 lost.set()
                 await asyncio.sleep(async_world.soon * 3)

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from unittest import mock
 
 import pytest
 
 import holdfast
+from holdfast.engines.registers import Listener
+from holdfast.primitives.shared_state import SharedState
 from holdfast.testing.conformance.world import World
 from holdfast.testing.conformance.writing import case, needs
+
+
+@contextmanager
+def sleeping_waiters() -> Iterator[list[Listener]]:
+    """The listeners of the waiters that have looked, and went to sleep."""
+    sleep, sleeping = SharedState.sleep, list[Listener]()
+
+    async def noted(self: SharedState, listener: Listener, deadline: float | None) -> bool:
+        if listener not in sleeping:
+            sleeping.append(listener)
+        return await sleep(self, listener, deadline)
+
+    with mock.patch.object(SharedState, "sleep", noted):
+        yield sleeping
 
 
 @needs("registers")
@@ -48,10 +67,11 @@ class LatchCases:
     async def test_reset_closes_it_and_does_not_hold_back_earlier_waiters(self, world: World) -> None:
         client, actors = world.connect(), world.actors(8)
         latch = client.latch(world.name(), 1)
-        waiting = [actor.do(lambda: latch.wait(world.soon * 3)) for actor in actors]
-        await world.do(lambda: latch.wait(world.paced(0.5)))  # by then the others wait
-        await world.do(world.chain(latch.count_down, latch.reset))
-        assert await asyncio.gather(*waiting) == [True] * len(actors)
+        with sleeping_waiters() as sleeping:
+            waiting = [actor.do(lambda: latch.wait(world.soon * 3)) for actor in actors]
+            await world.until(lambda: len(sleeping) == len(actors))
+            await world.do(world.chain(latch.count_down, latch.reset))
+            assert await asyncio.gather(*waiting) == [True] * len(actors)
         assert await world.do(latch.count) == 1
         assert await world.do(lambda: latch.wait(0)) is False
 

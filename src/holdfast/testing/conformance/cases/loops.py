@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import time
 import warnings
-from collections.abc import Iterator
-from typing import Any
+import weakref
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 import pytest
 
@@ -15,21 +17,34 @@ import holdfast
 from holdfast.testing.conformance.world import World
 from holdfast.testing.conformance.writing import case
 
+#: How long the watchdog of a client that was closed may keep what belongs to the client.
+_GARBAGE_WITHIN: Final = 10.0
+
+_closed_loops: Final = weakref.WeakSet[asyncio.AbstractEventLoop]()
+
 
 async def elsewhere(use: Any) -> Any:
     """Run the coroutine function ``use`` in a loop of its own, which is closed afterwards."""
-    return await asyncio.to_thread(lambda: asyncio.run(use()))
+
+    async def noted() -> Any:
+        _closed_loops.add(asyncio.get_running_loop())
+        return await use()
+
+    return await asyncio.to_thread(lambda: asyncio.run(noted()))
 
 
-@contextlib.contextmanager
-def connections_lost_with_their_loop() -> Iterator[None]:
-    """asyncio warns when a connection becomes garbage after its loop was closed. Here that is intended."""
+@contextlib.asynccontextmanager
+async def connections_lost_with_their_loop() -> AsyncIterator[None]:
+    """asyncio warns when a connection becomes garbage after its loop was closed. Here that is intended; so the warnings
+    must come here, and not in a later test because the ending watchdog still refers to the connection."""
+    _closed_loops.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        try:
-            yield
-        finally:
-            gc.collect()
+        yield
+        deadline = time.monotonic() + _GARBAGE_WITHIN
+        while gc.collect() or _closed_loops:
+            assert time.monotonic() < deadline, "something still refers to a loop that was closed"
+            await asyncio.sleep(0.002)  # the running loop, too, refers to what it has called last
 
 
 class LoopCases:
@@ -50,7 +65,7 @@ class LoopCases:
 
     @case
     async def test_client_reopens_on_another_loop_once_the_first_is_closed(self, async_world: World) -> None:
-        with connections_lost_with_their_loop():
+        async with connections_lost_with_their_loop():
             await self._re_open(async_world)
 
     async def _re_open(self, world: World) -> None:
@@ -74,7 +89,7 @@ class LoopCases:
 
     @case
     async def test_a_client_whose_loop_is_closed_can_still_be_closed(self, async_world: World) -> None:
-        with connections_lost_with_their_loop():
+        async with connections_lost_with_their_loop():
             await self._close_later(async_world)
 
     async def _close_later(self, world: World) -> None:
